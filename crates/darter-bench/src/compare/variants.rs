@@ -49,7 +49,13 @@ impl Adjusts for Smart<DefaultFabric> {}
 
 impl Adjusts for Sherman<DefaultFabric> {}
 
-impl Adjusts for Quiver<DefaultFabric> {}
+impl Adjusts for Quiver<DefaultFabric> {
+    /// The skip table.
+    async fn adjust_now(&self, client: &mut Client<DefaultFabric>) -> Result<bool, BenchError> {
+        self.adjust(client).await.map_err(from_index)?;
+        Ok(true)
+    }
+}
 
 impl Adjusts for Chime<DefaultFabric> {}
 

@@ -131,6 +131,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "Quiver",
+        "quiver-skip-identity-not-compared",
+        "A descent believes the node that the skip table leads to, whatever prefix it is of.",
+        FoundBy::Tests("-p darter-index --lib quiver::skip::races::a_node_of_another_prefix_is_not_believed"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-skip-born-not-compared",
+        "A descent believes the node that the skip table leads to, whatever life it is of.",
+        FoundBy::Tests("-p darter-index --lib quiver::skip::races::a_node_of_another_life_is_not_believed"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-skip-entry-not-checked",
+        "Words of two entries of the skip table count as one.",
+        FoundBy::Tests("-p darter-index --lib quiver::skip::entry::tests::words_of_two_entries_are_none"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-skip-view-kept-too-long",
+        "A process goes by a skip table that it has not found current in the last epochs.",
+        FoundBy::Tests(
+            "-p darter-index --lib quiver::skip::races::a_late_search_goes_by_no_table_that_is_free",
+        ),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-skip-table-freed-at-once",
+        "A skip table that was replaced is free at once.",
+        FoundBy::Tests(
+            "-p darter-index --lib quiver::skip::races::a_late_search_goes_by_no_table_that_is_free",
+        ),
+    ),
+    Mutant::new(
+        "Quiver",
         "quiver-sweep-fails-in-a-full-pool",
         "A sweep that has no room to finish what a dead client began frees nothing.",
         FoundBy::Tests(

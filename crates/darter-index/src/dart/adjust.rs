@@ -29,9 +29,7 @@
 //! after they have ended.
 
 use super::Dart;
-use super::choose::Summary;
 use super::descend_any::keys_below;
-use super::est::PrefixList;
 use super::est::install::{PendingEntry, install, pending_for};
 use super::est::table::{DESCRIPTOR_BYTES, SegmentSize, Table};
 use super::leaf;
@@ -41,6 +39,8 @@ use super::retirement::{COMMITTED, table_note};
 use super::situations;
 use crate::Result;
 use crate::checker::note;
+use crate::radix::choose::Summary;
+use crate::radix::prefix_list::PrefixList;
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
@@ -52,8 +52,6 @@ const FREQUENCY_READS: u64 = 2 << 20;
 const ABANDONED_EPOCHS: u64 = 10_000;
 /// Size of the express skip table that an adjustment allows, in percent of the inner nodes' bytes.
 const BUDGET_PERCENT: u64 = 40;
-/// Sampled searches before the first adjustment is thought of.
-const SAMPLES_MIN: u64 = 1024;
 
 /// What an adjustment did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,14 +75,7 @@ impl<F: Fabric> Dart<F> {
         if shared.table().list == PrefixList::NONE {
             return false;
         }
-        let sampled = shared.sampled.load(Ordering::Relaxed);
-        let since = sampled.saturating_sub(shared.adjusted_at.load(Ordering::Relaxed));
-        if shared.table().saturated.load(Ordering::Relaxed) {
-            return true;
-        }
-        // Ever longer between adjustments, so that a workload that cannot be helped is not walked
-        // for ever.
-        since >= SAMPLES_MIN.max(sampled / 2) && shared.sampled_extra.load(Ordering::Relaxed) * 10 > since * 3
+        shared.table().saturated.load(Ordering::Relaxed) || shared.sampling.wants_adjust()
     }
 
     /// Walks the tree, chooses the prefix list that saves most round trips for the accesses
@@ -94,8 +85,7 @@ impl<F: Fabric> Dart<F> {
     /// Those of the fabric, and out of space: then the old table stays.
     pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport> {
         let shared = &self.shared;
-        shared.adjusted_at.store(shared.sampled.load(Ordering::Relaxed), Ordering::Relaxed);
-        shared.sampled_extra.store(0, Ordering::Relaxed);
+        shared.sampling.adjusted();
         let segment = shared.table().segment;
         self.adjust_by(client, |summary| {
             let budget = segment.entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(4096);
@@ -157,7 +147,7 @@ impl<F: Fabric> Dart<F> {
 
     /// The first walk: shapes, frequencies, nodes per length.
     async fn summarize(&self, client: &mut Client<F>) -> Result<Summary> {
-        let mut summary = Summary::new();
+        let mut summary = Summary::default();
         let mut from: Option<Vec<u8>> = None;
         let (mut read_so_far, mut stride) = (0_u64, 1_u64);
         loop {

@@ -4,7 +4,6 @@
 use super::Dart;
 use super::access::Target;
 use super::descent::SlotAt;
-use super::est::PrefixList;
 use super::est::install::{PendingEntry, install, pending_for};
 use super::node::{self, NodeRef, NodeType, Slot};
 use super::operation::Operation;
@@ -12,6 +11,7 @@ use super::prefix_hash::HashedKey;
 use super::retirement::node_note;
 use super::seal::seal_all;
 use crate::radix::build::{Builder, Built, Shape};
+use crate::radix::prefix_list::PrefixList;
 use crate::radix::slot::{END, SKIP_MAX};
 use crate::{IndexError, KeyValue, Result};
 use darter_fabric::{Fabric, OpKind, mutant};

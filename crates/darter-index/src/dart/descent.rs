@@ -18,7 +18,7 @@
 
 use super::est::install::KnownBucket;
 use super::est::table::{Table, hits};
-use super::est::{BUCKET_SLOTS, Entry, PrefixList};
+use super::est::{BUCKET_SLOTS, Entry};
 use super::hints::HintHash;
 use super::holes::Hole;
 use super::leaf::{self, FREQUENCY_ONE};
@@ -27,6 +27,7 @@ use super::prefix_hash::HashedKey;
 use super::shared::Shared;
 use super::situations;
 use crate::checker::note;
+use crate::radix::prefix_list::PrefixList;
 use crate::radix::search::Search;
 use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};

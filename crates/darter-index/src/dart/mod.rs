@@ -13,7 +13,6 @@ mod access;
 mod adjust;
 mod bulk;
 mod check;
-mod choose;
 mod descend_any;
 mod descent;
 mod est;
@@ -46,6 +45,7 @@ pub use holes::{Hole, Holes};
 pub use situations::dart_situations;
 pub use stats::Census;
 
+use crate::radix::prefix_list::PrefixList;
 use crate::radix::{drafts, leaf, prefix_hash, seal};
 use crate::{
     CheckReport, Condition, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
@@ -53,7 +53,6 @@ use crate::{
 };
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
-use est::PrefixList;
 use est::table::{SegmentSize, Table};
 use hints::HintCache;
 use log_reader::LogReader;
@@ -127,7 +126,7 @@ impl<F: Fabric> Dart<F> {
     /// The searches sampled so far, in this process: one of every [`DartOptions::frequency_every`].
     pub fn samples(&self) -> SearchSamples {
         SearchSamples {
-            searches: self.shared.sampled.load(Ordering::Relaxed),
+            searches: self.shared.sampling.searches(),
             express: self.shared.sampled_express.load(Ordering::Relaxed),
         }
     }

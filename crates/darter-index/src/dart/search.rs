@@ -14,9 +14,8 @@ use std::sync::atomic::Ordering;
 impl Shared {
     /// Counts a sampled search for [`Dart::wants_adjust`] and [`Dart::samples`].
     fn note_sample(&self, descent: &Descent<'_>) {
-        self.sampled.fetch_add(1, Ordering::Relaxed);
+        self.sampling.note(descent.nodes_read);
         self.sampled_express.fetch_add(u64::from(descent.is_express()), Ordering::Relaxed);
-        self.sampled_extra.fetch_add(u64::from(descent.nodes_read.saturating_sub(1)), Ordering::Relaxed);
     }
 }
 

@@ -29,6 +29,7 @@ use super::prefix_hash::{HashKeys, HashedKey};
 use super::situations;
 use crate::Result;
 use crate::checker::note;
+use crate::radix::sampling::Sampling;
 use arc_swap::{ArcSwap, Guard};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Pinned, Pool};
@@ -93,13 +94,10 @@ pub(crate) struct Shared {
     /// New nodes after which a walk of the whole tree takes another pin.
     pub(crate) walk_nodes: usize,
     pub(crate) holes: Holes,
-    /// Sampled searches, and inner nodes they read beyond the first.
-    pub(crate) sampled: AtomicU64,
-    pub(crate) sampled_extra: AtomicU64,
+    /// Sampled searches.
+    pub(crate) sampling: Sampling,
     /// Sampled searches that an express entry, or one remembered, has led.
     pub(crate) sampled_express: AtomicU64,
-    /// Sampled searches when the prefix list was last adjusted.
-    pub(crate) adjusted_at: AtomicU64,
 }
 
 impl Shared {
@@ -122,10 +120,8 @@ impl Shared {
             verb_percent: options.verb_percent,
             walk_nodes: options.walk_nodes.max(1) as usize,
             holes: options.holes,
-            sampled: AtomicU64::new(0),
-            sampled_extra: AtomicU64::new(0),
+            sampling: Sampling::default(),
             sampled_express: AtomicU64::new(0),
-            adjusted_at: AtomicU64::new(0),
         }
     }
 

@@ -10,6 +10,7 @@ use super::node::{NodeRef, Slot};
 use super::operation::Operation;
 use crate::radix::frontier::put_front;
 use crate::radix::limits::{Limits, Standing};
+use crate::radix::prefix_list::{PathDepths, with_depth};
 use crate::{IndexError, Result, ScanRange};
 use darter_fabric::Fabric;
 use std::collections::VecDeque;
@@ -17,18 +18,6 @@ use std::ops::Bound;
 
 /// Nodes read in one round trip.
 const WIDTH: usize = 128;
-
-/// The depths of the inner nodes on a path, as far as a prefix list reaches: bit `d` for a node of
-/// depth `d`.
-pub(crate) type PathDepths = [u64; 4];
-
-/// Adds a depth to a path.
-pub(crate) fn with_depth(mut path: PathDepths, depth: usize) -> PathDepths {
-    if let Some(word) = path.get_mut(depth / 64) {
-        *word |= 1 << (depth % 64);
-    }
-    path
-}
 
 /// An inner node met on a walk.
 pub(crate) struct Visited {

@@ -35,7 +35,9 @@ impl<F: Fabric> Quiver<F> {
         if !matches!(published, Ok(_) | Err(IndexError::Fabric(_))) {
             builder.maker.discard(client);
         }
-        published
+        let count = published?;
+        self.adjust_if_there_is_room(client).await?;
+        Ok(count)
     }
 
     async fn build<I>(

@@ -79,7 +79,10 @@ impl<F: Fabric> Quiver<F> {
         while let Some((node, levels)) = walk.nodes.pop() {
             operation.inspect_node(&mut walk, node, levels).await?;
         }
+        let est = operation.inspect_table(&mut walk.report).await?;
         walk.report.stats = walk.tally.clone().finish();
+        walk.report.stats.index_bytes += est.as_ref().map_or(0, |est| est.bytes);
+        walk.report.stats.est = est;
         Ok(walk)
     }
 }

@@ -272,10 +272,7 @@ fn skip_of(via: Via) -> usize {
 }
 
 fn pages(slots: &[Slot; EDGES]) -> impl Iterator<Item = PageRef> {
-    slots.iter().filter_map(|slot| match slot.content() {
-        Content::Page { class, addr, .. } => Some(PageRef { addr, class }),
-        _ => None,
-    })
+    node::pages(slots).map(|(_, page)| page)
 }
 
 /// The only child of a node that holds nothing else.

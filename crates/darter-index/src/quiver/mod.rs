@@ -1,7 +1,7 @@
 //! Quiver: pages of records under the nodes of a radix tree, for a client that remembers a few bits
 //! a key and then reads one record.
 //!
-//! `docs/quiver.md` has the formats, the protocol, and the argument for it (L1 to L10), which the
+//! `docs/quiver.md` has the formats, the protocol, and the argument for it (L1 to L11), which the
 //! comments here refer to.
 
 #[cfg(test)]
@@ -35,6 +35,7 @@ mod scan;
 mod search;
 mod shared;
 mod situations;
+mod skip;
 mod tree;
 mod via;
 mod word;
@@ -58,6 +59,7 @@ use hit_rate::HitRate;
 use nibble::{EDGES, LAST, NibbleKey};
 use node::{Content, NODE_BYTES, Slot};
 use shared::{Geometry, KIND, RootWords, Shared};
+use skip::Skip;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -103,7 +105,8 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
-        let [kind, root, geometry] = client.read_each([words.kind, words.root, words.geometry]).await?;
+        let [kind, root, geometry, table] =
+            client.read_each([words.kind, words.root, words.geometry, words.skip]).await?;
         if kind != KIND {
             return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
         }
@@ -118,6 +121,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             root: ArcSwap::from_pointee((root, client.epoch())),
             geometry: Geometry::from_word(geometry),
             cache: Cache::new(options.cache_bytes),
+            skip: Skip::new(table, client.epoch()),
             inline_rate: HitRate::new(),
             holes: options.holes,
         };
@@ -228,6 +232,11 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
 
     async fn maintain(&self, _client: &mut Client<F>) -> Result<()> {
         Ok(())
+    }
+
+    /// Builds a skip table if searches read many nodes.
+    async fn adapt(&self, client: &mut Client<F>) -> Result<()> {
+        if self.wants_adjust() { self.adjust_if_there_is_room(client).await } else { Ok(()) }
     }
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {

@@ -4,6 +4,7 @@
 use super::hint::{NodeHint, PageHint};
 use super::map_copy::{self, COPIES, COPY_WORDS, Copied};
 use super::nibble::{EDGES, EdgeRange, LAST};
+use super::page::PageRef;
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
@@ -225,6 +226,14 @@ pub(super) fn is_sealed(words: &[u64]) -> bool {
 pub(super) fn children(slots: &[Slot; EDGES]) -> impl Iterator<Item = (u8, usize, GlobalAddr)> {
     slots.iter().zip(0..).filter_map(|(slot, edge)| match slot.content() {
         Content::Node { skip, addr } => Some((edge, skip, addr)),
+        _ => None,
+    })
+}
+
+/// The pages that slots point to, each with the slot's edge.
+pub(super) fn pages(slots: &[Slot; EDGES]) -> impl Iterator<Item = (u8, PageRef)> {
+    slots.iter().zip(0..).filter_map(|(slot, edge)| match slot.content() {
+        Content::Page { class, addr, .. } => Some((edge, PageRef { addr, class })),
         _ => None,
     })
 }

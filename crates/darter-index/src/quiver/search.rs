@@ -52,6 +52,7 @@ impl<F: Fabric> Quiver<F> {
         let (end, done) = search::run(&mut client, &*self.shared, &mut descent).await?;
         let value = value_in(&end, &done)?.map(f);
         client.recycle(done);
+        self.shared.skip.note_search(descent.nodes_read);
         Ok(value)
     }
 

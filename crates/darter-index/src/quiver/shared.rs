@@ -6,6 +6,7 @@ use super::hit_rate::HitRate;
 use super::holes::Holes;
 use super::node::{self, NodeAt};
 use super::page::{DELTA_MAX, RECORDS_MAX};
+use super::skip::Skip;
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::seal::SEAL;
 use arc_swap::ArcSwap;
@@ -23,13 +24,20 @@ pub(super) struct RootWords {
     pub(super) root: GlobalAddr,
     /// [`Geometry`].
     pub(super) geometry: GlobalAddr,
+    /// The current skip table's descriptor; zero if there is none.
+    pub(super) skip: GlobalAddr,
     /// What index the pool holds.
     pub(super) kind: GlobalAddr,
 }
 
 impl RootWords {
     pub(super) fn of<F: Fabric>(pool: &Pool<F>) -> Self {
-        Self { root: pool.root_word(0), geometry: pool.root_word(1), kind: pool.root_word(3) }
+        Self {
+            root: pool.root_word(0),
+            geometry: pool.root_word(1),
+            skip: pool.root_word(2),
+            kind: pool.root_word(3),
+        }
     }
 }
 
@@ -69,6 +77,8 @@ pub(super) struct Shared {
     pub(super) root: ArcSwap<(NodeHint, u64)>,
     pub(super) geometry: Geometry,
     pub(super) cache: Cache,
+    /// The skip table as last seen.
+    pub(super) skip: Skip,
     /// How often puts that may be blind find their record INLINE.
     pub(super) inline_rate: HitRate,
     pub(super) holes: Holes,
@@ -100,10 +110,10 @@ impl Shared {
         Some(known)
     }
 
-    /// Returns the root node if it was seen in this epoch.
+    /// Returns the root node if it was seen in this epoch, and the skip table's word too.
     pub(super) fn root(&self, epoch: u64) -> Option<NodeHint> {
         let root = self.root.load();
-        (root.1 == epoch).then_some(root.0)
+        (root.1 == epoch && self.skip.is_seen(epoch)).then_some(root.0)
     }
 
     fn remember_root(&self, root: NodeHint, epoch: u64) {

@@ -44,6 +44,16 @@ crate::situations! {
     PAGE_HINT_STALE = "PageHintStale";
     /// A remembered node was refused.
     NODE_HINT_STALE = "NodeHintStale";
+    /// A descent began at a node that the skip table told.
+    SKIP_BEGUN = "SkipBegun";
+    /// A node that the skip table told was refused.
+    SKIP_STALE = "SkipStale";
+    /// Words in the skip table that were no entry.
+    SKIP_ENTRY_TORN = "SkipEntryTorn";
+    /// A descent found that another skip table is current.
+    SKIP_TABLE_CHANGED = "SkipTableChanged";
+    /// A skip table was built in vain: another client was first.
+    SKIP_TABLE_LOST = "SkipTableLost";
     /// The copy of a page's map in its node led to no answer.
     MAP_COPY_WRONG = "MapCopyWrong";
     /// A scan had read too few records of a remembered page.

@@ -10,6 +10,8 @@
 //! | [`drafts`] | objects that a writer has allocated and not yet published |
 //! | [`below`] | the key of any leaf below a node |
 //! | [`build`] | the bulk load, bottom-up, for any node format ([`build::Shape`]) |
+//! | [`prefix_list`], [`choose`] | the lengths that a skip table covers, and their choice |
+//! | [`sampling`] | when another choice is due |
 //! | [`search`] | searches as machines without a fabric, one or many in the same round trips |
 //! | [`writes`] | WRITEs sent in large batches, for a bulk load |
 //! | [`path`] | the path of a check's walk, and what leaves must agree with |
@@ -22,12 +24,15 @@
 
 pub mod below;
 pub mod build;
+pub mod choose;
 pub mod drafts;
 pub mod frontier;
 pub mod leaf;
 pub mod limits;
 pub mod path;
 pub mod prefix_hash;
+pub mod prefix_list;
+pub mod sampling;
 pub mod seal;
 pub mod search;
 pub mod sink;

@@ -1,7 +1,7 @@
 //! Round trips of Quiver's puts and scans, counted: what a remembered map saves, and what a CAS in
 //! vain does not cost.
 
-use darter_fabric::{Counting, Endpoint, Local, OpCounters, OpKind, block_on};
+use darter_fabric::{Counting, Endpoint, GlobalAddr, Local, OpCounters, OpKind, block_on};
 use darter_index::{Condition, OrderedIndex, PutOutcome, Quiver, QuiverOptions, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
 use std::collections::BTreeMap;
@@ -148,4 +148,85 @@ fn a_scan_goes_on_behind_the_last_record_that_it_has_read() {
             assert_eq!(found, expected, "{limit} from {bound}, reverse: {reverse}");
         }
     }
+}
+
+/// Round trips of a search for each of these keys, on average, by a process that remembers nothing.
+fn searches(quiver: &Quiver<Counted>, client: &mut Client<Counted>, keys: &[Vec<u8>]) -> f64 {
+    let counted = |client: &Client<Counted>| client.endpoint().counters().unwrap()[OpKind::Get].round_trips;
+    let before = counted(client);
+    for key in keys {
+        assert!(block_on(quiver.get(client, key)).unwrap().is_some());
+    }
+    (counted(client) - before) as f64 / keys.len() as f64
+}
+
+/// An index of these keys, which remembers nothing.
+fn uncached(
+    mut keys: Vec<Vec<u8>>,
+    is_bulk_loaded: bool,
+) -> (Quiver<Counted>, Client<Counted>, Vec<Vec<u8>>) {
+    let fabric = Counting::new(Local::memory(256 << 20, 2).unwrap());
+    let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
+    let pool = block_on(Pool::create(fabric, &options)).unwrap();
+    let mut client = pool.client().unwrap();
+    let options = QuiverOptions { cache_bytes: 0, ..QuiverOptions::default() };
+    let quiver = block_on(Quiver::open_or_create(&mut client, options)).unwrap();
+    if is_bulk_loaded {
+        keys.sort();
+        let pairs = keys.iter().map(|key| (key.clone(), vec![7; 16])).collect::<Vec<_>>();
+        block_on(quiver.bulk_load(&mut client, pairs.into_iter())).unwrap();
+    } else {
+        for key in &keys {
+            block_on(quiver.put(&mut client, key, &[7; 16], Condition::Always)).unwrap();
+        }
+    }
+    (quiver, client, keys)
+}
+
+#[test]
+fn a_search_with_nothing_remembered_reads_the_table_a_node_and_a_record() {
+    let keys = || (0..60_000).map(|at| key(at).to_vec()).collect::<Vec<_>>();
+    let (quiver, mut client, loaded) = uncached(keys(), true);
+    let trips = searches(&quiver, &mut client, &loaded);
+    assert!((3.0..3.4).contains(&trips), "{trips} round trips");
+}
+
+/// Keys with long common parts, below which the tree is deep.
+fn addresses() -> Vec<Vec<u8>> {
+    let name = |at: u64| format!("com.example.{:03}@{:06}.mail", at % 40, at * 7919 % 1_000_003);
+    (0..40_000).map(|at| name(at).into_bytes()).collect()
+}
+
+#[test]
+fn an_adjustment_makes_searches_short_in_a_deep_tree() {
+    let (quiver, mut client, keys) = uncached(addresses(), false);
+    let before = searches(&quiver, &mut client, &keys);
+    assert!(quiver.wants_adjust() && before > 5.5, "{before} round trips");
+    block_on(quiver.adapt(&mut client)).unwrap();
+    let after = searches(&quiver, &mut client, &keys);
+    assert!(after < 4.0 && after < before - 1.5, "{before} and then {after} round trips");
+    assert!(!quiver.wants_adjust(), "nothing is left to be gained");
+    let stats = block_on(quiver.stats(&mut client)).unwrap();
+    let est = stats.est.unwrap();
+    assert!(!est.prefix_list.is_empty() && est.entries * 6 > est.slots, "{est:?}");
+}
+
+/// A table that was made for few nodes, or that has lost its entries, is filled by searches.
+#[test]
+fn searches_enter_what_they_do_not_find() {
+    let (quiver, mut client, keys) = uncached(addresses(), false);
+    let list = [24, 28, 31, 34];
+    assert!(block_on(quiver.adjust_to(&mut client, &list)).unwrap());
+    let filled = searches(&quiver, &mut client, &keys);
+    let table = block_on(client.read(client.pool().root_word(2), 1)).unwrap()[0];
+    let descriptor = GlobalAddr::from_bits((table & ((1 << 44) - 1)) << 4);
+    let words = block_on(client.read(descriptor, 64)).unwrap();
+    for &segment in words[4..].iter().filter(|&&word| word != 0) {
+        let zeros = vec![0; 8 << (words[3] & 0xff)];
+        block_on(client.post(|batch| batch.write(GlobalAddr::from_bits(segment), &zeros))).unwrap();
+    }
+    let empty = searches(&quiver, &mut client, &keys);
+    let again = searches(&quiver, &mut client, &keys);
+    assert!(empty > filled + 0.1, "{filled}, then {empty} round trips");
+    assert!(again < filled + 0.05, "{filled}, then {again} round trips");
 }

@@ -22,6 +22,10 @@ const RECORDS: u32 = 3;
 /// Delta slots of a page.
 const DELTA: u32 = 2;
 
+/// Prefix lists, in nibbles, that changes of the skip table go round among: each covers nodes of the scenarios that another
+/// does not.
+const LISTS: [&[u8]; 3] = [&[1, 4, 8, 10, 11], &[3, 9, 22], &[2, 12, 23]];
+
 /// Errors that show whether anything is remembered or not; they come first.
 const OF_ANY: usize = 4;
 
@@ -85,6 +89,13 @@ impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
         all.push(scenario::plain().churning());
         all.push(scenario::pair().churning());
         all.push(scenario::split().churning());
+        all.push(swap());
+        if REMEMBERS {
+            // Entries of nodes that are gone lead to memory that no pin protects.
+            all.push(skip());
+            all.push(skip().churning());
+            all.push(tear());
+        }
         all
     }
 
@@ -140,6 +151,20 @@ impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
     ) -> Result<bool, IndexError> {
         index.delete_if(client, key, |found| found == value).await
     }
+
+    /// The skip table; a forced change goes round among [`LISTS`].
+    async fn adjust(
+        index: &Quiver<Sim>,
+        client: &mut Client<Sim>,
+        is_forced: bool,
+    ) -> Result<(), IndexError> {
+        if !is_forced {
+            return index.adjust(client).await.map(drop);
+        }
+        let now = index.prefix_list(client).await?;
+        let at = LISTS.iter().position(|list| *list == now).map_or(0, |at| at + 1);
+        index.adjust_to(client, LISTS[at % LISTS.len()]).await.map(drop)
+    }
 }
 
 /// A page whose delta is full, or nearly.
@@ -175,6 +200,47 @@ fn vacated() -> Scenario {
     let key = |end: u8| [&b"node-"[..], &[end]].concat();
     let hot = Scenario::new("node", [key(0x11), key(0x25), key(0x32)], &[0, 1, 2]);
     hot.with_filler([b"\x11"]).with_former([0x15, 0x21, 0x35, 0x41].map(key)).doing("vacate", OPS)
+}
+
+/// Nodes below each other that the skip table leads to, of which some become empty.
+fn skip() -> Scenario {
+    let key = |end: u8| [&b"node-"[..], &[end]].concat();
+    let deep = |end: u8| [&b"node-\x31deep-"[..], &[end]].concat();
+    let hot = Scenario::new("skip", [key(0x11), deep(0x25), deep(0x32)], &[0, 1, 2]);
+    let filler = (0..4).map(|at| key(at << 4 | 2)).chain([b"\x11".to_vec(), b"node".to_vec()]);
+    hot.with_filler(filler).with_former([0x15, 0x21, 0x35, 0x41].map(deep)).adjusting()
+}
+
+/// The same while tables replace each other, and no node does.
+fn swap() -> Scenario {
+    const OPS: &[Op] = &[
+        Op::Restructure,
+        Op::Restructure,
+        Op::Adjust,
+        Op::Get(0),
+        Op::Get(1),
+        Op::Get(2),
+        Op::Put(1),
+        Op::Maintain,
+    ];
+    skip().doing("swap", OPS)
+}
+
+/// The same while nodes replace each other, and so the entries of their prefix.
+fn tear() -> Scenario {
+    const OPS: &[Op] = &[
+        Op::Restructure,
+        Op::Get(1),
+        Op::Get(2),
+        Op::Get(1),
+        Op::Put(1),
+        Op::Delete(1),
+        Op::Delete(2),
+        Op::Delete(1),
+        Op::Put(2),
+        Op::Maintain,
+    ];
+    skip().doing("tear", OPS)
 }
 
 /// Two keys of equal hashes, chosen by the pool's secret: the first is in a page's only record, where a blind CAS for the second

@@ -42,86 +42,18 @@ pub(crate) mod table;
 use super::node::{NodeRef, NodeType};
 use super::prefix_hash::HashKeys;
 use super::seal::SEAL;
+use crate::radix::prefix_list::DELTA_MAX;
 use crate::radix::slot::NodeCode;
 use darter_fabric::GlobalAddr;
-use smallvec::SmallVec;
 use table::Table;
 
 /// Entries in a bucket.
 pub(crate) const BUCKET_SLOTS: usize = 8;
 /// Most buckets in a segment, and the usual number.
 pub(crate) const SEGMENT_BUCKETS_MAX: usize = 128;
-/// Most lengths in a prefix list.
-pub(crate) const LIST_MAX: usize = 8;
-/// Most bytes by which a node may lie deeper than the length it is entered under.
-pub(crate) const DELTA_MAX: usize = 15;
 
 /// The fingerprint's bits in an entry.
 const PRINT: u64 = 0xff << 56 | 7 << 48;
-
-/// Lengths of key prefixes that the table covers, ascending; one byte each in a word, zero bytes
-/// unused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PrefixList(u64);
-
-impl PrefixList {
-    /// The list a new index begins with: powers of two, as in a skip list.
-    pub(crate) const POWERS: Self = Self(0x80_40_20_10_08_04_02_01);
-
-    /// The list of an index without express nodes. No adjustment ever changes from or to it.
-    pub(crate) const NONE: Self = Self(0);
-
-    pub(crate) const fn from_word(word: u64) -> Self {
-        Self(word)
-    }
-
-    pub(crate) const fn word(self) -> u64 {
-        self.0
-    }
-
-    /// From lengths in any order; zeros, duplicates and all beyond eight are dropped.
-    pub(crate) fn new(lengths: &[u8]) -> Self {
-        let mut sorted: Vec<u8> = lengths.iter().copied().filter(|&len| len != 0).collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        sorted.resize(LIST_MAX, 0);
-        let mut bytes = [0; LIST_MAX];
-        bytes.copy_from_slice(&sorted[..LIST_MAX]);
-        Self(u64::from_le_bytes(bytes))
-    }
-
-    /// The lengths.
-    pub(crate) fn lengths(self) -> SmallVec<[usize; LIST_MAX]> {
-        self.0.to_le_bytes().into_iter().filter(|&len| len != 0).map(usize::from).collect()
-    }
-
-    /// The lengths, a byte each.
-    pub(crate) fn bytes(self) -> Vec<u8> {
-        self.0.to_le_bytes().into_iter().filter(|&len| len != 0).collect()
-    }
-
-    /// The lengths below a limit.
-    pub(crate) fn lengths_below(self, limit: usize) -> impl Iterator<Item = usize> {
-        let lengths = self.0.to_le_bytes().into_iter().map(usize::from);
-        lengths.take_while(move |&len| len != 0 && len < limit)
-    }
-
-    /// The last of them.
-    #[inline]
-    pub(crate) fn longest_below(self, limit: usize) -> Option<usize> {
-        let lengths = self.0.to_le_bytes().map(usize::from);
-        lengths.into_iter().rev().find(|&len| len != 0 && len < limit)
-    }
-
-    /// Lengths under which a node of depth `depth` whose parent ends at `above` is entered.
-    pub(crate) fn covering(self, above: usize, depth: usize) -> impl Iterator<Item = usize> {
-        self.0
-            .to_le_bytes()
-            .into_iter()
-            .map(usize::from)
-            .filter(move |&len| len != 0 && len > above && len <= depth && depth - len <= DELTA_MAX)
-    }
-}
 
 /// One entry of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,12 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_pack_and_cover() {
-        assert_eq!(PrefixList::POWERS.lengths()[..], [1, 2, 4, 8, 16, 32, 64, 128]);
-        let list = PrefixList::new(&[9, 3, 2, 3]);
-        assert_eq!(list.lengths()[..], [2, 3, 9]);
-        assert_eq!(list.covering(2, 9).collect::<Vec<_>>(), [3, 9]);
-        assert_eq!(list.covering(0, 30).count(), 0, "too deep for any");
+    fn directory_entries_keep_their_parts() {
         let entry = DirectoryEntry::new(GlobalAddr::new(7, 8192), 13);
         assert_eq!((entry.segment(), entry.local_depth()), (GlobalAddr::new(7, 8192), 13));
     }

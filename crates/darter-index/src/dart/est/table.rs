@@ -6,7 +6,8 @@
 
 use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
-use super::{BUCKET_SLOTS, DirectoryEntry, Entry, PrefixList, SEGMENT_BUCKETS_MAX};
+use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BUCKETS_MAX};
+use crate::radix::prefix_list::PrefixList;
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Pinned};

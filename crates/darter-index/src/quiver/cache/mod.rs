@@ -230,7 +230,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 /// Whether a life began so long ago that it could be mistaken for another.
-fn is_old(born: u32, epoch: u64) -> bool {
+pub(super) fn is_old(born: u32, epoch: u64) -> bool {
     (epoch as u32).wrapping_sub(born) >= AGE_MAX
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Descent, End, Lead, Stage};
 use crate::Result;
+use crate::quiver::nibble::nibbles;
 use crate::quiver::node;
 use crate::quiver::page;
 use crate::quiver::shared::Shared;
@@ -14,8 +15,18 @@ impl Search<Shared> for Descent<'_> {
     type End = End;
 
     fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
+        if let Some(guide) = &mut self.guide {
+            guide.post(batch);
+        }
         match &mut self.stage {
-            Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
+            Stage::RootWord(read) => {
+                *read = Some([shared.words.root, shared.words.skip].map(|word| batch.read(word, 1)));
+            }
+            Stage::Skip => {
+                if let Some(guide) = &mut self.guide {
+                    guide.look_up(batch);
+                }
+            }
             Stage::Node { read, .. } => *read = Some(batch.read(self.node.addr, node::NODE_WORDS)),
             Stage::Head { page, words, read, foreseen } => {
                 *read = Some(batch.read(page.addr, *words));
@@ -60,9 +71,22 @@ impl Search<Shared> for Descent<'_> {
     }
 
     fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+        if let Some(guide) = &mut self.guide {
+            guide.absorb_table((&shared.skip, &shared.keys), done, self.epoch)?;
+        }
         let stage = std::mem::replace(&mut self.stage, Stage::RootWord(None));
         match stage {
-            Stage::RootWord(Some(read)) => self.absorb_root_word(shared, done.words(read)[0]),
+            Stage::RootWord(Some(reads)) => {
+                let [root, skip] = reads.map(|read| done.words(read)[0]);
+                self.absorb_root_word(shared, root, skip)
+            }
+            Stage::Skip => {
+                if let Some(guide) = &mut self.guide {
+                    guide.absorb(&shared.keys, nibbles(self.key.bytes()), done);
+                }
+                self.enter_root(shared);
+                Ok(None)
+            }
             Stage::Node { read: Some(read), hint } => self.absorb_node(shared, done.words(read), hint),
             Stage::Head { page, read: Some(read), foreseen, .. } => {
                 let Some(head) = self.absorb_head(shared, page, done.words(read))? else { return Ok(None) };

@@ -20,10 +20,12 @@ pub(super) use super::outcome::{End, Found, Image, Purpose, Spot};
 use super::page::{self, Head, PageRef, Shape, standing};
 use super::shared::Shared;
 use super::situations;
+use super::skip::Guide;
 use super::via::{SlotAt, Via};
 use super::word::{Print, State, Word};
 use crate::checker::note;
 use crate::radix::leaf;
+use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
@@ -43,7 +45,10 @@ struct Probe {
 }
 
 enum Stage {
-    RootWord(Option<ReadId>),
+    /// The root word, and that of the skip table.
+    RootWord(Option<[ReadId; 2]>),
+    /// The skip table's buckets for the key.
+    Skip,
     Node {
         read: Option<ReadId>,
         hint: Option<NodeHint>,
@@ -97,6 +102,12 @@ pub(super) struct Descent<'k> {
     epoch: u64,
     /// A slot that was responsible for the key's edge and said that it is not.
     gap: Option<SlotAt>,
+    /// What there is to do with the skip table, for a descent that found too little remembered.
+    guide: Option<Box<Guide>>,
+    /// Whether the descent may begin where the skip table leads.
+    may_skip: bool,
+    /// Nodes read so far.
+    pub(super) nodes_read: u32,
 }
 
 impl<'k> Descent<'k> {
@@ -104,6 +115,7 @@ impl<'k> Descent<'k> {
     /// at.
     pub(super) fn new(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
+        descent.may_skip = true;
         shared.cache.enter(epoch);
         match shared.cache.find(&mut descent.key) {
             Some(Hit { page: Some(page), identity, node }) => {
@@ -119,6 +131,7 @@ impl<'k> Descent<'k> {
     /// A descent that begins at the deepest node that the process remembers.
     pub(super) fn by_nodes(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
+        descent.may_skip = true;
         let hit = shared.cache.find(&mut descent.key);
         match hit {
             Some(hit) => descent.enter_node(hit.node),
@@ -143,6 +156,9 @@ impl<'k> Descent<'k> {
             seen: None,
             epoch,
             gap: None,
+            guide: None,
+            may_skip: false,
+            nodes_read: 0,
         }
     }
 
@@ -202,7 +218,7 @@ impl<'k> Descent<'k> {
         standing(page.addr, done.words(*read)).map(|leaf| leaf.key)
     }
 
-    /// What was remembered is no more: begins at the root.
+    /// What was remembered is no more: begins where the skip table leads, at last at the root.
     fn restart(&mut self, shared: &Shared) {
         if let Some(Lead { hint, remembered: Some(identity) }) = self.lead.take() {
             note(situations::PAGE_HINT_STALE);
@@ -212,6 +228,7 @@ impl<'k> Descent<'k> {
         self.known = None;
         self.incoming = None;
         self.stage = Stage::RootWord(None);
+        self.enter_by_table(shared);
     }
 
     fn enter_node(&mut self, hint: NodeHint) {
@@ -219,18 +236,42 @@ impl<'k> Descent<'k> {
         self.stage = Stage::Node { read: None, hint: Some(hint) };
     }
 
-    /// Begins at the root node if it was read in this epoch: it is not freed before the pin ends.
+    /// Goes on where the skip table leads, if it does.
+    fn enter_by_table(&mut self, shared: &Shared) {
+        if let Some(guide) = &mut self.guide {
+            if let Some(node) = guide.next() {
+                note(situations::SKIP_BEGUN);
+                self.enter_node(node);
+            }
+        } else if self.may_skip {
+            self.guide = Guide::of(&shared.skip, &shared.keys, &mut self.key, self.epoch);
+            if self.guide.is_some() {
+                self.incoming = None;
+                self.stage = Stage::Skip;
+            }
+        }
+    }
+
+    /// Begins where the skip table leads, else at the root node if it was read in this epoch: it is
+    /// not freed before the pin ends.
     fn enter_root(&mut self, shared: &Shared) {
-        if let Some(root) = shared.root(self.epoch) {
+        self.enter_by_table(shared);
+        if matches!(self.stage, Stage::RootWord(_))
+            && let Some(root) = shared.root(self.epoch)
+        {
             self.enter_node(root);
         }
     }
 
-    fn absorb_root_word(&mut self, shared: &Shared, word: u64) -> Result<Option<End>> {
+    fn absorb_root_word(&mut self, shared: &Shared, word: u64, skip: u64) -> Result<Option<End>> {
         let via = Via::root(shared, Slot(word));
         self.node = via.root_node()?;
         self.incoming = Some(via);
         self.stage = Stage::Node { read: None, hint: None };
+        if self.may_skip && self.guide.is_none() {
+            self.guide = Guide::for_word(&shared.skip, skip, self.epoch);
+            self.enter_by_table(shared);
+        }
         Ok(None)
     }
 
@@ -239,12 +280,16 @@ impl<'k> Descent<'k> {
     }
 
     fn absorb_node(&mut self, shared: &Shared, words: &[u64], hint: Option<NodeHint>) -> Result<Option<End>> {
+        self.nodes_read += 1;
         let identity = self.key.identity(self.node.depth);
-        let is_own = words[0] == identity;
+        let is_by_table = self.guide.is_some() && hint.is_some_and(|hint| hint.depth > 0);
+        let is_own = words[0] == identity || is_by_table && mutant!("quiver-skip-identity-not-compared");
+        let is_any_life = is_by_table && mutant!("quiver-skip-born-not-compared");
         if let Some(hint) = hint
             && !(is_own && node::proves(words[node::GUARD_AT], hint.born))
+            && !(is_own && is_any_life && words[node::GUARD_AT] & SEAL == 0)
         {
-            note(situations::NODE_HINT_STALE);
+            note(if is_by_table { situations::SKIP_STALE } else { situations::NODE_HINT_STALE });
             shared.cache.forget_node(&mut self.key, hint);
             self.restart(shared);
             return Ok(None);
@@ -260,6 +305,11 @@ impl<'k> Descent<'k> {
         }
         let above = self.known.zip(self.incoming.map(|via| via.edges.lo));
         self.known = shared.learn(hint, above, self.node, words, self.epoch);
+        if let (Some(guide), Some(via), Some((_, node))) = (&mut self.guide, self.incoming, self.known)
+            && !via.is_root()
+        {
+            guide.passed(&shared.keys, via.node.depth, node, self.epoch);
+        }
         self.follow(shared, words)
     }
 
@@ -321,7 +371,7 @@ impl<'k> Descent<'k> {
     fn absorb_head(&mut self, shared: &Shared, page: PageRef, words: &[u64]) -> Result<Option<Head>> {
         if let Some(Lead { hint, remembered: Some(_) }) = &self.lead {
             let trusts = shared.holes.has(QuiverHole::TrustSealed) && self.purpose == Purpose::Read;
-            let guard = if trusts { words[0] & !crate::radix::seal::SEAL } else { words[0] };
+            let guard = if trusts { words[0] & !SEAL } else { words[0] };
             let lives = page::proves(guard, hint.shape.born) || shared.holes.has(QuiverHole::IgnoreLife);
             if !lives {
                 self.restart(shared);

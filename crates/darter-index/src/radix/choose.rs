@@ -11,8 +11,7 @@
 //! out before the clients' patience does, lengths that save little cost more than they save. So a
 //! verb has a price in round trips.
 
-use super::est::{DELTA_MAX, LIST_MAX, PrefixList};
-use super::walk::PathDepths;
+use super::prefix_list::{DELTA_MAX, LIST_MAX, PathDepths, PrefixList};
 use std::collections::BTreeMap;
 
 /// Longest length a list can hold.
@@ -31,23 +30,25 @@ struct Weight {
 
 /// What a walk found out.
 #[derive(Debug)]
-pub(super) struct Summary {
+pub struct Summary {
     shapes: BTreeMap<PathDepths, Weight>,
     /// `entered[L]` counts the nodes that a list with length L enters.
     entered: Vec<u64>,
     /// Inner nodes.
-    pub(super) nodes: u64,
+    pub nodes: u64,
     /// Bytes of inner nodes.
-    pub(super) node_bytes: u64,
+    pub node_bytes: u64,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self { shapes: BTreeMap::new(), entered: vec![0; LENGTH_MAX + 1], nodes: 0, node_bytes: 0 }
+    }
 }
 
 impl Summary {
-    pub(super) fn new() -> Self {
-        Self { shapes: BTreeMap::new(), entered: vec![0; LENGTH_MAX + 1], nodes: 0, node_bytes: 0 }
-    }
-
     /// Notes a node that covers the lengths above `above` up to `depth`.
-    pub(super) fn note_node(&mut self, above: usize, depth: usize, bytes: u64) {
+    pub fn note_node(&mut self, above: usize, depth: usize, bytes: u64) {
         self.nodes += 1;
         self.node_bytes += bytes;
         let first = (above + 1).max(depth.saturating_sub(DELTA_MAX));
@@ -57,20 +58,20 @@ impl Summary {
     }
 
     /// Notes `keys` leaves on a path, with the accesses sampled in them.
-    pub(super) fn note_keys(&mut self, path: PathDepths, keys: f64, accesses: f64) {
+    pub fn note_keys(&mut self, path: PathDepths, keys: f64, accesses: f64) {
         let weight = self.shapes.entry(path).or_default();
         weight.keys += keys;
         weight.accesses += accesses;
     }
 
     /// Entries a table for this list would hold.
-    pub(super) fn entries(&self, list: PrefixList) -> u64 {
+    pub fn entries(&self, list: PrefixList) -> u64 {
         list.lengths().into_iter().map(|length| self.entered[length]).sum()
     }
 
     /// The list that saves most round trips with at most `budget` entries, a verb counting as
     /// `verb_price` of one.
-    pub(super) fn choose(&self, budget: u64, verb_price: f64) -> PrefixList {
+    pub fn choose(&self, budget: u64, verb_price: f64) -> PrefixList {
         let shapes = self.weighted();
         let cost_of = |lengths: &[u8]| cost_of(&shapes, lengths, verb_price);
         let mut chosen: Vec<u8> = Vec::new();
@@ -176,7 +177,7 @@ fn count_from(path: PathDepths, depth: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::with_depth;
+    use super::super::prefix_list::with_depth;
     use super::*;
 
     fn path(depths: &[usize]) -> PathDepths {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     fn summary(shapes: &[(&[usize], f64, f64)], entered: &[(usize, u64)]) -> Summary {
-        let mut summary = Summary::new();
+        let mut summary = Summary::default();
         for &(depths, keys, accesses) in shapes {
             summary.note_keys(path(depths), keys, accesses);
         }

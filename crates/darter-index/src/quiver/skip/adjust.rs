@@ -1,0 +1,204 @@
+//! Choosing a table's prefix list, and changing from one table to the next.
+//!
+//! A table is filled before anyone can see it, and becomes current by one CAS of the root word from
+//! the table that it replaces. Who changes it is pinned since before it read the word, so that the
+//! table which the word named cannot be freed meanwhile. A builder that dies before the CAS leaves
+//! memory that the sweep finds.
+
+use super::table::{self, DESCRIPTOR_BYTES, DESCRIPTOR_WORDS, Image, Size, Table};
+use super::view::TABLE_KEPT;
+use super::walk::Walk;
+use crate::Result;
+use crate::checker::note;
+use crate::quiver::Quiver;
+use crate::quiver::nibble::NibbleKey;
+use crate::quiver::node::NODE_BYTES;
+use crate::quiver::operation::Operation;
+use crate::quiver::pair::Maker;
+use crate::quiver::situations;
+use crate::radix::choose::Summary;
+use crate::radix::prefix_list::PrefixList;
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_pool::{AllocKind, Client};
+
+/// What a verb counts as when the list is chosen, in round trips.
+const VERB_PRICE: f64 = 0.1;
+/// Size of a table, at most, in percent of the nodes' bytes.
+const BUDGET_PERCENT: u64 = 25;
+/// Entries that a table may have however few nodes there are.
+const BUDGET_MIN: u64 = 4096;
+
+impl<F: Fabric> Quiver<F> {
+    /// Whether enough searches were seen, and they read too many nodes, for another skip table to pay.
+    pub fn wants_adjust(&self) -> bool {
+        self.shared.skip.sampling.wants_adjust()
+    }
+
+    /// Walks all nodes, chooses the prefix list that saves most round trips, and builds a table of it
+    /// unless there is one. Returns whether it did.
+    ///
+    /// # Errors
+    /// Those of the fabric, and out of space: then the old table stays.
+    pub async fn adjust(&self, client: &mut Client<F>) -> Result<bool> {
+        self.shared.skip.sampling.adjusted();
+        let choose = |summary: &Summary| {
+            let budget = Size::entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(BUDGET_MIN);
+            summary.choose(budget, VERB_PRICE)
+        };
+        self.adjust_by(client, choose, false).await
+    }
+
+    /// Builds a table of these lengths, in nibbles, whatever table there is. Returns whether it became
+    /// current.
+    ///
+    /// # Errors
+    /// As [`Quiver::adjust`].
+    pub async fn adjust_to(&self, client: &mut Client<F>, lengths: &[u8]) -> Result<bool> {
+        self.adjust_by(client, |_| PrefixList::new(lengths), true).await
+    }
+
+    /// The lengths of the prefixes that the current table has, in nibbles.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
+    pub async fn prefix_list(&self, client: &mut Client<F>) -> Result<Vec<u8>> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
+        let (_, table) = operation.current_table().await?;
+        Ok(table.map(|(_, table)| table.list.bytes()).unwrap_or_default())
+    }
+
+    /// The same as [`Quiver::adjust`], for upkeep and bulk loads, which a pool without room for a table
+    /// does not make fail.
+    pub(in crate::quiver) async fn adjust_if_there_is_room(&self, client: &mut Client<F>) -> Result<()> {
+        match self.adjust(client).await {
+            Err(error) if error.is_out_of_space() => Ok(()),
+            adjusted => adjusted.map(drop),
+        }
+    }
+
+    async fn adjust_by(
+        &self,
+        client: &mut Client<F>,
+        choose: impl FnOnce(&Summary) -> PrefixList + Send,
+        is_forced: bool,
+    ) -> Result<bool> {
+        let mut summary = Summary::default();
+        let mut walk = Walk::new(false);
+        let mut count = |met: &super::walk::Met| {
+            summary.note_node(met.above, met.node.depth, NODE_BYTES);
+            summary.note_keys(met.path, met.page_bytes as f64, 0.0);
+        };
+        while !walk.step(&self.shared, client, &mut count).await? {}
+        let list = choose(&summary);
+        if list == PrefixList::NONE {
+            return Ok(false);
+        }
+        let size = Size::for_entries(summary.entries(list));
+        if !is_forced && self.has_table(client, list, size).await? {
+            return Ok(false);
+        }
+        let image = self.fill(client, list, size).await?;
+        self.replace_table(client, list, image).await
+    }
+
+    /// Whether the current table has this list, about this size, and is not old.
+    async fn has_table(&self, client: &mut Client<F>, list: PrefixList, size: Size) -> Result<bool> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
+        let epoch = operation.client.epoch();
+        let (_, table) = operation.current_table().await?;
+        Ok(table.is_some_and(|(_, table)| {
+            let (is, should) = (table.size.words(), size.words());
+            table.list == list
+                && is * 2 >= should
+                && is <= should * 4
+                && epoch.wrapping_sub(table.born) < TABLE_KEPT / 2
+        }))
+    }
+
+    /// The words of a table with all nodes that the list covers.
+    async fn fill(&self, client: &mut Client<F>, list: PrefixList, size: Size) -> Result<Image> {
+        let mut image = Image::new(size);
+        let keys = self.shared.keys;
+        let mut enter = |met: &super::walk::Met| {
+            let Some(key) = &met.key else { return };
+            let mut key = NibbleKey::new(keys, key);
+            for len in list.covering(met.above, met.node.depth) {
+                image.enter(&keys, keys.express_of(key.identity(len)), len, met.node);
+            }
+        };
+        let mut walk = Walk::new(true);
+        while !walk.step(&self.shared, client, &mut enter).await? {}
+        Ok(image)
+    }
+
+    /// Puts a table in the place of the current one. Returns whether it did: another client may have
+    /// been first.
+    async fn replace_table(&self, client: &mut Client<F>, list: PrefixList, image: Image) -> Result<bool> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
+        let (word, old) = operation.current_table().await?;
+        let born = operation.client.epoch();
+        let mut maker = Maker::new(&self.shared, born);
+        let made = operation.make_table(&mut maker, (list, born), &image).await;
+        let descriptor = match made {
+            Ok(descriptor) => descriptor,
+            Err(error) => {
+                // What a lost connection may have written is left to the sweep.
+                if error.is_out_of_space() {
+                    maker.discard(&mut operation.client);
+                }
+                return Err(error);
+            }
+        };
+        let at = self.shared.words.skip;
+        let new = table::word_after(word, descriptor);
+        if maker.link(&mut operation.client, at, word, new).await? != word {
+            note(situations::SKIP_TABLE_LOST);
+            return Ok(false);
+        }
+        if let Some((descriptor, table)) = old {
+            operation.retire_table(descriptor, &table);
+        }
+        Ok(true)
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// The root word, and the table that it names with the address of its descriptor.
+    pub(super) async fn current_table(&mut self) -> Result<(u64, Option<(GlobalAddr, Table)>)> {
+        let [word] = self.client.read_words(self.shared.words.skip).await?;
+        let Some(at) = table::descriptor_of(word) else { return Ok((word, None)) };
+        let words = self.client.read(at, DESCRIPTOR_WORDS).await?;
+        Ok((word, Some((at, Table::parse(&self.shared.keys, at, &words)?))))
+    }
+
+    /// Makes the segments of a table, in all memory nodes by turns, and its descriptor.
+    async fn make_table(
+        &mut self,
+        maker: &mut Maker,
+        (list, born): (PrefixList, u64),
+        image: &Image,
+    ) -> Result<GlobalAddr> {
+        let nodes = self.client.pool().nodes().max(1);
+        let mut segments = Vec::new();
+        for words in image.words.chunks(image.size.segment_words()) {
+            let home = (segments.len() % usize::from(nodes)) as u8;
+            segments.push(maker.object(&mut self.client, home, words, AllocKind::Inner).await?);
+        }
+        let table = Table { list, size: image.size, born, segments: segments.into() };
+        let words = table.descriptor(&self.shared.keys);
+        maker.object(&mut self.client, 0, &words, AllocKind::Inner).await
+    }
+
+    /// Hands over a table that is current no more.
+    fn retire_table(&mut self, descriptor: GlobalAddr, table: &Table) {
+        let bytes = table.size.segment_bytes();
+        let segments = table.segments.iter().map(|&segment| (segment, bytes));
+        for (addr, bytes) in segments.chain([(descriptor, DESCRIPTOR_BYTES)]) {
+            if mutant!("quiver-skip-table-freed-at-once") {
+                self.client.free_unpublished(addr, bytes, AllocKind::Inner);
+            } else {
+                self.retire(addr, bytes, AllocKind::Inner);
+            }
+        }
+    }
+}

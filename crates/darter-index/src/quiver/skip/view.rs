@@ -1,0 +1,98 @@
+//! The skip table as a process knows it.
+//!
+//! The root word was last read by a client pinned at the epoch *seen*. A client pinned no later may
+//! go by the table that it named: whoever replaces the table stamps it with an epoch that is read
+//! after the CAS, and so is *seen* at least. The table is freed when no client is pinned at its
+//! stamp or before. A client pinned later reads the root word again, with that of the root node.
+
+use super::table::Table;
+use crate::radix::sampling::Sampling;
+use arc_swap::{ArcSwap, Guard};
+use darter_fabric::mutant;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Epochs after which a word that was not read meanwhile could be another's: fewer tables than
+/// there are versions can have come in between.
+const WORD_KEPT: u64 = 1 << 10;
+/// Epochs for which a table is used. What it leads to was born at most 2^31 epochs before it was
+/// entered, so that no life is mistaken for another (L1).
+pub(super) const TABLE_KEPT: u64 = 1 << 30;
+/// One search in this many is sampled.
+const SAMPLED: u32 = 16;
+
+/// What a root word named.
+#[derive(Debug)]
+pub(super) struct View {
+    word: u64,
+    pub(super) table: Option<Table>,
+    /// The latest epoch at which a client was pinned that read this word; 0 if none was.
+    seen: AtomicU64,
+}
+
+/// What the clients of a process share of the skip table.
+#[derive(Debug)]
+pub(in crate::quiver) struct Skip {
+    view: ArcSwap<View>,
+    /// Searches, and the nodes that they read.
+    pub(in crate::quiver) sampling: Sampling,
+}
+
+impl Skip {
+    /// What is known by the root word, which a client pinned at this epoch has read: whether there is
+    /// a table.
+    pub(in crate::quiver) fn new(word: u64, epoch: u64) -> Self {
+        let view = View { word: 0, table: None, seen: AtomicU64::new(0) };
+        let skip = Self { view: ArcSwap::from_pointee(view), sampling: Sampling::default() };
+        skip.see(word, epoch);
+        skip
+    }
+
+    /// Whether a client pinned at this epoch need not read the root word.
+    pub(in crate::quiver) fn is_seen(&self, epoch: u64) -> bool {
+        self.view(epoch).is_some()
+    }
+
+    /// What a client pinned at this epoch may go by; none if it has to read the root word.
+    pub(super) fn view(&self, epoch: u64) -> Option<Guard<Arc<View>>> {
+        let view = self.view.load();
+        let longer = u64::from(mutant!("quiver-skip-view-kept-too-long")) * 3;
+        (view.seen.load(Ordering::Acquire) + longer >= epoch).then_some(view)
+    }
+
+    /// Notes that a client pinned at this epoch has read the root word. Returns whether the process
+    /// knows what it names.
+    pub(super) fn see(&self, word: u64, epoch: u64) -> bool {
+        let view = self.view.load();
+        let seen = view.seen.load(Ordering::Acquire);
+        let is_known = view.word == word && (word == 0 || seen + WORD_KEPT > epoch);
+        if is_known {
+            view.seen.fetch_max(epoch, Ordering::AcqRel);
+        }
+        is_known
+    }
+
+    /// Notes the table that the root word named to a client pinned at this epoch. Of two words the
+    /// one that was seen later counts.
+    pub(super) fn learn(&self, word: u64, table: Table, epoch: u64) {
+        let new = Arc::new(View { word, table: Some(table), seen: AtomicU64::new(epoch) });
+        self.view.rcu(|known| {
+            let is_late = known.seen.load(Ordering::Acquire) > epoch;
+            Arc::clone(if is_late { known } else { &new })
+        });
+    }
+
+    /// Counts a search that read so many nodes, if it is one of those sampled.
+    #[inline]
+    pub(in crate::quiver) fn note_search(&self, nodes_read: u32) {
+        thread_local! {
+            static SINCE: Cell<u32> = const { Cell::new(0) };
+        }
+        let since = SINCE.get() + 1;
+        SINCE.set(since % SAMPLED);
+        if since == SAMPLED {
+            self.sampling.note(nodes_read);
+        }
+    }
+}

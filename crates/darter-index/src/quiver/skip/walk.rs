@@ -1,0 +1,198 @@
+//! A walk of all nodes, for whoever builds a skip table.
+//!
+//! It takes a pin for some nodes at a time. What it keeps from one pin to the next is what a
+//! process remembers of nodes, and is judged as that (L2): a node that was replaced meanwhile is
+//! passed over with all below it, because a table needs no entry.
+
+use crate::Result;
+use crate::quiver::cache::is_old;
+use crate::quiver::hint::NodeHint;
+use crate::quiver::map_copy;
+use crate::quiver::nibble::{EdgeRange, first_below, identity_depth, identity_of, nibbles};
+use crate::quiver::node::{self, NodeAt};
+use crate::quiver::operation::Operation;
+use crate::quiver::page::standing;
+use crate::quiver::shared::Shared;
+use crate::radix::prefix_list::{PathDepths, with_depth};
+use crate::radix::seal::SEAL;
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::Client;
+
+/// Nodes whose children are read under one pin.
+const PARENTS: usize = 32;
+
+/// A node that was met.
+pub(super) struct Met {
+    pub(super) node: NodeHint,
+    identity: u64,
+    /// The depth of its parent.
+    pub(super) above: usize,
+    /// The depths of all nodes from the root to this one.
+    pub(super) path: PathDepths,
+    /// Bytes of its pages.
+    pub(super) page_bytes: u64,
+    /// A key, or the beginning of one, with the node's prefix.
+    pub(super) key: Option<Vec<u8>>,
+}
+
+/// A walk in progress.
+pub(super) struct Walk {
+    /// Nodes whose children are to be visited.
+    parents: Vec<Met>,
+    /// Whether keys are looked for.
+    wants_keys: bool,
+    has_begun: bool,
+}
+
+/// A child node to be read.
+struct Child {
+    at: NodeAt,
+    above: usize,
+    path: PathDepths,
+    /// The prefix, if its parent's is known and the edge skips nothing.
+    key: Option<Vec<u8>>,
+}
+
+impl Walk {
+    /// A walk that has met nothing yet.
+    pub(super) fn new(wants_keys: bool) -> Self {
+        Self { parents: Vec::new(), wants_keys, has_begun: false }
+    }
+
+    /// The next nodes, and whether they are the last ones.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
+    pub(super) async fn step<F: Fabric>(
+        &mut self,
+        shared: &Shared,
+        client: &mut Client<F>,
+        visit: &mut (impl FnMut(&Met) + Send),
+    ) -> Result<bool> {
+        let mut operation = Operation::begin(shared, client, OpKind::Maintain).await?;
+        let mut children = Vec::new();
+        if self.has_begun {
+            let parents = self.parents.split_off(self.parents.len().saturating_sub(PARENTS));
+            let words = operation.read_nodes(parents.iter().map(|met| met.node.into())).await?;
+            for (met, words) in parents.iter().zip(words) {
+                if words[0] == met.identity && node::proves(words[node::GUARD_AT], met.node.born) {
+                    children.extend(children_of(met, &words));
+                }
+            }
+        } else {
+            let (at, ..) = operation.read_root().await?;
+            let (path, key) = (PathDepths::default(), Some(Vec::new()));
+            children.push(Child { at, above: 0, path, key });
+            self.has_begun = true;
+        }
+        for mut met in operation.meet(children, self.wants_keys).await? {
+            visit(&met.0);
+            if met.1 {
+                met.0.page_bytes = 0;
+                self.parents.push(met.0);
+            }
+        }
+        Ok(self.parents.is_empty())
+    }
+}
+
+fn children_of(met: &Met, words: &[u64]) -> Vec<Child> {
+    let slots = node::slots(words);
+    let depth = met.node.depth;
+    let child = |(edge, skip, addr)| {
+        let at = NodeAt { addr, depth: depth + 1 + skip };
+        let prefix = met.key.as_ref().filter(|_| skip == 0);
+        Child { at, above: depth, path: met.path, key: prefix.map(|key| first_below(key, depth, edge)) }
+    };
+    node::children(&slots).map(child).collect()
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// The words of some nodes.
+    async fn read_nodes(&mut self, nodes: impl Iterator<Item = NodeAt> + Send) -> Result<Vec<Vec<u64>>> {
+        let mut batch = self.client.batch();
+        let reads: Vec<_> = nodes.map(|node| batch.read(node.addr, node::NODE_WORDS)).collect();
+        let done = self.client.submit(batch).await?;
+        let words = reads.into_iter().map(|read| done.words(read).to_vec()).collect();
+        self.client.recycle(done);
+        Ok(words)
+    }
+
+    /// Reads child nodes. Returns those that are alive, each with whether it has children.
+    async fn meet(&mut self, children: Vec<Child>, wants_keys: bool) -> Result<Vec<(Met, bool)>> {
+        let words = self.read_nodes(children.iter().map(|child| child.at)).await?;
+        let mut all = Vec::with_capacity(children.len());
+        let mut keyless = Vec::new();
+        for (child, words) in children.into_iter().zip(&words) {
+            let Child { at, above, path, key } = child;
+            let (identity, guard) = (words[0], words[node::GUARD_AT]);
+            let node = NodeHint { addr: at.addr, born: node::born(guard), depth: at.depth };
+            if guard & SEAL != 0
+                || identity_depth(identity) != at.depth
+                || is_old(node.born, self.client.epoch())
+            {
+                continue;
+            }
+            let slots = node::slots(words);
+            let page_bytes = node::pages(&slots).map(|(_, page)| page.bytes()).sum();
+            let path = with_depth(path, at.depth);
+            if key.is_none() && wants_keys {
+                keyless.push((all.len(), words));
+            }
+            let has_children = node::children(&slots).next().is_some();
+            all.push((Met { node, identity, above, path, page_bytes, key }, has_children));
+        }
+        let keys = self.keys_of(keyless.iter().map(|(at, words)| (all[*at].0.node.into(), *words))).await?;
+        for ((at, _), key) in keyless.into_iter().zip(keys) {
+            all[at].0.key = key;
+        }
+        Ok(all)
+    }
+
+    /// For each node, with its words, a key below it: most by a READ of a page's first record, all
+    /// of them in one round trip.
+    async fn keys_of<'w>(
+        &mut self,
+        nodes: impl Iterator<Item = (NodeAt, &'w Vec<u64>)> + Send,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let delta = self.shared.geometry.delta;
+        let mut batch = self.client.batch();
+        let mut reads = Vec::new();
+        for (at, words) in nodes {
+            let record = first_record(at, words, delta);
+            let read = record.map(|(addr, words)| batch.read(addr, words));
+            reads.push((at, words[0], read));
+        }
+        let mut keys = Vec::with_capacity(reads.len());
+        if reads.is_empty() {
+            self.client.recycle(batch);
+            return Ok(keys);
+        }
+        let done = self.client.submit(batch).await?;
+        for (at, identity, read) in reads {
+            let is_below = |key: &Vec<u8>| {
+                nibbles(key) >= at.depth && identity_of(self.shared.keys, key, at.depth) == identity
+            };
+            let stands = read.and_then(|read| standing(at.addr, done.words(read)));
+            let key = match stands.map(|leaf| leaf.key.to_vec()).filter(is_below) {
+                None => self.key_below(at).await?.filter(is_below),
+                key => key,
+            };
+            keys.push(key);
+        }
+        self.client.recycle(done);
+        Ok(keys)
+    }
+}
+
+/// Where the first record is of a node's first page that has a copy, and how long.
+fn first_record(at: NodeAt, words: &[u64], delta: usize) -> Option<(GlobalAddr, usize)> {
+    let slots = node::slots(words);
+    let copies = node::copies(words);
+    node::pages(&slots).find_map(|(lo, page)| {
+        let edges: EdgeRange = node::edges_of(&slots, lo);
+        let copied = map_copy::page_for(copies, (page, edges), at.depth, delta, &[])?;
+        let shape = copied.hint.shape;
+        Some((page.addr.plus(shape.record_at(0) as u64 * 8), shape.record_words))
+    })
+}

@@ -1,0 +1,44 @@
+//! Sampled searches: how many nodes they read, and whether a skip table that fits them better pays.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Sampled searches before the first adjustment is thought of.
+const SAMPLES_MIN: u64 = 1024;
+
+/// Counts of sampled searches.
+#[derive(Debug, Default)]
+pub struct Sampling {
+    searches: AtomicU64,
+    /// Nodes that they read beyond the first, since the last adjustment.
+    extra: AtomicU64,
+    /// Searches at the last adjustment.
+    adjusted_at: AtomicU64,
+}
+
+impl Sampling {
+    /// Counts a search that read so many nodes.
+    pub fn note(&self, nodes_read: u32) {
+        self.searches.fetch_add(1, Ordering::Relaxed);
+        self.extra.fetch_add(u64::from(nodes_read.saturating_sub(1)), Ordering::Relaxed);
+    }
+
+    /// Searches so far.
+    pub fn searches(&self) -> u64 {
+        self.searches.load(Ordering::Relaxed)
+    }
+
+    /// Whether enough searches were seen, and they read too many nodes, for an adjustment to pay.
+    pub fn wants_adjust(&self) -> bool {
+        let searches = self.searches();
+        let since = searches.saturating_sub(self.adjusted_at.load(Ordering::Relaxed));
+        // Ever longer between adjustments, so that a workload that cannot be helped is not walked
+        // for ever.
+        since >= SAMPLES_MIN.max(searches / 2) && self.extra.load(Ordering::Relaxed) * 10 > since * 3
+    }
+
+    /// Begins to count anew for the next adjustment.
+    pub fn adjusted(&self) {
+        self.adjusted_at.store(self.searches(), Ordering::Relaxed);
+        self.extra.store(0, Ordering::Relaxed);
+    }
+}
