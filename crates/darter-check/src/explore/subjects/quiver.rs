@@ -14,8 +14,9 @@ use darter_index::{
 };
 use darter_pool::{AllocKind, Client};
 
-/// The subject; one that remembers nothing touches no memory that its pin does not protect, and so shows each such use.
-pub(super) struct OfQuiver<const REMEMBERS: bool>;
+/// The subject: with what processes remember, with the skip table, or both. With neither, nothing leads to memory that the
+/// pin does not protect, so that each use of such memory shows.
+pub(super) struct OfQuiver<const REMEMBERS: bool, const SKIPS: bool>;
 
 /// Most records of a page.
 const RECORDS: u32 = 3;
@@ -43,16 +44,20 @@ const HOLES: [Hole; 6] = [
         .of_our_own(),
 ];
 
-impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
+impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, SKIPS> {
     type Index = Quiver<Sim>;
 
-    const NAME: &'static str = if REMEMBERS { "quiver" } else { "quiver-uncached" };
+    const NAME: &'static str = match (REMEMBERS, SKIPS) {
+        (true, _) => "quiver",
+        (false, true) => "quiver-skip",
+        (false, false) => "quiver-uncached",
+    };
 
     const PROMISES: Promises = Promises {
         survives: &Fault::NAMES,
         trips_beside_stopped: Some(1000),
         may_lose_values: false,
-        exact_memory: !REMEMBERS,
+        exact_memory: !REMEMBERS && !SKIPS,
     };
 
     /// In the order of [`QuiverHole::ALL`].
@@ -89,9 +94,8 @@ impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
         all.push(scenario::plain().churning());
         all.push(scenario::pair().churning());
         all.push(scenario::split().churning());
-        all.push(swap());
-        if REMEMBERS {
-            // Entries of nodes that are gone lead to memory that no pin protects.
+        if SKIPS {
+            all.push(swap());
             all.push(skip());
             all.push(skip().churning());
             all.push(tear());
@@ -158,6 +162,9 @@ impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
         client: &mut Client<Sim>,
         is_forced: bool,
     ) -> Result<(), IndexError> {
+        if !SKIPS {
+            return Ok(());
+        }
         if !is_forced {
             return index.adjust(client).await.map(drop);
         }
