@@ -16,7 +16,7 @@ use super::nibble::{EDGES, EdgeRange};
 use super::page::{PageRef, RECORDS_MAX, Shape};
 
 /// Copies in a node.
-pub(super) const COPIES: usize = 7;
+pub(super) const COPIES: usize = 10;
 /// Words of a copy.
 pub(super) const COPY_WORDS: usize = 1 + MAP_WORDS;
 
@@ -192,7 +192,9 @@ mod tests {
     fn copies_go_where_there_is_room() {
         let mut copied = Copied::default();
         assert_eq!([3, 9, 12, 3].map(|lo| copied.assign(lo)), [0, 1, 2, 0]);
-        assert_eq!([1, 2, 4, 5].map(|lo| copied.assign(lo)), [3, 4, 5, 6]);
-        assert_eq!([16, 0, 16].map(|lo| copied.assign(lo)), [6, 0, 6]);
+        let free = [1, 2, 4, 5, 6, 7, 8].map(|lo| copied.assign(lo));
+        assert_eq!(free, [3, 4, 5, 6, 7, 8, 9]);
+        // No copy is free: another page's goes.
+        assert_eq!([16, 0, 16].map(|lo| copied.assign(lo)), [9, 0, 9]);
     }
 }

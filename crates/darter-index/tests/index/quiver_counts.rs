@@ -109,7 +109,7 @@ fn a_scan_of_remembered_pages_reads_the_records_it_wants_in_one_round_trip() {
             // A pair takes 88 bytes in its page, and two pages or three have heads and more pairs than
             // are wanted.
             let (scans, most) = (KEYS / 20, limit as u64 * 96 + 1_000 + limit as u64 * 8);
-            assert!(spent.round_trips <= scans + scans / 20, "{} for {limit}", spent.round_trips);
+            assert!(spent.round_trips <= scans + scans / 10, "{} for {limit}", spent.round_trips);
             assert!(spent.read_bytes / scans < most, "{} bytes for {limit}", spent.read_bytes / scans);
         }
     }
@@ -150,6 +150,43 @@ fn a_scan_goes_on_behind_the_last_record_that_it_has_read() {
     }
 }
 
+/// The map leads a bound that is no key to any rank of its page, so that all records read may lie on
+/// the wrong side of it. A scan that went on from there came back for ever.
+#[test]
+fn a_scan_whose_bound_is_led_astray_ends() {
+    let (quiver, mut client, _) = loaded(Vec::new(), true, 1 << 20);
+    let mut model = BTreeMap::new();
+    // All words of up to three of five letters, but for some.
+    for number in (0..216_u32).filter(|number| number % 7 != 3) {
+        let letters = [number / 36, number / 6 % 6, number % 6].map(|letter| letter as u8 * 40);
+        let word: Vec<u8> = letters.into_iter().take_while(|&letter| letter > 0).collect();
+        block_on(quiver.put(&mut client, &word, &[7; 8], Condition::Always)).unwrap();
+        model.insert(word, vec![7; 8]);
+    }
+    for key in model.keys() {
+        block_on(quiver.get(&mut client, key)).unwrap();
+    }
+    for number in 0..4096_u32 {
+        let bound =
+            [number / 256, number / 16 % 16, number % 16].map(|letter| letter as u8 * 16 + 8).to_vec();
+        for (reverse, limit) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
+            let bound = Bound::Excluded(bound.clone());
+            let all = ScanRange::all();
+            let range = if reverse {
+                ScanRange { to: bound, reverse, ..all }
+            } else {
+                ScanRange { from: bound, ..all }
+            };
+            let found = block_on(quiver.scan(&mut client, &range, limit)).unwrap();
+            let pairs = model.iter().filter(|(key, _)| range.contains(key));
+            let pairs = pairs.map(|(key, value)| (key.clone(), value.clone()));
+            let expected: Vec<_> =
+                if reverse { pairs.rev().take(limit).collect() } else { pairs.take(limit).collect() };
+            assert_eq!(found, expected, "{limit} of {range:?}");
+        }
+    }
+}
+
 /// Round trips of a search for each of these keys, on average, by a process that remembers nothing.
 fn searches(quiver: &Quiver<Counted>, client: &mut Client<Counted>, keys: &[Vec<u8>]) -> f64 {
     let counted = |client: &Client<Counted>| client.endpoint().counters().unwrap()[OpKind::Get].round_trips;
@@ -160,16 +197,17 @@ fn searches(quiver: &Quiver<Counted>, client: &mut Client<Counted>, keys: &[Vec<
     (counted(client) - before) as f64 / keys.len() as f64
 }
 
-/// An index of these keys, which remembers nothing.
-fn uncached(
+/// An index of these keys, and a process that remembers so much.
+fn loaded(
     mut keys: Vec<Vec<u8>>,
     is_bulk_loaded: bool,
+    cache_bytes: u64,
 ) -> (Quiver<Counted>, Client<Counted>, Vec<Vec<u8>>) {
     let fabric = Counting::new(Local::memory(256 << 20, 2).unwrap());
     let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
     let pool = block_on(Pool::create(fabric, &options)).unwrap();
     let mut client = pool.client().unwrap();
-    let options = QuiverOptions { cache_bytes: 0, ..QuiverOptions::default() };
+    let options = QuiverOptions { cache_bytes, ..QuiverOptions::default() };
     let quiver = block_on(Quiver::open_or_create(&mut client, options)).unwrap();
     if is_bulk_loaded {
         keys.sort();
@@ -186,8 +224,8 @@ fn uncached(
 #[test]
 fn a_search_with_nothing_remembered_reads_the_table_a_node_and_a_record() {
     let keys = || (0..60_000).map(|at| key(at).to_vec()).collect::<Vec<_>>();
-    let (quiver, mut client, loaded) = uncached(keys(), true);
-    let trips = searches(&quiver, &mut client, &loaded);
+    let (quiver, mut client, keys) = loaded(keys(), true, 0);
+    let trips = searches(&quiver, &mut client, &keys);
     assert!((3.0..3.4).contains(&trips), "{trips} round trips");
 }
 
@@ -199,7 +237,7 @@ fn addresses() -> Vec<Vec<u8>> {
 
 #[test]
 fn an_adjustment_makes_searches_short_in_a_deep_tree() {
-    let (quiver, mut client, keys) = uncached(addresses(), false);
+    let (quiver, mut client, keys) = loaded(addresses(), false, 0);
     let before = searches(&quiver, &mut client, &keys);
     assert!(quiver.wants_adjust() && before > 5.5, "{before} round trips");
     block_on(quiver.adapt(&mut client)).unwrap();
@@ -214,7 +252,7 @@ fn an_adjustment_makes_searches_short_in_a_deep_tree() {
 /// A table that was made for few nodes, or that has lost its entries, is filled by searches.
 #[test]
 fn searches_enter_what_they_do_not_find() {
-    let (quiver, mut client, keys) = uncached(addresses(), false);
+    let (quiver, mut client, keys) = loaded(addresses(), false, 0);
     let list = [24, 28, 31, 34];
     assert!(block_on(quiver.adjust_to(&mut client, &list)).unwrap());
     let filled = searches(&quiver, &mut client, &keys);
@@ -227,6 +265,6 @@ fn searches_enter_what_they_do_not_find() {
     }
     let empty = searches(&quiver, &mut client, &keys);
     let again = searches(&quiver, &mut client, &keys);
-    assert!(empty > filled + 0.1, "{filled}, then {empty} round trips");
-    assert!(again < filled + 0.05, "{filled}, then {again} round trips");
+    assert!(empty > filled, "{filled}, then {empty} round trips");
+    assert!(again < filled + 0.005, "{filled}, then {again} round trips");
 }

@@ -64,7 +64,7 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
     const HOLES: &'static [Hole] = if REMEMBERS { &HOLES } else { HOLES.split_at(OF_ANY).0 };
 
     const WARM: &'static [(u64, AllocKind)] =
-        &[(152, AllocKind::Inner), (400, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf)];
+        &[(152, AllocKind::Inner), (552, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf)];
 
     fn options(open: Holes) -> QuiverOptions {
         let open = QuiverHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));

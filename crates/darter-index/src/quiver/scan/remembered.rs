@@ -3,8 +3,9 @@
 //!
 //! An unsealed guard of the remembered life shows that a page's range was still its own (L2). Which
 //! records lie in the range the map tells, so it is only a guess: the walk reads one record more on
-//! the near side, whose key shows that no wanted one lies before it. Where the guess is wrong, or
-//! that key does not stand in the record, the walk reads the page again, whole.
+//! the near side, whose key shows that no wanted one lies before it. Where that or the last record's
+//! key shows that the guess is wrong, or does not stand in its record, the walk reads the page again,
+//! whole.
 
 use super::cursor::Cursor;
 use super::rows::{Part, Rows};
@@ -119,6 +120,8 @@ impl Step {
             return Reach::End;
         }
         let last = standing(self.hint.page.addr, part.record(&self.hint.shape, !reverse));
+        // All that was read may lie before the bound: the walk would go back.
+        let last = last.filter(|leaf| !self.at.has_passed(leaf.key, reverse));
         last.map_or(Reach::Unknown, |leaf| Reach::Key(leaf.key))
     }
 }

@@ -139,8 +139,8 @@ impl<F: Fabric> Quiver<F> {
         let born = operation.client.epoch();
         let mut maker = Maker::new(&self.shared, born);
         let made = operation.make_table(&mut maker, (list, born), &image).await;
-        let descriptor = match made {
-            Ok(descriptor) => descriptor,
+        let (descriptor, table) = match made {
+            Ok(made) => made,
             Err(error) => {
                 // What a lost connection may have written is left to the sweep.
                 if error.is_out_of_space() {
@@ -155,6 +155,7 @@ impl<F: Fabric> Quiver<F> {
             note(situations::SKIP_TABLE_LOST);
             return Ok(false);
         }
+        self.shared.skip.learn(new, table, born);
         if let Some((descriptor, table)) = old {
             operation.retire_table(descriptor, &table);
         }
@@ -171,13 +172,14 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((word, Some((at, Table::parse(&self.shared.keys, at, &words)?))))
     }
 
-    /// Makes the segments of a table, in all memory nodes by turns, and its descriptor.
+    /// Makes the segments of a table, in all memory nodes by turns, and its descriptor, whose address
+    /// it returns.
     async fn make_table(
         &mut self,
         maker: &mut Maker,
         (list, born): (PrefixList, u64),
         image: &Image,
-    ) -> Result<GlobalAddr> {
+    ) -> Result<(GlobalAddr, Table)> {
         let nodes = self.client.pool().nodes().max(1);
         let mut segments = Vec::new();
         for words in image.words.chunks(image.size.segment_words()) {
@@ -186,7 +188,8 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let table = Table { list, size: image.size, born, segments: segments.into() };
         let words = table.descriptor(&self.shared.keys);
-        maker.object(&mut self.client, 0, &words, AllocKind::Inner).await
+        let descriptor = maker.object(&mut self.client, 0, &words, AllocKind::Inner).await?;
+        Ok((descriptor, table))
     }
 
     /// Hands over a table that is current no more.

@@ -1,6 +1,6 @@
 //! The skip table as a process knows it.
 //!
-//! The root word was last read by a client pinned at the epoch *seen*. A client pinned no later may
+//! The root word was last read, or written, by a client pinned at the epoch *seen*. A client pinned no later may
 //! go by the table that it named: whoever replaces the table stamps it with an epoch that is read
 //! after the CAS, and so is *seen* at least. The table is freed when no client is pinned at its
 //! stamp or before. A client pinned later reads the root word again, with that of the root node.
@@ -27,7 +27,7 @@ const SAMPLED: u32 = 16;
 pub(super) struct View {
     word: u64,
     pub(super) table: Option<Table>,
-    /// The latest epoch at which a client was pinned that read this word; 0 if none was.
+    /// The latest epoch at which a client was pinned that read or wrote this word; 0 if none was.
     seen: AtomicU64,
 }
 
@@ -73,8 +73,8 @@ impl Skip {
         is_known
     }
 
-    /// Notes the table that the root word named to a client pinned at this epoch. Of two words the
-    /// one that was seen later counts.
+    /// Notes the table that the root word named to a client pinned at this epoch, or that the client
+    /// has put there. Of two words the one that was seen later counts.
     pub(super) fn learn(&self, word: u64, table: Table, epoch: u64) {
         let new = Arc::new(View { word, table: Some(table), seen: AtomicU64::new(epoch) });
         self.view.rcu(|known| {
