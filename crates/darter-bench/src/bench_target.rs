@@ -5,6 +5,7 @@ use crate::BenchError;
 use crate::report::Sizes;
 use crate::store_target::StoreTarget;
 use crate::target::Target;
+use darter::IndexKind;
 use darter::report::PoolUsage;
 
 /// A target that `bench` can describe and check.
@@ -52,7 +53,9 @@ impl BenchTarget for StoreTarget {
     }
 
     fn prefix_list(&self) -> Option<Vec<u8>> {
-        Some(self.store.index().prefix_list())
+        // Only DART's is known without a READ.
+        let index = self.store.index();
+        (index.kind() == IndexKind::Dart).then(|| index.prefix_list())
     }
 
     fn adjust(&self) -> Result<bool, BenchError> {

@@ -10,13 +10,13 @@ use crate::store_target::StoreTarget;
 use crate::target::Target;
 use crate::{BenchError, compare::Variant};
 use darter::report::PoolUsage;
-use darter::{DefaultFabric, Fabric, Pool, PoolUrl, Scheme, block_on};
+use darter::{DefaultFabric, Fabric, IndexKind, Pool, PoolUrl, Scheme, block_on};
 use darter_fabric::{Counting, Local, Provider, Tcp};
 use darter_index::CheckReport;
 use darter_pool::PoolOptions;
 
-/// The variant that runs as a program would use it, by the library's store.
-const STORE: &str = "dart";
+/// The index that runs as a program would use it, by the library's store.
+const OF_STORE: IndexKind = IndexKind::Dart;
 
 /// Work that is the same for every target.
 pub(crate) trait TargetWork {
@@ -35,8 +35,8 @@ pub(crate) fn with_target<W: TargetWork>(
     work: W,
 ) -> Result<W::Output, BenchError> {
     let (variant, cache_bytes) = (plan.args.index.0, plan.args.cache.0);
-    if variant.name == STORE {
-        let target = StoreTarget::open(STORE, &plan.pool, cache_bytes, &plan.setting.tcp, create)?;
+    if variant.name == OF_STORE.name() {
+        let target = StoreTarget::open(OF_STORE, &plan.pool, cache_bytes, &plan.setting.tcp, create)?;
         return work.on(&target);
     }
     let demand = Demand {

@@ -1,4 +1,4 @@
-//! Darter's own store, over DART, as a target of the driver.
+//! Darter's own store, over either of its indexes, as a target of the driver.
 //!
 //! No upkeep thread and no automatic adjustment: upkeep is called inline by the driver, so that
 //! what is counted depends on the operations alone.
@@ -20,7 +20,7 @@ pub(crate) struct StoreTarget {
 impl StoreTarget {
     /// Opens the pool with whatever is in it. `create` makes one on memory nodes that hold none.
     pub(crate) fn open(
-        name: &'static str,
+        kind: IndexKind,
         pool: &PoolUrl,
         cache_bytes: u64,
         tcp: &TcpOptions,
@@ -28,8 +28,8 @@ impl StoreTarget {
     ) -> Result<Self, BenchError> {
         let options =
             Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret(SECRET);
-        let options = options.tcp(tcp.clone()).create(create).index(IndexKind::Dart);
-        Ok(Self { store: options.open_url(pool)?, name })
+        let options = options.tcp(tcp.clone()).create(create).index(kind);
+        Ok(Self { store: options.open_url(pool)?, name: kind.name() })
     }
 }
 

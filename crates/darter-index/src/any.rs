@@ -3,9 +3,10 @@
 //! What the pool's root names decides; a program says which only for a new pool, or to refuse
 //! another. A store is written once, over [`AnyIndex`], and asks here for what not all of them have.
 
-use crate::dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples};
+use crate::dart::{Census, Dart, DartOptions, SearchSamples};
 use crate::ordered::{IndexStats, OrderedIndex, TreeView};
 use crate::quiver::{Quiver, QuiverOptions};
+use crate::radix::prefix_list::AdjustReport;
 use crate::{IndexError, Result, delegate_to_variants};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
@@ -109,15 +110,15 @@ impl<F: Fabric> AnyIndex<F> {
         }
     }
 
-    /// Adjusts DART's prefix list to the accesses sampled so far. Without DART nothing happens, and
-    /// the report is empty.
+    /// Adjusts the prefix list of the skip table: DART's, whose lengths are bytes, to the accesses
+    /// sampled so far; Quiver's, whose lengths are nibbles, to the pages there are.
     ///
     /// # Errors
     /// Those of the fabric, and of a full pool; the old list then stands.
     pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport> {
         match self {
             Self::Dart(index) => index.adjust(client).await,
-            Self::Quiver(_) => Ok(AdjustReport::default()),
+            Self::Quiver(index) => index.adjust(client).await,
         }
     }
 

@@ -20,7 +20,7 @@ pub use any::{AnyIndex, IndexKind, IndexOptions};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use dart::dart_situations;
-pub use dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples};
+pub use dart::{Census, Dart, DartOptions, SearchSamples};
 #[doc(hidden)]
 pub use dart::{Hole, Holes};
 pub use error::{IndexError, Result};
@@ -34,6 +34,7 @@ pub use quiver::{QuiverHole, QuiverHoles};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use quiver::{quiver_situations, quiver_twins};
+pub use radix::prefix_list::AdjustReport;
 
 /// What [`delegate_to_variants`] needs of the pool.
 #[doc(hidden)]

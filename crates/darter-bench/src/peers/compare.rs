@@ -17,11 +17,12 @@ use crate::target::Target;
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting};
 use comfy_table::Table;
+use darter::{IndexKind, Scheme};
 use darter_fabric::counted;
 use serde::Serialize;
 use std::io::Write;
 
-/// A peer, or darter's store.
+/// A peer, or a store of darter's.
 trait Peer: Candidate {
     fn load(&self, plan: &Plan<'_>, progress: &Progress) -> Result<(), BenchError>;
 }
@@ -46,8 +47,9 @@ pub(crate) fn compare(
             args.dataset
         )));
     }
-    let store = StoreTarget::open("dart", &plan.pool, args.cache.0, &setting.tcp, args.create)?;
-    plan.accept(&store)?;
+    let open = |kind| StoreTarget::open(kind, &plan.pool, args.cache.0, &setting.tcp, args.create);
+    let (dart, quiver) = (open(IndexKind::Dart)?, open(IndexKind::Quiver)?);
+    plan.accept(&dart)?;
     let remark = |out: &mut dyn Write, text: String| if args.json { Ok(()) } else { writeln!(out, "{text}") };
     remark(
         out,
@@ -61,18 +63,20 @@ pub(crate) fn compare(
             counted(args.rounds.into(), "round")
         ),
     )?;
-    for note in store.store.notes() {
+    for note in dart.store.notes() {
         remark(out, format!("note: {note}"))?;
     }
     let (congee, skip_list) = (CongeeTarget::new(), SkipListTarget::new());
     let (tree_index, locked_btree) = (TreeIndexTarget::new(), LockedBTreeTarget::new());
-    let candidates: [&dyn Peer; 5] = [&store, &congee, &skip_list, &tree_index, &locked_btree];
+    let candidates: [&dyn Peer; 6] = [&dart, &quiver, &congee, &skip_list, &tree_index, &locked_btree];
     for candidate in candidates {
         let progress = Progress::new(&format!("load {}", candidate.name()), plan.records, &plan.setting.stop);
         candidate.load(&plan, &progress)?;
         progress.finish_and_clear();
     }
-    remark(out, plan.adjust(&store, plan.records)?)?;
+    for store in [&dart, &quiver] {
+        remark(out, format!("{}: {}", Target::name(store), plan.adjust(store, plan.records)?))?;
+    }
 
     let cases = run_cases(&plan, &candidates)?;
     let reports = report(&plan, &candidates, &cases);
@@ -101,6 +105,13 @@ fn validate(args: &BenchArgs) -> Result<(), BenchError> {
         return Err(BenchError::Usage(format!(
             "--peers: values have {VALUE_BYTES} bytes, leave --value-size out"
         )));
+    }
+    if args.pool.as_ref().is_some_and(|pool| *pool.scheme() != Scheme::Memory) {
+        return Err(BenchError::Usage(
+            "--peers: each of darter's indexes has a pool of its own in memory; leave --pool out, or \
+             say `mem:SIZE`"
+                .to_owned(),
+        ));
     }
     if args.in_flight != [1] || args.processes != 1 {
         return Err(BenchError::Usage(

@@ -40,7 +40,7 @@ use super::situations;
 use crate::Result;
 use crate::checker::note;
 use crate::radix::choose::Summary;
-use crate::radix::prefix_list::PrefixList;
+use crate::radix::prefix_list::{AdjustReport, PrefixList};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
@@ -52,20 +52,6 @@ const FREQUENCY_READS: u64 = 2 << 20;
 const ABANDONED_EPOCHS: u64 = 10_000;
 /// Size of the express skip table that an adjustment allows, in percent of the inner nodes' bytes.
 const BUDGET_PERCENT: u64 = 40;
-
-/// What an adjustment did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AdjustReport {
-    /// The prefix list before, in bytes.
-    pub before: Vec<u8>,
-    /// The prefix list now.
-    pub after: Vec<u8>,
-    /// Entries put into the new table; 0 when the table stayed.
-    pub entries: u64,
-    /// Whether a new table was built. Not so when the list is right already, or another client is
-    /// at it.
-    pub rebuilt: bool,
-}
 
 impl<F: Fabric> Dart<F> {
     /// Whether enough searches were seen, and they read too many nodes below their hints, for an

@@ -39,7 +39,6 @@ mod tree;
 mod walk;
 mod write;
 
-pub use adjust::AdjustReport;
 pub use holes::{Hole, Holes};
 #[cfg(feature = "checker")]
 pub use situations::dart_situations;

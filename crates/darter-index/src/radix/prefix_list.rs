@@ -86,6 +86,20 @@ impl PrefixList {
     }
 }
 
+/// What an adjustment did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdjustReport {
+    /// The prefix list before: bytes, or nibbles of Quiver's.
+    pub before: Vec<u8>,
+    /// The prefix list now.
+    pub after: Vec<u8>,
+    /// Entries put into the new table; 0 when the table stayed.
+    pub entries: u64,
+    /// Whether a new table was built. Not so when the list is right already, or another client is
+    /// at it.
+    pub rebuilt: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ use crate::quiver::operation::Operation;
 use crate::quiver::pair::Maker;
 use crate::quiver::situations;
 use crate::radix::choose::Summary;
-use crate::radix::prefix_list::PrefixList;
+use crate::radix::prefix_list::{AdjustReport, PrefixList};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 
@@ -35,11 +35,11 @@ impl<F: Fabric> Quiver<F> {
     }
 
     /// Walks all nodes, chooses the prefix list that saves most round trips, and builds a table of it
-    /// unless there is one. Returns whether it did.
+    /// unless there is one. The lengths that it reports are nibbles.
     ///
     /// # Errors
     /// Those of the fabric, and out of space: then the old table stays.
-    pub async fn adjust(&self, client: &mut Client<F>) -> Result<bool> {
+    pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport> {
         self.shared.skip.sampling.adjusted();
         let choose = |summary: &Summary| {
             let budget = Size::entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(BUDGET_MIN);
@@ -54,7 +54,7 @@ impl<F: Fabric> Quiver<F> {
     /// # Errors
     /// As [`Quiver::adjust`].
     pub async fn adjust_to(&self, client: &mut Client<F>, lengths: &[u8]) -> Result<bool> {
-        self.adjust_by(client, |_| PrefixList::new(lengths), true).await
+        Ok(self.adjust_by(client, |_| PrefixList::new(lengths), true).await?.rebuilt)
     }
 
     /// The lengths of the prefixes that the current table has, in nibbles.
@@ -81,7 +81,8 @@ impl<F: Fabric> Quiver<F> {
         client: &mut Client<F>,
         choose: impl FnOnce(&Summary) -> PrefixList + Send,
         is_forced: bool,
-    ) -> Result<bool> {
+    ) -> Result<AdjustReport> {
+        let mut report = AdjustReport { before: self.prefix_list(client).await?, ..AdjustReport::default() };
         let mut summary = Summary::default();
         let mut walk = Walk::new(false);
         let mut count = |met: &super::walk::Met| {
@@ -90,15 +91,17 @@ impl<F: Fabric> Quiver<F> {
         };
         while !walk.step(&self.shared, client, &mut count).await? {}
         let list = choose(&summary);
-        if list == PrefixList::NONE {
-            return Ok(false);
-        }
         let size = Size::for_entries(summary.entries(list));
-        if !is_forced && self.has_table(client, list, size).await? {
-            return Ok(false);
+        let stays = list == PrefixList::NONE || !is_forced && self.has_table(client, list, size).await?;
+        if !stays {
+            let image = self.fill(client, list, size).await?;
+            report.rebuilt = self.replace_table(client, list, image).await?;
         }
-        let image = self.fill(client, list, size).await?;
-        self.replace_table(client, list, image).await
+        if report.rebuilt {
+            report.entries = summary.entries(list);
+        }
+        report.after = self.prefix_list(client).await?;
+        Ok(report)
     }
 
     /// Whether the current table has this list, about this size, and is not old.
