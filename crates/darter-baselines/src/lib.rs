@@ -1,5 +1,5 @@
-//! The indexes that DART is measured against: [`Art`], [`Smart`], [`Sherman`] and [`Chime`], each as
-//! its paper describes it, and the locks that they need.
+//! The indexes that DART is measured against: [`Art`], [`Smart`], [`Sherman`], [`Chime`],
+//! [`XStore`] and [`Wort`], each as its paper describes it, and the locks that they need.
 //!
 //! Each implements [`darter_index::OrderedIndex`], so one benchmark and one checker run them all.
 //! ART and SMART stand on the radix engine that DART uses ([`darter_index::radix`]). Unlike DART,
@@ -16,6 +16,8 @@ mod remote_lock;
 mod sherman;
 mod smart;
 mod sync;
+mod wort;
+mod xstore;
 
 #[doc(hidden)]
 #[cfg(feature = "checker")]
@@ -37,3 +39,8 @@ pub use sherman::{ShermanHole, ShermanHoles};
 pub use smart::{Smart, SmartOptions};
 #[doc(hidden)]
 pub use smart::{SmartHole, SmartHoles};
+#[doc(hidden)]
+#[cfg(feature = "checker")]
+pub use wort::wort_situations;
+pub use wort::{Design, Persistence, Wort, WortOptions};
+pub use xstore::{XStore, XStoreOptions, XStoreService};

@@ -35,7 +35,7 @@ pub enum PrefixList {
 #[allow(clippy::struct_excessive_bools)] // each a switch of the command line
 pub struct BenchArgs {
     /// Index to measure, by the names that `compare` knows; an unknown name lists them
-    #[arg(long, default_value = "dart", value_name = "NAME")]
+    #[arg(long, default_value = "quiver", value_name = "NAME")]
     pub index: IndexChoice,
     /// YCSB workloads, run in this order on the same records; without `load` at the beginning,
     /// records are bulk-loaded
@@ -149,6 +149,9 @@ impl BenchArgs {
         if self.processes == 1 {
             return Ok(());
         }
+        if self.index.0.has_server {
+            return usage("the server of this index runs in one process, whose calls others cannot make");
+        }
         if self.workload.iter().any(|workload| workload.inserts()) {
             return usage(
                 "choose workloads among a, b, c, f; which keys others have inserted, a process cannot know",
@@ -240,6 +243,7 @@ pub(crate) mod tests {
             ("--processes 2 --workload d --pool file:/p", "--processes"),
             ("--processes 2 --workload c", "--processes"),
             ("--processes 2 --workload c --pool mem:1G", "--processes"),
+            ("--processes 2 --workload c --pool file:/p --index xstore", "--processes"),
             ("--value-size 99999999", "--value-size"),
             ("--theta -1", "--theta"),
             ("--theta=-0.5", "--theta"),

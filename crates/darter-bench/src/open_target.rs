@@ -2,7 +2,7 @@
 //! names.
 
 use crate::bench_target::BenchTarget;
-use crate::compare::{Adjusts, Demand, SECRET, Visitor};
+use crate::compare::{Adjusts, Demand, SECRET, Visitor, begin, serve};
 use crate::index_target::{IndexSession, IndexTarget, from_index, from_pool};
 use crate::plan::Plan;
 use crate::report::Sizes;
@@ -14,9 +14,6 @@ use darter::{DefaultFabric, Fabric, IndexKind, Pool, PoolUrl, Scheme, block_on};
 use darter_fabric::{Counting, Local, Provider, Tcp};
 use darter_index::CheckReport;
 use darter_pool::PoolOptions;
-
-/// The index that runs as a program would use it, by the library's store.
-const OF_STORE: IndexKind = IndexKind::Dart;
 
 /// Work that is the same for every target.
 pub(crate) trait TargetWork {
@@ -35,8 +32,9 @@ pub(crate) fn with_target<W: TargetWork>(
     work: W,
 ) -> Result<W::Output, BenchError> {
     let (variant, cache_bytes) = (plan.args.index.0, plan.args.cache.0);
-    if variant.name == OF_STORE.name() {
-        let target = StoreTarget::open(OF_STORE, &plan.pool, cache_bytes, &plan.setting.tcp, create)?;
+    // An index of the library's store runs as a program would use it.
+    if let Ok(kind) = variant.name.parse::<IndexKind>() {
+        let target = StoreTarget::open(kind, &plan.pool, cache_bytes, &plan.setting.tcp, create)?;
         return work.on(&target);
     }
     let demand = Demand {
@@ -59,14 +57,22 @@ impl<W: TargetWork> Visitor for Opening<'_, W> {
     type Output = Result<W::Output, BenchError>;
 
     fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Self::Output {
-        let pool = open_pool(&self.plan.pool, self.plan, self.create)?;
+        let pool = open_pool::<I>(&self.plan.pool, self.plan, self.create)?;
         let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?;
+        let mut client = target.pool.client().map_err(from_pool)?;
+        block_on(begin(variant, &target.index, &mut client))?;
+        drop(client);
         self.work.on(&Adjusting { target, adjusts: variant.adjusts })
     }
 }
 
-/// Opens the pool that a URL names, or makes it, with the secret that makes counts repeatable.
-fn open_pool(url: &PoolUrl, plan: &Plan<'_>, create: bool) -> Result<Pool<DefaultFabric>, BenchError> {
+/// Opens the pool that a URL names, or makes it, with the secret that makes counts repeatable. The
+/// index's server, if it has one, gets its place beside a pool of this process.
+fn open_pool<I: Adjusts>(
+    url: &PoolUrl,
+    plan: &Plan<'_>,
+    create: bool,
+) -> Result<Pool<DefaultFabric>, BenchError> {
     let failed = |error| BenchError::from(darter::Error::from(error));
     let (bytes, nodes) = (url.node_bytes(), url.nodes());
     let (fabric, is_new) = match url.scheme() {
@@ -88,7 +94,7 @@ fn open_pool(url: &PoolUrl, plan: &Plan<'_>, create: bool) -> Result<Pool<Defaul
         }
         _ => return Err(darter::Error::Modelled { pool: url.to_string() }.into()),
     };
-    let fabric = Counting::new(fabric);
+    let fabric = Counting::new(serve::<I>(fabric)?);
     let opened = if is_new {
         let options = PoolOptions { secret: Some(SECRET), ..PoolOptions::default() };
         block_on(Pool::create(fabric, &options))

@@ -33,7 +33,7 @@ impl Notation {
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct IndexArgs {
     /// Open a pool with this index only, and give it to a new one; by default the one that the pool
-    /// holds, and `dart` in a new one
+    /// holds, and `quiver` in a new one
     #[arg(long, value_name = "NAME", value_parser = index_names())]
     pub(crate) index: Option<IndexKind>,
 }

@@ -191,6 +191,20 @@ impl NodeArgs {
         Ok(MemNodeOptions { token: self.token.content()?, tls, ..MemNodeOptions::default() })
     }
 
+    /// What a client in the same process shows memory nodes, this one too.
+    pub(crate) fn of_a_client(&self, ca: Option<&Path>) -> Result<TcpOptions, Failure> {
+        let identity = self.identity.files();
+        if identity.is_some() && ca.is_none() {
+            return Err(Failure::usage("a server beside TLS (--tls-cert) needs --server-tls-ca"));
+        }
+        let tls = |ca| ClientTls::from_files(ca, identity).map_err(Failure::usage);
+        Ok(TcpOptions {
+            token: self.token.content()?,
+            tls: ca.map(tls).transpose()?,
+            ..TcpOptions::default()
+        })
+    }
+
     /// Whether strangers are kept out.
     pub(crate) fn are_asked_for(&self) -> bool {
         self.token.token_file.is_some() || self.tls_client_ca.is_some()

@@ -13,6 +13,7 @@ mod credentials;
 mod delete;
 mod export;
 mod failure;
+mod index_server;
 mod load;
 mod logging;
 mod memnode;

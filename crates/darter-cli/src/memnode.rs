@@ -3,6 +3,7 @@
 use crate::Answer;
 use crate::credentials::{NodeArgs, in_clear};
 use crate::failure::Failure;
+use crate::index_server::{IndexServer, ServerArgs};
 use crate::logging::LogArgs;
 use crate::signals::asked_to_stop;
 use darter::ByteSize;
@@ -23,7 +24,8 @@ use tracing::{info, warn};
 Examples:
   darter memnode --listen 127.0.0.1:7000 --size 1G
   darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token
-  darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token")]
+  darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token
+  darter memnode --listen 10.0.0.1:7000 --size 8G --workers 2 --serve xstore")]
 pub(crate) struct MemNodeCommand {
     /// Where to listen: ADDRESS:PORT; port 0 takes any, and the line on stdout says which
     #[arg(long, value_name = "ADDR", required_unless_present = "is_probe")]
@@ -52,6 +54,8 @@ pub(crate) struct MemNodeCommand {
     huge_pages: bool,
     #[command(flatten)]
     rdma: RdmaArgs,
+    #[command(flatten)]
+    server: ServerArgs,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -156,7 +160,13 @@ impl MemNodeCommand {
             None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
-        let options = self.limits.options(MemNodeOptions { device: self.rdma.device.clone(), ..credentials });
+        let server = self.server.begin(&self.credentials)?;
+        let options = self.limits.options(MemNodeOptions {
+            device: self.rdma.device.clone(),
+            procedures: server.as_ref().map(IndexServer::procedures).unwrap_or_default(),
+            workers: self.server.workers(),
+            ..credentials
+        });
         let _log = self.log.start();
         if !self.credentials.are_asked_for() && !listen.ip().is_loopback() {
             warn!(
@@ -176,6 +186,10 @@ impl MemNodeCommand {
         let scheme = if self.rdma.device.is_some() { "rdma" } else { "tcp" };
         writeln!(out, "{scheme}://{}", node.address().map_err(Failure::failed)?)?;
         out.flush()?;
+        let stop = match server {
+            Some(server) => server.serve_at(node.address().map_err(Failure::failed)?, stop)?,
+            None => stop,
+        };
         node.serve(&stop).map_err(Failure::failed)?;
         Ok(Answer::Done)
     }

@@ -12,8 +12,12 @@ use darter_fabric::counted;
 use darter_fabric::sim::Relaxations;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
 use std::time::Instant;
+
+/// The longest file that is read for a replay line.
+const REPLAY_FILE_MAX: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SchedulerName {
@@ -104,8 +108,8 @@ pub(crate) struct SimCommand {
     /// With --scheduler exhaustive: execute long READs and WRITEs word by word
     #[arg(long)]
     tear: bool,
-    /// Run the one schedule of a line that a violation printed
-    #[arg(long, value_name = "LINE")]
+    /// Run the one schedule of a line that a violation printed; @FILE for a line too long for a shell
+    #[arg(long, value_name = "LINE|@FILE")]
     replay: Option<String>,
     /// Fail when one of the situations that a full exploration must meet was never met
     #[arg(long)]
@@ -289,6 +293,8 @@ impl SimCommand {
     }
 
     fn replay(&self, line: &str) -> Result<Answer, Failure> {
+        let held = line.strip_prefix('@').map(|path| line_of(Path::new(path))).transpose()?;
+        let line = held.as_deref().unwrap_or(line);
         let (plan, schedule) = parse_replay(line).map_err(Failure::usage)?;
         let outcome = Fixtures::default().run(&plan, &mut Replay::traced(&schedule));
         let mut out = std::io::stdout().lock();
@@ -386,6 +392,21 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
     }
     let met: Vec<String> = summary.situations.iter().map(|(what, count)| format!("{what} {count}")).collect();
     writeln!(out, "met        {}", met.join(", "))
+}
+
+/// The replay line that a file holds, alone or as a violation printed it.
+fn line_of(path: &Path) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| Failure::usage(format!("--replay @{}: {error}", path.display()));
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(REPLAY_FILE_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > REPLAY_FILE_MAX {
+        let what = format!("--replay @{}: longer than 64 MiB, so no replay line", path.display());
+        return Err(Failure::usage(what));
+    }
+    let text = text.trim();
+    let line = text.rsplit_once("--replay ").map_or(text, |(_, line)| line);
+    Ok(line.trim_matches('\'').to_owned())
 }
 
 fn print_finding(out: &mut impl Write, finding: Option<&Finding>) -> std::io::Result<()> {

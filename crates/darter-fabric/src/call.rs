@@ -98,6 +98,21 @@ impl Procedures {
         self
     }
 
+    /// Adds a procedure that reaches the memory by itself, or replaces the one of its number.
+    #[must_use]
+    pub fn with_plain<R>(
+        mut self,
+        number: u64,
+        procedure: impl Fn(Vec<u64>) -> R + Send + Sync + 'static,
+    ) -> Self
+    where
+        R: Future<Output = Answer> + Send + 'static,
+    {
+        let start = move |words| -> Running { Box::pin(procedure(words)) };
+        Arc::make_mut(&mut self.by_number).insert(number, Arc::new(start));
+        self
+    }
+
     /// For providers: runs a procedure. Nothing of it happens before the future is polled.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 //! What the pool's root names decides; a program says which only for a new pool, or to refuse
 //! another. A store is written once, over [`AnyIndex`], and asks here for what not all of them have.
 
-use crate::dart::{Census, Dart, DartOptions, SearchSamples};
+use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::ordered::{IndexStats, OrderedIndex, TreeView};
-use crate::quiver::{Quiver, QuiverOptions};
+use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
 use crate::{IndexError, Result, delegate_to_variants};
 use darter_fabric::{Fabric, OpKind};
@@ -21,9 +21,9 @@ const CLAIM_AT: usize = 7;
 #[non_exhaustive]
 pub enum IndexKind {
     /// [`Dart`].
-    #[default]
     Dart,
     /// [`Quiver`].
+    #[default]
     Quiver,
 }
 
@@ -58,7 +58,7 @@ impl FromStr for IndexKind {
 /// Which index, and how a process uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexOptions {
-    /// The only one to be opened, and the one that a new pool gets; without it any, and DART in a
+    /// The only one to be opened, and the one that a new pool gets; without it any, and Quiver in a
     /// new pool.
     pub kind: Option<IndexKind>,
     /// How DART is used.
@@ -141,19 +141,34 @@ impl<F: Fabric> AnyIndex<F> {
     }
 
     /// Counts one more part of the index, under a pin of its own. Returns the sums when that was the
-    /// last part, and begins anew. Quiver is counted in one part.
+    /// last part, and begins anew.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`]; the same part is then counted again.
+    /// Those of the fabric, and [`IndexError::Corrupt`]; DART's same part is then counted again, and
+    /// the count of Quiver begins anew.
     pub async fn count_some(
         &self,
         client: &mut Client<F>,
         census: &mut Census,
     ) -> Result<Option<IndexStats>> {
         match self {
-            Self::Dart(index) => index.count_some(client, census).await,
-            Self::Quiver(index) => index.stats(client).await.map(Some),
+            Self::Dart(index) => index.count_some(client, &mut census.dart).await,
+            Self::Quiver(index) => index.count_some(client, &mut census.quiver).await,
         }
+    }
+}
+
+/// A count of the index that goes on step by step, each under a pin of its own.
+#[derive(Debug, Default)]
+pub struct Census {
+    dart: dart::Census,
+    quiver: quiver::Census,
+}
+
+impl Census {
+    /// Inner nodes counted so far.
+    pub fn nodes(&self) -> u64 {
+        self.dart.nodes() + self.quiver.nodes()
     }
 }
 

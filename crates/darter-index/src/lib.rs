@@ -16,11 +16,11 @@ mod ordered;
 mod quiver;
 pub mod radix;
 
-pub use any::{AnyIndex, IndexKind, IndexOptions};
+pub use any::{AnyIndex, Census, IndexKind, IndexOptions};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use dart::dart_situations;
-pub use dart::{Census, Dart, DartOptions, SearchSamples};
+pub use dart::{Dart, DartOptions, SearchSamples};
 #[doc(hidden)]
 pub use dart::{Hole, Holes};
 pub use error::{IndexError, Result};

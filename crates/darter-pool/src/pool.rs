@@ -98,6 +98,12 @@ impl<F: Fabric> Pool<F> {
         self.process.grace.garbage()
     }
 
+    /// Whether the reply to frees of this process was lost, so that nobody knows whether they have
+    /// landed. Sweeps wait for a member that has such until it has ended.
+    pub fn has_unconfirmed_frees(&self) -> bool {
+        self.process.grace.stuck() < u64::MAX
+    }
+
     /// Frees of this process that named no object in use: signs of damage, which changed nothing.
     pub fn bad_frees(&self) -> u64 {
         self.process.blocks.bad_frees()

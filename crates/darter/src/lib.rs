@@ -1,6 +1,6 @@
 //! An ordered key-value map whose bytes live in a memory pool, shared by threads and processes.
 //!
-//! A [`Store`] is an open pool with its index, DART or Quiver ([`IndexKind`]); clone it freely. A
+//! A [`Store`] is an open pool with its index, Quiver or DART ([`IndexKind`]); clone it freely. A
 //! [`Session`] is one thread's access, an [`AsyncSession`] one task's: cheap to make, never shared.
 //! No operation of these indexes waits for another client, dead or alive. What an operation stored
 //! is visible to every other session, of every process, when it returns.

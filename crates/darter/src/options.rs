@@ -51,7 +51,7 @@ impl Default for StoreOptions {
 
 impl StoreOptions {
     /// Opens a pool with this index only, and gives a new pool this one. By default a pool is opened
-    /// with the index that it holds, and a new one gets DART.
+    /// with the index that it holds, and a new one gets Quiver.
     pub fn index(mut self, kind: IndexKind) -> Self {
         self.index.kind = Some(kind);
         self

@@ -227,16 +227,24 @@ impl<F: Fabric> Store<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IndexKind;
 
-    #[test]
-    fn an_index_is_counted_in_steps_as_at_once() {
-        let store = Store::open("mem:64M").unwrap();
+    /// Spread, so that there are more inner nodes than one step counts.
+    fn key(number: u64) -> [u8; 8] {
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+    }
+
+    fn with_keys(kind: IndexKind) -> Store {
+        let store = Store::options().index(kind).open("mem:64M").unwrap();
         let session = store.session().unwrap();
-        // Spread, so that there are more inner nodes than one step counts.
-        let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         for number in 0..60_000 {
             session.put(key(number), b"value").unwrap();
         }
+        store
+    }
+
+    fn count_in_steps(kind: IndexKind) {
+        let store = with_keys(kind);
         let (mut census, mut steps) = (Census::default(), 1);
         let counted = loop {
             if let Some(stats) = store.count_some(&mut census).unwrap() {
@@ -254,7 +262,17 @@ mod tests {
         let bytes =
             |stats: &IndexStats| stats.nodes.iter().map(|node| (node.count, node.bytes)).collect::<Vec<_>>();
         assert_eq!(bytes(&counted), bytes(&whole));
+    }
 
+    #[test]
+    fn an_index_is_counted_in_steps_as_at_once() {
+        IndexKind::ALL.into_iter().for_each(count_in_steps);
+    }
+
+    #[test]
+    fn searches_of_dart_are_sampled() {
+        let store = with_keys(IndexKind::Dart);
+        let session = store.session().unwrap();
         let before = store.index().samples();
         for number in 0..6_400 {
             session.get(key(number)).unwrap();

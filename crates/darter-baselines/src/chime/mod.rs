@@ -12,6 +12,8 @@
 mod holes;
 mod hot_spots;
 mod options;
+#[cfg(test)]
+mod races;
 mod search;
 mod situations;
 mod write;
@@ -32,7 +34,7 @@ use darter_pool::Client;
 use hot_spots::HotSpots;
 use std::sync::Arc;
 
-const KIND: TreeKind = TreeKind { name: "chime", word: u64::from_le_bytes(*b"CHIME\0\0\x01") };
+const KIND: TreeKind = TreeKind { name: "chime", word: u64::from_le_bytes(*b"CHIME\0\0\x02") };
 
 /// An operation under way.
 type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;

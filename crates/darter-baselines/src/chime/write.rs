@@ -125,8 +125,7 @@ impl<F: Fabric> Chime<F> {
         let found = async {
             let matches = leaf.matches(&words, NEIGHBOURHOOD);
             let addr = leaf.place.0.addr();
-            let reads_value = matches!(condition, Condition::Equals(_));
-            let present = operation.find_among(addr, matches, key, reads_value).await?;
+            let present = operation.find_among(addr, matches, key, condition).await?;
             let Some(present) = present.filter(|present| present.meets(condition)) else {
                 return Ok(None);
             };
@@ -210,14 +209,13 @@ impl<'a, F: Fabric> Operation<'a, F> {
     ) -> Result<Put> {
         let shared = self.shared;
         let words = key_words(&shared.format, key, 0);
-        let reads_value = matches!(condition, Condition::Equals(_));
         let slots = if chime.holes.has(ChimeHole::StopAtVacant) {
             first_vacant(leaf.table.layout, leaf.home, leaf.vacancy).map_or(NEIGHBOURHOOD, |at| at.min(8))
         } else {
             NEIGHBOURHOOD
         };
         let matches = leaf.matches(&words, slots);
-        let present = self.find_among(leaf.place.0.addr(), matches, key, reads_value).await?;
+        let present = self.find_among(leaf.place.0.addr(), matches, key, condition).await?;
         let holds = present.as_ref().map_or(!condition.wants_key(), |present| present.meets(condition));
         if !holds {
             return Ok(Put::Done(PutOutcome::Refused));

@@ -182,6 +182,28 @@ pub(crate) fn mix(state: u64, word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use darter_fabric::GlobalAddr;
+
+    /// Links give addresses in units of 64 bytes, and small objects lie at multiples of their size.
+    #[test]
+    fn leaves_of_any_size_lie_where_links_lead() {
+        for records in [
+            Records::Any,
+            Records::FixedKeys { key_bytes: 17 },
+            Records::Inline { key_bytes: 8, value_bytes: 8 },
+            Records::Inline { key_bytes: 24, value_bytes: 8 },
+        ] {
+            for span in (16..=64).step_by(8) {
+                let shape = Shape::of(&ShermanOptions::sherman().records(records)).unwrap();
+                let shape = Shape { span: Some(span), ..shape };
+                let bytes = shape.leaf_bytes();
+                assert!(bytes >= shape.leaf_words() as u64 * 8, "{records:?} {span}");
+                let second = GlobalAddr::new(1, bytes);
+                assert_eq!(Link::new(second, 1).addr(), second, "{records:?} {span}");
+                assert_eq!(shape.bytes_of(Link::new(second, 1)), bytes, "{records:?} {span}");
+            }
+        }
+    }
 
     #[test]
     fn shapes_survive_the_root_word() {

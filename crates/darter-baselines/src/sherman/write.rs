@@ -99,8 +99,7 @@ impl<F: Fabric> Sherman<F> {
         let first = operation.client.batch();
         let (mut locked, page) = operation.lock_leaf(key, (link, first)).await?;
         let found = async {
-            let reads_value = matches!(condition, Condition::Equals(_));
-            let present = operation.find_locked(&page, key, reads_value).await?;
+            let present = operation.find_locked(&page, key, condition).await?;
             let Some(present) = present.filter(|present| present.meets(condition)) else {
                 return Ok(None);
             };
@@ -184,8 +183,7 @@ impl<F: Fabric> Operation<'_, F> {
         condition: Condition<'_>,
     ) -> Result<Put> {
         let format = &self.shared.format;
-        let reads_value = matches!(condition, Condition::Equals(_));
-        let present = self.find_locked(page, key, reads_value).await?;
+        let present = self.find_locked(page, key, condition).await?;
         let holds = present.as_ref().map_or(!condition.wants_key(), |present| present.meets(condition));
         if !holds {
             return Ok(Put::Done(PutOutcome::Refused));
@@ -215,14 +213,20 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The entry that holds a key, in a leaf whose lock the caller has. The value is fetched when
-    /// asked for.
-    async fn find_locked(&mut self, page: &Page, key: &[u8], reads_value: bool) -> Result<Option<Present>> {
+    /// The entry that holds a key, in a leaf whose lock the caller has, with what a condition is to
+    /// be judged by.
+    async fn find_locked(
+        &mut self,
+        page: &Page,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<Option<Present>> {
         let matches = page.matches(&self.shared.format, key).unwrap_or_default();
-        self.find_among(page.addr, matches, key, reads_value).await
+        self.find_among(page.addr, matches, key, condition).await
     }
 
-    /// The entry that holds a key, of those that may. The value is fetched when asked for.
+    /// The entry that holds a key, of those that may. Its value is fetched where the condition is of
+    /// it.
     ///
     /// # Errors
     /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`]; those of the fabric.
@@ -231,9 +235,10 @@ impl<F: Fabric> Operation<'_, F> {
         leaf: GlobalAddr,
         mut matches: Matches,
         key: &[u8],
-        reads_value: bool,
+        condition: Condition<'_>,
     ) -> Result<Option<Present>> {
         let format = &self.shared.format;
+        let reads_value = matches!(condition, Condition::Equals(_));
         if format.is_inline() {
             let Some((slot, entry)) = matches.pop() else { return Ok(None) };
             let value = if reads_value { Some(inline_value(format, leaf, &entry)?) } else { None };

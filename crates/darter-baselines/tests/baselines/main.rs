@@ -15,3 +15,4 @@ mod ladder;
 mod sherman;
 mod smart;
 mod smart_counts;
+mod wort;

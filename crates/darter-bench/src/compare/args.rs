@@ -1,6 +1,7 @@
 //! The arguments of a comparison, and the checks that need no pool.
 
 use super::pool_location::PoolLocation;
+use super::server::without_server;
 use super::variants::{IndexChoice, VARIANTS};
 use crate::BenchError;
 use crate::args::{IN_FLIGHT_MAX, THREADS_MAX, VALUE_BYTES_MAX, parse_count};
@@ -146,6 +147,10 @@ impl Comparison {
         let names: Vec<&str> = self.indexes.iter().map(|choice| choice.0.name).collect();
         if names.is_empty() || names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
             return usage("--indexes: name at least one index, and none twice".to_owned());
+        }
+        let served = self.indexes.iter().find(|index| index.0.has_server);
+        if let (PoolLocation::Tcp, Some(index)) = (&self.pool, served) {
+            return usage(format!("--pool tcp: {}", without_server(index.0)));
         }
         if self.workloads.is_empty() {
             return usage("--workloads: name at least one of load, a, b, c, d, e, f".to_owned());

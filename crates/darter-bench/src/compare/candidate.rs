@@ -1,7 +1,8 @@
 //! An index that a comparison measures, whatever its type: it has a pool of its own and is driven
 //! by threads of this process or by those of a modelled cluster.
 
-use super::environment::{self, Environment, OwnPool};
+use super::environment::{self, Environment, OwnMemory};
+use super::server::{begin, serve, serve_model};
 use super::variants::{Adjusts, Demand, Variant, Visitor};
 use crate::BenchError;
 use crate::child_process::ChildProcess;
@@ -90,12 +91,13 @@ pub(crate) fn open(
 
 type Opened = Result<Box<dyn IndexCandidate>, BenchError>;
 
-impl Visitor for Opening<OwnPool> {
+impl Visitor for Opening<OwnMemory> {
     type Output = Opened;
 
     fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Opened {
-        let OwnPool { pool, nodes } = self.environment;
-        let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?;
+        let OwnMemory { provider, nodes } = self.environment;
+        let pool = environment::create(serve::<I>(provider)?)?;
+        let target = open_index::<I>(variant, pool, options(self.demand))?;
         Ok(Box::new(RealCandidate { target, variant, options, nodes }))
     }
 }
@@ -105,18 +107,32 @@ impl Visitor for Opening<Model> {
 
     fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Opened {
         let model = self.environment;
+        let served = serve_model::<I>(&model)?;
         let mut targets = Vec::new();
         for node in 0..model.spec().compute_nodes as usize {
-            let fabric = Counting::new(Provider::Model(model.compute_node(node)));
+            let provider = Provider::Model(served.compute_node(node));
             let pool = if node == 0 {
-                environment::create(fabric)?
+                environment::create(provider)?
             } else {
-                block_on(Pool::open(fabric)).map_err(from_pool)?
+                block_on(Pool::open(Counting::new(provider))).map_err(from_pool)?
             };
-            targets.push(IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?);
+            targets.push(open_index::<I>(variant, pool, options(self.demand))?);
         }
         Ok(Box::new(ModelledCandidate { model, targets, variant, options }))
     }
+}
+
+/// Opens or makes a pool's index, with its server, if it has one, at work.
+fn open_index<I: Adjusts>(
+    variant: &'static Variant,
+    pool: Pool<DefaultFabric>,
+    options: I::Options,
+) -> Result<IndexTarget<I, DefaultFabric>, BenchError> {
+    let target = IndexTarget::<I, _>::open(variant.name, pool, options)?;
+    let mut client = target.pool.client().map_err(from_pool)?;
+    block_on(begin(variant, &target.index, &mut client))?;
+    drop(client);
+    Ok(target)
 }
 
 fn adjust<I: Adjusts>(variant: &Variant, target: &IndexTarget<I, DefaultFabric>) -> Result<bool, BenchError> {

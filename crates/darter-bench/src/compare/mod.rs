@@ -6,6 +6,7 @@
 //! | `args`, `pool_location` | what to compare, and where the pools are |
 //! | [`variants`] | the indexes by name |
 //! | `environment`, `candidate` | a pool for each index, and the index in it, whatever its type |
+//! | `server` | the server beside the memory, for indexes that call one |
 //! | `run` | points that share pools, warm-ups, rounds |
 //! | `configuration`, `measurement` | the settings of a measurement and its results |
 //! | `axis`, `tables`, `csv_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, pictures, one page with all |
@@ -23,6 +24,7 @@ mod plots;
 mod pool_location;
 mod publish;
 mod run;
+mod server;
 mod tables;
 mod variants;
 
@@ -31,6 +33,7 @@ pub use configuration::Configuration;
 pub(crate) use environment::SECRET;
 pub use measurement::{Figures, Measurement};
 pub use pool_location::PoolLocation;
+pub(crate) use server::{begin, serve};
 pub(crate) use variants::{Adjusts, Demand, Visitor};
 pub use variants::{IndexChoice, VARIANTS, Variant};
 

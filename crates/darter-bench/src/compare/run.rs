@@ -10,7 +10,7 @@
 use super::args::Comparison;
 use super::candidate::{IndexCandidate, open};
 use super::configuration::Configuration;
-use super::environment::{Environment, OwnPool, node_bytes};
+use super::environment::{Environment, OwnMemory, node_bytes};
 use super::measurement::{Measurement, relate};
 use super::pool_location::PoolLocation;
 use super::variants::{Demand, Variant};
@@ -152,7 +152,9 @@ impl Run<'_> {
         let clients = most(&comparison.thread_counts()) * most(&comparison.in_flight_counts());
         let in_hand = if comparison.pool.is_modelled() { BLOCK_ROOM * nodes } else { CLIENT_ROOM };
         let (nodes, clients) = (nodes * NODE_ROOM, clients * in_hand);
-        each.saturating_mul(records).saturating_add(nodes).saturating_add(clients)
+        let bytes = each.saturating_mul(records).saturating_add(nodes).saturating_add(clients);
+        // A server's node holds all records.
+        bytes.saturating_mul(if variant.has_server { comparison.memory_nodes() as u64 } else { 1 })
     }
 
     /// Creates the environment of an index, with a pool of `bytes`.
@@ -160,8 +162,8 @@ impl Run<'_> {
         let comparison = self.comparison;
         let nodes = comparison.memory_nodes();
         match &comparison.pool {
-            PoolLocation::Local => OwnPool::local(bytes, nodes).map(Environment::Real),
-            PoolLocation::Tcp => OwnPool::tcp(bytes, nodes, &self.setting.program).map(Environment::Real),
+            PoolLocation::Local => OwnMemory::local(bytes, nodes).map(Environment::Real),
+            PoolLocation::Tcp => OwnMemory::tcp(bytes, nodes, &self.setting.program).map(Environment::Real),
             PoolLocation::Sim { spec, .. } => {
                 // Points use as many of the threads as they ask for.
                 let spec = ModelSpec {

@@ -8,8 +8,8 @@ use crate::BenchError;
 use crate::index_target::from_index;
 use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex};
 use darter_baselines::{
-    Art, ArtOptions, Chime, ChimeOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions,
-    Unlock,
+    Art, ArtOptions, Chime, ChimeOptions, Design, HoclOptions, Records, Sherman, ShermanOptions, Smart,
+    SmartOptions, Unlock, Wort, WortOptions, XStore, XStoreOptions,
 };
 use darter_index::{Quiver, QuiverOptions};
 use darter_pool::Client;
@@ -30,10 +30,15 @@ pub struct Variant {
     pub(crate) adjusts: bool,
     /// Whether it keeps all it was given; a variant without locks may lose writes.
     pub(crate) keeps: bool,
+    /// Whether it needs a server beside the memory.
+    pub(crate) has_server: bool,
 }
 
 /// An index that may adjust itself to what is searched in it.
 pub(crate) trait Adjusts: OrderedIndex<DefaultFabric> {
+    /// Whether it needs a server beside the memory ([`super::server`]).
+    const HAS_SERVER: bool = false;
+
     /// Adjusts the index, if there is something to adjust. Returns whether there was.
     fn adjust_now(
         &self,
@@ -58,6 +63,12 @@ impl Adjusts for Quiver<DefaultFabric> {
 }
 
 impl Adjusts for Chime<DefaultFabric> {}
+
+impl Adjusts for Wort<DefaultFabric> {}
+
+impl Adjusts for XStore<DefaultFabric> {
+    const HAS_SERVER: bool = true;
+}
 
 impl Adjusts for Dart<DefaultFabric> {
     /// The prefix list (DART, section 3.1).
@@ -93,7 +104,14 @@ macro_rules! variants {
     ($($name:literal, $what:literal, $index:ident, $room:expr, $adjusts:literal, $keeps:literal, $options:expr;)*) => {
         /// All variants, in the order of `--indexes`' help.
         pub const VARIANTS: &[Variant] =
-            &[$(Variant { name: $name, what: $what, room: $room, adjusts: $adjusts, keeps: $keeps }),*];
+            &[$(Variant {
+                name: $name,
+                what: $what,
+                room: $room,
+                adjusts: $adjusts,
+                keeps: $keeps,
+                has_server: <$index<DefaultFabric> as Adjusts>::HAS_SERVER,
+            }),*];
 
         impl Variant {
             /// Calls a visitor with this variant's type.
@@ -165,6 +183,20 @@ variants! {
         |demand| chime(demand, false);
     "chime+cold", "CHIME that does not remember where hot keys lie", Chime, 512, false, true,
         |demand| ChimeOptions { hot_spot_percent: 0, ..chime(demand, true) };
+    "xstore", "XStore: leaves written by a server and found by learned models, which clients cache", XStore, 512, false, true,
+        |demand| XStoreOptions { cache_bytes: demand.cache_bytes, ..xstore(demand) };
+    "xstore+server", "XStore whose clients call the server for everything", XStore, 512, false, true,
+        |demand| XStoreOptions { cache_bytes: 0, ..xstore(demand) };
+    "xstore+levels", "XStore whose clients read inner nodes and cache those four levels above leaves: its Cell", XStore, 600, false, true,
+        |demand| XStoreOptions { cache_bytes: 0, tree_from: Some(4), ..xstore(demand) };
+    "xstore+whole", "XStore whose clients cache all inner nodes, and no models: its optimum", XStore, 600, false, true,
+        |demand| XStoreOptions { cache_bytes: 0, tree_from: Some(1), ..xstore(demand) };
+    "wort", "WORT: 16 slots a node, one lock for writers, every change durable by one word", Wort, 256, false, true,
+        |_| WortOptions::of(Design::Wort);
+    "wort+woart", "WOART: nodes of four sizes, of which each gains a child by one word", Wort, 256, false, true,
+        |_| WortOptions::of(Design::Woart);
+    "wort+artcow", "ART+CoW: the same nodes, of which the small ones gain children in copies", Wort, 256, false, true,
+        |_| WortOptions::of(Design::ArtCow);
 }
 
 fn smart(demand: Demand) -> SmartOptions {
@@ -199,6 +231,16 @@ fn chime(demand: Demand, inline: bool) -> ChimeOptions {
         (None, _) => Records::Any,
     };
     ChimeOptions { cache_bytes: demand.cache_bytes, ..ChimeOptions::default().records(records) }
+}
+
+/// Longest value in a leaf of XStore.
+const XSTORE_INLINE_BYTES_MAX: usize = 31 * 8;
+
+/// XStore whose leaves hold pairs of fixed, short lengths, as published.
+fn xstore(demand: Demand) -> XStoreOptions {
+    let is_inline = demand.fixed_key == Some(8) && demand.value_bytes <= XSTORE_INLINE_BYTES_MAX;
+    let value_words = if is_inline { demand.value_bytes.div_ceil(8).max(1) as u8 } else { 0 };
+    XStoreOptions { value_words, ..XStoreOptions::default() }
 }
 
 /// FG+ with other locks, and combined commands.

@@ -12,6 +12,7 @@ mod quantity;
 mod selection;
 mod sherman;
 mod smart;
+mod xstore;
 
 use crate::args::parse_count;
 use crate::compare::{self, About, Measurement, Outputs, Sheet};
@@ -58,12 +59,12 @@ pub struct PaperArgs {
 
 /// Every figure that can be held.
 fn figures() -> impl Iterator<Item = &'static Figure> {
-    [dart::FIGURES, smart::FIGURES, sherman::FIGURES].into_iter().flatten()
+    [dart::FIGURES, smart::FIGURES, sherman::FIGURES, xstore::FIGURES].into_iter().flatten()
 }
 
 /// Every figure that cannot.
 fn unheld() -> impl Iterator<Item = &'static Unheld> {
-    [dart::UNHELD, smart::UNHELD, sherman::UNHELD].into_iter().flatten()
+    [dart::UNHELD, smart::UNHELD, sherman::UNHELD, xstore::UNHELD].into_iter().flatten()
 }
 
 /// Runs figures of the papers: tables and distances to `out`, and files to a directory.

@@ -17,6 +17,9 @@ pub(crate) const P50_US: Metric = |figures| figures.p50_us;
 /// 99th percentile of latencies in microseconds.
 pub(crate) const P99_US: Metric = |figures| figures.p99_us;
 
+/// Bytes that a compute node caches.
+pub(crate) const CACHE_USED: Metric = |figures| figures.cache_used_bytes as f64;
+
 /// Some measurements.
 #[derive(Clone)]
 pub(crate) struct Selection<'a>(Vec<&'a Measurement>);
@@ -59,6 +62,19 @@ impl<'a> Selection<'a> {
     /// Selects those with this exponent.
     pub(crate) fn theta(&self, theta: f64) -> Self {
         self.filter(|one| (one.configuration.theta - theta).abs() < 1e-9)
+    }
+
+    /// Selects those with caches of `bytes` bytes.
+    pub(crate) fn cache(&self, bytes: u64) -> Self {
+        self.filter(|one| one.configuration.cache_bytes == bytes)
+    }
+
+    /// Returns the sizes of caches, ascending.
+    pub(crate) fn cache_sizes(&self) -> Vec<u64> {
+        let mut sizes: Vec<_> = self.0.iter().map(|one| one.configuration.cache_bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
     }
 
     /// Returns the least and the most that was measured.

@@ -118,7 +118,7 @@ fn validate(args: &BenchArgs) -> Result<(), BenchError> {
             "--in-flight, --processes: the other indexes are of one process and know no waiting; leave them out".to_owned(),
         ));
     }
-    if args.index.0.name != "dart" {
+    if args.index.0.name != IndexKind::default().name() {
         return Err(BenchError::Usage(
             "--peers: darter's store runs beside them; leave --index out".to_owned(),
         ));

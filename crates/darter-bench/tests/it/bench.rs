@@ -38,7 +38,7 @@ fn every_workload_runs_on_every_dataset() {
 #[test]
 fn json_is_one_object_per_workload_and_line() {
     let (reports, out) =
-        bench("--records 5000 --ops 1000 --json --workload a,c --threads 1,2 --seed 7").unwrap();
+        bench("--index dart --records 5000 --ops 1000 --json --workload a,c --threads 1,2 --seed 7").unwrap();
     let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((reports.len(), lines.len()), (4, 4));
     let named: Vec<_> =
@@ -154,6 +154,9 @@ fn every_index_runs_on_every_kind_of_pool() {
     let pool = format!("file:{}?size=64M&nodes=2", directory.path().join("pool").display());
     let on_file = format!("--index sherman --workload c --records 2000 --ops 500 --pool {pool}");
     assert_eq!(bench(&on_file).unwrap().0[0].pool, pool);
+    let other = pool.replace("/pool?", "/other?");
+    let served = format!("--index xstore --workload a --records 2000 --ops 500 --pool {other}");
+    assert_eq!(bench(&served).unwrap().0[0].pool, other);
     // The pool keeps the keys, and is not used twice.
     let again = bench(&on_file).unwrap_err();
     assert!(again.is_usage() && again.to_string().contains("holds keys already"), "{again}");
@@ -164,7 +167,7 @@ fn every_index_runs_on_every_kind_of_pool() {
 /// The table grows by a row when a workload has ended.
 #[test]
 fn rows_come_as_workloads_end() {
-    let (_, out) = bench("--records 2000 --ops 500 --workload load,c").unwrap();
+    let (_, out) = bench("--index dart --records 2000 --ops 500 --workload load,c").unwrap();
     let rows: Vec<&str> = out.lines().filter(|line| line.starts_with("| ")).take(3).collect();
     assert!(
         rows[0].contains("round trips") && rows[1].starts_with("| LOAD") && rows[2].starts_with("| C "),

@@ -126,6 +126,7 @@ fn what_cannot_be_is_refused_as_usage() {
         ("--value-bytes 99999999", "--value-bytes"),
         ("--dataset file:/nonexistent", "/nonexistent"),
         ("--records 1000 --csv /nonexistent/rows.csv", "/nonexistent"),
+        ("--indexes dart,xstore --pool tcp", "xstore needs its server"),
     ] {
         let error =
             compare(&format!("--indexes dart {words}").replace("--indexes dart --indexes", "--indexes"))

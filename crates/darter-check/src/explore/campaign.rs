@@ -10,6 +10,7 @@ use super::plan::{Explored, Plan, Sides};
 use super::scenario::Scenario;
 use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
+use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
 use super::subject::Holes;
 use crate::dice::Dice;
@@ -245,8 +246,13 @@ impl Settings {
         let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
         let clients = plan.clients.len() as u32;
         let is_client_s = Fault::is_of_client(name);
-        let who = dice.below(u64::from(if is_client_s { clients } else { plan.processes() })) as u32;
-        let of_victim = |(at, _): &(usize, &Vec<Op>)| is_client_s || plan.process_of(*at) == who;
+        let mut who = dice.below(u64::from(if is_client_s { clients } else { plan.processes() })) as u32;
+        if self.subject.has_server && Fault::strikes_servers(name) && dice.one_in(2) {
+            who = if &name[..] == "kill" && dice.one_in(2) { LATE_SERVER } else { SERVER };
+        }
+        let of_victim = |(at, _): &(usize, &Vec<Op>)| {
+            is_client_s || matches!(who, SERVER | LATE_SERVER) || plan.process_of(*at) == who
+        };
         let operations = plan.clients.iter().enumerate().filter(of_victim).map(|(_, ops)| ops.len() as u64);
         let operations = operations.sum::<u64>().max(1);
         let most = match &name[..] {

@@ -5,7 +5,7 @@ use super::outcome::Violation;
 use super::scenario::Scenario;
 use super::subject::{Holes, Subject};
 use crate::history::{Action, Operation, Outcome as Told};
-use darter_fabric::{FabricError, Sim};
+use darter_fabric::{CallFault, FabricError, ProcedureError, Sim};
 use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, Pool, PoolError};
 use std::cell::RefCell;
@@ -346,6 +346,17 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
         }
         IndexError::Fabric(FabricError::Disconnected { .. })
         | IndexError::Pool(PoolError::Fabric(FabricError::Disconnected { .. })) => false,
+        IndexError::Fabric(FabricError::Unreachable { .. }) if S::HAS_SERVER => false,
+        // Nobody knows what the call has done.
+        IndexError::Fabric(FabricError::Call(call))
+            if match &call.fault {
+                CallFault::ServerGone => true,
+                CallFault::Failed(failed) => failed.code == ProcedureError::FABRIC,
+                _ => false,
+            } =>
+        {
+            false
+        }
         IndexError::Fabric(FabricError::Fenced)
         | IndexError::Pool(PoolError::Fabric(FabricError::Fenced) | PoolError::Evicted) => true,
         IndexError::LostInWrite { .. } if S::PROMISES.may_lose_values && recorder.may_be_lost(&mine) => {

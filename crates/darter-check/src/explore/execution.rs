@@ -6,6 +6,7 @@ use super::fixture::{Fixture, lease_ms};
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
+use super::servers::{LATE_SERVER, SERVER, Servers};
 use super::subject::Subject;
 use darter_fabric::counted;
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, WordOrder};
@@ -32,6 +33,8 @@ pub(super) struct Execution<'r> {
     pub(super) scheduler: &'r mut dyn Scheduler,
     pub(super) outcome: &'r mut Outcome,
     pub(super) recorder: &'r RefCell<Recorder>,
+    /// The index's server, if it has one.
+    pub(super) servers: &'r mut Servers,
     /// Who moved last.
     pub(super) current: Option<u32>,
     /// Faults that have not struck.
@@ -102,6 +105,7 @@ impl Execution<'_> {
                     // A task that is no client's is a server's, and runs a procedure.
                     let process = executor.process_of(event.task) as usize;
                     count_at(&mut self.outcome.verbs, process, u64::from(whole));
+                    self.outcome.server_pieces += u64::from(process == SERVER as usize);
                     if let Some(verbs) = recorder.verbs.get_mut(event.task as usize) {
                         *verbs += u64::from(whole);
                         if self.scheduler.is_eager() {
@@ -118,6 +122,9 @@ impl Execution<'_> {
                 return Err(Violation::new("misuse", misuse.to_string()));
             }
             self.strike(executor, processes);
+            if self.servers.is_shut_out() {
+                self.servers.replace(Some(executor), false);
+            }
             if self.outcome.steps > STEPS_MAX {
                 return Err(Violation::new(
                     "endless",
@@ -165,6 +172,8 @@ impl Execution<'_> {
             let count = match fault {
                 Fault::Power(..) => self.outcome.verbs.iter().sum(),
                 Fault::Hold(..) => self.outcome.events.get(who as usize).copied().unwrap_or(0),
+                _ if who == SERVER => self.outcome.server_pieces,
+                _ if who == LATE_SERVER => self.outcome.verbs.get(SERVER as usize).copied().unwrap_or(0),
                 _ => self.outcome.verbs.get(who as usize).copied().unwrap_or(0),
             };
             if matches!(fault, Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..)) || count < when {
@@ -173,12 +182,16 @@ impl Execution<'_> {
             }
             self.outcome.struck.push(fault);
             match fault {
+                Fault::Kill(..) if matches!(who, SERVER | LATE_SERVER) => {
+                    self.servers.replace(Some(executor), who == LATE_SERVER);
+                }
                 Fault::Kill(..) => kill(executor, processes, who),
                 Fault::Pause(..) | Fault::Stop(..) => {
                     for process in self.recorder.borrow().processes_of(who) {
                         sim.process(process).pause_process(true);
                     }
                     sim.advance_ms(2 * lease_ms(&S::PROMISES));
+                    self.servers.renew();
                 }
                 Fault::Hold(..) => self.held.push((who, step + HELD_STEPS_MAX)),
                 Fault::Cut(..) => {
@@ -187,6 +200,7 @@ impl Execution<'_> {
                 }
                 Fault::Power(..) => {
                     (0..self.plan.processes()).for_each(|who| kill(executor, processes, who));
+                    self.servers.replace(Some(executor), false);
                     for node in 0..self.plan.nodes {
                         let scheduler = &mut *self.scheduler;
                         let mut choose = |possibilities| scheduler.pick(possibilities);

@@ -66,6 +66,12 @@ impl Fault {
     pub const BESIDE_LOCKS: [&'static str; 8] =
         ["kill", "cancel", "drop", "pause", "stop", "cut", "refuse", "power"];
 
+    /// Whether it may happen to a server as well. One that stands still, or for ever, is as good as one that died once others have
+    /// shut it out; until then all wait for it.
+    pub(super) fn strikes_servers(name: &str) -> bool {
+        matches!(name, "kill" | "cut" | "refuse")
+    }
+
     /// Whether it is a client that it happens to, and not a process.
     pub(super) fn is_of_client(name: &str) -> bool {
         matches!(name, "cancel" | "drop" | "hold")

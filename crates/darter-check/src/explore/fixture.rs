@@ -1,6 +1,7 @@
 //! A scenario built once and kept as a snapshot, from which every run begins.
 
 use super::scenario::Scenario;
+use super::servers::Servers;
 use super::subject::{Holes, Promises, Subject};
 use darter_fabric::block_on;
 use darter_fabric::sim::{Sim, Snapshot};
@@ -58,6 +59,7 @@ pub(super) async fn open_new<S: Subject>(
 
 async fn build<S: Subject>(scenario: &Scenario, nodes: u8) -> Result<Sim, IndexError> {
     let (pool, mut client, index) = open_new::<S>(nodes).await?;
+    let servers = Servers::begin::<S>(pool.fabric());
     for key in scenario.former.iter().chain(&scenario.filler) {
         index.put(&mut client, key, &scenario.value(0), Condition::Always).await?;
     }
@@ -71,10 +73,14 @@ async fn build<S: Subject>(scenario: &Scenario, nodes: u8) -> Result<Sim, IndexE
     }
     for _ in 0..4 {
         pool.settle(&mut client).await?;
-        index.maintain(&mut client).await?;
+        if !S::HAS_SERVER {
+            // A server would train, and what it has trained is nobody's when another one begins.
+            index.maintain(&mut client).await?;
+        }
     }
     let sim = pool.fabric().clone();
     drop((client, index));
     pool.close().await?;
+    servers.end();
     Ok(sim)
 }

@@ -7,16 +7,19 @@ use super::fixture::Fixture;
 use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
+use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
 use super::verdict;
-use darter_fabric::sim::Sim;
+use darter_fabric::sim::{Executor, Sim, WordOrder};
 use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Batches after which something that runs alone is held to hang.
 const BATCHES_MAX: u64 = 200_000;
+/// Events after which the same is said of something that runs beside a server.
+const EVENTS_MAX: u64 = 2_000_000;
 /// Rounds of upkeep after which whatever was unlinked must be free when nobody is in the way.
 const SETTLE_ROUNDS: usize = 24;
 /// Of runs that nothing struck, one in so many has the dead's remains swept.
@@ -33,8 +36,33 @@ pub(super) fn alone<T>(
         None => Err(Violation::new("endless", format!("{what}: it never ends, though nobody else moves"))),
     }
 }
+/// Does something of a process while nothing but the server that it calls goes on, each in its turn: a sweep waits for the server,
+/// which has to be called meanwhile. `None` if it never ends.
+fn in_turns<T>(sim: &Sim, process: &Sim, future: impl Future<Output = T>) -> Option<T> {
+    let output = Cell::new(None);
+    let mut executor = Executor::new(sim);
+    let task = executor.spawn(process.number(), async { output.set(Some(future.await)) });
+    let (mut events, mut last) = (Vec::new(), 0);
+    for _ in 0..EVENTS_MAX {
+        executor.events(&mut events);
+        if executor.has_ended(task) || events.is_empty() {
+            break;
+        }
+        let event = *events.iter().find(|event| event.task > last).unwrap_or(&events[0]);
+        last = event.task;
+        executor.perform(event, u32::MAX, WordOrder::Ascending);
+    }
+    drop(executor);
+    sim.schedule(false);
+    output.into_inner()
+}
+
 /// Rounds of upkeep until nothing that the processes unlinked waits to be freed; answers whether they got there.
-async fn settle<S: Subject>(living: &[Process<S>], clients: &mut [Client<Sim>]) -> Result<bool, IndexError> {
+async fn settle<S: Subject>(
+    living: &[Process<S>],
+    clients: &mut [Client<Sim>],
+    servers: Option<&Servers>,
+) -> Result<bool, IndexError> {
     // What upkeep of the index retires shows only after the next round.
     let mut quiet = 0;
     for _ in 0..SETTLE_ROUNDS {
@@ -42,13 +70,27 @@ async fn settle<S: Subject>(living: &[Process<S>], clients: &mut [Client<Sim>]) 
             process.pool.maintain(client).await?;
             process.index.maintain(client).await?;
         }
-        let is_quiet = living.iter().all(|process| process.pool.garbage() == 0);
+        let is_quiet = living.iter().all(|process| process.pool.garbage() == 0)
+            && servers.is_none_or(|servers| servers.garbage() == 0);
         quiet = if is_quiet { quiet + 1 } else { 0 };
         if quiet == 2 {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// The same; then fetches what others freed in a process's blocks, where it waits until then.
+async fn settle_all<S: Subject>(
+    living: &[Process<S>],
+    clients: &mut [Client<Sim>],
+    servers: &Servers,
+) -> Result<bool, IndexError> {
+    let is_free = settle(living, clients, Some(servers)).await?;
+    for (process, client) in living.iter().zip(clients) {
+        process.pool.settle(client).await?;
+    }
+    Ok(is_free)
 }
 
 /// Frees what can be freed and ends the memberships of those that live; answers how many frees named nothing in use.
@@ -60,7 +102,7 @@ pub(super) fn settle_and_close<S: Subject>(
     let settled = fixture.sim.run_alone(BATCHES_MAX, async {
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
-        settle(&living, &mut clients).await?;
+        settle(&living, &mut clients, None).await?;
         let mut bad_frees = 0;
         for (process, client) in living.iter().zip(&mut clients) {
             process.pool.settle(client).await?;
@@ -83,26 +125,24 @@ pub(super) fn look_around<S: Subject>(
     plan: &Plan,
     options: &OptionsOf<S>,
     outcome: &mut Outcome,
-    processes: &mut Vec<Option<Process<S>>>,
+    (processes, servers): (&mut Vec<Option<Process<S>>>, &Servers),
 ) -> Result<(), Violation> {
     let living: Vec<Process<S>> = std::mem::take(processes).into_iter().flatten().collect();
     let looked = alone(fixture, "the last look", async {
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
-        if !settle(&living, &mut clients).await? {
+        let is_free = settle_all(&living, &mut clients, servers).await?;
+        // Nothing remembered.
+        let first = &living[0];
+        let index = S::Index::open(&mut clients[0], options.clone()).await?;
+        read_hot_keys::<S>(fixture, plan, outcome, first.pool.clone(), index).await?;
+        // Reads may unlink, too.
+        if !is_free || !settle_all(&living, &mut clients, servers).await? {
             return Ok(Some(Violation::new(
                 "limbo",
                 "what was unlinked is never freed, though nobody is pinned",
             )));
         }
-        // What others freed in a process's blocks waits there until it is fetched.
-        for (process, client) in living.iter().zip(&mut clients) {
-            process.pool.settle(client).await?;
-        }
-        // Nothing remembered.
-        let first = &living[0];
-        let index = S::Index::open(&mut clients[0], options.clone()).await?;
-        read_hot_keys::<S>(fixture, plan, outcome, first.pool.clone(), index).await?;
         let report = first.index.check(&mut clients[0]).await?;
         if let Some(what) = report.violations.first() {
             return Ok(Some(Violation::new("audit", what.clone())));
@@ -130,6 +170,7 @@ pub(super) fn last_look<S: Subject>(
     plan: &Plan,
     options: &OptionsOf<S>,
     outcome: &mut Outcome,
+    servers: &mut Servers,
 ) -> Result<(), Violation> {
     let sim = fixture.sim.process(2000);
     let last = alone(fixture, "nobody can open the pool any more", async {
@@ -137,7 +178,12 @@ pub(super) fn last_look<S: Subject>(
         let mut own = pool.client()?;
         let index = S::Index::open(&mut own, options.clone()).await?;
         read_hot_keys::<S>(fixture, plan, outcome, pool.clone(), index.clone()).await?;
-        Ok(Process::<S> { pool, index })
+        let last = Process::<S> { pool, index };
+        if S::HAS_SERVER {
+            let last = std::slice::from_ref(&last);
+            settle(last, std::slice::from_mut(&mut own), Some(&*servers)).await?;
+        }
+        Ok(last)
     })?;
     last.pool.abandon();
     if let Some(violation) = outcome.violation.take() {
@@ -188,7 +234,12 @@ pub(super) fn repair<S: Subject>(
     sim: &Sim,
     options: OptionsOf<S>,
 ) -> Result<(), Violation> {
-    let repaired = fixture.sim.run_alone(BATCHES_MAX, verdict::repair::<S>(sim, options));
+    let repair = verdict::repair::<S>(sim, options);
+    let repaired = if S::HAS_SERVER {
+        in_turns(&fixture.sim, sim, repair)
+    } else {
+        fixture.sim.run_alone(BATCHES_MAX, repair)
+    };
     repaired.unwrap_or_else(|| {
         Err(Violation::new("endless", "a sweep and a check never end, though nobody else moves"))
     })

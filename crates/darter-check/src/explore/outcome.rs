@@ -37,6 +37,8 @@ pub struct Outcome {
     pub counts: SimCounts,
     /// Verbs of each process.
     pub verbs: Vec<u64>,
+    /// Pieces of the first server's verbs.
+    pub server_pieces: u64,
     /// Awaits of each client.
     pub awaits: Vec<u64>,
     /// Events of each client.

@@ -229,6 +229,8 @@ pub struct Explored {
     pub promises: Promises,
     /// Errors that can be brought back.
     pub holes: &'static [Hole],
+    /// Whether it has a server, which faults may strike as the process [`SERVER`](super::SERVER).
+    pub has_server: bool,
     /// Situations that a full exploration must meet.
     pub situations: fn() -> Vec<Situation>,
     pub(super) scenarios: LazyLock<Vec<Scenario>>,

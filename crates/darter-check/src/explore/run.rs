@@ -13,6 +13,7 @@ use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::{Explored, Plan};
 use super::schedule::Scheduler;
+use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
 use super::verdict;
 use darter_fabric::counted;
@@ -34,6 +35,7 @@ impl Explored {
             name: S::NAME,
             promises: S::PROMISES,
             holes: S::HOLES,
+            has_server: S::HAS_SERVER,
             situations: S::situations,
             scenarios: LazyLock::new(S::scenarios),
             build: Fixture::build::<S>,
@@ -73,12 +75,21 @@ fn open_processes<S: Subject>(
     (0..plan.processes()).map(open).collect()
 }
 
+/// Has the server begin, and train what there is to be trained.
+fn begin_to_serve<S: Subject>(fixture: &Fixture, processes: &[Option<Process<S>>]) -> Result<(), Violation> {
+    let Some(Process { pool, index }) = processes.iter().flatten().next() else { return Ok(()) };
+    alone(fixture, "the server does not begin", async {
+        let mut client = pool.client()?;
+        index.maintain(&mut client).await
+    })
+}
+
 /// Spawns the plan's clients and tells the simulation of the faults that strike by count.
 fn spawn_clients<'f, S: Subject>(
     fixture: &'f Fixture,
     plan: &'f Plan,
     recorder: &Rc<RefCell<Recorder>>,
-    processes: &[Option<Process<S>>],
+    (processes, servers): (&[Option<Process<S>>], &Servers),
     executor: &mut Executor<'f>,
 ) -> Result<(), Violation> {
     for (at, ops) in plan.clients.iter().enumerate() {
@@ -102,7 +113,7 @@ fn spawn_clients<'f, S: Subject>(
         let (recorder, pool, index) = (Rc::clone(recorder), pool.clone(), index.clone());
         executor.spawn(process, client::<S>(identity, recorder, pool, index, own, ops.clone()));
     }
-    for process in 0..plan.processes() {
+    for process in (0..plan.processes()).chain(servers.process()) {
         let refused = plan.faults.iter().find_map(|fault| match fault {
             Fault::Refuse(who, when) if *who == process => Some(*when),
             _ => None,
@@ -130,10 +141,14 @@ fn perform<S: Subject>(
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
     recorder.borrow_mut().sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
     let options = S::options(plan.holes);
+    let mut servers = Servers::begin::<S>(sim);
     let mut processes = open_processes::<S>(fixture, plan, &options)?;
+    if S::HAS_SERVER {
+        begin_to_serve(fixture, &processes)?;
+    }
     let mut executor = Executor::new(sim);
     sim.schedule(false);
-    spawn_clients::<S>(fixture, plan, &recorder, &processes, &mut executor)?;
+    spawn_clients::<S>(fixture, plan, &recorder, (&processes, &servers), &mut executor)?;
     sim.schedule(true);
     let mut execution = Execution {
         fixture,
@@ -141,6 +156,7 @@ fn perform<S: Subject>(
         scheduler,
         outcome,
         recorder: &recorder,
+        servers: &mut servers,
         current: None,
         pending: plan.faults.clone(),
         held: Vec::new(),
@@ -148,6 +164,7 @@ fn perform<S: Subject>(
         power_lost: false,
     };
     let ended = execution.play(&mut executor, &mut processes);
+    execution.servers.heal();
     let power_lost = execution.power_lost;
     if execution.outcome.gave_up {
         drop(executor);
@@ -166,6 +183,10 @@ fn perform<S: Subject>(
     note_struck(sim, plan, pending, &recorder.borrow(), outcome);
     drop(executor);
     sim.schedule(false);
+    // What holds sweeps back has to end, as clients' processes do.
+    if servers.is_shut_out() || servers.holds_sweeps() || power_lost {
+        servers.replace(None, false);
+    }
     if power_lost {
         return after_power_failure::<S>(fixture, options);
     }
@@ -177,7 +198,7 @@ fn perform<S: Subject>(
     }
     let is_exact = S::PROMISES.exact_memory;
     if is_exact && outcome.is_clean() && !outcome.steps.is_multiple_of(CLOSED_ONE_IN) {
-        look_around::<S>(fixture, plan, &options, outcome, &mut processes)?;
+        look_around::<S>(fixture, plan, &options, outcome, (&mut processes, &servers))?;
     } else {
         match settle_and_close(fixture, &mut processes)? {
             Ok(0) => {}
@@ -190,7 +211,7 @@ fn perform<S: Subject>(
             Err(error) if faultless => return Err(broken("a process cannot settle and close")(error)),
             Err(_) => {}
         }
-        last_look::<S>(fixture, plan, &options, outcome)?;
+        last_look::<S>(fixture, plan, &options, outcome, &mut servers)?;
     }
     judge::<S>(fixture, outcome)
 }
@@ -284,6 +305,9 @@ fn finish_paused<S: Subject>(
         if !paused.contains(&(at as u32)) {
             others.push(process.take());
         }
+    }
+    if execution.servers.is_shut_out() {
+        execution.servers.replace(Some(executor), false);
     }
     // Errors here show again in the last look.
     let _ = settle_and_close(fixture, &mut others)?;

@@ -254,6 +254,12 @@ pub fn contest() -> Scenario {
     plain().doing("contest", OPS).sharing()
 }
 
+/// Two keys beside each other: writers that lose the word to another put, after a removal that depends on the value.
+pub fn bowing() -> Scenario {
+    const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::DeleteIf(0), Op::Put(1), Op::Put(1), Op::DeleteIf(1)];
+    Scenario::new("keys", [b"ab", b"ac"], &[0]).doing("bowing", OPS)
+}
+
 /// Beginnings that make sense for every index. Add [`grow`] and [`shrink`] with what the index's own nodes hold.
 pub fn common() -> Vec<Scenario> {
     vec![

@@ -6,6 +6,7 @@ use super::outcome::Violation;
 use super::plan::Plan;
 use super::schedule::{Decision, Schedule};
 use super::schedulers::Random;
+use super::servers::{LATE_SERVER, SERVER};
 
 /// Replays spent on shrinking one finding, and batches posted in them.
 const REPLAYS_MAX: usize = 6000;
@@ -70,7 +71,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         less.clients.pop();
         less.processes.pop();
         let last = less.processes();
-        less.faults.retain(|fault| fault.parts().1 < last);
+        less.faults.retain(|fault| fault.parts().1 < last || matches!(fault.parts().1, SERVER | LATE_SERVER));
         plans.insert(0, less);
     }
     if plan.nodes > 1 {

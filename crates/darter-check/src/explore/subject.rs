@@ -4,11 +4,12 @@
 //! (plans, campaigns, sweeps, shrinking, replay lines) works with the [`Explored`](super::Explored) that is made of it.
 
 use super::scenario::{self, Scenario};
-use darter_fabric::Sim;
+use darter_fabric::{Procedures, Sim};
 use darter_index::checker::Situation;
 use darter_index::{Condition, IndexError, OrderedIndex, PutOutcome};
 use darter_pool::{AllocKind, Client};
 use std::future::Future;
+use std::pin::Pin;
 
 /// The options of a subject's index.
 pub type OptionsOf<S> = <<S as Subject>::Index as OrderedIndex<Sim>>::Options;
@@ -101,6 +102,27 @@ impl Holes {
     }
 }
 
+/// A server of an index: what a process of the simulation runs for clients that call it.
+pub trait Serves {
+    /// Its procedures.
+    fn procedures(&self) -> Procedures;
+
+    /// How many objects it has unlinked that wait to be freed.
+    fn garbage(&self) -> usize;
+
+    /// Whether it has sent frees whose reply was lost, for which sweeps wait until it has ended.
+    fn has_unconfirmed_frees(&self) -> bool;
+
+    /// Renews its lease.
+    fn renew(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
+
+    /// Leaves everything as the death of its process does; nothing of it does any verb any more.
+    fn abandon(&self);
+
+    /// Leaves the pool in order.
+    fn end(&self);
+}
+
 /// An index that can be explored.
 pub trait Subject: 'static {
     /// Its type.
@@ -117,6 +139,14 @@ pub trait Subject: 'static {
 
     /// Objects of which each client takes one before it begins, so that no run is about block grants.
     const WARM: &'static [(u64, AllocKind)] = &[];
+
+    /// Whether [`Subject::server`] returns one. Faults may strike it, too.
+    const HAS_SERVER: bool = false;
+
+    /// A server of the index in a process of the simulation, which begins with its first call.
+    fn server(_sim: &Sim) -> Option<Box<dyn Serves>> {
+        None
+    }
 
     /// How processes open it, with these of [`Subject::HOLES`] open. Runs must not hang on chance: what is done now and then
     /// is done always, or never.

@@ -10,6 +10,7 @@ use super::plan::{Explored, Plan, Sides};
 use super::scenario::Scenario;
 use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{Paced, Random};
+use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
 use super::subject::Holes;
 use darter_fabric::sim::Relaxations;
@@ -196,17 +197,23 @@ impl Sweep {
     ) -> Option<Finding> {
         let quiet = fixtures.replay(plan, &Schedule::default());
         summary.add(&quiet);
-        for name in faults {
+        let strikes_server = |name: &&String| self.subject.has_server && &name[..] == "kill";
+        let servers = faults.iter().filter(strikes_server);
+        let servers = servers.flat_map(|name| [SERVER, LATE_SERVER].map(|server| (name, server)));
+        for (name, who) in faults.iter().map(|name| (name, 0)).chain(servers) {
             let points = match &name[..] {
                 "cancel" | "drop" => quiet.awaits.first().copied().unwrap_or(0),
                 "refuse" => quiet.allocations.first().copied().unwrap_or(0),
                 HOLD | SLOW => quiet.events.first().copied().unwrap_or(0),
                 "power" => quiet.verbs.iter().sum(),
-                _ => quiet.verbs.first().copied().unwrap_or(0) + 1,
+                // Its long verbs execute in pieces.
+                _ if who == SERVER => 3 * quiet.server_pieces + 1,
+                _ if who == LATE_SERVER => quiet.verbs.get(SERVER as usize).copied().unwrap_or(0) + 1,
+                _ => quiet.verbs.get(who as usize).copied().unwrap_or(0) + 1,
             };
             for point in 0..points {
                 let mut plan = plan.clone();
-                plan.faults.extend(Fault::named(name, 0, point));
+                plan.faults.extend(Fault::named(name, who, point));
                 let paces = if name == SLOW { PACES.len() as u64 } else { 1 };
                 for schedule in 0..self.schedules * paces {
                     let outcome = fixtures.run(&plan, &mut *self.scheduler(name, point, schedule));

@@ -58,6 +58,20 @@ pub(super) async fn repair<S: Subject>(sim: &Sim, options: OptionsOf<S>) -> Resu
 
 async fn try_repair<S: Subject>(sim: &Sim, options: OptionsOf<S>) -> Result<Option<Violation>, IndexError> {
     let pool = Pool::open(sim.clone()).await?;
+    let outcome = repair_in::<S>(&pool, options).await;
+    if matches!(outcome, Ok(None)) {
+        pool.close().await?;
+    } else {
+        // Closing in order would wait for verbs that nobody executes any more.
+        pool.abandon();
+    }
+    outcome
+}
+
+async fn repair_in<S: Subject>(
+    pool: &Pool<Sim>,
+    options: OptionsOf<S>,
+) -> Result<Option<Violation>, IndexError> {
     let mut client = pool.client()?;
     let index = S::Index::open(&mut client, options).await?;
     match index.sweep_dead(&mut client).await? {
@@ -78,12 +92,7 @@ async fn try_repair<S: Subject>(sim: &Sim, options: OptionsOf<S>) -> Result<Opti
         pool.settle(&mut client).await?;
         index.maintain(&mut client).await?;
     }
-    if let Some(violation) = find_fault::<S>(&pool, &index, &mut client).await? {
-        return Ok(Some(violation));
-    }
-    drop((client, index));
-    pool.close().await?;
-    Ok(None)
+    find_fault::<S>(pool, &index, &mut client).await
 }
 
 /// Checks everything and counts leaks, where nobody has died: not a byte may belong to nobody.

@@ -14,6 +14,8 @@ impl Mutant {
             "SMART" => &["smart", "smart-in-place"],
             "Sherman" => &["sherman", "sherman-inline", "fg-plus"],
             "CHIME" => &["chime-inline", "chime"],
+            "XStore" => &["xstore-inline", "xstore"],
+            "WORT" => &["wort", "woart", "artcow"],
             "locks" => &["sherman", "art", "smart-in-place"],
             _ => &[],
         }

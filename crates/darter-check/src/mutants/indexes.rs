@@ -1,4 +1,4 @@
-//! Errors planted in the indexes beside DART: ART, SMART, Sherman, CHIME.
+//! Errors planted in the indexes beside DART: ART, SMART, Sherman, CHIME, XStore.
 
 use super::{FoundBy, Mutant};
 
@@ -225,7 +225,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "CHIME",
         "chime-neighbourhood-check-ignored",
         "A neighbourhood is believed to hold all keys of its home whatever its check says.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-baselines --lib a_hop_hides_its_entry_from_no_search"),
     ),
     Mutant::new(
         "CHIME",
@@ -237,25 +237,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "CHIME",
         "chime-hop-clears-before-it-copies",
         "An entry that hops leaves its slot before it is in the other.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-baselines --lib a_put_cut_short_loses_doubles_and_revives_nothing"),
     ),
     Mutant::new(
         "CHIME",
         "chime-hop-beyond-the-neighbourhood",
         "An entry hops one slot too far from its home.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-baselines --lib a_put_cut_short_loses_doubles_and_revives_nothing"),
     ),
     Mutant::new(
         "CHIME",
         "chime-dead-metadata-not-marked",
         "A leaf that was merged into its neighbour does not say so in its metadata.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-baselines --lib a_copy_leads_to_no_leaf_that_was_taken_in"),
     ),
     Mutant::new(
         "CHIME",
         "chime-header-written-before-its-table",
         "A split leaf's header leads past it before its slots are what they will be.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-baselines --lib nobody_is_led_to_a_new_leaf_before_the_old_one_has_split",
+        ),
     ),
     Mutant::new(
         "CHIME",
@@ -267,13 +269,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "CHIME",
         "chime-mend-keeps-both-copies",
         "A mended leaf keeps both copies of an entry that was hopping.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-baselines --lib a_put_cut_short_loses_doubles_and_revives_nothing"),
     ),
     Mutant::new(
         "CHIME",
         "chime-check-written-before-its-entry",
         "A new entry's check is written before its key and value.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-baselines --lib a_put_cut_short_loses_doubles_and_revives_nothing"),
     ),
     Mutant::new(
         "CHIME",
@@ -380,6 +382,60 @@ pub(super) const MUTANTS: &[Mutant] = &[
         FoundBy::Equivalent(
             "The batch with the CAS that lost has a CAS that raises the type too. Where that one lost as well, the put goes on with another slot, whose type it raises before it answers, or looks at the node again and does all of it once more; an answer for the edge itself needs its slot to be visible.",
         ),
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-split-backwards",
+        "A split links the new leaf before it is written.",
+        FoundBy::Sweep { index: "xstore-inline", fault: "kill", scenarios: &["leaf-full"] },
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-update-without-spare",
+        "An update writes the record in place without a copy in the spare.",
+        FoundBy::Tests("-p darter-baselines --lib an_update_survives_its_server"),
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-torn-slots-kept",
+        "A new server leaves the records as they are that its predecessor was writing.",
+        FoundBy::Tests("-p darter-baselines --lib an_update_survives_its_server"),
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-motions-kept",
+        "A new server leaves leaves in motion.",
+        FoundBy::Sweep { index: "xstore-inline", fault: "kill", scenarios: &["leaf-full"] },
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-insert-counts-first",
+        "An insert counts its pair before it writes it.",
+        FoundBy::Sweep { index: "xstore-inline", fault: "kill", scenarios: &["few"] },
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-delete-without-motion",
+        "A delete moves the last pair without a motion.",
+        FoundBy::Sweep { index: "xstore-inline", fault: "kill", scenarios: &["few"] },
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-torn-value",
+        "A record's check is not compared.",
+        FoundBy::Explorer("xstore-inline", 10_000),
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-any-version",
+        "A record's version is not compared with the incarnation that was read.",
+        FoundBy::Tests("-p darter-baselines --lib a_record_that_does_not_count_yet_is_not_there"),
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-trust-incarnation",
+        "A key that is in no slot of the expected incarnation is absent, without another look at the header.",
+        FoundBy::Tests("-p darter-baselines --lib a_key_that_moves_during_a_look_is_not_absent"),
     ),
     Mutant::new(
         "locks",

@@ -15,6 +15,8 @@ mod rdma;
 mod skip_table;
 mod tcp;
 mod tree;
+mod wort;
+mod xstore_models;
 
 /// What finds a planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +92,8 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         tcp::MUTANTS,
         memnode::MUTANTS,
         gateway::MUTANTS,
+        xstore_models::MUTANTS,
+        wort::MUTANTS,
     ]
     .into_iter()
     .flatten()

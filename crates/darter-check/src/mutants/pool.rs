@@ -51,6 +51,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
+        "sweep-fetches-freed-bits-once",
+        "What is freed between a sweep's look at the freed bits and the block's first allocation is not fetched.",
+        FoundBy::Tests("--package darter-pool --lib races::what_is_freed_during_a_sweep_is_free"),
+    ),
+    Mutant::new(
+        "pool",
         "sweep-keeps-the-old-block-word",
         "A swept block is entered in the heap with the word that it had before the sweep.",
         FoundBy::Explorer("dart", 2_000),

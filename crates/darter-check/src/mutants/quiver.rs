@@ -171,4 +171,70 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "-p darter-index --lib quiver::races::a_sweep_passes_over_what_a_full_pool_has_no_room_to_finish",
         ),
     ),
+    Mutant::new(
+        "Quiver",
+        "quiver-folds-what-cannot-stand",
+        "A page is rebuilt for pairs in leaves, whether they would stand in the new one or not.",
+        FoundBy::Tests(
+            "-p darter-index --test index quiver_counts::reads_do_not_rebuild_pages_for_pairs_that_cannot_stand_in_them",
+        ),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-reads-fold-what-is-being-changed",
+        "Round trips for leaves count for a rebuild of their page although it is being changed.",
+        FoundBy::Tests(
+            "-p darter-index --test index quiver_counts::reads_do_not_rebuild_a_page_that_is_being_changed",
+        ),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-collapse-believes-counts",
+        "A node is replaced because its pages say that hardly a pair is left, and again after a copy.",
+        FoundBy::Tests("-p darter-index --lib a_node_whose_pages_count_too_many_deletes_stays"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-all-nodes-on-the-first-memory-node",
+        "New nodes and their pages are not spread over the memory nodes.",
+        FoundBy::Tests(
+            "-p darter-index --test index quiver::an_index_that_grows_by_inserts_takes_all_memory_nodes_alike",
+        ),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-stem-anywhere",
+        "The node of a prefix that all keys share is on any memory node.",
+        FoundBy::Tests("-p darter-index --lib what_all_keys_share_is_on_the_first_memory_node"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-siblings-on-one-memory-node",
+        "Nodes whose prefixes differ in their last byte are on one memory node.",
+        FoundBy::Tests("-p darter-index --lib siblings_are_on_all_memory_nodes_alike"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-put-bows-to-any",
+        "A put that lost its word bows to any put of its key, also to one that found the key absent.",
+        FoundBy::Focused { index: "quiver", scenarios: &["bowing-keys"], schedules: 4_000 },
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-conditional-put-bows",
+        "A conditional put that loses its word bows, and marks its leaf for others to bow to.",
+        FoundBy::Explorer("quiver", 8_000),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-insert-keeps-the-mark",
+        "A put that inserts its key marks its leaf for others to bow to.",
+        FoundBy::Focused { index: "quiver", scenarios: &["bowing-keys"], schedules: 4_000 },
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-put-bows-to-a-sealed-word",
+        "A put bows to the leaf in a sealed word, which may be the very leaf that it was to replace.",
+        FoundBy::Explorer("quiver", 12_000),
+    ),
 ];

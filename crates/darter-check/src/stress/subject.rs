@@ -17,9 +17,9 @@ pub type SubjectStore<F = darter::DefaultFabric> = Store<F, Subject<F>>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubjectKind {
     /// DART.
-    #[default]
     Dart,
     /// Quiver.
+    #[default]
     Quiver,
     /// ART with locks.
     Art,

@@ -65,7 +65,8 @@ fn every_index_stands_verbs_that_promise_no_more_than_rdma() {
 /// processor's, every index breaks, and the same schedules of clients on one side harm none.
 #[test]
 fn no_index_stands_atomics_of_two_sides() {
-    for index in subjects() {
+    // A server is one process, on one side, and writes alone; beside it there is only the pool.
+    for index in subjects().iter().filter(|index| !index.has_server) {
         let verbs = "split".parse().unwrap();
         let settings = Settings { runs: 6000, threads: 2, verbs, shrinks: false, ..Settings::of(index) };
         let finding = Settings { sides: Sides::Mixed, ..settings }.explore(&|_| {}).finding;
@@ -238,6 +239,10 @@ fn a_seed_means_the_same_run_for_ever() {
 
 /// Lines of runs that once failed, and how.
 const FOUND: &[(&str, &str)] = &[
+    (
+        "xstore-inline/unloaded/nodes=1/process=each/warm/cut=50@11/r0,u0,B#0x2.0:25d.0x22.0:38",
+        "a server whose CAS had no reply knew no leaves any more, and answered nothing",
+    ),
     (
         "dart/segment/nodes=2/process=each/warm/stop=0@2737/p0#",
         "a repair finished a segment's split and left the old segment to nobody",

@@ -1,6 +1,6 @@
 //! The stress test's logs: what torn and damaged ones say, and that a lie in one is found out.
 
-use darter::{PoolUrl, Store};
+use darter::{IndexKind, PoolUrl, Store};
 use darter_check::history::{Action, Outcome};
 use darter_check::stress::collect::Collected;
 use darter_check::stress::judge::{judge, judge_again};
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 const KEYS: u32 = 4;
@@ -130,7 +131,8 @@ fn a_damaged_log_says_where() {
 fn a_falsified_outcome_is_a_violation() {
     let directory = tempfile::tempdir().unwrap();
     let pool = PoolUrl::file(directory.path().join("pool"));
-    drop(Store::options().block_bytes(256 << 10).open_url(&pool.clone().sized(64 << 20, 1)).unwrap());
+    let options = Store::options().index(IndexKind::Dart).block_bytes(256 << 10);
+    drop(options.open_url(&pool.clone().sized(64 << 20, 1)).unwrap());
     let configs = [1, 2].map(|life| WorkerConfig {
         pool: Site::plain(pool.clone(), SubjectKind::Dart),
         logs: directory.path().to_owned(),
@@ -148,11 +150,10 @@ fn a_falsified_outcome_is_a_violation() {
         configs.iter().flat_map(|config| (0..config.threads).map(|thread| config.log(thread))).collect();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for config in &configs {
-            scope.spawn(|| serve(config, &stop).unwrap());
-        }
+        let workers = configs.each_ref().map(|config| scope.spawn(|| serve(config, &stop).unwrap()));
         // Enough for each to have been told something.
-        while !logs.iter().all(|log| fs::metadata(log).is_ok_and(|log| log.len() > 64 << 10)) {
+        let is_long = |log: &PathBuf| fs::metadata(log).is_ok_and(|log| log.len() > 64 << 10);
+        while !logs.iter().all(is_long) && !workers.iter().any(ScopedJoinHandle::is_finished) {
             std::thread::sleep(Duration::from_millis(5));
         }
         stop.store(true, Ordering::Relaxed);

@@ -49,7 +49,7 @@ pub(crate) struct StressCommand {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// The index that is put under stress
-    #[arg(long, value_name = "NAME", default_value = "dart", value_parser = index_names())]
+    #[arg(long, value_name = "NAME", default_value = "quiver", value_parser = index_names())]
     index: SubjectKind,
     /// Worker processes at a time
     #[arg(long, value_name = "N", default_value_t = 3,
@@ -200,6 +200,9 @@ impl From<StressError> for Failure {
 
 impl StressCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        if self.hole.is_some() && self.index != SubjectKind::Dart {
+            return Err(Failure::usage("--hole brings errors of DART back; add --index dart"));
+        }
         let interrupt = Interrupt::on_signals()?;
         let config = StressConfig {
             environment: self.environment()?,

@@ -20,3 +20,4 @@ mod serve;
 mod shell;
 mod stress;
 mod usage;
+mod xstore;

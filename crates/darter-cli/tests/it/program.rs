@@ -222,7 +222,7 @@ fn stats_and_check_for_people_and_machines() {
     let text: String = (0..5000).map(|n| format!("{:08x},{n}\n", n * 7919)).collect();
     scene.load("keys.csv", text, &["--no-header"]).code(0);
     let stats = scene.run(&["stats"]).code(0).out;
-    for part in ["keys          5000", "prefix list", "N4", "skip table", "memory node"] {
+    for part in ["keys          5000", "index         quiver", " page ", "memory node"] {
         assert!(stats.contains(part), "`{part}` is not in:\n{stats}");
     }
     let stats: serde_json::Value =
@@ -287,16 +287,31 @@ fn trees_as_text_and_as_svg() {
 }
 
 #[test]
+fn stats_of_dart_tell_of_its_skip_table() {
+    let scene = Scene::with(&["--index", "dart"]);
+    let text: String = (0..5000).map(|n| format!("{:08x},{n}\n", n * 7919)).collect();
+    scene.load("keys.csv", text, &["--no-header"]).code(0);
+    let stats = scene.run(&["stats"]).code(0).out;
+    for part in ["keys          5000", "prefix list", "N4", "skip table"] {
+        assert!(stats.contains(part), "`{part}` is not in:\n{stats}");
+    }
+}
+
+#[test]
 fn a_small_bench_runs() {
-    let words = ["bench", "--workload", "load,c,e", "--records", "2000", "--ops", "500", "--json"];
-    let answer = finish(program().args(words)).code(0);
+    small_bench("quiver", &[]);
+    small_bench("dart", &["prefix_list"]);
+}
+
+fn small_bench(index: &str, own_fields: &[&str]) {
+    let words = ["bench", "--index", index, "--workload", "load,c,e", "--records", "2000", "--ops", "500"];
+    let answer = finish(program().args(words).arg("--json")).code(0);
     let reports: Vec<serde_json::Value> =
         answer.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(reports.len(), 3);
     for report in &reports {
-        for field in
-            ["index", "ops_per_s", "round_trips_per_op", "latency_us", "prefix_list", "pool_used_bytes"]
-        {
+        let fields = ["index", "ops_per_s", "round_trips_per_op", "latency_us", "pool_used_bytes"];
+        for field in fields.iter().chain(own_fields) {
             assert!(!report[field].is_null(), "{field} is missing: {report}");
         }
     }
@@ -328,7 +343,7 @@ fn a_modelled_cluster_is_no_place_to_keep_things() {
 /// Each command finds out which index a pool holds; a pool of the other is refused by name.
 #[test]
 fn every_command_works_on_quiver() {
-    let scene = Scene::with(&["--index", "quiver"]);
+    let scene = Scene::new();
     let lines: String = (0..3000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
     scene.load("pairs.tsv", &lines, &["--no-header"]).code(0);
     scene.run(&["get", "key00042"]).code(0).out("value 42\n");
@@ -353,6 +368,6 @@ fn every_command_works_on_quiver() {
     scene.run(&["del", "--prefix", "key02", "--yes"]).code(0);
     scene.run(&["check"]).code(0);
     scene.run(&["get", "key00001", "--index", "dart"]).code(2).err("holds the index quiver");
-    let dart = Scene::new();
+    let dart = Scene::with(&["--index", "dart"]);
     dart.run(&["get", "k", "--index", "quiver"]).code(2).err("holds the index dart");
 }

@@ -1,6 +1,6 @@
 //! What the command line gets wrong is told with exit code 2, and counts agree with their nouns.
 
-use crate::common::darter;
+use crate::common::{self, darter};
 use crate::scene::{Scene, finish, program};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,6 +27,7 @@ fn what_cannot_be_carried_out_is_exit_code_2() {
         (&["export", directory], "it is a directory"),
         (&["sim", "--runs", "0"], "--runs"),
         (&["sim", "--threads", "0"], "--threads"),
+        (&["sim", "--replay", "@/nowhere/line"], "@/nowhere/line"),
         (&["man", "nonsense"], "there is no command"),
         (&["completions", "cmd"], "possible values"),
     ] {
@@ -79,10 +80,10 @@ fn one_is_singular() {
     let path = scene.path("one");
     let url = format!("file:{}?size=16M", path.display());
     let answer = finish(program().args(["pool", "create", "--pool", &url])).code(0);
-    assert!(answer.out.contains(": 1 memory node, index dart\n"), "{}", answer.out);
+    assert!(answer.out.contains(": 1 memory node, index quiver\n"), "{}", answer.out);
     let two = format!("file:{}?size=16M&nodes=2", scene.path("two").display());
     let answer = finish(program().args(["pool", "create", "--pool", &two])).code(0);
-    assert!(answer.out.contains(": 2 memory nodes, index dart\n"), "{}", answer.out);
+    assert!(answer.out.contains(": 2 memory nodes, index quiver\n"), "{}", answer.out);
 }
 
 #[test]
@@ -108,4 +109,16 @@ fn messages_do_not_carry_control_characters() {
     let output = darter(&["load", "/no/such\u{1b}[31m.csv", "--pool", "mem:16M"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_replay_line_is_read_from_a_file() {
+    let found = darter(&["sim", "--hole", "freeze-parent"]);
+    let scene = Scene::new();
+    let file = scene.path("line");
+    fs::write(&file, &found.stdout).unwrap();
+    let again = darter(&["sim", "--replay", &format!("@{}", file.display())]);
+    let said = common::said(&again);
+    assert!(said.contains("VIOLATION"), "{}", said.chars().take(300).collect::<String>());
+    assert_eq!(again.status.code(), Some(1));
 }

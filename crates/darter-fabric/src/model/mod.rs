@@ -7,7 +7,7 @@
 //! follows from that. One thread of the host runs all of it; equal descriptions and equal tasks
 //! give equal times to the picosecond.
 //!
-//! - [`ModelSpec`] describes a cluster: three published testbeds to begin with, every number of
+//! - [`ModelSpec`] describes a cluster: four published testbeds to begin with, every number of
 //!   which can be changed.
 //! - [`Model`] is the fabric, seen from one compute node; all of them share the cluster's memory
 //!   and clock.

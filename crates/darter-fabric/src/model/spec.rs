@@ -124,7 +124,7 @@ impl FromStr for ModelSpec {
         let mut spec = Self::preset(Preset::Dart);
         if let Some(&(_, name)) = pairs.iter().find(|(name, _)| *name == "preset") {
             let Some(preset) = Preset::ALL.into_iter().find(|preset| preset.name() == name) else {
-                return wrong(format!("unknown preset `{name}`; there are dart, smart and sherman"));
+                return wrong(format!("unknown preset `{name}`; there are dart, smart, sherman and xstore"));
             };
             spec = Self::preset(preset);
         }

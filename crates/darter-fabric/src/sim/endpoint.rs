@@ -39,7 +39,8 @@ impl Sim {
         self.world().limit(self.process, count);
     }
 
-    pub(super) fn number(&self) -> u32 {
+    /// Returns the number of this process.
+    pub fn number(&self) -> u32 {
         self.process
     }
 

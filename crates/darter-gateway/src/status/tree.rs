@@ -114,6 +114,7 @@ pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use darter::IndexKind;
 
     #[test]
     fn prefixes_are_read() {
@@ -128,8 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_told_with_its_children_down_to_a_leaf() {
-        let store = Store::open("mem:16M").unwrap();
+    fn a_node_is_told_with_its_children_down_to_a_pair() {
+        told_down_to(IndexKind::Dart, "leaf");
+        told_down_to(IndexKind::Quiver, "record");
+    }
+
+    fn told_down_to(kind: IndexKind, label: &str) {
+        let store = Store::options().index(kind).open("mem:16M").unwrap();
         let session = store.session().unwrap();
         for key in ["kapple", "kapricot", "kbanana", "x"] {
             session.put(key, [&[0_u8][..], key.as_bytes()].concat()).unwrap();
@@ -143,7 +149,7 @@ mod tests {
         assert_eq!(leaf["record"]["value"], "006b6170706c65");
         assert_eq!(leaf["record"]["type"], "string");
         let children = leaf["node"]["children"].as_array().unwrap();
-        assert_eq!((children.len(), &children[0]["label"]), (1, &json!("leaf")), "{leaf}");
+        assert_eq!((children.len(), &children[0]["label"]), (1, &json!(label)), "{leaf}");
         assert!(below(&store, b"kaxx").unwrap()["record"].is_null());
         // Whatever the record, the response is short.
         let long = below(&store, b"kk").unwrap().to_string();

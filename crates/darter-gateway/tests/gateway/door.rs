@@ -22,14 +22,14 @@ pub struct Door {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Opens a store as the tests do: over DART, or the index that `DARTER_TEST_INDEX` names.
+/// Opens a store as the tests do: over the default index, or the one that `DARTER_TEST_INDEX` names.
 pub fn store(url: &str) -> Store {
     options().open(url).unwrap()
 }
 
 /// Returns the index of the tests' new pools.
 pub fn index() -> IndexKind {
-    std::env::var("DARTER_TEST_INDEX").map_or(IndexKind::Dart, |name| name.parse().unwrap())
+    std::env::var("DARTER_TEST_INDEX").map_or_else(|_| IndexKind::default(), |name| name.parse().unwrap())
 }
 
 /// Returns how the tests open stores.

@@ -42,8 +42,9 @@ mod write;
 pub use holes::{Hole, Holes};
 #[cfg(feature = "checker")]
 pub use situations::dart_situations;
-pub use stats::Census;
+pub(crate) use stats::Census;
 
+use crate::ordered::scanned;
 use crate::radix::prefix_list::PrefixList;
 use crate::radix::{drafts, leaf, prefix_hash, seal};
 use crate::{
@@ -254,7 +255,7 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
     }
 
     async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
-        self.scan_chunk(client, range, limit).await
+        scanned(self, client, range, limit).await
     }
 
     async fn scan_with(

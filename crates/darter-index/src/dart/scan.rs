@@ -20,7 +20,7 @@ use super::prefix_hash::HashedKey;
 use crate::radix::frontier::{Weight, put_between, put_front, window};
 use crate::radix::limits::{Limits, Standing, Touches};
 use crate::radix::sink::{Sink, beyond, emit, first_bound, is_void};
-use crate::{KeyValue, Result, ScanRange};
+use crate::{Result, ScanRange};
 use darter_fabric::{Fabric, OpKind, ReadId, mutant};
 use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
@@ -63,18 +63,6 @@ impl<F: Fabric> Dart<F> {
             operation.scan_below(&rest, None, &mut sink).await?;
         }
         Ok(limit - sink.left)
-    }
-
-    /// The first `limit` pairs of a range in its direction.
-    pub(super) async fn scan_chunk(
-        &self,
-        client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-    ) -> Result<Vec<KeyValue>> {
-        let mut pairs = Vec::new();
-        self.scan_with(client, range, limit, |key, value| pairs.push((key.to_vec(), value.to_vec()))).await?;
-        Ok(pairs)
     }
 }
 

@@ -29,7 +29,7 @@ use super::prefix_hash::{HashKeys, HashedKey};
 use super::situations;
 use crate::Result;
 use crate::checker::note;
-use crate::radix::sampling::Sampling;
+use crate::radix::sampling::{Sampling, is_due};
 use arc_swap::{ArcSwap, Guard};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Pinned, Pool};
@@ -213,14 +213,6 @@ impl Shared {
         thread_local! {
             static SINCE: Cell<u32> = const { Cell::new(0) };
         }
-        if self.frequency_every == 0 {
-            return false;
-        }
-        SINCE.with(|since| {
-            let next = since.get() + 1;
-            let due = next >= self.frequency_every;
-            since.set(if due { 0 } else { next });
-            due
-        })
+        self.frequency_every > 0 && is_due(&SINCE, self.frequency_every)
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn finish(tally: Tally, est: EstStats) -> IndexStats {
 
 /// A count of the index that goes on step by step, each under a pin of its own.
 #[derive(Debug)]
-pub struct Census {
+pub(crate) struct Census {
     tally: Tally,
     from: Option<Vec<u8>>,
     nodes: u64,
@@ -41,7 +41,7 @@ impl Default for Census {
 
 impl Census {
     /// Inner nodes counted so far.
-    pub fn nodes(&self) -> u64 {
+    pub(crate) fn nodes(&self) -> u64 {
         self.nodes
     }
 }
@@ -65,7 +65,7 @@ impl<F: Fabric> Dart<F> {
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); the same step is then taken again.
-    pub async fn count_some(
+    pub(crate) async fn count_some(
         &self,
         client: &mut Client<F>,
         census: &mut Census,

@@ -270,7 +270,7 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Turn> {
         let addr = draft.place(&mut self.client, at.addr.node()).await?;
         let slot = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
-        leaf::mark_replacement(&mut draft.words, is_unconditional);
+        draft.mark_replacement(is_unconditional);
         let found = self.exchange(&[(addr, &draft.words)], at, slot).await?;
         if found == at.slot {
             draft.linked();
@@ -278,23 +278,17 @@ impl<F: Fabric> Operation<'_, F> {
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
         let may_be_superseded = !found.is_sealed() || mutant!("put-bows-to-a-sealed-slot");
-        if is_unconditional && may_be_superseded && self.is_superseded(draft.key, found).await? {
+        if is_unconditional
+            && may_be_superseded
+            && let Content::Leaf { addr, class } = found.content()
+            && let any_put_counts = self.shared.holes.has(Hole::SupersededByAny)
+            && draft.is_superseded(&mut self.client, (addr, class), any_put_counts).await?
+        {
             note(situations::SUPERSEDED);
             self.client.retried();
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
         Ok(Turn::Again)
-    }
-
-    /// Whether a slot that a put has just lost went to a leaf of the same key that replaced one
-    /// unconditionally.
-    async fn is_superseded(&mut self, key: &[u8], found: Slot) -> Result<bool> {
-        let Content::Leaf { addr, class } = found.content() else { return Ok(false) };
-        let words = self.client.read(addr, leaf::class_words(class)).await?;
-        let is_replacement = leaf::is_replacement(words[0]) || self.shared.holes.has(Hole::SupersededByAny);
-        let any_key = mutant!("put-bows-to-another-key");
-        let is_superseded = is_replacement && (leaf::parse(addr, &words)?.key == key || any_key);
-        Ok(is_superseded)
     }
 
     /// No child under the key's edge: takes its slot, or switches the node's type when its bucket

@@ -32,6 +32,21 @@ pub(crate) const MULTI_GET_WIDTH: usize = 256;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 
+/// Collects the first `limit` pairs of a range: a scan of an index that hands them on.
+///
+/// # Errors
+/// As [`OrderedIndex::scan_with`].
+pub(crate) async fn scanned<F: Fabric>(
+    index: &impl OrderedIndex<F>,
+    client: &mut Client<F>,
+    range: &ScanRange,
+    limit: usize,
+) -> Result<Vec<KeyValue>> {
+    let mut pairs = Vec::new();
+    index.scan_with(client, range, limit, |key, value| pairs.push((key.to_vec(), value.to_vec()))).await?;
+    Ok(pairs)
+}
+
 /// Returns an error for a key that is too long.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 
 use super::descent::{Descent, End, Purpose, Spot};
 use super::operation::Operation;
-use super::page::{self, Shape};
+use super::page::{self, PageRef, Shape};
 use super::situations;
 use super::word::{State, Word};
 use crate::Result;
@@ -26,13 +26,19 @@ pub(super) enum Overwrite {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Finds the place of a key whose value is to be replaced. If it `may_be_blind`, the CAS comes
-    /// before the look where that is likely to win.
-    pub(super) async fn overwrite(&mut self, draft: &mut Draft<'_>, may_be_blind: bool) -> Result<Overwrite> {
+    /// before the look where that is likely to win. An `is_update` never inserts, so that its leaf
+    /// need not be written again for one.
+    pub(super) async fn overwrite(
+        &mut self,
+        draft: &mut Draft<'_>,
+        may_be_blind: bool,
+        is_update: bool,
+    ) -> Result<Overwrite> {
         let mut descent = Descent::new(self.shared, draft.key, Purpose::Overwrite, self.client.epoch());
         let rate = &self.shared.inline_rate;
         let record = descent.foreseen().filter(|_| may_be_blind && rate.is_worthwhile());
         let overwrite = match record {
-            Some(record) => self.cas_before_look(draft, &mut descent, record).await?,
+            Some(record) => self.cas_before_look(draft, &mut descent, record, is_update).await?,
             None => Overwrite::Found(self.run(&mut descent).await?),
         };
         if may_be_blind {
@@ -51,7 +57,8 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
-        (addr, shape): (GlobalAddr, Shape),
+        (addr, page, shape): (GlobalAddr, PageRef, Shape),
+        is_update: bool,
     ) -> Result<Overwrite> {
         let leaf = draft.place(&mut self.client, addr.node()).await?;
         let mut inline = Word::inline(shape.born, descent.print);
@@ -61,6 +68,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let own = Word::leaf(shape.leaf_print(draft.key, descent.print), draft.class, leaf);
         let mut batch = self.client.batch();
+        draft.mark_replacement(is_update);
         draft.post(&mut batch);
         if leaf.node() != addr.node() {
             self.client.send(&mut batch).await?;
@@ -83,6 +91,7 @@ impl<F: Fabric> Operation<'_, F> {
         if is_own {
             draft.linked();
             note(situations::BLIND_WON);
+            self.has_changed(draft.key, page).await?;
             return Ok(Overwrite::Done);
         }
         self.undo(draft, addr, [own, inline]).await?;

@@ -6,11 +6,12 @@
 //! few pairs goes into the page of the frame above; a larger one becomes a node.
 
 use super::hint::PageHint;
-use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of};
+use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of, nibble};
 use super::node::{self, SKIP_MAX, Slot};
 use super::pair::{Maker, Pair, Place};
 use crate::Result;
-use darter_fabric::{Fabric, GlobalAddr};
+use crate::radix::prefix_hash::HashKeys;
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Client};
 
 /// A node to be, or a part of a page.
@@ -18,6 +19,8 @@ struct Frame {
     depth: usize,
     /// A key with the node's prefix.
     key: Vec<u8>,
+    /// The memory node for the node and its pages.
+    home: u8,
     slots: [Slot; EDGES],
     /// Pairs under the edges from `lo` on that are in no page yet.
     run: Vec<Pair>,
@@ -28,10 +31,11 @@ struct Frame {
 }
 
 impl Frame {
-    fn new(depth: usize, key: &[u8]) -> Self {
+    fn new(depth: usize, key: &[u8], home: u8) -> Self {
         Self {
             depth,
             key: key.to_vec(),
+            home,
             slots: [Slot::EMPTY; EDGES],
             run: Vec::new(),
             lo: END,
@@ -41,6 +45,10 @@ impl Frame {
 
     fn is_node(&self) -> bool {
         self.lo > END
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lo == END && self.run.is_empty()
     }
 }
 
@@ -52,24 +60,39 @@ pub(super) struct Builder {
     last: Option<Pair>,
     /// Most pairs of a page.
     records_max: usize,
-    /// Memory nodes to spread over, or the one for everything.
-    homes: Homes,
+    /// Memory nodes to spread over.
+    nodes: u8,
+    /// The memory node for the first node of each depth, if they stay with the node above.
+    stem: Option<u8>,
 }
 
-/// Where what is built goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Homes {
-    /// On this memory node.
-    One(u8),
-    /// Spread over so many, each node with its pages.
-    All(u8),
+/// The memory node, of so many, for the node of a key's prefix of this depth, and for its pages: by
+/// turns for prefixes that differ in their last byte, else by a hash. A node and what hangs from it
+/// are linked together.
+fn home_of(keys: HashKeys, key: &[u8], depth: usize, nodes: u8) -> u8 {
+    if mutant!("quiver-all-nodes-on-the-first-memory-node") {
+        return 0;
+    }
+    let Some(above) = depth.checked_sub(1) else { return 0 };
+    let hash = identity_of(keys, key, above & !1) >> 32;
+    let turns: u64 = (above & !1..depth).filter_map(|at| nibble(key, at)).map(u64::from).sum();
+    let turns = if mutant!("quiver-siblings-on-one-memory-node") { 0 } else { turns };
+    ((hash + turns) % u64::from(nodes.max(1))) as u8
 }
 
 impl Builder {
-    /// A build of a subtree; of a whole tree if `with_root`: then there is a node at depth 0.
-    pub(super) fn new(maker: Maker, records_max: usize, homes: Homes, with_root: bool) -> Self {
-        let frames = if with_root { vec![Frame::new(0, &[])] } else { Vec::new() };
-        Self { maker, frames, last: None, records_max, homes }
+    /// A build of a subtree, spread over so many memory nodes. With a *stem* the first node of each
+    /// depth goes to that memory node.
+    pub(super) fn new(maker: Maker, records_max: usize, nodes: u8, stem: Option<u8>) -> Self {
+        Self { maker, frames: Vec::new(), last: None, records_max, nodes, stem }
+    }
+
+    /// A build of a whole tree: there is a node at depth 0, on the first memory node. What all keys
+    /// share is there, too, so that no key depends on more memory nodes than it has to.
+    pub(super) fn of_tree(maker: Maker, records_max: usize, nodes: u8) -> Self {
+        let mut builder = Self::new(maker, records_max, nodes, Some(0));
+        builder.open(0, &[]);
+        builder
     }
 
     /// Adds a pair, whose key must be above all before it.
@@ -104,7 +127,7 @@ impl Builder {
         {
             self.close(client, frame).await?;
         }
-        let root = self.frames.pop().unwrap_or_else(|| Frame::new(0, &[]));
+        let root = self.frames.pop().unwrap_or_else(|| Frame::new(0, &[], 0));
         let depth = root.depth;
         Ok((self.complete(client, root).await?, depth))
     }
@@ -127,7 +150,10 @@ impl Builder {
     /// Opens a frame of this depth unless one as deep is open.
     fn open(&mut self, depth: usize, key: &[u8]) {
         if self.frames.last().is_none_or(|frame| frame.depth < depth) {
-            self.frames.push(Frame::new(depth, key));
+            let is_first = self.frames.iter().all(Frame::is_empty);
+            let home = self.stem.filter(|_| is_first && !mutant!("quiver-stem-anywhere"));
+            let hashed = || home_of(self.maker.keys, key, depth, self.nodes);
+            self.frames.push(Frame::new(depth, key, home.unwrap_or_else(hashed)));
         }
     }
 
@@ -158,19 +184,9 @@ impl Builder {
         Ok(())
     }
 
-    fn home(&self, frame: &Frame) -> u8 {
-        match self.homes {
-            Homes::One(node) => node,
-            Homes::All(nodes) => {
-                let identity = identity_of(self.maker.keys, &frame.key, frame.depth);
-                ((identity >> 22) % u64::from(nodes.max(1))) as u8
-            }
-        }
-    }
-
     fn place(&self, frame: &Frame, hi: u8) -> Place {
         let identity = identity_of(self.maker.keys, &frame.key, frame.depth);
-        Place { identity, depth: frame.depth, edges: EdgeRange { lo: frame.lo, hi }, home: self.home(frame) }
+        Place { identity, depth: frame.depth, edges: EdgeRange { lo: frame.lo, hi }, home: frame.home }
     }
 
     /// Adds the pairs under one edge, at most as many as a page holds.
@@ -232,7 +248,7 @@ impl Builder {
         (mut addr, mut depth): (GlobalAddr, usize),
     ) -> Result<(GlobalAddr, usize)> {
         while depth - above - 1 > SKIP_MAX {
-            let mut link = Frame::new(depth - 1 - SKIP_MAX, key);
+            let mut link = Frame::new(depth - 1 - SKIP_MAX, key, addr.node());
             let only = edge(key, link.depth);
             self.cut_before(client, &mut link, only).await?;
             link.slots[usize::from(only)] = Slot::node(SKIP_MAX, addr);
@@ -261,5 +277,70 @@ impl Builder {
         let place = self.place(&frame, LAST);
         let image = node::image(place.identity, self.maker.born, frame.depth, &frame.slots, &frame.pages);
         self.maker.object(client, place.home, &image, AllocKind::Inner).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quiver::{Quiver, QuiverOptions};
+    use crate::{Condition, OrderedIndex};
+    use darter_fabric::{Local, OpKind, block_on};
+    use darter_pool::{Pool, PoolOptions};
+
+    /// Those whose prefixes have the same whole bytes were all on one memory node.
+    #[test]
+    fn siblings_are_on_all_memory_nodes_alike() {
+        let keys = HashKeys::new([5, 6, 7, 8]);
+        for depth in 1..=6 {
+            let mut taken = [0; 4];
+            for sibling in 0..16_u8 {
+                let low = if depth % 2 == 1 { sibling << 4 } else { sibling };
+                let mut key = *b"pear";
+                key[(depth - 1) / 2] = low;
+                taken[usize::from(home_of(keys, &key, depth, 4))] += 1;
+            }
+            assert_eq!(taken, [4; 4], "depth {depth}");
+        }
+    }
+
+    /// The pages that can be read without any memory node but the first, and all pages.
+    async fn pages(quiver: &Quiver<Local>, client: &mut Client<Local>) -> (usize, usize) {
+        let mut client = client.pin(OpKind::Maintain).await.unwrap();
+        let [root] = client.read_words(quiver.shared.words.root).await.unwrap();
+        let node::Content::Node { addr, .. } = Slot(root).content() else { panic!("no root") };
+        let (mut without, mut all, mut nodes) = (0, 0, vec![(addr, true)]);
+        while let Some((addr, above)) = nodes.pop() {
+            let on_first = above && addr.node() == 0;
+            let slots = node::slots(&client.read(addr, node::NODE_WORDS).await.unwrap());
+            let count = node::pages(&slots).count();
+            (without, all) = (without + if on_first { count } else { 0 }, all + count);
+            nodes.extend(node::children(&slots).map(|(_, _, addr)| (addr, on_first)));
+        }
+        (without, all)
+    }
+
+    /// The node of a prefix that all keys share was on any memory node, and all keys were lost to
+    /// whoever could not reach that one.
+    #[test]
+    fn what_all_keys_share_is_on_the_first_memory_node() {
+        for (seed, grows) in (0..8).flat_map(|seed| [(seed, true), (seed, false)]) {
+            let options = PoolOptions { secret: Some([seed; 4]), ..PoolOptions::default() };
+            let pool = block_on(Pool::create(Local::memory(4 << 20, 3).unwrap(), &options)).unwrap();
+            let mut client = pool.client().unwrap();
+            let options = QuiverOptions { page_records: 8, page_delta: 3, ..QuiverOptions::default() };
+            let quiver = block_on(Quiver::open_or_create(&mut client, options)).unwrap();
+            let keys = (0..900).map(|number| format!("pear-{number:05}").into_bytes());
+            if grows {
+                for key in keys {
+                    block_on(quiver.put(&mut client, &key, b"green", Condition::Always)).unwrap();
+                }
+            } else {
+                let mut pairs = keys.map(|key| (key, b"green".to_vec()));
+                block_on(quiver.bulk_load(&mut client, &mut pairs)).unwrap();
+            }
+            let (without, all) = block_on(pages(&quiver, &mut client));
+            assert!(0 < without && without < all, "{without} of {all} pages, grown: {grows}");
+        }
     }
 }

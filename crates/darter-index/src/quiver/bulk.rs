@@ -1,7 +1,7 @@
 //! Bulk load: the whole tree from pairs in key order, linked by one CAS on the root word.
 
 use super::Quiver;
-use super::build::{Builder, Homes};
+use super::build::Builder;
 use super::descent::NodeAt;
 use super::node::{self, Content, NODE_BYTES, Slot};
 use super::operation::Operation;
@@ -25,7 +25,7 @@ impl<F: Fabric> Quiver<F> {
         Operation::begin(&self.shared, client, OpKind::Load).await?.require_empty().await?;
         let nodes = client.pool().nodes();
         let maker = Maker::new(&self.shared, client.epoch());
-        let mut builder = Builder::new(maker, self.shared.geometry.records, Homes::All(nodes), true);
+        let mut builder = Builder::of_tree(maker, self.shared.geometry.records, nodes);
         let built = self.build(client, &mut builder, sorted).await;
         let published = match built {
             Ok((root, count)) => self.publish_root(client, &mut builder.maker, root).await.map(|()| count),

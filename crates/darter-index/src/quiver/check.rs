@@ -7,6 +7,7 @@
 //! once. Other clients may be at work meanwhile: what they have half done is a remark.
 
 use super::Quiver;
+use super::census::{count_page, finish, tally};
 use super::descent::NodeAt;
 use super::nibble::{EDGES, END, EdgeRange, LAST, edge, identity_depth, identity_of, nibbles};
 use super::node::{self, Content, NODE_BYTES, Slot};
@@ -17,7 +18,7 @@ use crate::radix::leaf;
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::seal::SEAL;
 use crate::radix::tally::Tally;
-use crate::{CheckReport, IndexStats, Result};
+use crate::{CheckReport, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
 use std::collections::BTreeSet;
@@ -28,8 +29,6 @@ struct Walk {
     tally: Tally,
     /// Nodes to be visited, each with the levels above it.
     nodes: Vec<(NodeAt, usize)>,
-    /// Whether leaves are read and compared.
-    is_thorough: bool,
 }
 
 /// A leaf to be compared.
@@ -56,34 +55,19 @@ struct Position {
 }
 
 impl<F: Fabric> Quiver<F> {
-    /// Walks and verifies everything.
+    /// Walks and verifies everything, under one pin.
     pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
-        Ok(self.walk(client, true).await?.report)
-    }
-
-    /// Counts everything without reading a leaf.
-    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
-        Ok(self.walk(client, false).await?.report.stats)
-    }
-
-    async fn walk(&self, client: &mut Client<F>, is_thorough: bool) -> Result<Walk> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
-        let mut walk = Walk {
-            report: CheckReport::default(),
-            tally: Tally::new(["node", "page"]),
-            nodes: Vec::new(),
-            is_thorough,
-        };
+        let mut walk = Walk { report: CheckReport::default(), tally: tally(), nodes: Vec::new() };
         let (root, ..) = operation.read_root().await?;
         walk.nodes.push((root, 0));
         while let Some((node, levels)) = walk.nodes.pop() {
             operation.inspect_node(&mut walk, node, levels).await?;
         }
         let est = operation.inspect_table(&mut walk.report).await?;
-        walk.report.stats = walk.tally.clone().finish();
-        walk.report.stats.index_bytes += est.as_ref().map_or(0, |est| est.bytes);
-        walk.report.stats.est = est;
-        Ok(walk)
+        let Walk { mut report, tally, .. } = walk;
+        report.stats = finish(tally, est);
+        Ok(report)
     }
 }
 
@@ -98,9 +82,7 @@ impl<F: Fabric> Operation<'_, F> {
         };
         let slots = node::slots(&words);
         verify_node(&mut walk.report, at, &words, &slots);
-        let live =
-            slots.iter().filter(|slot| matches!(slot.content(), Content::Page { .. } | Content::Node { .. }));
-        walk.tally.note_node("node", NODE_BYTES, live.count());
+        walk.tally.note_node("node", NODE_BYTES, node::live(&slots));
         for (slot, lo) in slots.iter().zip(0..) {
             match slot.content() {
                 Content::Node { skip, addr } => {
@@ -153,14 +135,14 @@ impl<F: Fabric> Operation<'_, F> {
         if shape.has_seal(&words[..shape.words()]) {
             walk.report.remark(format!("page at {}: sealed by a replacement under way", page.addr));
         }
+        count_page(&mut walk.tally, &head, &words, position.edges, position.levels);
         let mut leaves = Vec::new();
-        let live = self.inspect_records(walk, &head, &words, position, &mut leaves)
-            + verify_delta(walk, &head, position, &mut leaves);
-        walk.tally.note_node("page", page.bytes(), live);
+        self.inspect_records(walk, &head, &words, position, &mut leaves);
+        verify_delta(walk, &head, position, &mut leaves);
         self.inspect_leaves(walk, leaves).await
     }
 
-    /// Verifies the records. Returns how many are live and not in a part.
+    /// Verifies the records.
     fn inspect_records(
         &mut self,
         walk: &mut Walk,
@@ -168,9 +150,9 @@ impl<F: Fabric> Operation<'_, F> {
         words: &[u64],
         position: Position,
         leaves: &mut Vec<(Expected, GlobalAddr, usize)>,
-    ) -> usize {
+    ) {
         let (shape, page) = (head.shape, head.page.addr);
-        let (mut live, mut last) = (0, None);
+        let mut last = None;
         for rank in 0..shape.records {
             let at = shape.record_at(rank);
             let record = &words[at..at + shape.record_words];
@@ -194,13 +176,8 @@ impl<F: Fabric> Operation<'_, F> {
                     if let Err(error) = leaf::parse(page, &record[1..]) {
                         walk.report.violation(format!("record {rank}: {error}"));
                     }
-                    live += usize::from(is_ours);
-                    if is_ours {
-                        walk.tally.note_leaf(0, 1);
-                    }
                 }
                 State::Leaf { addr, class } if is_ours => {
-                    live += 1;
                     let expected = Expected { word, own, page, shape, position };
                     leaves.push((expected, addr, leaf::class_words(class)));
                 }
@@ -210,7 +187,6 @@ impl<F: Fabric> Operation<'_, F> {
                 }
             }
         }
-        live
     }
 
     async fn inspect_leaves(
@@ -218,14 +194,7 @@ impl<F: Fabric> Operation<'_, F> {
         walk: &mut Walk,
         mut leaves: Vec<(Expected, GlobalAddr, usize)>,
     ) -> Result<()> {
-        leaves.retain(|(expected, addr, words)| {
-            let bytes = *words as u64 * 8;
-            walk.tally.note_leaf(bytes, expected.position.levels);
-            walk.report.reach(*addr, bytes, "leaf")
-        });
-        if !walk.is_thorough {
-            return Ok(());
-        }
+        leaves.retain(|(_, addr, words)| walk.report.reach(*addr, *words as u64 * 8, "leaf"));
         let keys = self.shared.keys;
         let mut seen = BTreeSet::new();
         let verify = |report: &mut CheckReport, expected: &Expected, words: &[u64]| {
@@ -253,14 +222,14 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Verifies the delta. Returns how many of its slots are live and not in a part.
+/// Verifies the delta.
 fn verify_delta(
     walk: &mut Walk,
     head: &Head,
     position: Position,
     leaves: &mut Vec<(Expected, GlobalAddr, usize)>,
-) -> usize {
-    let (mut live, mut ended) = (0, false);
+) {
+    let mut ended = false;
     for word in &head.delta {
         match word.state() {
             State::Empty => ended = true,
@@ -268,7 +237,6 @@ fn verify_delta(
                 walk.report.violation(format!("page at {}: a delta slot after an empty one", head.page.addr));
             }
             State::Leaf { addr, class } if position.edges.contains(head.shape.edge_of(*word, None)) => {
-                live += 1;
                 let (page, shape) = (head.page.addr, head.shape);
                 let expected = Expected { word: *word, own: None, page, shape, position };
                 leaves.push((expected, addr, leaf::class_words(class)));
@@ -279,7 +247,6 @@ fn verify_delta(
             }
         }
     }
-    live
 }
 
 /// Whether a key belongs to a page that hangs there.

@@ -1,10 +1,12 @@
 //! The live pairs of a page, read with as much of its leaves as a new page needs.
 
-use super::page::{FIXED_WORDS, PageRef, Shape, standing};
+use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
+use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, standing};
 use super::pair::{INLINE_WORDS_MAX, Pair};
 use super::word::{State, Word};
 use crate::ordered::KEY_BYTES_MAX;
 use crate::radix::leaf;
+use crate::radix::prefix_hash::HashKeys;
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
@@ -35,15 +37,16 @@ struct Wanted {
 
 impl Content {
     /// Reads the leaves of a page, of which all words were read, up to the last edge that the page
-    /// is still responsible for. The leaves beyond are those of the parts that are linked.
+    /// is still responsible for. The leaves beyond are those of the parts that are linked. `keys`
+    /// are those of the index's hashes.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
     pub(super) async fn read<F: Fabric>(
         client: &mut Client<F>,
+        keys: HashKeys,
         page: PageRef,
-        shape: &Shape,
-        words: &[u64],
+        (shape, words): (&Shape, &[u64]),
         last: u8,
     ) -> Result<Self> {
         let mut content = Self::default();
@@ -92,7 +95,25 @@ impl Content {
         if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
             return Err(IndexError::corrupt(page.addr, "page with a key twice"));
         }
+        if !content.belongs(keys, words[IDENTITY_AT], shape, edges) {
+            return Err(IndexError::corrupt(page.addr, "page with a leaf of another page's key"));
+        }
         Ok(content)
+    }
+
+    /// Whether the keys are below these edges of the page's node, each below the edge that its word
+    /// says. Parts are made and linked by these edges, so a damaged leaf must not get that far.
+    fn belongs(&self, keys: HashKeys, identity: u64, shape: &Shape, edges: EdgeRange) -> bool {
+        let (Some(first), Some(last)) = (self.pairs.first(), self.pairs.last()) else { return true };
+        let depth = shape.depth;
+        nibbles(&first.key) >= depth
+            && identity_of(keys, &first.key, depth) == identity
+            && common(&first.key, &last.key) >= depth
+            && (self.pairs.iter().map(|pair| edge(&pair.key, depth))).eq(self
+                .edges
+                .iter()
+                .copied()
+                .filter(|&edge| edges.contains(edge)))
     }
 
     async fn read_leaves<F: Fabric>(&mut self, client: &mut Client<F>, wanted: Vec<Wanted>) -> Result<()> {
@@ -167,38 +188,72 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
-    use super::super::nibble::EdgeRange;
+    use super::super::nibble::LAST;
     use super::super::word::Print;
     use super::super::{Quiver, QuiverOptions};
     use super::*;
     use crate::fixtures::process;
-    use crate::radix::prefix_hash::HashKeys;
     use darter_fabric::block_on;
     use darter_fabric::sim::Sim;
+    use darter_pool::AllocKind;
+    use darter_pool::size_class::class_of;
 
-    /// Parts are linked in the slots of their edges, so a damaged edge must not get that far.
-    #[test]
-    fn a_leaf_beyond_the_edges_of_its_page_is_damage() {
-        let (pool, _quiver) = process::<Quiver<Sim>>(QuiverOptions::default(), &[]);
-        let mut client = pool.client().unwrap();
-        let edges = EdgeRange { lo: 3, hi: 5 };
-        let shape = Shape {
+    /// A page with an empty delta slot, records that stand elsewhere, and these delta words.
+    fn words_of(shape: &Shape, identity: u64, delta: &[Word]) -> Vec<u64> {
+        let head = [shape.guard(), identity, shape.word(), 0];
+        head.into_iter().chain(delta.iter().map(|word| word.0)).collect()
+    }
+
+    fn shape_of(edges: EdgeRange, depth: usize) -> Shape {
+        Shape {
             born: 1,
             delta: 1,
             records: 0,
             record_words: 1,
             map_words: 0,
             edges,
-            depth: 0,
+            depth,
             base: 0,
             width: 0,
-        };
+        }
+    }
+
+    /// Parts are linked in the slots of their edges, so a damaged edge must not get that far.
+    #[test]
+    fn a_leaf_beyond_the_edges_of_its_page_is_damage() {
+        let (pool, quiver) = process::<Quiver<Sim>>(QuiverOptions::default(), &[]);
+        let (mut client, keys) = (pool.client().unwrap(), quiver.shared.keys);
+        let edges = EdgeRange { lo: 3, hi: 5 };
+        let shape = shape_of(edges, 0);
         let page = PageRef { addr: GlobalAddr::new(0, 4096), class: 3 };
-        let print = Print::new(HashKeys::new([1, 2, 3, 4]), b"pear");
-        let word = Word::leaf(print.of_leaf(EdgeRange { lo: 3, hi: 6 }, 6), 3, page.addr);
+        let word = Word::leaf(Print::new(keys, b"pear").of_leaf(EdgeRange { lo: 3, hi: 6 }, 6), 3, page.addr);
         assert_eq!(word.leaf_edge(edges), 6);
-        let words = [shape.guard(), 0, shape.word(), 0, word.0];
-        let error = block_on(Content::read(&mut client, page, &shape, &words, edges.hi)).unwrap_err();
+        let words = words_of(&shape, identity_of(keys, b"", 0), &[word]);
+        let read = Content::read(&mut client, keys, page, (&shape, &words), edges.hi);
+        let error = block_on(read).unwrap_err();
         assert!(matches!(error, IndexError::Corrupt { .. }), "{error}");
+    }
+
+    /// After a power failure a leaf had another key than its word was for, and a rebuild made a node
+    /// above the page's own.
+    #[test]
+    fn a_leaf_of_another_pages_key_is_damage() {
+        let (pool, quiver) = process::<Quiver<Sim>>(QuiverOptions::default(), &[]);
+        let (mut client, keys) = (pool.client().unwrap(), quiver.shared.keys);
+        let page = PageRef { addr: GlobalAddr::new(0, 4096), class: 3 };
+        let shape = shape_of(EdgeRange::ALL, 2);
+        let identity = identity_of(keys, b"plum", 2);
+        for (key, belongs) in [(&b"plum"[..], true), (b"pqr", false), (b"blum", false), (b"", false)] {
+            let image = leaf::image(key, b"green");
+            let class = class_of(image.len() as u64 * 8).unwrap();
+            let leaf = block_on(client.alloc(0, image.len() as u64 * 8, AllocKind::Leaf)).unwrap();
+            let mut batch = client.batch();
+            batch.write(leaf, &image);
+            block_on(client.submit(batch)).unwrap();
+            let word = Word::leaf(shape.leaf_print(b"plum", Print::new(keys, b"plum")), class, leaf);
+            let words = words_of(&shape, identity, &[word]);
+            let read = block_on(Content::read(&mut client, keys, page, (&shape, &words), LAST));
+            assert_eq!(read.is_ok(), belongs, "{key:?}: {read:?}");
+        }
     }
 }

@@ -38,7 +38,7 @@ impl<F: Fabric> Operation<'_, F> {
             return Err(IndexError::corrupt(child.addr, "node whose keys do not have its prefix"));
         }
         let mut maker = Maker::new(self.shared, self.client.epoch());
-        let made = self.fork(&mut maker, Pair::new(key.to_vec(), value), (depth, &other), (via, child)).await;
+        let made = self.fork(&mut maker, Pair::new(key.to_vec(), value), (depth, &other), child).await;
         let addr = self.made(&mut maker, made)?;
         let slot = Slot::node(depth - via.node.depth - 1, addr);
         let found = maker.link(&mut self.client, via.at.addr, via.at.slot.0, slot.0).await?;
@@ -55,10 +55,11 @@ impl<F: Fabric> Operation<'_, F> {
         maker: &mut Maker,
         pair: Pair,
         (depth, other): (usize, &[u8]),
-        (via, child): (Via, NodeAt),
+        child: NodeAt,
     ) -> Result<GlobalAddr> {
         let identity = identity_of(self.shared.keys, other, depth);
-        let home = via.at.addr.node();
+        // Whoever looks for a key below the child depends on no other memory node.
+        let home = child.addr.node();
         let (theirs, ours) = (edge(other, depth), edge(&pair.key, depth));
         let mut slots = [Slot::EMPTY; EDGES];
         slots[usize::from(theirs)] = Slot::node(child.depth - depth - 1, child.addr);

@@ -10,12 +10,14 @@ mod blind;
 mod build;
 mod bulk;
 mod cache;
+mod census;
 mod check;
 mod collapse;
 mod content;
 mod descent;
 mod diverge;
 mod finish;
+mod fold;
 mod hint;
 mod hit_rate;
 mod holes;
@@ -25,6 +27,7 @@ mod nibble;
 mod node;
 mod operation;
 mod outcome;
+mod pace;
 mod page;
 mod pair;
 mod plan;
@@ -38,13 +41,16 @@ mod situations;
 mod skip;
 mod tree;
 mod via;
+mod walk;
 mod word;
 mod write;
 
+pub(crate) use census::Census;
 pub use holes::{QuiverHole, QuiverHoles};
 #[cfg(feature = "checker")]
 pub use situations::quiver_situations;
 
+use crate::ordered::scanned;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
     CheckReport, Condition, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
@@ -58,6 +64,7 @@ use hint::NodeHint;
 use hit_rate::HitRate;
 use nibble::{EDGES, LAST, NibbleKey};
 use node::{Content, NODE_BYTES, Slot};
+use pace::Folding;
 use shared::{Geometry, KIND, RootWords, Shared};
 use skip::Skip;
 use std::marker::PhantomData;
@@ -72,6 +79,8 @@ pub struct QuiverOptions {
     pub page_records: u32,
     /// Pairs that a page of a new index takes before it is rebuilt, 1 to 16.
     pub page_delta: u32,
+    /// Whether updates and reads rebuild pages now and then, so that most pairs stand in their pages.
+    pub folds: bool,
     /// Errors brought back for the checker's own check; none otherwise.
     #[doc(hidden)]
     pub holes: QuiverHoles,
@@ -79,7 +88,8 @@ pub struct QuiverOptions {
 
 impl Default for QuiverOptions {
     fn default() -> Self {
-        Self { cache_bytes: 1 << 20, page_records: 64, page_delta: 16, holes: QuiverHoles::default() }
+        let holes = QuiverHoles::default();
+        Self { cache_bytes: 1 << 20, page_records: 64, page_delta: 16, folds: true, holes }
     }
 }
 
@@ -115,14 +125,16 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         };
         let [guard] = client.read_words(addr.plus(node::GUARD_AT as u64 * 8)).await?;
         let root = NodeHint { addr, born: node::born(guard), depth: 0 };
+        let geometry = Geometry::from_word(geometry);
         let shared = Shared {
             keys,
             words,
             root: ArcSwap::from_pointee((root, client.epoch())),
-            geometry: Geometry::from_word(geometry),
+            geometry,
             cache: Cache::new(options.cache_bytes),
             skip: Skip::new(table, client.epoch()),
             inline_rate: HitRate::new(),
+            folding: options.folds.then(|| Folding::new(geometry.records)),
             holes: options.holes,
         };
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
@@ -210,7 +222,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
     }
 
     async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
-        self.scan_chunk(client, range, limit).await
+        scanned(self, client, range, limit).await
     }
 
     async fn scan_with(

@@ -61,7 +61,8 @@ pub(super) fn nibbles(key: &[u8]) -> usize {
     key.len() * 2
 }
 
-fn nibble(key: &[u8], depth: usize) -> Option<u8> {
+/// Returns the nibble of a key at this depth, if it has so many.
+pub(super) fn nibble(key: &[u8], depth: usize) -> Option<u8> {
     key.get(depth / 2).map(|byte| if depth.is_multiple_of(2) { byte >> 4 } else { byte & 15 })
 }
 

@@ -238,6 +238,11 @@ pub(super) fn pages(slots: &[Slot; EDGES]) -> impl Iterator<Item = (u8, PageRef)
     })
 }
 
+/// How many slots point to something.
+pub(super) fn live(slots: &[Slot; EDGES]) -> usize {
+    pages(slots).count() + children(slots).count()
+}
+
 /// The error of a node that is deeper than any key.
 pub(super) fn too_deep(addr: GlobalAddr) -> IndexError {
     IndexError::corrupt(addr, "node deeper than any key")

@@ -3,7 +3,7 @@
 use super::node::NodeAt;
 use super::page::Head;
 use super::via::Via;
-use super::word::{State, Word};
+use super::word::{Print, State, Word};
 use darter_fabric::{GlobalAddr, ReadId};
 use smallvec::SmallVec;
 
@@ -29,6 +29,15 @@ pub(super) enum Spot {
 }
 
 impl Spot {
+    /// That of an absent key: a new one goes to the delta slot that the key has left, else to the
+    /// first that was never taken.
+    pub(super) fn absent(head: &Head, print: Print) -> Self {
+        let is_own = |word: &Word| word.is_erased_by(print);
+        let own = head.delta.iter().position(is_own);
+        let at = own.or_else(|| head.delta.iter().position(|word| word.state() == State::Empty));
+        Self::Absent { vacancy: at.map(|at| (head.delta_addr(at), head.delta[at])) }
+    }
+
     /// Whether the key has a value.
     pub(super) fn is_there(&self) -> bool {
         match self {

@@ -21,6 +21,8 @@ pub(super) const RECORDS_MAX: usize = 64;
 pub(super) const DELTA_MAX: usize = 16;
 /// Records of the smallest page that is replaced because most of it is dead.
 const THIN_RECORDS_MIN: usize = 8;
+/// Where the identity of the node stands.
+pub(super) const IDENTITY_AT: usize = 1;
 /// Where removals are counted.
 pub(super) const REMOVALS_AT: usize = 3;
 

@@ -1,12 +1,12 @@
 //! The replacement of a page by what its live pairs call for (`docs/quiver.md`, "Rebuild").
 
-use super::build::{Builder, Homes};
+use super::build::Builder;
 use super::content::Content as Pairs;
 use super::descent::{Descent, End, Purpose, Spot};
 use super::hint::PageHint;
 use super::holes::QuiverHole;
 use super::map_copy::Copied;
-use super::nibble::{NibbleKey, edge};
+use super::nibble::{EdgeRange, NibbleKey, edge};
 use super::node::{self, Content, NodeAt, Slot};
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
@@ -21,12 +21,12 @@ use darter_fabric::{Fabric, mutant};
 use darter_pool::AllocKind;
 
 /// A page that is being replaced.
-struct Old {
+pub(super) struct Old {
     /// The slot that points to it.
     via: Via,
     page: PageRef,
     shape: Shape,
-    pairs: Pairs,
+    pub(super) pairs: Pairs,
 }
 
 /// A part that is made, and what is to be linked.
@@ -65,7 +65,11 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// The words of a page, which lives, and the slot that points to it, by the node that the process
     /// remembers; none if that does not say so.
-    async fn read_remembered(&mut self, key: &[u8], page: PageRef) -> Result<Option<(Via, Vec<u64>)>> {
+    pub(super) async fn read_remembered(
+        &mut self,
+        key: &[u8],
+        page: PageRef,
+    ) -> Result<Option<(Via, Vec<u64>)>> {
         let mut path = NibbleKey::new(self.shared.keys, key);
         let Some(hit) = self.shared.cache.find(&mut path) else { return Ok(None) };
         let node = NodeAt::from(hit.node);
@@ -96,13 +100,19 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// The same with the page's words.
-    async fn rebuild_read(
+    pub(super) async fn rebuild_read(
         &mut self,
         via: Via,
         page: PageRef,
-        (shape, mut words): (Shape, Vec<u64>),
+        (shape, words): (Shape, Vec<u64>),
     ) -> Result<()> {
-        let mut old = self.old_page(via, page, shape, &words).await?;
+        let old = self.old_page(via, page, shape, &words).await?;
+        self.replace(old, words).await
+    }
+
+    /// The same with the page's pairs, too.
+    pub(super) async fn replace(&mut self, mut old: Old, mut words: Vec<u64>) -> Result<()> {
+        let Old { via, page, shape, .. } = old;
         let mut made = self.make_all(&old).await?;
         let before = words.clone();
         self.seal_words(page, &shape, &mut words).await?;
@@ -116,8 +126,16 @@ impl<F: Fabric> Operation<'_, F> {
         self.link_all(&old, made).await
     }
 
-    async fn old_page(&mut self, via: Via, page: PageRef, shape: Shape, words: &[u64]) -> Result<Old> {
-        let pairs = Pairs::read(&mut self.client, page, &shape, words, via.edges.hi).await?;
+    /// What there is to replace, by the page's words.
+    pub(super) async fn old_page(
+        &mut self,
+        via: Via,
+        page: PageRef,
+        shape: Shape,
+        words: &[u64],
+    ) -> Result<Old> {
+        let pairs =
+            Pairs::read(&mut self.client, self.shared.keys, page, (&shape, words), via.edges.hi).await?;
         Ok(Old { via, page, shape, pairs })
     }
 
@@ -230,7 +248,9 @@ impl<F: Fabric> Operation<'_, F> {
             Kind::Node => {
                 let records = self.shared.geometry.records;
                 let taken = std::mem::replace(maker, Maker::new(self.shared, self.client.epoch()));
-                let mut builder = Builder::new(taken, records, Homes::One(home), false);
+                // All keys of the node above go this way: to spread them is left to the nodes below.
+                let stem = (old.shape.edges == EdgeRange::ALL).then_some(home);
+                let mut builder = Builder::new(taken, records, self.client.pool().nodes(), stem);
                 let mut built = Ok(());
                 for pair in pairs {
                     built = builder.push(&mut self.client, pair.clone()).await;

@@ -2,6 +2,8 @@
 
 use super::Quiver;
 use super::descent::{Descent, End, Image, Purpose, Spot};
+use super::fold::took_a_trip;
+use super::operation::Operation;
 use super::shared::Shared;
 use crate::Result;
 use crate::ordered::check_key;
@@ -47,12 +49,15 @@ impl<F: Fabric> Quiver<F> {
         f: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>> {
         check_key(key)?;
-        let mut client = client.pin(OpKind::Get).await?;
-        let mut descent = reader(&self.shared, key, client.epoch());
-        let (end, done) = search::run(&mut client, &*self.shared, &mut descent).await?;
-        let value = value_in(&end, &done)?.map(f);
-        client.recycle(done);
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Get).await?;
+        let mut descent = reader(&self.shared, key, operation.client.epoch());
+        let (end, done) = search::run(&mut operation.client, &*self.shared, &mut descent).await?;
         self.shared.skip.note_search(descent.nodes_read);
+        if took_a_trip(&end) {
+            operation.has_read_a_leaf(key).await?;
+        }
+        let value = value_in(&end, &done)?.map(f);
+        operation.client.recycle(done);
         Ok(value)
     }
 
@@ -65,15 +70,19 @@ impl<F: Fabric> Quiver<F> {
         client: &mut Client<F>,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut client = client.pin(OpKind::MultiGet).await?;
-        let mut values = vec![None; keys.len()];
-        let epoch = client.epoch();
+        let mut operation = Operation::begin(&self.shared, client, OpKind::MultiGet).await?;
+        let (mut values, mut moved_out) = (vec![None; keys.len()], None);
+        let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| reader(&self.shared, key, epoch));
-        search::run_all(&mut client, &*self.shared, descents, |number, end, done| {
+        search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             values[number] = value_in(&end, done)?.map(<[u8]>::to_vec);
+            moved_out = Some(number).filter(|_| took_a_trip(&end)).or(moved_out);
             Ok(())
         })
         .await?;
+        if let Some(number) = moved_out {
+            operation.has_read_a_leaf(keys[number]).await?;
+        }
         Ok(values)
     }
 }

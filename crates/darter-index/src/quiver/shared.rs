@@ -5,6 +5,7 @@ use super::hint::NodeHint;
 use super::hit_rate::HitRate;
 use super::holes::Holes;
 use super::node::{self, NodeAt};
+use super::pace::Folding;
 use super::page::{DELTA_MAX, RECORDS_MAX};
 use super::skip::Skip;
 use crate::radix::prefix_hash::HashKeys;
@@ -81,6 +82,8 @@ pub(super) struct Shared {
     pub(super) skip: Skip,
     /// How often puts that may be blind find their record INLINE.
     pub(super) inline_rate: HitRate,
+    /// When a page is looked at whose records were changed, if ever.
+    pub(super) folding: Option<Folding>,
     pub(super) holes: Holes,
 }
 

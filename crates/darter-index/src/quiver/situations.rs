@@ -40,6 +40,10 @@ crate::situations! {
     BLIND_UNDONE = "BlindUndone";
     /// The same, but another client had changed the word or sealed it.
     BLIND_LEFT = "BlindLeft";
+    /// A put lost its word to another put of the same key, and was done.
+    SUPERSEDED = "Superseded";
+    /// A page was rebuilt because many of its pairs stood elsewhere.
+    FOLDED = "Folded";
     /// A remembered page was refused.
     PAGE_HINT_STALE = "PageHintStale";
     /// A remembered node was refused.

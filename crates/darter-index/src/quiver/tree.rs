@@ -145,7 +145,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     async fn read_pairs(&mut self, page: PageRef, last: u8) -> Result<(Shape, Vec<Pair>)> {
         let (shape, words) = self.read_page(page).await?;
-        let content = Pairs::read(&mut self.client, page, &shape, &words, last).await?;
+        let content = Pairs::read(&mut self.client, self.shared.keys, page, (&shape, &words), last).await?;
         Ok((shape, content.pairs))
     }
 

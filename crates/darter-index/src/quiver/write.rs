@@ -19,7 +19,7 @@ use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{Condition, Decision, IndexError, PutOutcome, Result};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::Client;
 
 /// Deletes from one page at a time, beside a client's own, for which it looks whether they left the
@@ -112,7 +112,7 @@ impl<F: Fabric> Quiver<F> {
                 Decision::Remove => operation.remove(key, end).await?,
                 Decision::Put => {
                     let mut draft = Draft::new(&operation.client, key, &value)?;
-                    match operation.place(&mut draft, &value, end).await {
+                    match operation.place(&mut draft, &value, end, false).await {
                         Ok(turn) => {
                             draft.discard(&mut operation.client);
                             matches!(turn, Turn::Done(_))
@@ -145,11 +145,13 @@ impl<F: Fabric> Operation<'_, F> {
         is_first: bool,
     ) -> Result<Turn> {
         let end = match condition {
-            Condition::Always | Condition::Present => match self.overwrite(draft, is_first).await? {
-                Overwrite::Found(end) => end,
-                Overwrite::Done => return Ok(Turn::Done(PutOutcome::Replaced)),
-                Overwrite::Again => return Ok(Turn::Again),
-            },
+            Condition::Always | Condition::Present => {
+                match self.overwrite(draft, is_first, condition == Condition::Present).await? {
+                    Overwrite::Found(end) => end,
+                    Overwrite::Done => return Ok(Turn::Done(PutOutcome::Replaced)),
+                    Overwrite::Again => return Ok(Turn::Again),
+                }
+            }
             _ => self.look(draft.key).await?,
         };
         if let End::Sealed { .. } = end {
@@ -163,7 +165,9 @@ impl<F: Fabric> Operation<'_, F> {
         if !holds {
             return Ok(Turn::Done(PutOutcome::Refused));
         }
-        self.place(draft, value, end).await
+        let is_unconditional = matches!(condition, Condition::Always | Condition::Present)
+            || mutant!("quiver-conditional-put-bows");
+        self.place(draft, value, end, is_unconditional).await
     }
 
     /// What becomes of a draft that an error has stopped.
@@ -175,9 +179,15 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Puts a pair where the way to its key has ended, if nobody came between.
-    async fn place(&mut self, draft: &mut Draft<'_>, value: &[u8], end: End) -> Result<Turn> {
+    async fn place(
+        &mut self,
+        draft: &mut Draft<'_>,
+        value: &[u8],
+        end: End,
+        is_unconditional: bool,
+    ) -> Result<Turn> {
         match end {
-            End::Page(found) => self.place_in_page(draft, found).await,
+            End::Page(found) => self.place_in_page(draft, found, is_unconditional).await,
             End::Vacant { via: Via { node, identity, edges, at, mut copied } } => {
                 let pair = Pair::new(draft.key.to_vec(), value);
                 let Content::None { hi } = at.slot.content() else { return Ok(Turn::Again) };
@@ -201,7 +211,12 @@ impl<F: Fabric> Operation<'_, F> {
         made.inspect_err(|_| maker.discard(&mut self.client))
     }
 
-    async fn place_in_page(&mut self, draft: &mut Draft<'_>, found: Box<Found>) -> Result<Turn> {
+    async fn place_in_page(
+        &mut self,
+        draft: &mut Draft<'_>,
+        found: Box<Found>,
+        is_unconditional: bool,
+    ) -> Result<Turn> {
         let was_there = found.spot.is_there();
         let (addr, word) = match &found.spot {
             Spot::Record { addr, word, .. } | Spot::Delta { addr, word, .. } => (*addr, *word),
@@ -217,6 +232,8 @@ impl<F: Fabric> Operation<'_, F> {
         let leaf = draft.place(&mut self.client, addr.node()).await?;
         let new = Word::leaf(print, draft.class, leaf);
         let mut batch = self.client.batch();
+        let replaces = was_there || mutant!("quiver-insert-keeps-the-mark");
+        draft.mark_replacement(replaces && is_unconditional);
         draft.post(&mut batch);
         if leaf.node() != addr.node() && !batch.is_empty() {
             self.client.send(&mut batch).await?;
@@ -226,17 +243,40 @@ impl<F: Fabric> Operation<'_, F> {
             batch.faa(found.head.removals_addr(), u64::MAX);
         }
         let done = self.client.submit(batch).await?;
-        let is_won = done.swapped(cas);
+        let winner = Word(done.found(cas));
         self.client.recycle(done);
-        if !is_won {
-            return Ok(Turn::Again);
+        if winner != word {
+            return if was_there && is_unconditional {
+                self.bow(draft, winner).await
+            } else {
+                Ok(Turn::Again)
+            };
         }
         draft.linked();
         self.retire_leaf_of(word);
-        if word.state() == State::Tomb {
-            note(situations::TOMB_REUSED);
+        match word.state() {
+            State::Tomb => note(situations::TOMB_REUSED),
+            State::Inline => self.has_changed(draft.key, found.head.page).await?,
+            _ => self.has_changed_again(),
         }
         Ok(Turn::Done(if was_there { PutOutcome::Replaced } else { PutOutcome::Inserted }))
+    }
+
+    /// What becomes of a put whatever the value is that has lost its word to this one: it was
+    /// overwritten at once if that is another such put of the same key.
+    async fn bow(&mut self, draft: &Draft<'_>, winner: Word) -> Result<Turn> {
+        let may_be_superseded = !winner.is_sealed() || mutant!("quiver-put-bows-to-a-sealed-word");
+        if may_be_superseded
+            && let State::Leaf { addr, class } = winner.unsealed().state()
+            && let any_put_counts = mutant!("quiver-put-bows-to-any")
+            && draft.is_superseded(&mut self.client, (addr, class), any_put_counts).await?
+        {
+            note(situations::SUPERSEDED);
+            self.has_changed_again();
+            self.client.retried();
+            return Ok(Turn::Done(PutOutcome::Replaced));
+        }
+        Ok(Turn::Again)
     }
 
     /// The slot that another key has left, with the hole open.

@@ -59,6 +59,11 @@ impl Drafts {
         Ok(addr)
     }
 
+    /// Takes in an object that was allocated elsewhere and not published.
+    pub fn add(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
+        self.objects.push((addr, bytes, kind));
+    }
+
     /// The change was published: the objects belong to the index now.
     pub fn keep(&mut self) {
         self.objects.clear();
@@ -111,6 +116,33 @@ impl<'a> Draft<'a> {
         let addr = self.drafts.alloc(client, node, class_bytes(self.class), AllocKind::Leaf).await?;
         (self.leaf, self.is_posted) = (Some(addr), false);
         Ok(addr)
+    }
+
+    /// Says in the leaf whether it is to take the place of another of its key whatever the value
+    /// there is ([`leaf::mark_replacement`]). A leaf that was posted with another mark is posted
+    /// again.
+    pub fn mark_replacement(&mut self, is_one: bool) {
+        let before = self.words[0];
+        leaf::mark_replacement(&mut self.words, is_one);
+        self.is_posted &= self.words[0] == before;
+    }
+
+    /// Whether the leaf that has won the word for which this one was meant replaced one of the same
+    /// key unconditionally; or whether it is of that key, if any put counts. Then this put took
+    /// effect just before that one, and was overwritten unseen.
+    ///
+    /// # Errors
+    /// Those of the fabric; a damaged leaf.
+    pub async fn is_superseded<F: Fabric>(
+        &self,
+        client: &mut Client<F>,
+        (addr, class): (GlobalAddr, u8),
+        any_put_counts: bool,
+    ) -> Result<bool> {
+        let words = client.read(addr, leaf::class_words(class)).await?;
+        let is_replacement = leaf::is_replacement(words[0]) || any_put_counts;
+        let any_key = mutant!("put-bows-to-another-key");
+        Ok(is_replacement && (leaf::parse(addr, &words)?.key == self.key || any_key))
     }
 
     /// Adds the WRITE of a leaf that was placed, unless an earlier batch had it. Words that change

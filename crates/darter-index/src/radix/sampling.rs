@@ -1,6 +1,17 @@
 //! Sampled searches: how many nodes they read, and whether a skip table that fits them better pays.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::LocalKey;
+
+/// Counts a call of this thread. Returns whether it is the next one of so many to be sampled.
+#[inline]
+pub(crate) fn is_due(since: &'static LocalKey<Cell<u32>>, every: u32) -> bool {
+    let next = since.get() + 1;
+    let is_due = next >= every;
+    since.set(if is_due { 0 } else { next });
+    is_due
+}
 
 /// Sampled searches before the first adjustment is thought of.
 const SAMPLES_MIN: u64 = 1024;

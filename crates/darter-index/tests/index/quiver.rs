@@ -2,8 +2,9 @@
 //! small ones, so that little fills and parts them, and with nothing remembered.
 
 use crate::common::{Tested, index_tests};
-use darter_fabric::Fabric;
-use darter_index::{Quiver, QuiverOptions};
+use darter_fabric::{Fabric, Local, block_on};
+use darter_index::{Condition, OrderedIndex, Quiver, QuiverOptions};
+use darter_pool::{Pool, PoolOptions};
 
 struct Large;
 
@@ -50,4 +51,22 @@ mod small {
 mod forgetful {
     use super::*;
     index_tests!(Forgetful);
+}
+
+/// All that inserts made was on the memory node of the root until that was full.
+#[test]
+fn an_index_that_grows_by_inserts_takes_all_memory_nodes_alike() {
+    let secret = Some([1, 2, 3, 4]);
+    let options = PoolOptions { block_bytes: Some(256 << 10), secret, ..PoolOptions::default() };
+    let pool = block_on(Pool::create(Local::memory(16 << 20, 4).unwrap(), &options)).unwrap();
+    let mut client = pool.client().unwrap();
+    let quiver = block_on(Quiver::open_or_create(&mut client, QuiverOptions::default())).unwrap();
+    for number in 0..30_000_u64 {
+        let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        block_on(quiver.put(&mut client, &key, &[7; 64], Condition::Always)).unwrap();
+    }
+    let usage = block_on(pool.usage(&mut client)).unwrap();
+    let taken: Vec<u64> = usage.nodes.iter().map(|node| node.blocks - node.free).collect();
+    let all: u64 = taken.iter().sum();
+    assert!(taken.iter().all(|&blocks| blocks * 8 >= all), "{taken:?}");
 }

@@ -16,13 +16,17 @@ fn key(number: u64) -> [u8; 8] {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1).to_be_bytes()
 }
 
-/// A client of an index with the even keys, which has read them all.
+/// A client of an index with the even keys, which has read them all and leaves pages as they are.
 fn client_of_loaded() -> (Quiver<Counted>, Client<Counted>) {
+    client_of(QuiverOptions { folds: false, ..QuiverOptions::default() })
+}
+
+fn client_of(options: QuiverOptions) -> (Quiver<Counted>, Client<Counted>) {
     let fabric = Counting::new(Local::memory(64 << 20, 1).unwrap());
-    let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
-    let pool = block_on(Pool::create(fabric, &options)).unwrap();
+    let secret = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
+    let pool = block_on(Pool::create(fabric, &secret)).unwrap();
     let mut client = pool.client().unwrap();
-    let options = QuiverOptions { cache_bytes: 16 << 20, ..QuiverOptions::default() };
+    let options = QuiverOptions { cache_bytes: 16 << 20, ..options };
     let quiver = block_on(Quiver::open_or_create(&mut client, options)).unwrap();
     let mut pairs: Vec<_> = (0..KEYS).map(|at| (key(at * 2).to_vec(), vec![7; 64])).collect();
     pairs.sort();
@@ -70,6 +74,95 @@ fn an_update_takes_a_round_trip_in_a_new_page_and_two_in_one_that_was_changed() 
         assert_about(update(KEYS / 2), KEYS);
         assert_about(update(KEYS), KEYS + KEYS / 2);
     }
+}
+
+/// Every key is updated five times, so without rebuilt pages each search reads a leaf.
+#[test]
+fn most_updated_pairs_stand_in_their_pages_again() {
+    let mut loaded = client_of(QuiverOptions::default());
+    let numbers = (0..KEYS * 5).map(|at| at * 7919 % KEYS * 2);
+    let updates = puts(&mut loaded, numbers, Condition::Present, PutOutcome::Replaced).round_trips;
+    assert!(updates < KEYS * 5 * 8 / 5, "{updates} for {} updates", KEYS * 5);
+    let (quiver, mut client) = loaded;
+    let before = client.endpoint().counters().unwrap()[OpKind::Get].round_trips;
+    for at in 0..KEYS {
+        let value = block_on(quiver.get(&mut client, &key(at * 2))).unwrap();
+        assert_eq!(value, Some(vec![9; 64]));
+    }
+    let searches = client.endpoint().counters().unwrap()[OpKind::Get].round_trips - before;
+    assert!(searches < KEYS * 3 / 2, "{searches} for {KEYS} searches");
+    let report = block_on(quiver.check(&mut client)).unwrap();
+    assert!(report.violations.is_empty() && report.stats.keys == KEYS, "{report:?}");
+}
+
+/// What a search of each loaded key costs.
+fn searches_of_all((quiver, client): &mut (Quiver<Counted>, Client<Counted>)) -> OpCounters {
+    let before = client.endpoint().counters().unwrap()[OpKind::Get];
+    for at in 0..KEYS {
+        assert!(block_on(quiver.get(client, &key(at * 2))).unwrap().is_some());
+    }
+    let mut counted = client.endpoint().counters().unwrap()[OpKind::Get];
+    counted -= before;
+    counted
+}
+
+/// Also those of pairs that were inserted, which a scan reads: each takes a round trip for a leaf.
+#[test]
+fn reads_bring_pairs_back_to_the_pages_that_nobody_changes() {
+    let mut loaded = client_of(QuiverOptions::default());
+    puts(&mut loaded, (0..KEYS / 20).map(|at| at * 38), Condition::Present, PutOutcome::Replaced);
+    let before = searches_of_all(&mut loaded).round_trips;
+    assert!(before > KEYS, "no leaf was read");
+    for _ in 0..10 {
+        searches_of_all(&mut loaded);
+    }
+    let after = searches_of_all(&mut loaded);
+    assert_eq!((after.round_trips, after.write_bytes), (KEYS, 0));
+
+    puts(&mut loaded, (0..KEYS / 20).map(|at| at * 38 + 1), Condition::Absent, PutOutcome::Inserted);
+    let (quiver, client) = &mut loaded;
+    let mut scans = || {
+        let before = client.endpoint().counters().unwrap()[OpKind::Scan];
+        let all = block_on(quiver.scan(client, &ScanRange::all(), usize::MAX)).unwrap();
+        assert_eq!(all.len() as u64, KEYS + KEYS / 20);
+        client.endpoint().counters().unwrap()[OpKind::Scan].write_bytes - before.write_bytes
+    };
+    assert!((0..200).map(|_| scans()).sum::<u64>() > 0);
+    assert_eq!(scans(), 0);
+    let report = block_on(quiver.check(client)).unwrap();
+    assert!(report.violations.is_empty(), "{report:?}");
+}
+
+/// Most pairs of a page are so small that the long ones stay in leaves: to rebuild it is in vain.
+#[test]
+fn reads_do_not_rebuild_pages_for_pairs_that_cannot_stand_in_them() {
+    let mut loaded = client_of(QuiverOptions::default());
+    let (quiver, client) = &mut loaded;
+    let long = (0..KEYS).step_by(16).map(|at| key(at * 2));
+    for key in long {
+        block_on(quiver.put(client, &key, &[9; 200], Condition::Present)).unwrap();
+    }
+    for _ in 0..20 {
+        searches_of_all(&mut loaded);
+    }
+    let counted = searches_of_all(&mut loaded);
+    assert_eq!(counted.write_bytes, 0);
+    assert!(counted.round_trips < KEYS + KEYS / 8, "{} round trips", counted.round_trips);
+}
+
+#[test]
+fn reads_do_not_rebuild_a_page_that_is_being_changed() {
+    let mut loaded = client_of(QuiverOptions::default());
+    let mut written = 0;
+    for at in 0..KEYS {
+        let hot = [at % 8 * 2];
+        puts(&mut loaded, hot.into_iter(), Condition::Present, PutOutcome::Replaced);
+        let (quiver, client) = &mut loaded;
+        let before = client.endpoint().counters().unwrap()[OpKind::Get].write_bytes;
+        block_on(quiver.get(client, &key(hot[0]))).unwrap();
+        written += client.endpoint().counters().unwrap()[OpKind::Get].write_bytes - before;
+    }
+    assert!(written < 20_000, "{written} bytes written by reads");
 }
 
 /// Puts of keys that nobody knows to be new cost what inserts cost, but for a few CASes.
@@ -197,7 +290,7 @@ fn searches(quiver: &Quiver<Counted>, client: &mut Client<Counted>, keys: &[Vec<
     (counted(client) - before) as f64 / keys.len() as f64
 }
 
-/// An index of these keys, and a process that remembers so much.
+/// An index of these keys, and a process that remembers so much and leaves pages as they are.
 fn loaded(
     mut keys: Vec<Vec<u8>>,
     is_bulk_loaded: bool,
@@ -207,7 +300,7 @@ fn loaded(
     let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
     let pool = block_on(Pool::create(fabric, &options)).unwrap();
     let mut client = pool.client().unwrap();
-    let options = QuiverOptions { cache_bytes, ..QuiverOptions::default() };
+    let options = QuiverOptions { cache_bytes, folds: false, ..QuiverOptions::default() };
     let quiver = block_on(Quiver::open_or_create(&mut client, options)).unwrap();
     if is_bulk_loaded {
         keys.sort();

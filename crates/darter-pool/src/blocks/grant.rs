@@ -216,12 +216,7 @@ impl<F: Fabric> Blocks<F> {
         let done = submit(endpoint, batch).await?;
         let books = OwnBlock::from_page_words(self.layout(), owned, done.words(read));
         drop(done);
-        let claims = {
-            let mut heap = self.heap();
-            heap.add(block, books);
-            let filter = ClaimFilter { node: None, kind: None, class: None, block: Some(block) };
-            heap.begin_claims(filter, usize::MAX, usize::MAX)
-        };
+        let claims = self.heap().add_and_claim(block, books);
         if !mutant!("reopen-leaves-freed-bits") {
             self.fetch_claims(endpoint, &claims).await?;
         }

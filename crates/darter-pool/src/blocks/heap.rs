@@ -454,6 +454,14 @@ impl Heap {
         Some(self.layout.page_addr(cut.page))
     }
 
+    /// Takes in a block that had another owner, and chooses all of it whose freed bits are to be
+    /// fetched: whoever frees from here on finds the block in the heap.
+    pub(crate) fn add_and_claim(&mut self, id: BlockId, books: OwnBlock) -> Vec<Claim> {
+        self.add(id, books);
+        let filter = ClaimFilter { node: None, kind: None, class: None, block: Some(id) };
+        self.begin_claims(filter, usize::MAX, usize::MAX)
+    }
+
     /// Chooses slabs and runs in use whose freed bits are worth fetching, at most `max` of them,
     /// going round from where the last choice ended and looking at about `look` pages at most, or
     /// at all with `usize::MAX`.

@@ -78,7 +78,11 @@ impl<F: Fabric> Blocks<F> {
         }
         self.note_free(block, &books);
         let swept = Swept { kept_bytes: kept_bytes - freed_bytes, reclaimed_bytes: books.room(), violations };
-        self.heap().add(block, books);
+        let claims = self.heap().add_and_claim(block, books);
+        // What was freed since the bits were fetched.
+        if !mutant!("sweep-fetches-freed-bits-once") {
+            self.fetch_claims(endpoint, &claims).await?;
+        }
         Ok(Some(swept))
     }
 

@@ -158,7 +158,6 @@ impl Grace {
     }
 
     /// The oldest birth among freed bits whose landing is unknown.
-    #[cfg(test)]
     pub(crate) fn stuck(&self) -> u64 {
         self.stuck.load(Ordering::SeqCst)
     }

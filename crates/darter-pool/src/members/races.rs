@@ -255,6 +255,46 @@ fn what_is_freed_after_the_walk_of_a_sweep_is_free() {
     assert_eq!((report.kept_bytes, audit.leaked_bytes), (0, 0));
 }
 
+/// A process that was never seen with another one frees an object that its sweep has met, at every
+/// round trip of the sweep: between the look at the freed bits and the first allocation, too.
+#[test]
+fn what_is_freed_during_a_sweep_is_free() {
+    let mut freed = 0;
+    for polls in 0.. {
+        let sim = Sim::new(1, 4 << 20);
+        let former = open_first(&sim, 1);
+        let addr = block_on(former.client().unwrap().alloc(0, 64, AllocKind::Leaf)).unwrap();
+        block_on(former.close()).unwrap();
+        let sweeper = block_on(Pool::open(slow(&sim, 0))).unwrap();
+        let (mut client, mut other) = (sweeper.client().unwrap(), sweeper.client().unwrap());
+        let adoption = block_on(sweeper.adopt(&mut client)).unwrap();
+        let mut met = ReachableSet::new();
+        assert!(met.insert(addr, 64));
+        let is_swept = {
+            let mut sweep = pin!(sweeper.finish_adoption(&mut client, adoption, &met));
+            let is_swept = !is_pending_after(sweep.as_mut(), polls);
+            block_on(other.pin(OpKind::Delete)).unwrap().retire(addr, 64, AllocKind::Leaf);
+            if !is_swept {
+                for _ in 0..8 {
+                    block_on(sweeper.maintain(&mut other)).unwrap();
+                }
+                freed += usize::from(sweeper.garbage() == 0);
+                assert!(block_on(sweep).unwrap().finished);
+            }
+            is_swept
+        };
+        block_on(sweeper.settle(&mut client)).unwrap();
+        let audit = block_on(sweeper.audit(&mut client, &ReachableSet::new())).unwrap();
+        assert_eq!(audit.leaked_bytes, 0, "after {polls} polls");
+        drop((client, other));
+        sweeper.abandon();
+        if is_swept {
+            break;
+        }
+    }
+    assert!(freed > 3, "{freed}");
+}
+
 /// One process makes a pool, and at any two of its round trips another begins, and goes on or
 /// waits.
 #[test]

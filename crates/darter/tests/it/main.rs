@@ -16,10 +16,10 @@ mod out_of_space;
 mod session_futures;
 mod sessions;
 
-/// The index of the tests' new pools: DART, or the one that `DARTER_TEST_INDEX` names.
+/// The index of the tests' new pools: the default, or the one that `DARTER_TEST_INDEX` names.
 fn index() -> darter::IndexKind {
     let named = std::env::var("DARTER_TEST_INDEX").ok();
-    named.map_or(darter::IndexKind::Dart, |name| name.parse().unwrap())
+    named.map_or_else(Default::default, |name| name.parse().unwrap())
 }
 
 /// How the tests open stores.

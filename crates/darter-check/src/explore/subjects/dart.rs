@@ -124,7 +124,7 @@ impl Subject for OfDart {
             scenario::next_prefix(),
             edge(),
             empty_edge(),
-            bowing(),
+            scenario::bowing(),
             hollow(),
             scenario::contest(),
             scenario::root(TYPES[0], CAPACITIES[0]),
@@ -238,12 +238,6 @@ fn empty_edge() -> Scenario {
     let Scenario { mut hot, .. } = edge();
     hot[2] = b"y".to_vec();
     Scenario::new("empty-edge", hot, &[]).loading()
-}
-
-/// Two keys of one edge: writers that lose the slot to another put, after a removal that depends on the value.
-fn bowing() -> Scenario {
-    const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::DeleteIf(0), Op::Put(1), Op::Put(1), Op::DeleteIf(1)];
-    Scenario::new("keys", [b"ab", b"ac"], &[0]).doing("bowing", OPS)
 }
 
 /// A path on which all keys are removed, and a key that leaves it.

@@ -6,6 +6,8 @@ mod dart;
 mod quiver;
 mod sherman;
 mod smart;
+mod wort;
+mod xstore;
 
 use super::plan::{Explored, Plan, no_plan};
 use std::str::FromStr;
@@ -26,6 +28,11 @@ static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
         Explored::of::<sherman::OfSherman<sherman::Inline>>(),
         Explored::of::<chime::OfChime<chime::Pointers>>(),
         Explored::of::<chime::OfChime<chime::Values>>(),
+        Explored::of::<xstore::OfXStore<xstore::Pointers>>(),
+        Explored::of::<xstore::OfXStore<xstore::Values>>(),
+        Explored::of::<wort::OfWort<0>>(),
+        Explored::of::<wort::OfWort<1>>(),
+        Explored::of::<wort::OfWort<2>>(),
     ]
 });
 

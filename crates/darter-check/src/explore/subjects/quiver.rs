@@ -33,8 +33,12 @@ const OF_ANY: usize = 4;
 const HOLES: [Hole; 6] = [
     Hole::published(QuiverHole::FirstPartFirst.name(), "parts are linked from the first to the last", 4000)
         .of_our_own(),
-    Hole::published(QuiverHole::TakeAnyTomb.name(), "a delta slot is taken that another key has left", 4000)
-        .of_our_own(),
+    Hole::published(
+        QuiverHole::TakeAnyTomb.name(),
+        "a delta slot is taken that another key has left",
+        20_000,
+    )
+    .of_our_own(),
     Hole::published(QuiverHole::CopyUnsealed.name(), "a page is copied before its last word is sealed", 4000)
         .of_our_own(),
     Hole::published(QuiverHole::ReuseAtOnce.name(), "memory is reused without epochs", 10_000).of_our_own(),
@@ -70,7 +74,13 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
         let open = QuiverHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
         let holes = open.fold(QuiverHoles::default(), |holes, (_, hole)| holes.with(hole));
         let cache_bytes = if REMEMBERS { 1 << 16 } else { 0 };
-        QuiverOptions { cache_bytes, page_records: RECORDS, page_delta: DELTA, holes }
+        QuiverOptions {
+            cache_bytes,
+            page_records: RECORDS,
+            page_delta: DELTA,
+            holes,
+            ..QuiverOptions::default()
+        }
     }
 
     fn scenarios() -> Vec<Scenario> {
@@ -80,6 +90,7 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
         all.push(scenario::shrink("page", 8));
         all.push(scenario::above("page", 4));
         all.push(scenario::contest());
+        all.push(scenario::bowing());
         all.push(head());
         all.push(parts());
         all.push(ranges());

@@ -98,7 +98,7 @@ impl Search<Shared> for Descent<'_> {
             }
             Stage::Probe(probe) => self.absorb_probe(probe, done),
             Stage::RecordLeaf(probe) => {
-                let Some(read) = probe.record_leaf else { return Ok(Some(self.elsewhere(probe))) };
+                let Some(read) = probe.record_leaf else { return self.elsewhere(probe).map(Some) };
                 self.absorb_record_leaf(probe, done.words(read))
             }
             Stage::Record { rank, reads: Some((record, head)) } => {

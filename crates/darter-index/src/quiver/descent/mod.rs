@@ -40,6 +40,8 @@ struct Probe {
     leaves: SmallVec<[(usize, Option<ReadId>); 2]>,
     /// The key's pair in the delta.
     in_delta: Option<(usize, Image)>,
+    /// What is wrong with one of these leaves, which may be the key's.
+    damage: Option<IndexError>,
     /// The leaf of the record, to be read.
     record_leaf: Option<ReadId>,
 }
@@ -202,11 +204,11 @@ impl<'k> Descent<'k> {
         self.lead.as_ref().is_some_and(|lead| lead.remembered.is_some())
     }
 
-    /// The record that a remembered page has foreseen, and the page's shape.
-    pub(super) fn foreseen(&self) -> Option<(GlobalAddr, Shape)> {
+    /// The record that a remembered page has foreseen, the page, and its shape.
+    pub(super) fn foreseen(&self) -> Option<(GlobalAddr, PageRef, Shape)> {
         match (&self.stage, &self.lead) {
             (Stage::Head { foreseen: Some((rank, _)), .. }, Some(Lead { hint, remembered: Some(_) })) => {
-                Some((hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8), hint.shape))
+                Some((hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8), hint.page, hint.shape))
             }
             _ => None,
         }
@@ -433,7 +435,8 @@ impl<'k> Descent<'k> {
         let may_be = |(_, word): &(usize, &Word)| word.may_be_leaf_of(print);
         let leaves: SmallVec<_> =
             head.delta.iter().enumerate().filter(may_be).map(|(at, _)| (at, None)).collect();
-        let probe = Box::new(Probe { head, record, record_read, leaves, in_delta: None, record_leaf: None });
+        let (in_delta, damage, record_leaf) = (None, None, None);
+        let probe = Box::new(Probe { head, record, record_read, leaves, in_delta, damage, record_leaf });
         if probe.record_read.is_none() && probe.leaves.is_empty() {
             return self.judge(probe);
         }
@@ -448,8 +451,10 @@ impl<'k> Descent<'k> {
         for &(at, read) in &probe.leaves {
             let (Some(read), Some((addr, ..))) = (read, probe.head.delta[at].leaf_object()) else { continue };
             let words = done.words(read);
-            if leaf::parse(addr, words)?.key == self.key.bytes() {
-                probe.in_delta = Some((at, words.into()));
+            match leaf::parse(addr, words) {
+                Ok(leaf) if leaf.key == self.key.bytes() => probe.in_delta = Some((at, words.into())),
+                Ok(_) => {}
+                Err(damage) => probe.damage = Some(damage),
             }
         }
         self.judge(probe)
@@ -457,7 +462,7 @@ impl<'k> Descent<'k> {
 
     /// Whether the record at the key's rank is the key's.
     fn judge(&mut self, probe: Box<Probe>) -> Result<Option<End>> {
-        let Some((rank, record)) = &probe.record else { return Ok(Some(self.elsewhere(probe))) };
+        let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let own = standing(addr, record).map(|leaf| leaf.key == self.key.bytes());
         match (own, word.state()) {
@@ -473,7 +478,7 @@ impl<'k> Descent<'k> {
             (None, State::Tomb) if word.is_erased_by(self.print) => {
                 Ok(Some(self.at_record(probe, addr, word, None)))
             }
-            (Some(false), _) | (None, State::Tomb) => Ok(Some(self.elsewhere(probe))),
+            (Some(false), _) | (None, State::Tomb) => self.elsewhere(probe).map(Some),
             (_, State::Leaf { .. }) => {
                 self.stage = Stage::RecordLeaf(probe);
                 Ok(None)
@@ -483,7 +488,7 @@ impl<'k> Descent<'k> {
     }
 
     fn absorb_record_leaf(&mut self, probe: Box<Probe>, words: &[u64]) -> Result<Option<End>> {
-        let Some((rank, record)) = &probe.record else { return Ok(Some(self.elsewhere(probe))) };
+        let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let (leaf_addr, ..) = word.leaf_object().unwrap_or((addr, 0, 0));
         let is_own = leaf::parse(leaf_addr, words)?.key == self.key.bytes();
@@ -495,7 +500,7 @@ impl<'k> Descent<'k> {
             let value = record[1..].into();
             return Ok(Some(self.at_record(probe, addr, word, Some(value))));
         }
-        Ok(Some(self.elsewhere(probe)))
+        self.elsewhere(probe).map(Some)
     }
 
     fn at_record(&mut self, probe: Box<Probe>, addr: GlobalAddr, word: Word, value: Option<Image>) -> End {
@@ -505,13 +510,14 @@ impl<'k> Descent<'k> {
     }
 
     /// The key is not static: it is in the delta, or nowhere.
-    fn elsewhere(&mut self, probe: Box<Probe>) -> End {
-        let Probe { head, in_delta, .. } = *probe;
-        let spot = match in_delta {
-            Some((at, value)) => Spot::Delta { addr: head.delta_addr(at), word: head.delta[at], value },
-            None => Spot::Absent { vacancy: vacancy(&head, self.print) },
+    fn elsewhere(&mut self, probe: Box<Probe>) -> Result<End> {
+        let Probe { head, in_delta, damage, .. } = *probe;
+        let spot = match (in_delta, damage) {
+            (Some((at, value)), _) => Spot::Delta { addr: head.delta_addr(at), word: head.delta[at], value },
+            (None, None) => Spot::absent(&head, self.print),
+            (None, Some(damage)) => return Err(damage),
         };
-        End::Page(Box::new(Found { head, spot, from: self.from }))
+        Ok(End::Page(Box::new(Found { head, spot, from: self.from })))
     }
 
     /// A reader's look at one record, by what is known of the page.
@@ -585,12 +591,4 @@ impl<'k> Descent<'k> {
         let record = self.seen.take().filter(|_| !is_own);
         Ok(Some(End::Value(Some(record.map_or_else(|| words.into(), |record| record.1[1..].into())))))
     }
-}
-
-/// The delta slot for a new key: its own that it has left, else the first that was never taken.
-fn vacancy(head: &Head, print: Print) -> Option<(GlobalAddr, Word)> {
-    let is_own = |word: &Word| word.is_erased_by(print);
-    let own = head.delta.iter().position(is_own);
-    let at = own.or_else(|| head.delta.iter().position(|word| word.state() == State::Empty))?;
-    Some((head.delta_addr(at), head.delta[at]))
 }

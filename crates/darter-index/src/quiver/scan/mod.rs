@@ -23,7 +23,7 @@ use super::operation::Operation;
 use super::page::{self, PageRef, Shape};
 use crate::radix::sink::{Sink, is_void};
 use crate::radix::{TURNS_MAX, no_progress};
-use crate::{IndexError, KeyValue, Result, ScanRange};
+use crate::{IndexError, Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
 
@@ -99,18 +99,6 @@ impl<F: Fabric> Quiver<F> {
             };
         }
         Ok(limit - sink.left)
-    }
-
-    /// The first `limit` pairs of a range in its direction.
-    pub(super) async fn scan_chunk(
-        &self,
-        client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-    ) -> Result<Vec<KeyValue>> {
-        let mut pairs = Vec::new();
-        self.scan_with(client, range, limit, |key, value| pairs.push((key.to_vec(), value.to_vec()))).await?;
-        Ok(pairs)
     }
 }
 
@@ -235,8 +223,11 @@ impl<F: Fabric> Operation<'_, F> {
             Some(torn) => lo = torn.expected + 1,
             None => {}
         }
-        rows.hand_on(&mut self.client, range, sink).await?;
+        let moved_out = rows.hand_on(&mut self.client, range, sink).await?;
         self.client.recycle(done);
+        if let Some(key) = moved_out {
+            self.has_read_a_leaf(&key).await?;
+        }
         Ok(Cursor::past(&stretch.key, stretch.depth, EdgeRange { lo, hi }, range.reverse))
     }
 

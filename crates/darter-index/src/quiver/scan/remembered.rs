@@ -161,8 +161,11 @@ impl<F: Fabric> Operation<'_, F> {
             rows.take(hint.page, &hint.shape, part, hint.shape.edges)?;
             is_ahead = true;
         }
-        rows.hand_on(&mut self.client, range, sink).await?;
+        let moved_out = rows.hand_on(&mut self.client, range, sink).await?;
         self.client.recycle(done);
+        if let Some(key) = moved_out {
+            self.has_read_a_leaf(&key).await?;
+        }
         Ok(Visited { next, is_ahead, is_whole })
     }
 

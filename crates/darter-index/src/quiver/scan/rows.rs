@@ -2,6 +2,7 @@
 
 use crate::quiver::nibble::EdgeRange;
 use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing};
+use crate::quiver::pair::INLINE_WORDS_MAX;
 use crate::quiver::word::{State, Word};
 use crate::radix::leaf::{self, Leaf};
 use crate::radix::sink::Sink;
@@ -87,25 +88,30 @@ impl<'w> Rows<'w> {
         Ok(())
     }
 
-    /// Reads the leaves, and hands on all pairs in the range, in its order.
+    /// Reads the leaves, and hands on all pairs in the range, in its order. Returns the key of a pair
+    /// whose leaf it has read, if the pair could stand in a page.
     pub(super) async fn hand_on<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
         self,
         client: &mut Client<F>,
         range: &ScanRange,
         sink: &mut Sink<V>,
-    ) -> Result<()> {
+    ) -> Result<Option<Vec<u8>>> {
         let Self { pairs, leaves, end } = self;
         if leaves.is_empty() {
             hand_on(pairs, end, range, sink);
-            return Ok(());
+            return Ok(None);
         }
         let mut batch = client.batch();
         let reads: Vec<_> =
             leaves.iter().map(|leaf| batch.read(leaf.addr, leaf::class_words(leaf.class))).collect();
         let done = client.submit(batch).await?;
-        let mut pairs = pairs;
+        let (mut pairs, mut moved_out) = (pairs, None);
         for (row, read) in leaves.into_iter().zip(reads) {
-            let leaf = leaf::parse(row.addr, done.words(read))?;
+            let words = done.words(read);
+            let leaf = leaf::parse(row.addr, words)?;
+            if words.len() <= INLINE_WORDS_MAX {
+                moved_out = Some(leaf.key);
+            }
             let own = row.record.filter(|record| {
                 standing(row.addr, record).is_some_and(|own| own.key != leaf.key)
                     && !mutant!("quiver-scan-believes-any-leaf")
@@ -117,8 +123,9 @@ impl<'w> Rows<'w> {
             });
         }
         hand_on(pairs, end, range, sink);
+        let moved_out = moved_out.map(<[u8]>::to_vec);
         client.recycle(done);
-        Ok(())
+        Ok(moved_out)
     }
 }
 

@@ -6,8 +6,6 @@
 //! memory that the sweep finds.
 
 use super::table::{self, DESCRIPTOR_BYTES, DESCRIPTOR_WORDS, Image, Size, Table};
-use super::view::TABLE_KEPT;
-use super::walk::Walk;
 use crate::Result;
 use crate::checker::note;
 use crate::quiver::Quiver;
@@ -16,6 +14,7 @@ use crate::quiver::node::NODE_BYTES;
 use crate::quiver::operation::Operation;
 use crate::quiver::pair::Maker;
 use crate::quiver::situations;
+use crate::quiver::walk::{Met, Walk};
 use crate::radix::choose::Summary;
 use crate::radix::prefix_list::{AdjustReport, PrefixList};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
@@ -62,9 +61,8 @@ impl<F: Fabric> Quiver<F> {
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
     pub async fn prefix_list(&self, client: &mut Client<F>) -> Result<Vec<u8>> {
-        let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
-        let (_, table) = operation.current_table().await?;
-        Ok(table.map(|(_, table)| table.list.bytes()).unwrap_or_default())
+        let (table, _) = self.table_in_force(client).await?;
+        Ok(table.map(|table| table.list.bytes()).unwrap_or_default())
     }
 
     /// The same as [`Quiver::adjust`], for upkeep and bulk loads, which a pool without room for a table
@@ -82,47 +80,41 @@ impl<F: Fabric> Quiver<F> {
         choose: impl FnOnce(&Summary) -> PrefixList + Send,
         is_forced: bool,
     ) -> Result<AdjustReport> {
-        let mut report = AdjustReport { before: self.prefix_list(client).await?, ..AdjustReport::default() };
         let mut summary = Summary::default();
         let mut walk = Walk::new(false);
-        let mut count = |met: &super::walk::Met| {
+        let mut count = |met: &Met, _: &[u64]| {
             summary.note_node(met.above, met.node.depth, NODE_BYTES);
             summary.note_keys(met.path, met.page_bytes as f64, 0.0);
         };
-        while !walk.step(&self.shared, client, &mut count).await? {}
+        while !self.walk_on(client, &mut walk, &mut count).await? {}
         let list = choose(&summary);
         let size = Size::for_entries(summary.entries(list));
-        let stays = list == PrefixList::NONE || !is_forced && self.has_table(client, list, size).await?;
-        if !stays {
-            let image = self.fill(client, list, size).await?;
-            report.rebuilt = self.replace_table(client, list, image).await?;
+        let (table, epoch) = self.table_in_force(client).await?;
+        let before = table.as_ref().map(|table| table.list.bytes()).unwrap_or_default();
+        let stays = |table: Table| !is_forced && table.is_fit(list, size, epoch);
+        if list == PrefixList::NONE || table.is_some_and(stays) {
+            return Ok(AdjustReport { after: before.clone(), before, ..AdjustReport::default() });
         }
-        if report.rebuilt {
-            report.entries = summary.entries(list);
+        let image = self.fill(client, list, size).await?;
+        if self.replace_table(client, list, &image).await? {
+            let (after, entries) = (list.bytes(), image.entries);
+            return Ok(AdjustReport { before, after, entries, rebuilt: true });
         }
-        report.after = self.prefix_list(client).await?;
-        Ok(report)
+        Ok(AdjustReport { before, after: self.prefix_list(client).await?, ..AdjustReport::default() })
     }
 
-    /// Whether the current table has this list, about this size, and is not old.
-    async fn has_table(&self, client: &mut Client<F>, list: PrefixList, size: Size) -> Result<bool> {
+    /// The current table, and the epoch that it was read in.
+    async fn table_in_force(&self, client: &mut Client<F>) -> Result<(Option<Table>, u64)> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
-        let epoch = operation.client.epoch();
         let (_, table) = operation.current_table().await?;
-        Ok(table.is_some_and(|(_, table)| {
-            let (is, should) = (table.size.words(), size.words());
-            table.list == list
-                && is * 2 >= should
-                && is <= should * 4
-                && epoch.wrapping_sub(table.born) < TABLE_KEPT / 2
-        }))
+        Ok((table.map(|(_, table)| table), operation.client.epoch()))
     }
 
     /// The words of a table with all nodes that the list covers.
     async fn fill(&self, client: &mut Client<F>, list: PrefixList, size: Size) -> Result<Image> {
         let mut image = Image::new(size);
         let keys = self.shared.keys;
-        let mut enter = |met: &super::walk::Met| {
+        let mut enter = |met: &Met, _: &[u64]| {
             let Some(key) = &met.key else { return };
             let mut key = NibbleKey::new(keys, key);
             for len in list.covering(met.above, met.node.depth) {
@@ -130,18 +122,29 @@ impl<F: Fabric> Quiver<F> {
             }
         };
         let mut walk = Walk::new(true);
-        while !walk.step(&self.shared, client, &mut enter).await? {}
+        while !self.walk_on(client, &mut walk, &mut enter).await? {}
         Ok(image)
+    }
+
+    /// A step of a walk, under a pin of its own.
+    async fn walk_on(
+        &self,
+        client: &mut Client<F>,
+        walk: &mut Walk,
+        visit: &mut (impl FnMut(&Met, &[u64]) + Send),
+    ) -> Result<bool> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
+        walk.step(&mut operation, visit).await
     }
 
     /// Puts a table in the place of the current one. Returns whether it did: another client may have
     /// been first.
-    async fn replace_table(&self, client: &mut Client<F>, list: PrefixList, image: Image) -> Result<bool> {
+    async fn replace_table(&self, client: &mut Client<F>, list: PrefixList, image: &Image) -> Result<bool> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let (word, old) = operation.current_table().await?;
         let born = operation.client.epoch();
         let mut maker = Maker::new(&self.shared, born);
-        let made = operation.make_table(&mut maker, (list, born), &image).await;
+        let made = operation.make_table(&mut maker, (list, born), image).await;
         let (descriptor, table) = match made {
             Ok(made) => made,
             Err(error) => {

@@ -6,8 +6,8 @@
 //! descent that has none enters nothing.
 
 use super::entry::{self, BUCKET_WORDS, ENTRY_WORDS, Place};
-use super::table::{self, DESCRIPTOR_WORDS, Table};
-use super::view::{Skip, TABLE_KEPT};
+use super::table::{self, DESCRIPTOR_WORDS, TABLE_KEPT, Table};
+use super::view::Skip;
 use crate::Result;
 use crate::checker::note;
 use crate::quiver::cache::is_old;

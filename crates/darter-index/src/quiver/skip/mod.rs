@@ -11,7 +11,7 @@
 //! | `table` | a table's descriptor, its size, and where its buckets are |
 //! | `view` | the table as the process knows it |
 //! | `guide` | what a descent looks up and enters |
-//! | `walk`, `adjust` | all nodes; the choice of a list, and the change to a table of it |
+//! | `adjust` | the choice of a list, and the change to a table of it |
 //! | `inspect` | the check, and the counts |
 
 mod adjust;
@@ -22,7 +22,6 @@ mod inspect;
 mod races;
 mod table;
 mod view;
-mod walk;
 
 pub(super) use guide::Guide;
 pub(super) use view::Skip;

@@ -29,6 +29,9 @@ const SEGMENTS_MAX: usize = DESCRIPTOR_WORDS - FIXED_WORDS;
 const BITS_MAX: u32 = 14;
 /// Buckets of a segment of a table of several, as a power of two, unless that is too little.
 const BITS_USUAL: u32 = 8;
+/// Epochs for which a table is used. What it leads to was born at most 2^31 epochs before it was
+/// entered, so that no life is mistaken for another (L1).
+pub(super) const TABLE_KEPT: u64 = 1 << 30;
 
 const ADDR_BITS: u32 = 44;
 const VERSION_BITS: u32 = 64 - ADDR_BITS;
@@ -138,6 +141,15 @@ impl Table {
             born: words[1],
             segments: segments.map(|&bits| GlobalAddr::from_bits(bits)).collect(),
         })
+    }
+
+    /// Whether it has this list, about this size, and is not old.
+    pub(super) fn is_fit(&self, list: PrefixList, size: Size, epoch: u64) -> bool {
+        let (is, should) = (self.size.words(), size.words());
+        self.list == list
+            && is * 2 >= should
+            && is <= should * 4
+            && epoch.wrapping_sub(self.born) < TABLE_KEPT / 2
     }
 
     /// Where the bucket for a prefix with this hash is.

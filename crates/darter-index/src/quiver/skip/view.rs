@@ -6,7 +6,7 @@
 //! stamp or before. A client pinned later reads the root word again, with that of the root node.
 
 use super::table::Table;
-use crate::radix::sampling::Sampling;
+use crate::radix::sampling::{Sampling, is_due};
 use arc_swap::{ArcSwap, Guard};
 use darter_fabric::mutant;
 use std::cell::Cell;
@@ -16,9 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Epochs after which a word that was not read meanwhile could be another's: fewer tables than
 /// there are versions can have come in between.
 const WORD_KEPT: u64 = 1 << 10;
-/// Epochs for which a table is used. What it leads to was born at most 2^31 epochs before it was
-/// entered, so that no life is mistaken for another (L1).
-pub(super) const TABLE_KEPT: u64 = 1 << 30;
 /// One search in this many is sampled.
 const SAMPLED: u32 = 16;
 
@@ -89,9 +86,7 @@ impl Skip {
         thread_local! {
             static SINCE: Cell<u32> = const { Cell::new(0) };
         }
-        let since = SINCE.get() + 1;
-        SINCE.set(since % SAMPLED);
-        if since == SAMPLED {
+        if is_due(&SINCE, SAMPLED) {
             self.sampling.note(nodes_read);
         }
     }

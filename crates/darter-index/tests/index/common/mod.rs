@@ -30,6 +30,10 @@ pub(crate) trait Tested: 'static {
     /// Divides the number of operations of threads that contend, where memory is that much slower.
     const SLOWNESS: u64 = 1;
 
+    /// Failures that a script of operations meets at least, where each of its verbs fails in turn:
+    /// fewer where an operation is one call.
+    const FAILURES_MIN: u64 = 500;
+
     fn options<F: Fabric>() -> <Self::Index<F> as OrderedIndex<F>>::Options {
         Default::default()
     }

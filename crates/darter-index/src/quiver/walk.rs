@@ -1,27 +1,27 @@
-//! A walk of all nodes, for whoever builds a skip table.
+//! A walk of all nodes, for building a skip table and for counting.
 //!
-//! It takes a pin for some nodes at a time. What it keeps from one pin to the next is what a
-//! process remembers of nodes, and is judged as that (L2): a node that was replaced meanwhile is
-//! passed over with all below it, because a table needs no entry.
+//! It takes some nodes at a time, each time under another pin. What it keeps from one pin to the next
+//! is what a process remembers of nodes, and is judged as that (L2): a node that was replaced
+//! meanwhile is passed over with all below it. A table needs no entry, and a count beside writers is
+//! no more than close.
 
+use super::cache::is_old;
+use super::hint::NodeHint;
+use super::map_copy;
+use super::nibble::{EdgeRange, first_below, identity_depth, identity_of, nibbles};
+use super::node::{self, NodeAt};
+use super::operation::Operation;
+use super::page::standing;
 use crate::Result;
-use crate::quiver::cache::is_old;
-use crate::quiver::hint::NodeHint;
-use crate::quiver::map_copy;
-use crate::quiver::nibble::{EdgeRange, first_below, identity_depth, identity_of, nibbles};
-use crate::quiver::node::{self, NodeAt};
-use crate::quiver::operation::Operation;
-use crate::quiver::page::standing;
-use crate::quiver::shared::Shared;
 use crate::radix::prefix_list::{PathDepths, with_depth};
 use crate::radix::seal::SEAL;
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_pool::Client;
+use darter_fabric::{Fabric, GlobalAddr};
 
 /// Nodes whose children are read under one pin.
 const PARENTS: usize = 32;
 
 /// A node that was met.
+#[derive(Debug)]
 pub(super) struct Met {
     pub(super) node: NodeHint,
     identity: u64,
@@ -29,6 +29,8 @@ pub(super) struct Met {
     pub(super) above: usize,
     /// The depths of all nodes from the root to this one.
     pub(super) path: PathDepths,
+    /// How many nodes these are.
+    pub(super) levels: usize,
     /// Bytes of its pages.
     pub(super) page_bytes: u64,
     /// A key, or the beginning of one, with the node's prefix.
@@ -36,6 +38,7 @@ pub(super) struct Met {
 }
 
 /// A walk in progress.
+#[derive(Debug)]
 pub(super) struct Walk {
     /// Nodes whose children are to be visited.
     parents: Vec<Met>,
@@ -49,6 +52,7 @@ struct Child {
     at: NodeAt,
     above: usize,
     path: PathDepths,
+    levels: usize,
     /// The prefix, if its parent's is known and the edge skips nothing.
     key: Option<Vec<u8>>,
 }
@@ -59,17 +63,15 @@ impl Walk {
         Self { parents: Vec::new(), wants_keys, has_begun: false }
     }
 
-    /// The next nodes, and whether they are the last ones.
+    /// Visits the next nodes, with their words. Returns whether they are the last ones.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
     pub(super) async fn step<F: Fabric>(
         &mut self,
-        shared: &Shared,
-        client: &mut Client<F>,
-        visit: &mut (impl FnMut(&Met) + Send),
+        operation: &mut Operation<'_, F>,
+        visit: &mut (impl FnMut(&Met, &[u64]) + Send),
     ) -> Result<bool> {
-        let mut operation = Operation::begin(shared, client, OpKind::Maintain).await?;
         let mut children = Vec::new();
         if self.has_begun {
             let parents = self.parents.split_off(self.parents.len().saturating_sub(PARENTS));
@@ -82,14 +84,14 @@ impl Walk {
         } else {
             let (at, ..) = operation.read_root().await?;
             let (path, key) = (PathDepths::default(), Some(Vec::new()));
-            children.push(Child { at, above: 0, path, key });
+            children.push(Child { at, above: 0, path, levels: 0, key });
             self.has_begun = true;
         }
-        for mut met in operation.meet(children, self.wants_keys).await? {
-            visit(&met.0);
-            if met.1 {
-                met.0.page_bytes = 0;
-                self.parents.push(met.0);
+        for (mut met, words) in operation.meet(children, self.wants_keys).await? {
+            visit(&met, &words);
+            if node::children(&node::slots(&words)).next().is_some() {
+                met.page_bytes = 0;
+                self.parents.push(met);
             }
         }
         Ok(self.parents.is_empty())
@@ -102,7 +104,8 @@ fn children_of(met: &Met, words: &[u64]) -> Vec<Child> {
     let child = |(edge, skip, addr)| {
         let at = NodeAt { addr, depth: depth + 1 + skip };
         let prefix = met.key.as_ref().filter(|_| skip == 0);
-        Child { at, above: depth, path: met.path, key: prefix.map(|key| first_below(key, depth, edge)) }
+        let (path, levels) = (met.path, met.levels);
+        Child { at, above: depth, path, levels, key: prefix.map(|key| first_below(key, depth, edge)) }
     };
     node::children(&slots).map(child).collect()
 }
@@ -118,13 +121,13 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(words)
     }
 
-    /// Reads child nodes. Returns those that are alive, each with whether it has children.
-    async fn meet(&mut self, children: Vec<Child>, wants_keys: bool) -> Result<Vec<(Met, bool)>> {
+    /// Reads child nodes. Returns those that are alive, each with its words.
+    async fn meet(&mut self, children: Vec<Child>, wants_keys: bool) -> Result<Vec<(Met, Vec<u64>)>> {
         let words = self.read_nodes(children.iter().map(|child| child.at)).await?;
         let mut all = Vec::with_capacity(children.len());
         let mut keyless = Vec::new();
-        for (child, words) in children.into_iter().zip(&words) {
-            let Child { at, above, path, key } = child;
+        for (child, words) in children.into_iter().zip(words) {
+            let Child { at, above, path, levels, key } = child;
             let (identity, guard) = (words[0], words[node::GUARD_AT]);
             let node = NodeHint { addr: at.addr, born: node::born(guard), depth: at.depth };
             if guard & SEAL != 0
@@ -133,17 +136,17 @@ impl<F: Fabric> Operation<'_, F> {
             {
                 continue;
             }
-            let slots = node::slots(words);
-            let page_bytes = node::pages(&slots).map(|(_, page)| page.bytes()).sum();
+            let page_bytes = node::pages(&node::slots(&words)).map(|(_, page)| page.bytes()).sum();
             let path = with_depth(path, at.depth);
             if key.is_none() && wants_keys {
-                keyless.push((all.len(), words));
+                keyless.push(all.len());
             }
-            let has_children = node::children(&slots).next().is_some();
-            all.push((Met { node, identity, above, path, page_bytes, key }, has_children));
+            let levels = levels + 1;
+            all.push((Met { node, identity, above, path, levels, page_bytes, key }, words));
         }
-        let keys = self.keys_of(keyless.iter().map(|(at, words)| (all[*at].0.node.into(), *words))).await?;
-        for ((at, _), key) in keyless.into_iter().zip(keys) {
+        let nodes = keyless.iter().map(|&at| (all[at].0.node.into(), &all[at].1));
+        let keys = self.keys_of(nodes).await?;
+        for (at, key) in keyless.into_iter().zip(keys) {
             all[at].0.key = key;
         }
         Ok(all)

@@ -1,0 +1,178 @@
+//! Delete: one word as well, whatever becomes of the node.
+//!
+//! | children left | the word |
+//! |---|---|
+//! | none: the leaf is the tree | the root word |
+//! | one | the slot that points to the node: it gets the child, which takes over the node's path |
+//! | few | the same: it gets a smaller node, or, when there is no room for one, as below |
+//! | others | the one in the node that says that the slot counts |
+//!
+//! So every node has two children or more, and nothing has to be tidied up later but the header of
+//! a child that has moved up.
+
+use super::Wort;
+use super::descent::{Descent, End, Here, Purpose, SlotAt};
+use super::header::Header;
+use super::node::{self, Content, Node, Slot};
+use super::publish::Change;
+use super::shared::Operation;
+use super::situations::COLLAPSED;
+use super::write::Turn;
+use crate::hocl::Locked;
+use darter_fabric::{Fabric, OpKind};
+use darter_index::checker::note;
+use darter_index::radix::drafts::Drafts;
+use darter_index::radix::{TURNS_MAX, leaf, no_progress};
+use darter_index::{Condition, IndexError, Result, check_key};
+use darter_pool::Client;
+
+impl<F: Fabric> Wort<F> {
+    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    pub(super) async fn delete_key(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
+        check_key(key)?;
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Delete).await?;
+        for _ in 0..TURNS_MAX {
+            let mut lock = operation.lock().await?;
+            let mut drafts = Drafts::new();
+            let turn = operation.delete_turn(key, &mut drafts, condition, &mut lock).await;
+            match operation.end_turn(turn, &mut drafts, lock).await? {
+                Turn::Done(was_there) => return Ok(was_there),
+                Turn::Again => operation.client.retried(),
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    async fn delete_turn(
+        &mut self,
+        key: &[u8],
+        drafts: &mut Drafts,
+        condition: Condition<'_>,
+        lock: &mut Locked,
+    ) -> Result<Turn<bool>> {
+        let (descent, end, done) = self.descend(key, Purpose::Write).await?;
+        let found = match end {
+            End::Leaf { at, read, is_key: true } => {
+                let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
+                condition.holds_for(Some(leaf.value)).then_some(at)
+            }
+            _ => None,
+        };
+        self.client.recycle(done);
+        if matches!(end, End::Stale) {
+            self.rebuild_header(&descent).await?;
+            return Ok(Turn::Again);
+        }
+        let Some(at) = found else { return Ok(Turn::Done(false)) };
+        let won = match descent.path.last() {
+            None => self.publish(&Change::swing(at, Slot::EMPTY), lock).await?,
+            Some(here) => self.remove(drafts, (&descent, here, at), lock).await?,
+        };
+        if !won {
+            return Ok(Turn::Again);
+        }
+        self.retire(at.slot);
+        Ok(Turn::Done(true))
+    }
+
+    /// Takes a child out of a node, or the node out of the tree.
+    async fn remove(
+        &mut self,
+        drafts: &mut Drafts,
+        (descent, here, at): (&Descent<'_>, &Here, SlotAt),
+        lock: &mut Locked,
+    ) -> Result<bool> {
+        let node = Node::new(here.ty, &descent.words);
+        let rest: Vec<Slot> =
+            node.children().iter().filter(|child| child.0 != at.at).map(|&(_, slot)| slot).collect();
+        let types = self.shared.format.types;
+        match rest[..] {
+            [] => return Err(IndexError::corrupt(here.addr, "node with one child")),
+            [only] => return self.collapse(drafts, (descent, here, only), lock).await,
+            _ if here.ty.is_sparse(types, node::beside_end(&rest)) => {
+                match self.replace(drafts, (here, node.header(), &rest), None, lock).await {
+                    // It stays as large as it is.
+                    Err(error) if error.is_out_of_space() => {}
+                    replaced => return replaced,
+                }
+            }
+            _ => {}
+        }
+        let edge = at.slot.edge().unwrap_or(0);
+        self.publish(&Change::edit(here.addr, &node.removal(edge, at.at)), lock).await
+    }
+
+    /// The node's last child but the one to be removed takes its place.
+    async fn collapse(
+        &mut self,
+        drafts: &mut Drafts,
+        (descent, here, only): (&Descent<'_>, &Here, Slot),
+        lock: &mut Locked,
+    ) -> Result<bool> {
+        let incoming = here.incoming;
+        let (mut copied, mut after) = (None, None);
+        if let Content::Node { addr, ty, .. } = only.content() {
+            let start = here.header.branch() + 1;
+            let incoming = SlotAt { slot: only, ..incoming };
+            let mut child = Here { addr, ty, header: Header::default(), start, incoming };
+            let header = self.joined_header(descent, here, &mut child).await?;
+            if self.shared.format.copies {
+                copied = match self.copied(drafts, &child, header).await {
+                    Ok(copy) => Some((ty, copy)),
+                    Err(error) if error.is_out_of_space() => None,
+                    Err(error) => return Err(error),
+                };
+            }
+            after = copied.is_none().then_some((addr, 0, header.word()));
+        }
+        let mut change = Change::swing(incoming, only.moved(incoming.edge(), 0));
+        change.after = after;
+        if let Some((ty, (addr, words))) = &copied {
+            change.commit.3 = Slot::node(incoming.edge(), *ty, 0, *addr).word();
+            change.fresh.push((*addr, words));
+        }
+        let won = self.publish(&change, lock).await?;
+        if won {
+            note(COLLAPSED);
+            drafts.keep();
+            self.retire(incoming.slot);
+            if copied.is_some() {
+                self.retire(only);
+            }
+        }
+        Ok(won)
+    }
+
+    /// The header of a node that takes the place of the one above it: that one's path, the digit
+    /// between, and its own path.
+    async fn joined_header(
+        &mut self,
+        descent: &Descent<'_>,
+        here: &Here,
+        child: &mut Here,
+    ) -> Result<Header> {
+        let (digits, between) = (self.shared.format.digits, here.header.branch());
+        let [word] = self.client.read_words(child.addr).await?;
+        child.header = Header::from_word(word);
+        let (own, branch) = (child.header, child.header.branch());
+        if branch < child.start {
+            return Err(IndexError::corrupt(child.addr, "node less deep than the edge that leads to it"));
+        }
+        if own.is_stale(child.start) {
+            let key = self.key_below(child).await?;
+            return Ok(Header::of_key(digits, here.start, branch, &key));
+        }
+        Ok(Header::new(digits, here.start, branch, |at| match at {
+            _ if at < between => digits.edge(descent.key, at),
+            _ if at == between => child.incoming.edge(),
+            _ => own.digit(digits, at).unwrap_or(0),
+        }))
+    }
+}

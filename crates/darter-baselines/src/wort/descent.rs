@@ -1,0 +1,208 @@
+//! The way from a key to its place: every point operation's first half.
+//!
+//! A [`Descent`] is a machine without a fabric. It reads the root word, and nodes whole, down to a
+//! leaf or to where the key has none. Depth + length of a header never change, and its digits are
+//! those of every key below ([`super::header`]); so a reader that comes by an edge which the header
+//! does not match compares the digits that it has, leaves out the others, and the leaf decides.
+
+use super::header::Header;
+use super::node::{Content, Node, NodeType, Slot};
+use super::shared::Shared;
+use super::situations::ROOT_STALE;
+use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
+use darter_index::checker::note;
+use darter_index::radix::leaf;
+use darter_index::radix::search::Search;
+use darter_index::{IndexError, Result};
+
+/// A slot: the object that it lies in, its position there, and what it held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotAt {
+    pub(super) base: GlobalAddr,
+    pub(super) at: usize,
+    pub(super) slot: Slot,
+}
+
+impl SlotAt {
+    pub(super) fn addr(self) -> GlobalAddr {
+        self.base.plus(self.at as u64 * 8)
+    }
+
+    /// The digit that it stands for; 0 for the root word.
+    pub(super) fn edge(self) -> u16 {
+        self.slot.edge().unwrap_or(0)
+    }
+}
+
+/// What the descent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To return a value.
+    Read,
+    /// To change the place found, under the lock: the way is remembered.
+    Write,
+}
+
+/// How a descent ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// The tree holds nothing.
+    Empty,
+    /// No child under the key's digit at the last node.
+    Vacant,
+    /// A leaf, read whole: the key's own or another's.
+    Leaf { at: SlotAt, read: ReadId, is_key: bool },
+    /// The key leaves the digits skipped before the last node at this place, or before it.
+    Diverged(usize),
+    /// Not for readers: the last node's header is stale.
+    Stale,
+}
+
+/// A node on the way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Here {
+    pub(super) addr: GlobalAddr,
+    pub(super) ty: NodeType,
+    pub(super) header: Header,
+    /// The place of the first digit behind the edge that leads to it.
+    pub(super) start: usize,
+    /// The slot that points to it.
+    pub(super) incoming: SlotAt,
+}
+
+enum Stage {
+    /// The root word, and the node that it was last seen to name.
+    Root(Option<(ReadId, Option<(Slot, ReadId)>)>),
+    Node(Here, Option<ReadId>),
+    Leaf(SlotAt, u8, Option<ReadId>),
+}
+
+/// One key's way down.
+pub(super) struct Descent<'k> {
+    pub(super) key: &'k [u8],
+    purpose: Purpose,
+    /// At which the operation is pinned.
+    epoch: u64,
+    stage: Stage,
+    /// The nodes on the way, for writers; the last one alone, for readers.
+    pub(super) path: Vec<Here>,
+    /// The last node's words, for writers.
+    pub(super) words: Vec<u64>,
+    /// Whether every skipped digit was compared.
+    pub(super) is_sure: bool,
+}
+
+impl<'k> Descent<'k> {
+    pub(super) fn new(epoch: u64, key: &'k [u8], purpose: Purpose) -> Self {
+        let (stage, path, words) = (Stage::Root(None), Vec::new(), Vec::new());
+        Self { key, purpose, epoch, stage, path, words, is_sure: true }
+    }
+}
+
+impl Search<Shared> for Descent<'_> {
+    type End = End;
+
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
+        match &mut self.stage {
+            Stage::Root(reads) => {
+                let word = batch.read(shared.words.root, 1);
+                let seen = shared.root(self.epoch).and_then(|slot| match slot.content() {
+                    Content::Node { addr, ty, .. } => Some((slot, batch.read(addr, ty.words()))),
+                    _ => None,
+                });
+                *reads = Some((word, seen));
+            }
+            Stage::Node(here, read) => *read = Some(batch.read(here.addr, here.ty.words())),
+            Stage::Leaf(at, class, read) => {
+                *read = Some(batch.read(at.slot.addr(), leaf::class_words(*class)));
+            }
+        }
+        Ok(())
+    }
+
+    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<End>> {
+        match self.stage {
+            Stage::Root(Some((word, seen))) => self.absorb_root(shared, batch, word, seen),
+            Stage::Node(here, Some(read)) => self.absorb_node(shared, here, batch.words(read)),
+            Stage::Leaf(at, _, Some(read)) => {
+                let leaf = leaf::parse(at.slot.addr(), batch.words(read))?;
+                Ok(Some(End::Leaf { at, read, is_key: leaf.key == self.key }))
+            }
+            _ => Err(IndexError::corrupt(shared.words.root, "descent absorbed before it was posted")),
+        }
+    }
+}
+
+impl Descent<'_> {
+    fn absorb_root(
+        &mut self,
+        shared: &Shared,
+        batch: &Batch,
+        word: ReadId,
+        seen: Option<(Slot, ReadId)>,
+    ) -> Result<Option<End>> {
+        let slot = Slot::from_word(batch.words(word)[0]);
+        let end = self.follow(SlotAt { base: shared.words.root, at: 0, slot }, 0)?;
+        match (&self.stage, seen) {
+            (&Stage::Node(here, None), Some((seen, read))) if seen == slot => {
+                return self.absorb_node(shared, here, batch.words(read));
+            }
+            (_, Some(_)) => note(ROOT_STALE),
+            _ => {}
+        }
+        shared.remember_root(slot, self.epoch);
+        Ok(end)
+    }
+
+    /// Goes on by a slot; `start` is the place of the first digit behind it.
+    fn follow(&mut self, at: SlotAt, start: usize) -> Result<Option<End>> {
+        match at.slot.content() {
+            Content::Leaf { class, .. } => self.stage = Stage::Leaf(at, class, None),
+            Content::Node { addr, ty, .. } => {
+                let here = Here { addr, ty, header: Header::default(), start, incoming: at };
+                self.stage = Stage::Node(here, None);
+            }
+            Content::Empty => return Ok(Some(End::Empty)),
+            _ => return Err(IndexError::corrupt(at.addr(), "slot of no known type")),
+        }
+        Ok(None)
+    }
+
+    fn absorb_node(&mut self, shared: &Shared, mut here: Here, words: &[u64]) -> Result<Option<End>> {
+        let (digits, start) = (shared.format.digits, here.start);
+        let node = Node::new(here.ty, words);
+        let header = node.header();
+        let is_blind = mutant!("wort-header-without-depth");
+        here.header = if is_blind { header.without_depth(start) } else { header };
+        let (header, branch) = (here.header, here.header.branch());
+        // Places grow along every path, so pointers of a damaged pool cannot lead in circles.
+        if branch < start || !shared.format.types.contains(&here.ty) {
+            return Err(IndexError::corrupt(here.addr, "node less deep than the edge that leads to it"));
+        }
+        if self.purpose == Purpose::Read {
+            self.path.clear();
+        } else {
+            self.words.clear();
+            self.words.extend_from_slice(words);
+        }
+        self.path.push(here);
+        if self.purpose == Purpose::Write && header.is_stale(start) {
+            return Ok(Some(End::Stale));
+        }
+        self.is_sure &= header.is_whole(digits, start);
+        let known = header.known(digits);
+        let mut compared = start.max(known.start)..known.end;
+        let parts = |at: &usize| header.digit(digits, *at) != Some(digits.edge(self.key, *at));
+        if let Some(at) = compared.find(parts) {
+            return Ok(Some(End::Diverged(at)));
+        }
+        let length = digits.count(self.key);
+        if length < branch {
+            return Ok(Some(End::Diverged(length)));
+        }
+        match node.find(digits.edge(self.key, branch)) {
+            Some((at, slot)) => self.follow(SlotAt { base: here.addr, at, slot }, branch + 1),
+            None => Ok(Some(End::Vacant)),
+        }
+    }
+}

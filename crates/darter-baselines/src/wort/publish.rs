@@ -1,0 +1,134 @@
+//! Publishing a change: what is new is written, then one word makes it count. Here is what each
+//! change has to flush.
+//!
+//! ```text
+//! 1. new objects, whole | words that say nothing yet | a header that is made shorter  flush, fence
+//! 2. one word of 8 bytes, by CAS                                                      flush, fence
+//! 3. a header that is made longer (after a collapse)                                  flush, fence
+//! ```
+//!
+//! All of it is one batch when it goes to one memory node: WRITEs come before a CAS that follows
+//! them, and what follows the CAS is fenced. What goes to another memory node before the CAS is
+//! awaited first.
+
+use super::descent::SlotAt;
+use super::node::{Edit, Slot};
+use super::shared::Operation;
+use crate::hocl::Locked;
+use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_index::Result;
+use darter_pool::AllocKind;
+use darter_pool::size_class::class_bytes;
+use smallvec::SmallVec;
+
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
+
+/// A change, and what becomes of the objects that it takes out.
+#[derive(Default)]
+pub(super) struct Change<'a> {
+    /// New objects.
+    pub(super) fresh: SmallVec<[(GlobalAddr, &'a [u64]); 3]>,
+    /// Words of objects that are there, which say nothing yet, or nothing else.
+    pub(super) before: SmallVec<[(GlobalAddr, usize, u64); 2]>,
+    /// The word that decides: in which object, its position, what it holds, what it is to hold.
+    pub(super) commit: (GlobalAddr, usize, u64, u64),
+    /// A word that is changed afterwards.
+    pub(super) after: Option<(GlobalAddr, usize, u64)>,
+}
+
+impl<'a> Change<'a> {
+    /// A slot gets other content.
+    pub(super) fn swing(at: SlotAt, new: Slot) -> Self {
+        Self { commit: (at.base, at.at, at.slot.word(), new.word()), ..Self::default() }
+    }
+
+    /// A node gains or loses a child in place.
+    pub(super) fn edit(node: GlobalAddr, edit: &Edit) -> Self {
+        let (at, old, new) = edit.commit;
+        let before = edit.before.iter().map(|&(at, word)| (node, at, word)).collect();
+        Self { before, commit: (node, at, old, new), ..Self::default() }
+    }
+
+    /// With one more new object.
+    pub(super) fn with(mut self, addr: GlobalAddr, words: &'a [u64]) -> Self {
+        self.fresh.push((addr, words));
+        self
+    }
+
+    /// Lines flushed and fences, in the paper's model.
+    pub(super) fn persistence(&self) -> (usize, u64) {
+        let fresh: usize = self.fresh.iter().map(|(_, words)| words.len().div_ceil(LINE_WORDS)).sum();
+        let line_of = |&(base, at, _): &(GlobalAddr, usize, u64)| (base.bits(), at / LINE_WORDS);
+        let mut lines: SmallVec<[(u64, usize); 2]> = self.before.iter().map(line_of).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        let first = fresh + lines.len();
+        let after = usize::from(self.after.is_some());
+        (first + 1 + after, u64::from(first > 0) + 1 + after as u64)
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Makes a change under the lock, which is given back with it where that can be; the lock still
+    /// has to be ended. Returns whether the word was as expected: nobody else changes it.
+    pub(super) async fn publish(&mut self, change: &Change<'_>, lock: &mut Locked) -> Result<bool> {
+        let (lines, fences) = change.persistence();
+        let (base, at, old, new) = change.commit;
+        let home = base.node();
+        let mut batch = self.client.batch();
+        for (base, at, word) in &change.before {
+            batch.write(base.plus(*at as u64 * 8), &[*word]);
+        }
+        for (addr, words) in &change.fresh {
+            batch.write(*addr, words);
+        }
+        if batch.verbs().iter().any(|verb| verb.addr.node() != home) {
+            self.client.send(&mut batch).await?;
+        }
+        let is_early = mutant!("wort-unlocks-before-it-publishes");
+        let unlocks = self.shared.words.root.node() == home;
+        if is_early {
+            lock.unlock_in(self.client.pool().fabric(), &mut batch);
+            self.client.send(&mut batch).await?;
+        }
+        let cas = batch.cas(base.plus(at as u64 * 8), old, new);
+        let mut late = change.after;
+        if let Some((base, at, word)) = late.take_if(|(base, ..)| base.node() == home) {
+            batch.fence().write(base.plus(at as u64 * 8), &[word]);
+        }
+        if unlocks && late.is_none() && !is_early {
+            lock.unlock_in(self.client.pool().fabric(), &mut batch);
+        }
+        let done = self.client.submit(batch).await?;
+        let won = done.swapped(cas);
+        self.client.recycle(done);
+        if won {
+            self.shared.count(lines, fences);
+            if let Some((base, at, word)) = late {
+                self.client.post(|batch| batch.write(base.plus(at as u64 * 8), &[word])).await?;
+            }
+            if base == self.shared.words.root {
+                self.shared.remember_root(Slot::from_word(new), self.client.epoch());
+            }
+        }
+        Ok(won)
+    }
+
+    /// Hands an object that nothing leads to any more to limbo.
+    pub(super) fn retire(&mut self, slot: Slot) {
+        match slot.content() {
+            super::node::Content::Leaf { addr, class } => {
+                self.client.retire(addr, class_bytes(class), AllocKind::Leaf);
+            }
+            super::node::Content::Node { addr, ty, .. } => {
+                if mutant!("artcow-original-freed-at-once") && self.shared.format.copies {
+                    self.client.free_unpublished(addr, ty.bytes(), AllocKind::Inner);
+                    return;
+                }
+                self.client.retire(addr, ty.bytes(), AllocKind::Inner);
+            }
+            _ => {}
+        }
+    }
+}

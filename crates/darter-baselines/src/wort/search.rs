@@ -1,0 +1,98 @@
+//! Search, multi-get, and the key of any leaf below a node.
+
+use super::Wort;
+use super::descent::{Descent, End, Here, Purpose};
+use super::node::{Content, Node, NodeType};
+use super::shared::Operation;
+use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
+use darter_index::radix::below::{self, Next};
+use darter_index::radix::{leaf, search};
+use darter_index::{IndexError, Result, check_key};
+use darter_pool::Client;
+
+/// The value that a search ended at.
+fn value_at(end: End, done: &Batch) -> Result<Option<Vec<u8>>> {
+    match end {
+        End::Leaf { at, read, is_key: true } => {
+            Ok(Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec()))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl<F: Fabric> Wort<F> {
+    pub(super) async fn get_value(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        check_key(key)?;
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Get).await?;
+        let (_, end, done) = operation.descend(key, Purpose::Read).await?;
+        let value = value_at(end, &done)?;
+        operation.client.recycle(done);
+        Ok(value)
+    }
+
+    pub(super) async fn values_of(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::MultiGet).await?;
+        let mut values = vec![None; keys.len()];
+        let epoch = operation.client.epoch();
+        let descents = keys.iter().map(|key| Descent::new(epoch, key, Purpose::Read));
+        search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
+            values[number] = value_at(end, done)?;
+            Ok(())
+        })
+        .await?;
+        Ok(values)
+    }
+}
+
+/// A node on the way to any leaf below it.
+pub(super) struct Whole {
+    pub(super) addr: GlobalAddr,
+    pub(super) ty: NodeType,
+    /// The place of the first digit behind the edge that leads to it.
+    pub(super) start: usize,
+}
+
+impl below::Node for Whole {
+    fn words(&self) -> (GlobalAddr, usize) {
+        (self.addr, self.ty.words())
+    }
+
+    fn next(&self, words: &[u64]) -> Result<Next<Self>> {
+        let node = Node::new(self.ty, words);
+        let branch = node.header().branch();
+        if branch < self.start {
+            return Err(IndexError::corrupt(self.addr, "node less deep than the edge that leads to it"));
+        }
+        let child = node.children().first().map(|&(_, slot)| slot);
+        Ok(match child.map(super::node::Slot::content) {
+            Some(Content::Leaf { addr, class }) => Next::Leaf { addr, class },
+            Some(Content::Node { addr, ty, .. }) => Next::Node(Self { addr, ty, start: branch + 1 }),
+            Some(_) => return Err(IndexError::corrupt(self.addr, "slot of no known type")),
+            None => Next::Nothing,
+        })
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Runs a descent to its end, leaf words left in the returned batch.
+    pub(super) async fn descend<'k>(
+        &mut self,
+        key: &'k [u8],
+        purpose: Purpose,
+    ) -> Result<(Descent<'k>, End, Batch)> {
+        let mut descent = Descent::new(self.client.epoch(), key, purpose);
+        let (end, done) = search::run(&mut self.client, self.shared, &mut descent).await?;
+        Ok((descent, end, done))
+    }
+
+    /// The key of some leaf below a node: every node has two, but while it is replaced.
+    pub(super) async fn key_below(&mut self, here: &Here) -> Result<Vec<u8>> {
+        let whole = Whole { addr: here.addr, ty: here.ty, start: here.start };
+        let found = below::keys_below(&mut self.client, std::iter::once(whole)).await?.pop().flatten();
+        found.ok_or(IndexError::corrupt(here.addr, "node without a leaf below it"))
+    }
+}

@@ -1,0 +1,92 @@
+//! What a process knows of one tree: where its root words are, its format and lock, the root
+//! pointer as last seen, and what its writers had to flush.
+//!
+//! An operation reads the root word, and beside it the node that the word was last seen to name, so
+//! that the word costs no round trip. That node is read only if the word was seen by an operation
+//! pinned at this one's epoch or a later one: it was unlinked, if at all, after that, and is not
+//! freed before this operation's end.
+
+use super::WortOptions;
+use super::node::{Format, Slot};
+use crate::hocl::Hocl;
+use crate::sync::lock;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::Pool;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Addresses of the index's root words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RootWords {
+    /// What index the pool holds.
+    pub(super) kind: GlobalAddr,
+    /// The slot of the whole tree. Locked, it locks all writers.
+    pub(super) root: GlobalAddr,
+    /// The lock's descriptor.
+    pub(super) locks: GlobalAddr,
+}
+
+impl RootWords {
+    pub(super) fn of<F: Fabric>(pool: &Pool<F>) -> Self {
+        Self { kind: pool.root_word(3), root: pool.root_word(8), locks: pool.root_word(9) }
+    }
+}
+
+/// An operation under way.
+pub(super) type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
+
+/// What writers of a process had to make durable, in the model of the paper: cache lines of 64
+/// bytes, objects that begin with a line, no line flushed that was not written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Persistence {
+    /// Lines flushed.
+    pub lines: u64,
+    /// Fences that flushes were waited for with.
+    pub fences: u64,
+}
+
+/// What the clients of a compute node share of the index.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) words: RootWords,
+    pub(super) format: Format,
+    pub(super) hocl: Hocl,
+    pub(super) options: WortOptions,
+    /// The root's slot as last seen, and the epoch of its reader.
+    root: Mutex<(Slot, u64)>,
+    lines: AtomicU64,
+    fences: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(words: RootWords, hocl: Hocl, options: WortOptions) -> Self {
+        let root = Mutex::new((Slot::EMPTY, 0));
+        let (lines, fences) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { words, format: options.design.format(), hocl, options, root, lines, fences }
+    }
+
+    /// The root's slot as last seen, if an operation pinned at `epoch` may read what it names.
+    pub(super) fn root(&self, epoch: u64) -> Option<Slot> {
+        let (slot, seen_at) = *lock(&self.root);
+        (seen_at >= epoch).then_some(slot)
+    }
+
+    /// Remembers the root's slot, which an operation pinned at `epoch` has read or written.
+    pub(super) fn remember_root(&self, slot: Slot, epoch: u64) {
+        let mut root = lock(&self.root);
+        if epoch >= root.1 {
+            *root = (slot, epoch);
+        }
+    }
+
+    /// Counts what a change has to flush.
+    pub(super) fn count(&self, lines: usize, fences: u64) {
+        self.lines.fetch_add(lines as u64, Ordering::Relaxed);
+        self.fences.fetch_add(fences, Ordering::Relaxed);
+    }
+
+    pub(super) fn persistence(&self) -> Persistence {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Persistence { lines: load(&self.lines), fences: load(&self.fences) }
+    }
+}

@@ -1,0 +1,260 @@
+//! Insert, update and conditional put.
+//!
+//! A writer locks the tree, looks, and makes one change ([`super::publish`]). What others can see
+//! changes by one word, so a writer that dies leaves the tree as it was or as it is to be; but for
+//! the header of a node below a split or a collapse, which the next writer that comes by rebuilds.
+
+use super::Wort;
+use super::descent::{Descent, End, Here, Purpose, SlotAt};
+use super::header::Header;
+use super::node::{self, Edit, Node, NodeType, Slot};
+use super::publish::Change;
+use super::shared::Operation;
+use super::situations::REBUILT;
+use crate::hocl::Locked;
+use darter_fabric::{Batch, Fabric, GlobalAddr};
+use darter_index::checker::{Situation, note};
+use darter_index::radix::drafts::{Draft, Drafts};
+use darter_index::radix::{TURNS_MAX, leaf, no_progress};
+use darter_index::{Condition, IndexError, PutOutcome, Result};
+use darter_pool::{AllocKind, Client};
+
+/// What one look at the tree led to.
+pub(super) enum Turn<T> {
+    Done(T),
+    Again,
+}
+
+impl<F: Fabric> Wort<F> {
+    /// Stores a value under a key when the condition holds.
+    pub(super) async fn put_value(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome> {
+        let mut draft = Draft::new(client, key, value)?;
+        let mut operation = Operation::pin(&*self.shared, client, condition.op_kind()).await?;
+        for _ in 0..TURNS_MAX {
+            let mut lock = operation.lock().await?;
+            let mut drafts = Drafts::new();
+            let turn = operation.put_turn(&mut draft, &mut drafts, condition, &mut lock).await;
+            match operation.end_turn(turn, &mut drafts, lock).await {
+                Ok(Turn::Done(outcome)) => {
+                    draft.discard(&mut operation.client);
+                    return Ok(outcome);
+                }
+                Ok(Turn::Again) => operation.client.retried(),
+                Err(error) => {
+                    if error.is_out_of_space() {
+                        draft.discard(&mut operation.client);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Takes the tree's lock.
+    pub(super) async fn lock(&mut self) -> Result<Locked> {
+        self.shared.hocl.lock(&mut self.client, self.shared.words.root).await
+    }
+
+    /// Ends a turn: what it allocated and did not publish is given back, and the lock too, unless a
+    /// verb may still be on its way.
+    pub(super) async fn end_turn<T>(
+        &mut self,
+        turn: Result<Turn<T>>,
+        drafts: &mut Drafts,
+        lock: Locked,
+    ) -> Result<Turn<T>> {
+        let is_over = turn.as_ref().err().is_none_or(|error| error.is_out_of_space() || error.is_damage());
+        if is_over {
+            // What was published is in the list no more.
+            drafts.discard(&mut self.client);
+            lock.end(&mut self.client).await?;
+        }
+        turn
+    }
+
+    /// Allocates an inner node beside what will lead to it.
+    pub(super) async fn alloc_node(
+        &mut self,
+        drafts: &mut Drafts,
+        ty: NodeType,
+        home: u8,
+    ) -> Result<GlobalAddr> {
+        drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await
+    }
+
+    async fn put_turn(
+        &mut self,
+        draft: &mut Draft<'_>,
+        drafts: &mut Drafts,
+        condition: Condition<'_>,
+        lock: &mut Locked,
+    ) -> Result<Turn<PutOutcome>> {
+        let (descent, end, done) = self.descend(draft.key, Purpose::Write).await?;
+        let (refused, other) = look(&end, &done, condition)?;
+        self.client.recycle(done);
+        let inserted = match end {
+            End::Stale => {
+                self.rebuild_header(&descent).await?;
+                return Ok(Turn::Again);
+            }
+            _ if refused => return Ok(Turn::Done(PutOutcome::Refused)),
+            End::Leaf { at, is_key: true, .. } => {
+                let won = self.link_leaf(draft, at, lock).await?;
+                if won {
+                    self.retire(at.slot);
+                }
+                return Ok(if won { Turn::Done(PutOutcome::Replaced) } else { Turn::Again });
+            }
+            End::Empty => {
+                let at = SlotAt { base: self.shared.words.root, at: 0, slot: Slot::EMPTY };
+                self.link_leaf(draft, at, lock).await?
+            }
+            End::Vacant | End::Diverged(_) | End::Leaf { .. } => {
+                self.insert(draft, drafts, (&descent, end, other), lock).await?
+            }
+        };
+        if !inserted {
+            return Ok(Turn::Again);
+        }
+        Ok(Turn::Done(PutOutcome::Inserted))
+    }
+
+    /// Writes the header of the last node of a descent anew: what was to stand above it is not
+    /// there, or no longer.
+    ///
+    /// One leaf tells all of it: the place that the node branches on is right in every header that
+    /// it ever had.
+    pub(super) async fn rebuild_header(&mut self, descent: &Descent<'_>) -> Result<()> {
+        let Some(here) = descent.path.last() else { return Ok(()) };
+        let key = self.key_below(here).await?;
+        let header = Header::of_key(self.shared.format.digits, here.start, here.header.branch(), &key);
+        note(REBUILT);
+        self.shared.count(1, 1);
+        self.client.post(|batch| batch.write(here.addr, &[header.word()])).await?;
+        Ok(())
+    }
+
+    /// The new leaf takes a slot by itself.
+    async fn link_leaf(&mut self, draft: &mut Draft<'_>, at: SlotAt, lock: &mut Locked) -> Result<bool> {
+        let addr = draft.place(&mut self.client, at.base.node()).await?;
+        let new = Slot::leaf(at.edge(), draft.class, addr);
+        let won = self.publish(&Change::swing(at, new).with(addr, &draft.words), lock).await?;
+        if won {
+            draft.linked();
+        }
+        Ok(won)
+    }
+
+    /// The key is absent, and the tree is not: finds out where it parts from what is there.
+    async fn insert(
+        &mut self,
+        draft: &mut Draft<'_>,
+        drafts: &mut Drafts,
+        (descent, end, other): (&Descent<'_>, End, Option<Vec<u8>>),
+        lock: &mut Locked,
+    ) -> Result<bool> {
+        let digits = self.shared.format.digits;
+        let last = descent.path.last();
+        let other = match (other, last) {
+            (None, Some(last)) if !descent.is_sure => Some(self.key_below(last).await?),
+            (other, _) => other,
+        };
+        if let Some(other) = &other {
+            let parting = digits.common(draft.key, other);
+            if let Some(here) = descent.path.iter().find(|here| here.header.branch() > parting) {
+                let digit = |at: usize| digits.edge(other, at);
+                return self.split_above(draft, drafts, (here, parting), digit, lock).await;
+            }
+            if let End::Leaf { at, .. } = end {
+                let start = last.map_or(0, |here| here.header.branch() + 1);
+                return self.split_leaf(draft, drafts, (at, start, parting, other), lock).await;
+            }
+        }
+        match (end, last) {
+            (End::Vacant, Some(here)) => self.fill(draft, drafts, (here, &descent.words), lock).await,
+            (End::Diverged(at), Some(here)) if other.is_none() => {
+                let digit = |at: usize| here.header.digit(digits, at).unwrap_or(0);
+                self.split_above(draft, drafts, (here, at), digit, lock).await
+            }
+            _ => {
+                Err(IndexError::corrupt(self.shared.words.root, "a leaf under a path that is not its key's"))
+            }
+        }
+    }
+
+    /// The node has no child for the key: it gets one, in place or in a copy.
+    async fn fill(
+        &mut self,
+        draft: &mut Draft<'_>,
+        drafts: &mut Drafts,
+        (here, words): (&Here, &[u64]),
+        lock: &mut Locked,
+    ) -> Result<bool> {
+        let format = self.shared.format;
+        let node = Node::new(here.ty, words);
+        let edge = format.digits.edge(draft.key, here.header.branch());
+        let leaf = draft.place(&mut self.client, here.addr.node()).await?;
+        let new = Slot::leaf(edge, draft.class, leaf);
+        let is_word =
+            here.ty.is_direct() || here.ty == NodeType::N48 || edge == darter_index::radix::slot::END;
+        let in_place = |_: &Edit| !format.copies || is_word;
+        if let Some(edit) = node.addition(edge, new).filter(in_place) {
+            let won = self.publish(&Change::edit(here.addr, &edit).with(leaf, &draft.words), lock).await?;
+            if won {
+                draft.linked();
+            }
+            return Ok(won);
+        }
+        let mut children: Vec<Slot> = node.children().iter().map(|&(_, slot)| slot).collect();
+        children.push(new);
+        let won =
+            self.replace(drafts, (here, node.header(), &children), Some((leaf, &draft.words)), lock).await?;
+        if won {
+            draft.linked();
+        }
+        Ok(won)
+    }
+
+    /// Another node takes a node's place: with this header and these children, of the type that
+    /// fits. A new leaf among them is written with it.
+    pub(super) async fn replace(
+        &mut self,
+        drafts: &mut Drafts,
+        (here, header, children): (&Here, Header, &[Slot]),
+        leaf: Option<(GlobalAddr, &[u64])>,
+        lock: &mut Locked,
+    ) -> Result<bool> {
+        let ty = NodeType::fit(self.shared.format.types, node::beside_end(children));
+        let addr = self.alloc_node(drafts, ty, here.incoming.base.node()).await?;
+        let image = node::image(ty, header, children);
+        let new = Slot::node(here.incoming.edge(), ty, 0, addr);
+        let mut change = Change::swing(here.incoming, new).with(addr, &image);
+        change.fresh.extend(leaf);
+        let won = self.publish(&change, lock).await?;
+        if won {
+            drafts.keep();
+            if ty != here.ty {
+                note(Situation::Switch(here.ty.name(), ty.name()));
+            }
+            self.retire(here.incoming.slot);
+        }
+        Ok(won)
+    }
+}
+
+/// Whether a put is refused where its descent ended; and the key of another's leaf there.
+fn look(end: &End, done: &Batch, condition: Condition<'_>) -> Result<(bool, Option<Vec<u8>>)> {
+    let &End::Leaf { at, read, is_key } = end else { return Ok((!condition.holds_for(None), None)) };
+    let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
+    let refused = !condition.holds_for(is_key.then_some(leaf.value));
+    Ok((refused, (!is_key).then(|| leaf.key.to_vec())))
+}

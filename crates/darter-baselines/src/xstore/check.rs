@@ -1,0 +1,217 @@
+//! The check: a walk of all leaves by READs that verifies every invariant, and the counts.
+//!
+//! Of each leaf: it is at rest, its bounds meet its neighbours', its keys lie between them and none
+//! is there twice, its records are whole, its blobs hold the keys whose hashes their pointers have,
+//! no object is reached twice. Others may be at work meanwhile: a leaf is added behind the one whose
+//! pairs it takes, and one that goes has no pairs and leads to its right neighbour still.
+
+use super::XStore;
+use super::descriptor::DESCRIPTOR_BYTES;
+use super::leaf::{Bound, Leaf, Pointer, key_hash};
+use crate::compute_node::yield_now;
+use darter_fabric::{Fabric, OpKind};
+use darter_index::radix::leaf as pair;
+use darter_index::{CheckReport, NodeTypeStats, Result};
+use darter_pool::{Client, Pinned};
+use std::collections::HashSet;
+
+/// Reads of a leaf that is written meanwhile.
+const TRIES: u32 = 200;
+
+/// A walk in progress.
+struct Walk {
+    report: CheckReport,
+    /// Whether pairs are read.
+    reads_pairs: bool,
+    leaves: u64,
+    /// The high bound of the leaf before, and its bytes.
+    expected: Bound,
+    low: Vec<u8>,
+}
+
+impl<F: Fabric> XStore<F> {
+    /// Walks and verifies everything; without pairs it only counts.
+    pub(super) async fn inspect(&self, client: &mut Client<F>, reads_pairs: bool) -> Result<CheckReport> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let descriptor = &self.shared.descriptor;
+        let mut walk = Walk {
+            report: CheckReport::default(),
+            reads_pairs,
+            leaves: 0,
+            expected: Bound::LEAST,
+            low: Vec::new(),
+        };
+        walk.report.reach(descriptor.addr, DESCRIPTOR_BYTES, "descriptor");
+        let models = self.inspect_models(&mut client, &mut walk.report, reads_pairs).await?;
+        let mut numbers = HashSet::new();
+        let [mut number] = client.read_words(descriptor.first()).await?;
+        while number != 0 {
+            let addr = descriptor.leaf(number as u32);
+            if !walk.report.reach(addr, descriptor.layout.bytes(), "leaf") {
+                break;
+            }
+            let Some(leaf) = self.leaf_at_rest(&mut client, &mut walk, number as u32).await? else { break };
+            if !self.inspect_leaf(&mut client, &mut walk, number as u32, &leaf).await? {
+                break;
+            }
+            numbers.insert(number as u32);
+            number = u64::from(leaf.head.header.next);
+        }
+        if number == 0 {
+            self.inspect_entries(&mut client, &mut walk.report, &models, &numbers).await?;
+        }
+        if number == 0 && walk.expected != Bound::None {
+            walk.report.violation("the last leaf has a bound above".to_owned());
+        }
+        let Walk { mut report, leaves, .. } = walk;
+        let bytes = leaves * descriptor.layout.bytes();
+        let children = report.stats.keys;
+        report.stats.nodes.push(NodeTypeStats { name: "leaf", count: leaves, bytes, children });
+        report.stats.index_bytes += DESCRIPTOR_BYTES;
+        let is_inline = descriptor.layout.is_inline();
+        *(if is_inline { &mut report.stats.kv_bytes } else { &mut report.stats.index_bytes }) += bytes;
+        Ok(report)
+    }
+
+    /// Reads a leaf that is at rest and whole; `None` after a violation.
+    async fn leaf_at_rest(
+        &self,
+        client: &mut Pinned<'_, F>,
+        walk: &mut Walk,
+        number: u32,
+    ) -> Result<Option<Leaf>> {
+        let (addr, layout) = (self.shared.descriptor.leaf(number), self.shared.descriptor.layout);
+        for _ in 0..TRIES {
+            let mut batch = client.batch();
+            let first = batch.read(addr, 1);
+            let whole = batch.read(addr, layout.words());
+            let last = batch.read(addr, 1);
+            let done = match client.submit(batch).await {
+                Ok(done) => done,
+                Err(error) => {
+                    walk.report.unreadable(format_args!("leaf at {addr}"), error)?;
+                    return Ok(None);
+                }
+            };
+            let is_same =
+                done.words(first) == done.words(last) && done.words(first)[0] == done.words(whole)[0];
+            let leaf = Leaf::parse(layout, done.words(whole));
+            client.recycle(done);
+            let Some(leaf) = leaf else { break };
+            let is_whole =
+                !layout.is_inline() || (0..leaf.head.counted().len()).all(|slot| leaf.record(slot).is_some());
+            let is_at_rest = !leaf.head.header.is_moving() || leaf.head.header.is_going();
+            if is_same && is_whole && is_at_rest {
+                return Ok(Some(leaf));
+            }
+            yield_now().await;
+        }
+        walk.report.violation(format!("leaf at {addr}: its words do not belong together"));
+        Ok(None)
+    }
+
+    /// Verifies a leaf; returns whether the walk can go on behind it.
+    async fn inspect_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        walk: &mut Walk,
+        number: u32,
+        leaf: &Leaf,
+    ) -> Result<bool> {
+        let addr = self.shared.descriptor.leaf(number);
+        walk.leaves += 1;
+        walk.report.stats.keys += leaf.head.counted().len() as u64;
+        if let Bound::Blob(bound, class) = leaf.head.low {
+            let bytes = pair::class_words(class) as u64 * 8;
+            walk.report.reach(bound, bytes, "bound");
+            walk.report.stats.index_bytes += bytes;
+        }
+        let high = match self.bytes_of(client, walk, &leaf.head.high).await? {
+            Some(high) => high,
+            None if leaf.head.high == Bound::None => Vec::new(),
+            None => return Ok(false),
+        };
+        let is_last = leaf.head.high == Bound::None;
+        if leaf.head.low != walk.expected || !is_last && high <= walk.low {
+            walk.report.violation(format!("leaf at {addr}: its bounds do not meet its neighbours'"));
+            return Ok(false);
+        }
+        let mut keys = self.keys_of(client, walk, number, leaf).await?;
+        keys.sort();
+        if keys.windows(2).any(|pair| pair[0] == pair[1]) {
+            walk.report.violation(format!("leaf at {addr}: a key twice"));
+        }
+        if keys.iter().any(|key| *key < walk.low || !is_last && *key >= high) {
+            walk.report.violation(format!("leaf at {addr}: a key outside its bounds"));
+        }
+        walk.low = high;
+        walk.expected = leaf.head.high.clone();
+        Ok(true)
+    }
+
+    /// The bytes of a bound; `None` if there is none, or after a violation.
+    async fn bytes_of(
+        &self,
+        client: &mut Pinned<'_, F>,
+        walk: &mut Walk,
+        bound: &Bound,
+    ) -> Result<Option<Vec<u8>>> {
+        let (addr, class) = match bound {
+            Bound::None => return Ok(None),
+            Bound::Short(bytes) => return Ok(Some(bytes.clone())),
+            Bound::Blob(addr, class) => (*addr, *class),
+        };
+        let words = match client.read(addr, pair::class_words(class)).await {
+            Ok(words) => words,
+            Err(error) => {
+                walk.report.unreadable(format_args!("bound at {addr}"), error)?;
+                return Ok(None);
+            }
+        };
+        match pair::parse(addr, &words) {
+            Ok(held) => Ok(Some(held.key.to_vec())),
+            Err(error) => {
+                walk.report.violation(error.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    /// The keys of a leaf, whose blobs are verified.
+    async fn keys_of(
+        &self,
+        client: &mut Pinned<'_, F>,
+        walk: &mut Walk,
+        number: u32,
+        leaf: &Leaf,
+    ) -> Result<Vec<Vec<u8>>> {
+        let addr = self.shared.descriptor.leaf(number);
+        if self.shared.descriptor.layout.is_inline() {
+            return Ok(leaf.head.counted().iter().map(|key| key.to_be_bytes().to_vec()).collect());
+        }
+        let (mut blobs, mut seen) = (Vec::new(), HashSet::new());
+        for &word in leaf.head.counted() {
+            match Pointer::from_word(word).filter(|_| seen.insert(word)) {
+                Some(pointer) if walk.report.reach(pointer.addr(), pointer.bytes(), "pair") => {
+                    walk.report.stats.kv_bytes += pointer.bytes();
+                    blobs.push((pointer, pointer.addr(), pointer.words()));
+                }
+                Some(_) => {}
+                None => walk.report.violation(format!("leaf at {addr}: a slot that counts is empty")),
+            }
+        }
+        let mut keys = Vec::new();
+        if walk.reads_pairs {
+            let verify = |report: &mut CheckReport, pointer: &Pointer, words: &[u64]| match pair::parse(
+                pointer.addr(),
+                words,
+            ) {
+                Ok(held) if pointer.may_be(key_hash(held.key)) => keys.push(held.key.to_vec()),
+                Ok(_) => report.violation(format!("pair at {}: not its pointer's key", pointer.addr())),
+                Err(error) => report.violation(error.to_string()),
+            };
+            walk.report.verify_each(client, &blobs, verify).await?;
+        }
+        Ok(keys)
+    }
+}

@@ -1,0 +1,62 @@
+//! A server as a member of its pool: shut out by the others, and stopped by its operator.
+
+use super::super::wire;
+use super::*;
+use darter_fabric::CallFault;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A world whose server is not registered at the node: its procedures are run directly, each
+/// membership of it in another process.
+fn unregistered() -> (World, XStoreService<Sim>, Arc<AtomicU32>) {
+    let world = World::new(INLINE);
+    let (sim, count) = (world.sim.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&count);
+    let service =
+        XStoreService::connecting(move || Ok(sim.process(10 + counted.fetch_add(1, Ordering::Relaxed))));
+    (world, service, count)
+}
+
+fn call(service: &XStoreService<Sim>, procedure: u64) -> Result<Vec<u64>, CallFault> {
+    block_on(service.procedures().run(procedure, Vec::new()))
+}
+
+/// The call that finds the server shut out fails, and the next one is a member's again.
+#[test]
+fn a_server_that_was_shut_out_comes_back() {
+    for by_upkeep in [false, true] {
+        let (mut world, service, memberships) = unregistered();
+        assert_eq!(call(&service, wire::MAINTAIN), Ok(vec![0]));
+        // Silence counts from when it is noticed.
+        block_on(world.pool.maintain(&mut world.client)).unwrap();
+        world.sim.advance_ms(60_000);
+        block_on(world.pool.maintain(&mut world.client)).unwrap();
+        assert!(world.pool.take_evicted());
+        if by_upkeep {
+            block_on(service.maintain()).unwrap_err();
+            assert!(block_on(service.maintain()).is_ok(), "upkeep of nobody");
+        } else {
+            let CallFault::Failed(error) = call(&service, wire::MAINTAIN).unwrap_err() else { panic!() };
+            assert!(error.message.contains("shut out") || error.message.contains("evicted"), "{error}");
+        }
+        assert_eq!(call(&service, wire::MAINTAIN), Ok(vec![0]));
+        assert_eq!(memberships.load(Ordering::Relaxed), 2);
+    }
+}
+
+/// A server that is stopped leaves the pool, and says so to whoever calls it.
+#[test]
+fn a_server_that_stops_is_a_member_no_more() {
+    let (mut world, service, _) = unregistered();
+    block_on(service.start()).unwrap();
+    let members = |world: &mut World| {
+        let usage = block_on(world.pool.usage(&mut world.client)).unwrap();
+        usage.members.len()
+    };
+    let before = members(&mut world);
+    service.end();
+    assert_eq!(members(&mut world), before - 1);
+    let CallFault::Failed(error) = call(&service, wire::PING).unwrap_err() else { panic!() };
+    assert!(error.message.contains("the server is stopping"), "{error}");
+    assert!(block_on(service.maintain()).is_ok());
+}

@@ -1,0 +1,163 @@
+//! Calls that no client of ours makes: words that are cut, changed, or any; blobs that are none;
+//! procedures that there are not. Each ends in an error or in an answer, and the index is as before
+//! or as the call says.
+
+use super::super::wire::{self, Text};
+use super::*;
+use darter_fabric::{CALL_WORDS_MAX, CallFault, FabricError, GlobalAddr};
+
+const PROCEDURES: [u64; 7] =
+    [wire::GET, wire::PUT, wire::DELETE, wire::SCAN, wire::MAINTAIN, wire::PUBLISH, wire::PING];
+
+fn call(world: &mut World, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, CallFault> {
+    match block_on(world.client.call(0, procedure, words)) {
+        Ok(answer) => Ok(answer),
+        Err(FabricError::Call(error)) => Err(error.fault),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Everything is as the model says.
+fn assert_holds(world: &mut World, model: &Model, what: &str) {
+    let found = block_on(world.index.scan(&mut world.client, &ScanRange::all(), usize::MAX)).unwrap();
+    assert!(found.into_iter().eq(model.clone()), "{what}");
+    let report = block_on(world.index.check(&mut world.client)).unwrap();
+    assert_eq!(report.violations, Vec::<String>::new(), "{what}");
+}
+
+/// A request of a procedure that makes sense, and changes nothing.
+fn request(procedure: u64) -> Vec<u64> {
+    let mut words = match procedure {
+        wire::GET => vec![2, 0],
+        // Insert if absent: the key is there.
+        wire::PUT => vec![1, 0],
+        // Delete if equal to what it is not.
+        wire::DELETE => vec![3],
+        wire::SCAN => vec![1 | 2 << 2, 5],
+        _ => Vec::new(),
+    };
+    let (key, other) = (16_u64.to_be_bytes(), 40_u64.to_be_bytes());
+    let texts: &[&[u8]] = match procedure {
+        wire::GET | wire::SCAN => &[&key, &other],
+        wire::PUT => &[&key, b"value", b""],
+        wire::DELETE => &[&key, b"no such value"],
+        _ => &[],
+    };
+    for text in texts {
+        wire::write(&mut words, Some(Text::Plain(text)));
+    }
+    words
+}
+
+#[test]
+fn cut_and_unknown_calls_are_refused() {
+    for options in [INLINE, FAT] {
+        let (mut world, model) = loaded(options, 20);
+        for procedure in PROCEDURES {
+            let whole = request(procedure);
+            if procedure != wire::PUBLISH {
+                assert!(call(&mut world, procedure, whole.clone()).is_ok(), "{procedure:#x}");
+            }
+            for cut in 0..whole.len() {
+                let CallFault::Failed(error) =
+                    call(&mut world, procedure, whole[..cut].to_vec()).unwrap_err()
+                else {
+                    panic!("{procedure:#x} cut to {cut} words")
+                };
+                assert!(error.message.contains("use the same release"), "{error}");
+            }
+            let max = CALL_WORDS_MAX;
+            let fault = call(&mut world, procedure, vec![0; max + 1]).unwrap_err();
+            assert_eq!(fault, CallFault::RequestTooLarge { words: max + 1, max });
+        }
+        for number in [0, 1, wire::GET - 1, wire::PING + 1, u64::MAX] {
+            assert_eq!(call(&mut world, number, vec![1, 2, 3]).unwrap_err(), CallFault::Unknown);
+        }
+        assert_holds(&mut world, &model, "after what was refused");
+    }
+}
+
+/// Strings that are said to be in blobs anywhere, of any size.
+#[test]
+fn blobs_that_are_none_are_refused() {
+    for options in [INLINE, FAT] {
+        let (mut world, model) = loaded(options, 20);
+        let first = {
+            let at = world.index.shared.descriptor.first();
+            block_on(world.client.read_words::<1>(at)).unwrap()[0] as u32
+        };
+        let leaf = world.index.shared.descriptor.leaf(first);
+        let mut dice = Dice(5);
+        for turn in 0..600 {
+            let addr = match turn % 4 {
+                0 => GlobalAddr::NULL,
+                1 => leaf,
+                2 => GlobalAddr::new(0, dice.below(8 << 17) * 8),
+                _ => GlobalAddr::from_bits(dice.below(1 << 31) << 33 ^ dice.below(1 << 31)),
+            };
+            let (procedure, mut words) = match turn % 3 {
+                0 => (wire::GET, vec![1, 0]),
+                1 => (wire::PUT, vec![0, 0]),
+                _ => (wire::DELETE, vec![0]),
+            };
+            words.extend([1 << 63 | dice.below(128), addr.bits()]);
+            for _ in 0..2 {
+                wire::write(&mut words, Some(Text::Plain(b"")));
+            }
+            match call(&mut world, procedure, words) {
+                // It says what is damaged, or what cannot be reached.
+                Ok(answer) => assert!(wire::outcome(&answer).is_err(), "{procedure:#x} {addr} {answer:?}"),
+                Err(CallFault::Failed(error)) => assert!(!error.message.is_empty()),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_holds(&mut world, &model, "after blobs that are none");
+    }
+}
+
+/// Any words: nothing panics, and the index stays one.
+#[test]
+fn calls_of_any_words_leave_an_index() {
+    for options in [INLINE, FAT] {
+        let (mut world, _) = loaded(options, 40);
+        let mut dice = Dice(11);
+        for turn in 0..4000 {
+            let procedure = PROCEDURES[dice.below(7) as usize];
+            let mut words = request(procedure);
+            words.resize(words.len() + dice.below(3) as usize, 7);
+            for _ in 0..=dice.below(3) {
+                if let Some(last) = words.len().checked_sub(1) {
+                    let at = dice.below(last as u64 + 1) as usize;
+                    words[at] = match dice.below(5) {
+                        0 => u64::MAX,
+                        1 => dice.below(40),
+                        2 => 1 << 63 | dice.below(200),
+                        3 => words[at] ^ 1 << dice.below(63),
+                        _ => dice.below(1 << 31) << 33 ^ dice.below(1 << 31),
+                    };
+                }
+            }
+            let _ = call(&mut world, procedure, words);
+            if turn % 200 == 0 {
+                let found = block_on(world.index.scan(&mut world.client, &ScanRange::all(), usize::MAX));
+                let found: Model = found.unwrap().into_iter().collect();
+                assert_holds(&mut world, &found, "after calls of any words");
+            }
+        }
+    }
+}
+
+/// A value that is longer than the leaf's records, and a key of another length.
+#[test]
+fn a_value_that_has_no_room_is_refused() {
+    let (mut world, model) = loaded(INLINE, 20);
+    for (key, value) in [(&[0; 8][..], &[7; 17][..]), (&[0; 8], &[7; 300]), (&[0; 7], b"value"), (&[], b"")] {
+        let mut words = vec![0, 0];
+        for text in [key, value, b""] {
+            wire::write(&mut words, Some(Text::Plain(text)));
+        }
+        let CallFault::Failed(error) = call(&mut world, wire::PUT, words).unwrap_err() else { panic!() };
+        assert!(error.message.contains("bytes"), "{error}");
+        assert_holds(&mut world, &model, "after a pair without room");
+    }
+}

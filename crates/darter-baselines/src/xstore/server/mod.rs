@@ -1,0 +1,291 @@
+//! The server: one process that owns an index's leaves and writes them, for clients that call.
+//!
+//! It is a member of the pool, and takes the lock in the index's descriptor over from a server that
+//! can write no more. Its inner nodes are in its own memory: a map from the low bounds of the
+//! leaves to their numbers, made by a walk of the leaves when it starts. A call holds at most one
+//! leaf's lock at a time, so no two wait for each other; bulk loading holds all, and taking out an
+//! emptied leaf holds two, taken from left to right.
+
+mod emptied;
+mod image;
+mod learning;
+mod mend;
+mod publish;
+mod read;
+mod service;
+mod survey;
+mod write;
+
+pub use service::XStoreService;
+
+use super::descriptor::Descriptor;
+use super::leaf::{Bound, Leaf, Pointer};
+use crate::compute_node::{LocalGuard, LocalLocks};
+use crate::lock_token::{LockToken, LockTokens};
+use crate::operation;
+use crate::remote_lock;
+use crate::sync::lock;
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_index::radix::leaf as pair;
+use darter_index::{IndexError, Result};
+use darter_pool::{Client, Pool};
+use emptied::Emptied;
+use learning::Learning;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound as At;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Clients that are kept for calls to come.
+const STOCK_MAX: usize = 32;
+
+/// Leaves that one call learns of.
+const LEARNT_MAX: u32 = 64;
+
+/// A call under way.
+pub(super) type Operation<'a, F> = operation::Operation<'a, Owner<F>, F>;
+
+/// The inner nodes: the leaves by their low bounds, and the numbers of all.
+#[derive(Debug, Default)]
+struct Tree {
+    by_low: BTreeMap<Vec<u8>, u32>,
+    numbers: HashSet<u32>,
+}
+
+impl Tree {
+    fn new(by_low: BTreeMap<Vec<u8>, u32>) -> Self {
+        let numbers = by_low.values().copied().collect();
+        Self { by_low, numbers }
+    }
+
+    fn insert(&mut self, low: Vec<u8>, number: u32) {
+        self.by_low.insert(low, number);
+        self.numbers.insert(number);
+    }
+
+    fn remove(&mut self, low: &[u8]) {
+        if let Some(number) = self.by_low.remove(low) {
+            self.numbers.remove(&number);
+        }
+    }
+}
+
+/// What the calls of a server share.
+#[derive(Debug)]
+pub(super) struct Owner<F: Fabric> {
+    pool: Pool<F>,
+    pub(super) descriptor: Descriptor,
+    tree: Mutex<Tree>,
+    locks: Arc<LocalLocks<()>>,
+    stock: Mutex<Vec<Client<F>>>,
+    learning: Learning,
+    emptied: Emptied,
+    /// It does not know which leaves are the index's any more.
+    is_lost: AtomicBool,
+    /// The name in the descriptor's lock. Dropped, another server may take over.
+    _token: LockToken,
+}
+
+impl<F: Fabric> Owner<F> {
+    /// Becomes the owner of the pool's index, waiting for as long as another can write, and mends
+    /// what that one left.
+    ///
+    /// # Errors
+    /// [`IndexError::NoIndex`], damage, those of the fabric.
+    pub(super) async fn start(pool: &Pool<F>) -> Result<Arc<Self>> {
+        let mut client = pool.client()?;
+        let descriptor = Descriptor::read(&mut client).await?;
+        if client.read_words::<1>(descriptor.lock()).await? != [0] {
+            // The server before may be dead, and its lease not over.
+            pool.evict(&mut client).await?;
+        }
+        let tokens = LockTokens::of(pool);
+        let acquired = {
+            let mut pinned = client.pin(OpKind::Maintain).await?;
+            remote_lock::acquire(&tokens, &mut pinned, (descriptor.lock(), None), true).await?
+        };
+        let owner = Self {
+            pool: pool.clone(),
+            descriptor,
+            tree: Mutex::default(),
+            locks: Arc::default(),
+            stock: Mutex::default(),
+            learning: Learning::default(),
+            emptied: Emptied::default(),
+            is_lost: AtomicBool::new(false),
+            _token: acquired.token.leave(),
+        };
+        let mut operation = Operation::pin(&owner, &mut client, OpKind::Maintain).await?;
+        operation.recover().await?;
+        drop(operation);
+        owner.give_back(client);
+        Ok(Arc::new(owner))
+    }
+
+    /// A client for a call.
+    fn take_client(&self) -> Result<Client<F>> {
+        let kept = lock(&self.stock).pop();
+        Ok(kept.map_or_else(|| self.pool.client(), Ok)?)
+    }
+
+    fn give_back(&self, client: Client<F>) {
+        let mut stock = lock(&self.stock);
+        if stock.len() < STOCK_MAX {
+            stock.push(client);
+        }
+    }
+
+    /// Answers no more calls: another owner has to find out what the index's leaves are.
+    fn lose(&self) {
+        *self.tree() = Tree::default();
+        self.is_lost.store(!mutant!("xstore-lost-owner-stays"), Ordering::Release);
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        lock(&self.tree)
+    }
+
+    /// The number of the leaf for a key.
+    fn locate(&self, key: &[u8]) -> Result<u32> {
+        let tree = self.tree();
+        let below = tree.by_low.range::<[u8], _>((At::Unbounded, At::Included(key))).next_back();
+        below.map(|(_, number)| *number).ok_or(self.damage("the leaves leave a gap"))
+    }
+
+    /// The low bound of the leaf behind the one of a key.
+    fn bound_behind(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let tree = self.tree();
+        tree.by_low.range::<[u8], _>((At::Excluded(key), At::Unbounded)).next().map(|(low, _)| low.clone())
+    }
+
+    /// The number of the leaf behind the one of a key, 0 for none.
+    fn number_behind(&self, key: &[u8]) -> u32 {
+        let tree = self.tree();
+        let behind = tree.by_low.range::<[u8], _>((At::Excluded(key), At::Unbounded)).next();
+        behind.map_or(0, |(_, number)| *number)
+    }
+
+    /// The error of finding the index damaged.
+    fn damage(&self, what: &'static str) -> IndexError {
+        IndexError::corrupt(self.descriptor.addr, what)
+    }
+
+    /// One round of upkeep, in which all that clients have unlinked begins to be freed, and models
+    /// are trained.
+    async fn maintain(&self) -> Result<()> {
+        let stock = std::mem::take(&mut *lock(&self.stock));
+        drop(stock);
+        let mut client = self.take_client()?;
+        client.maintain().await?;
+        Operation::pin(self, &mut client, OpKind::Maintain).await?.learn().await?;
+        self.give_back(client);
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Takes the lock of the leaf for a key; returns its number, and the leaf, which is sound.
+    ///
+    /// # Errors
+    /// Damage, those of the fabric.
+    async fn lock_leaf(&mut self, key: &[u8]) -> Result<(LocalGuard<()>, u32, Leaf)> {
+        let owner = self.shared;
+        let mut learnt = 0;
+        loop {
+            let number = owner.locate(key)?;
+            let guard = owner.locks.lock(u64::from(number)).await;
+            // It may have split, or gone, meanwhile.
+            if owner.locate(key)? != number {
+                continue;
+            }
+            let leaf = self.sound_leaf(number).await?;
+            let next = leaf.head.header.next;
+            if owner.number_behind(key) == next {
+                return Ok((guard, number, leaf));
+            }
+            // It has split, by a write that failed and took effect all the same.
+            let low = self.bound_bytes(&leaf.head.high).await?.filter(|_| next != 0 && learnt < LEARNT_MAX);
+            let low = low.ok_or(owner.damage("a leaf has another neighbour than it had"))?;
+            owner.learn_leaf(&low, next);
+            learnt += 1;
+        }
+    }
+
+    /// The same, at first in the leaf where the caller thinks the key is.
+    ///
+    /// # Errors
+    /// Damage, those of the fabric.
+    async fn lock_hinted(&mut self, key: &[u8], hint: u32) -> Result<(LocalGuard<()>, u32, Leaf)> {
+        let owner = self.shared;
+        let is_leaf = || owner.tree().numbers.contains(&hint);
+        if is_leaf() {
+            let guard = owner.locks.lock(u64::from(hint)).await;
+            // A bulk load may have taken it out meanwhile.
+            if is_leaf() {
+                let leaf = self.sound_leaf(hint).await?;
+                if leaf.head.holds(key) == Some(true) || mutant!("xstore-hint-believed") {
+                    return Ok((guard, hint, leaf));
+                }
+            }
+        }
+        self.lock_leaf(key).await
+    }
+
+    /// The address of a word of a leaf.
+    fn word_of(&self, number: u32, word: usize) -> GlobalAddr {
+        self.shared.descriptor.leaf(number).plus(word as u64 * 8)
+    }
+
+    async fn read_leaf(&mut self, number: u32) -> Result<Leaf> {
+        let Descriptor { layout, .. } = self.shared.descriptor;
+        let addr = self.shared.descriptor.leaf(number);
+        let words = self.client.read(addr, layout.words()).await?;
+        Leaf::parse(layout, &words).ok_or(IndexError::corrupt(addr, "no leaf of the index"))
+    }
+
+    /// Reads a leaf whose lock is held. One that a write left half done is mended first.
+    ///
+    /// # Errors
+    /// Damage, those of the fabric.
+    async fn sound_leaf(&mut self, number: u32) -> Result<Leaf> {
+        for _ in 0..3 {
+            let leaf = self.read_leaf(number).await?;
+            if self.is_sound(&leaf) {
+                return Ok(leaf);
+            }
+            self.mend(number, &leaf).await?;
+        }
+        Err(IndexError::corrupt(self.shared.descriptor.leaf(number), "a leaf that cannot be mended"))
+    }
+
+    /// Whether nothing of a leaf is half done.
+    fn is_sound(&self, leaf: &Leaf) -> bool {
+        let Descriptor { layout, .. } = self.shared.descriptor;
+        let count = leaf.head.counted().len();
+        let is_whole = if layout.is_inline() {
+            (0..count).all(|slot| leaf.record(slot).is_some()) || mutant!("xstore-torn-slots-kept")
+        } else {
+            leaf.head.keys[count..].iter().all(|&word| word == 0)
+        };
+        is_whole && (!leaf.head.header.is_moving() || mutant!("xstore-motions-kept"))
+    }
+
+    /// The bytes of a bound, none for the one above all keys.
+    async fn bound_bytes(&mut self, bound: &Bound) -> Result<Option<Vec<u8>>> {
+        match bound {
+            Bound::None => Ok(None),
+            Bound::Short(bytes) => Ok(Some(bytes.clone())),
+            Bound::Blob(addr, class) => {
+                let words = self.client.read(*addr, pair::class_words(*class)).await?;
+                Ok(Some(pair::parse(*addr, &words)?.key.to_vec()))
+            }
+        }
+    }
+
+    /// Reads the pair that a pointer leads to.
+    async fn pair_of(&mut self, pointer: Pointer) -> Result<(Vec<u8>, Vec<u8>)> {
+        let words = self.client.read(pointer.addr(), pointer.words()).await?;
+        let held = pair::parse(pointer.addr(), &words)?;
+        Ok((held.key.to_vec(), held.value.to_vec()))
+    }
+}

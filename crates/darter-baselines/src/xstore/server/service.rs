@@ -1,0 +1,381 @@
+//! The procedures, and the server behind them, which starts with the first call: a memory node runs
+//! before there is a pool, and a pool before there is an index.
+
+use super::super::wire::{self, PLAIN_WORDS, Reader, Taken, Text};
+use super::super::{condition_of, range_of};
+use super::{Operation, Owner};
+use crate::compute_node::LocalLocks;
+use crate::sync::lock;
+use darter_fabric::{Answer, Fabric, FabricError, OpKind, Procedures, mutant};
+use darter_index::radix::leaf as pair;
+use darter_index::{IndexError, Result};
+use darter_pool::{Pool, PoolError};
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+/// The server of a pool's index. Clones are the same server. It ends when the last clone, and the
+/// last list of its procedures, is dropped.
+#[derive(Clone, Debug)]
+pub struct XStoreService<F: Fabric> {
+    state: Arc<State<F>>,
+}
+
+/// How a server reaches its pool's memory nodes.
+type Connect<F> = Box<dyn Fn() -> Result<F> + Send + Sync>;
+
+struct State<F: Fabric> {
+    connect: Connect<F>,
+    role: Mutex<Role<F>>,
+    starting: Arc<LocalLocks<()>>,
+}
+
+/// What the server is at the moment.
+struct Role<F: Fabric> {
+    pool: Option<Pool<F>>,
+    owner: Option<Arc<Owner<F>>>,
+    /// It begins no more.
+    is_over: bool,
+}
+
+impl<F: Fabric> fmt::Debug for State<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl<F: Fabric> XStoreService<F> {
+    /// A server that becomes a member of the fabric's pool, and the owner of its index, with the
+    /// first call.
+    pub fn new(fabric: &F) -> Self {
+        let fabric = fabric.clone();
+        Self::connecting(move || Ok(fabric.clone()))
+    }
+
+    /// The same, over a fabric that the first call opens: the memory nodes need not be there
+    /// before. A server that was shut out of its pool opens another with the next call.
+    pub fn connecting(connect: impl Fn() -> Result<F> + Send + Sync + 'static) -> Self {
+        Self::with(connect, None)
+    }
+
+    /// A server in a process that is a member of the pool.
+    pub fn of(pool: &Pool<F>) -> Self {
+        let fabric = pool.fabric().clone();
+        Self::with(move || Ok(fabric.clone()), Some(pool.clone()))
+    }
+
+    fn with(connect: impl Fn() -> Result<F> + Send + Sync + 'static, pool: Option<Pool<F>>) -> Self {
+        let role = Mutex::new(Role { pool, owner: None, is_over: false });
+        Self { state: Arc::new(State { connect: Box::new(connect), role, starting: Arc::default() }) }
+    }
+
+    /// The procedures that clients call.
+    pub fn procedures(&self) -> Procedures {
+        let procedures = Procedures::new();
+        let procedures = self.add(procedures, wire::GET, get);
+        let procedures = self.add(procedures, wire::PUT, put);
+        let procedures = self.add(procedures, wire::DELETE, delete);
+        let procedures = self.add(procedures, wire::SCAN, scan);
+        let procedures = self.add(procedures, wire::MAINTAIN, maintain);
+        let procedures = self.add(procedures, wire::PUBLISH, publish);
+        self.add(procedures, wire::PING, ping)
+    }
+
+    fn add<R>(
+        &self,
+        procedures: Procedures,
+        number: u64,
+        procedure: impl Fn(Arc<Owner<F>>, Vec<u64>) -> R + Copy + Send + Sync + 'static,
+    ) -> Procedures
+    where
+        R: Future<Output = Result<Option<Vec<u64>>>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        procedures.with_plain(number, move |words| {
+            let state = Arc::clone(&state);
+            async move { state.run(|owner| procedure(owner, words)).await }
+        })
+    }
+
+    /// Becomes the index's owner now, not with the first call.
+    ///
+    /// # Errors
+    /// [`IndexError::NoIndex`], damage, those of the pool and the fabric.
+    pub async fn start(&self) -> Result<()> {
+        self.state.owner().await.map(drop)
+    }
+
+    /// One round of upkeep, if the server has begun: a server that is not called for longer than
+    /// the pool's lease needs it to remain a member, and others, to free what they have unlinked.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    pub async fn maintain(&self) -> Result<()> {
+        let owner = lock(&self.state.role).owner.clone();
+        let Some(owner) = owner else { return Ok(()) };
+        let outcome = owner.maintain().await;
+        self.state.leave_if_shut_out(&owner, &outcome);
+        outcome
+    }
+
+    /// Begins no more calls, and leaves the pool with the end of those under way.
+    pub fn end(&self) {
+        let mut role = lock(&self.state.role);
+        role.is_over = true;
+        let left = (role.owner.take(), role.pool.take());
+        drop(role);
+        drop(left);
+    }
+
+    /// Objects that the server has unlinked and not freed, as far as it knows at once.
+    pub fn garbage(&self) -> usize {
+        lock(&self.state.role).pool.as_ref().map_or(0, Pool::garbage)
+    }
+
+    /// Whether sweeps wait for the end of this server: [`Pool::has_unconfirmed_frees`].
+    pub fn has_unconfirmed_frees(&self) -> bool {
+        lock(&self.state.role).pool.as_ref().is_some_and(Pool::has_unconfirmed_frees)
+    }
+
+    /// Renews the server's lease, and does nothing else. For simulations.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    #[doc(hidden)]
+    pub async fn renew(&self) -> Result<()> {
+        let pool = lock(&self.state.role).pool.clone();
+        let Some(pool) = pool else { return Ok(()) };
+        Ok(pool.client()?.maintain().await?)
+    }
+
+    /// Ends the server's membership as the death of its process does. For simulations, in which no
+    /// verb of a dead process executes.
+    #[doc(hidden)]
+    pub fn abandon(&self) {
+        if let Some(pool) = &lock(&self.state.role).pool {
+            pool.abandon();
+        }
+    }
+}
+
+impl<F: Fabric> State<F> {
+    async fn run<R>(&self, call: impl FnOnce(Arc<Owner<F>>) -> R) -> Answer
+    where
+        R: Future<Output = Result<Option<Vec<u64>>>>,
+    {
+        if lock(&self.role).is_over {
+            return Err(wire::stopping());
+        }
+        let outcome = match self.owner().await {
+            Ok(owner) => {
+                let outcome = call(Arc::clone(&owner)).await;
+                self.leave_if_shut_out(&owner, &outcome);
+                if owner.is_lost.load(Ordering::Acquire) {
+                    self.forget(&owner);
+                }
+                outcome
+            }
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(Some(words)) => wire::answer(Ok(words)),
+            Ok(None) => Err(wire::malformed()),
+            Err(error) => wire::answer(Err(error)),
+        }
+    }
+
+    /// The owner, started if there is none.
+    async fn owner(&self) -> Result<Arc<Owner<F>>> {
+        if let Some(owner) = &lock(&self.role).owner {
+            return Ok(Arc::clone(owner));
+        }
+        let _turn = self.starting.lock(0).await;
+        let known = {
+            let role = lock(&self.role);
+            if let Some(owner) = &role.owner {
+                return Ok(Arc::clone(owner));
+            }
+            role.pool.clone()
+        };
+        let pool = if let Some(pool) = known {
+            pool
+        } else {
+            let pool = Pool::open((self.connect)()?).await?;
+            lock(&self.role).pool.insert(pool).clone()
+        };
+        let owner = match Owner::start(&pool).await {
+            Ok(owner) => owner,
+            Err(error) => {
+                if is_shut_out(&error) {
+                    pool.abandon();
+                    lock(&self.role).pool = None;
+                }
+                return Err(error);
+            }
+        };
+        lock(&self.role).owner = Some(Arc::clone(&owner));
+        Ok(owner)
+    }
+
+    /// Has the next call begin another owner, which waits for the calls of this one.
+    fn forget(&self, owner: &Arc<Owner<F>>) {
+        let mut role = lock(&self.role);
+        let is_it = role.owner.as_ref().is_some_and(|now| Arc::ptr_eq(now, owner));
+        let left = if is_it { role.owner.take() } else { None };
+        drop(role);
+        drop(left);
+    }
+
+    /// Forgets a membership that others have ended; the next call begins another.
+    fn leave_if_shut_out<T>(&self, owner: &Arc<Owner<F>>, outcome: &Result<T>) {
+        let Err(error) = outcome else { return };
+        if !is_shut_out(error) || mutant!("xstore-stays-shut-out") {
+            return;
+        }
+        let mut role = lock(&self.role);
+        if role.owner.as_ref().is_some_and(|now| Arc::ptr_eq(now, owner)) {
+            // There is nothing to close.
+            owner.pool.abandon();
+            let left = (role.owner.take(), role.pool.take());
+            drop(role);
+            drop(left);
+        }
+    }
+}
+
+/// Whether an error says that this process is a member no more.
+fn is_shut_out(error: &IndexError) -> bool {
+    matches!(
+        error,
+        IndexError::Fabric(FabricError::Fenced)
+            | IndexError::Pool(PoolError::Evicted | PoolError::Fabric(FabricError::Fenced))
+    )
+}
+
+/// The bytes of a string of a request, which may be in a blob.
+async fn bytes_of<F: Fabric>(operation: &mut Operation<'_, F>, taken: Taken) -> Result<Vec<u8>> {
+    match taken {
+        Taken::Absent => Ok(Vec::new()),
+        Taken::Plain(bytes) => Ok(bytes),
+        Taken::Blob(addr, class) => {
+            let words = operation.client.read(addr, pair::class_words(class)).await?;
+            Ok(pair::parse(addr, &words)?.value.to_vec())
+        }
+    }
+}
+
+/// The words of an answer, none when those of the request make no sense.
+type Words = Result<Option<Vec<u64>>>;
+
+async fn get<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
+    let mut reader = Reader(&words);
+    let (Some(count), Some(model)) = (reader.word(), reader.word()) else { return Ok(None) };
+    let mut client = owner.take_client()?;
+    let mut answer = vec![0];
+    {
+        let mut operation = Operation::pin(&*owner, &mut client, OpKind::Get).await?;
+        for at in 0..count {
+            let Some(key) = reader.text() else { return Ok(None) };
+            if answer.len() > wire::ANSWER_WORDS {
+                break;
+            }
+            let key = bytes_of(&mut operation, key).await?;
+            match operation.value_of(&key).await? {
+                Some((value, Some(pointer))) if value.len() / 8 > PLAIN_WORDS => {
+                    wire::write(&mut answer, Some(Text::Blob(pointer.addr(), pointer.class())));
+                }
+                Some((value, _)) => wire::write(&mut answer, Some(Text::Plain(&value))),
+                None => wire::write(&mut answer, None),
+            }
+            answer[0] = at + 1;
+        }
+    }
+    owner.give_back(client);
+    if let Some((generation, submodel)) = wire::submodel_of(model) {
+        answer.extend(owner.learning.submodel_words(generation, submodel).into_iter().flatten());
+    }
+    Ok(Some(answer))
+}
+
+async fn put<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
+    let mut reader = Reader(&words);
+    let (Some(kind), Some(hint), Some(key), Some(value), Some(expected)) =
+        (reader.word(), reader.word(), reader.text(), reader.text(), reader.text())
+    else {
+        return Ok(None);
+    };
+    let mut client = owner.take_client()?;
+    let outcome = {
+        let mut operation = Operation::pin(&*owner, &mut client, OpKind::Insert).await?;
+        let key = bytes_of(&mut operation, key).await?;
+        let value = bytes_of(&mut operation, value).await?;
+        let expected = bytes_of(&mut operation, expected).await?;
+        let Some(condition) = condition_of(kind, &expected) else { return Ok(None) };
+        let outcome = operation.put(&key, &value, condition, hint as u32).await?;
+        operation.learn_beside().await;
+        outcome
+    };
+    owner.give_back(client);
+    Ok(Some(vec![outcome as u64]))
+}
+
+async fn delete<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
+    let mut reader = Reader(&words);
+    let (Some(kind), Some(key), Some(expected)) = (reader.word(), reader.text(), reader.text()) else {
+        return Ok(None);
+    };
+    let mut client = owner.take_client()?;
+    let is_gone = {
+        let mut operation = Operation::pin(&*owner, &mut client, OpKind::Delete).await?;
+        let key = bytes_of(&mut operation, key).await?;
+        let expected = bytes_of(&mut operation, expected).await?;
+        let Some(condition) = condition_of(kind, &expected) else { return Ok(None) };
+        operation.delete(&key, condition).await?
+    };
+    owner.give_back(client);
+    Ok(Some(vec![u64::from(is_gone)]))
+}
+
+async fn scan<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
+    let mut reader = Reader(&words);
+    let (Some(shape), Some(limit), Some(from), Some(to)) =
+        (reader.word(), reader.word(), reader.text(), reader.text())
+    else {
+        return Ok(None);
+    };
+    let mut client = owner.take_client()?;
+    let answer = {
+        let mut operation = Operation::pin(&*owner, &mut client, OpKind::Scan).await?;
+        let from = bytes_of(&mut operation, from).await?;
+        let to = bytes_of(&mut operation, to).await?;
+        let Some(range) = range_of(shape, from, to) else { return Ok(None) };
+        operation.scan(&range, limit).await?
+    };
+    owner.give_back(client);
+    Ok(Some(answer))
+}
+
+async fn maintain<F: Fabric>(owner: Arc<Owner<F>>, _: Vec<u64>) -> Words {
+    owner.maintain().await?;
+    Ok(Some(Vec::new()))
+}
+
+async fn publish<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
+    let first = Reader(&words).word().and_then(|first| u32::try_from(first).ok());
+    let Some(first) = first.filter(|&first| first != 0) else { return Ok(None) };
+    let mut client = owner.take_client()?;
+    let keys = {
+        let mut operation = Operation::pin(&*owner, &mut client, OpKind::Load).await?;
+        let keys = operation.publish(first).await?;
+        // The load is over: without models its keys are read by calls.
+        let _ = operation.learn().await;
+        keys
+    };
+    owner.give_back(client);
+    Ok(Some(vec![keys]))
+}
+
+async fn ping<F: Fabric>(_: Arc<Owner<F>>, _: Vec<u64>) -> Words {
+    Ok(Some(Vec::new()))
+}

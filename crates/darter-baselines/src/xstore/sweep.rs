@@ -1,0 +1,45 @@
+//! The sweep of what dead clients and servers left: as every index's, while the server does upkeep.
+//!
+//! A sweep waits for every member of the pool to pass an epoch. The server's process may do nothing
+//! but answer calls, so it is called until the sweep is over.
+
+use super::{XStore, wire};
+use crate::compute_node::yield_now;
+use darter_fabric::Fabric;
+use darter_index::{OrderedIndex, Result, Swept};
+use darter_pool::Client;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+impl<F: Fabric> XStore<F> {
+    /// [`OrderedIndex::sweep_dead`].
+    pub(super) async fn sweep_beside_server(&self, client: &mut Client<F>) -> Result<Swept> {
+        let pool = client.pool().clone();
+        let adoption = pool.adopt(client).await?;
+        let walked = self.check(client).await?;
+        if !walked.violations.is_empty() {
+            return Ok(Swept::Refused(walked.violations));
+        }
+        let mut caller = pool.client()?;
+        let upkeep = async {
+            loop {
+                // A server that fails may do better the next time, or another one may be there.
+                // Without any the sweep waits for the lease of the last one to end.
+                let _ = self.call(&mut caller, wire::MAINTAIN, Vec::new()).await;
+                caller.pause().await;
+                // Also where neither calls nor pauses are ever pending.
+                yield_now().await;
+            }
+        };
+        let mut upkeep = pin!(upkeep);
+        let mut finish = pin!(pool.finish_adoption(client, adoption, &walked.reachable));
+        let report: Result<_> = poll_fn(|context| {
+            let _: Poll<Infallible> = upkeep.as_mut().poll(context);
+            finish.as_mut().poll(context).map_err(Into::into)
+        })
+        .await;
+        Ok(Swept::Done(report?))
+    }
+}

@@ -1,0 +1,25 @@
+//! XStore under the tests that every index must pass, which are those of `darter-index`: over
+//! memory with a server.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+#[path = "../../../darter-index/tests/index/common/mod.rs"]
+mod common;
+mod ground;
+mod models;
+mod records;
+mod tree;
+
+use common::Tested;
+use darter_baselines::XStore;
+use darter_fabric::Fabric;
+
+struct Any;
+
+impl Tested for Any {
+    type Index<F: Fabric> = XStore<F>;
+
+    const FAILURES_MIN: u64 = 200;
+}
+
+common::index_tests!(Any);

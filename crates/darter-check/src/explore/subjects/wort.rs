@@ -1,0 +1,79 @@
+//! WORT, WOART and ART+CoW under exploration: one lock for all writers, which is taken over when its holder's lease is over.
+
+use super::super::fault::Fault;
+use super::super::scenario::{self, Scenario};
+use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_baselines::{Design, HoclOptions, Wort, WortOptions, wort_situations};
+use darter_fabric::Sim;
+use darter_index::checker::Situation;
+use darter_pool::AllocKind;
+
+/// The subject: the tree of this number in [`DESIGNS`].
+pub(super) struct OfWort<const DESIGN: usize>;
+
+const DESIGNS: [Design; 3] = [Design::Wort, Design::Woart, Design::ArtCow];
+/// Names of the adaptive types, and how many children they hold.
+const ADAPTIVE: [(&str, usize); 3] = [("n4", 4), ("n16", 16), ("n48", 48)];
+
+impl<const DESIGN: usize> Subject for OfWort<DESIGN> {
+    type Index = Wort<Sim>;
+
+    const NAME: &'static str = DESIGNS[DESIGN].name();
+
+    const PROMISES: Promises = Promises {
+        survives: &Fault::BESIDE_LOCKS,
+        trips_beside_stopped: None,
+        may_lose_values: false,
+        exact_memory: true,
+    };
+
+    const HOLES: &'static [Hole] = &[Hole::published(
+        "locks-of-the-dead",
+        "the lock has no lease: who dies holding it leaves it taken for ever",
+        1000,
+    )
+    .of_our_own()
+    .with_faults(&["kill"])
+    .in_scenarios(&["plain"])
+    .swept()];
+
+    const WARM: &'static [(u64, AllocKind)] = &[
+        (144, AllocKind::Inner),
+        (56, AllocKind::Inner),
+        (168, AllocKind::Inner),
+        (48, AllocKind::Leaf),
+        (80, AllocKind::Leaf),
+        (128, AllocKind::Leaf),
+    ];
+
+    fn options(open: Holes) -> WortOptions {
+        let hocl = HoclOptions { takes_over: !open.has(0), ..HoclOptions::default() };
+        WortOptions { hocl, ..WortOptions::of(DESIGNS[DESIGN]) }
+    }
+
+    fn scenarios() -> Vec<Scenario> {
+        let mut all = scenario::common();
+        all.push(scenario::split().churning());
+        all.push(scenario::pair().churning());
+        all.push(scenario::contest());
+        all.push(scenario::above("few", 3));
+        all.push(scenario::above("few", 3).churning());
+        if DESIGNS[DESIGN] == Design::Wort {
+            // A scan takes more round trips there, by nodes of 16, than fit in a lease that nobody renews meanwhile.
+            all.retain(|scenario| scenario.name != "row-200");
+        } else {
+            all.extend(ADAPTIVE.iter().map(|&(ty, children)| scenario::grow(ty, children)));
+            all.extend(
+                ADAPTIVE.iter().map(|&(ty, children)| scenario::shrink(&format!("to-{ty}"), children)),
+            );
+            all.extend(ADAPTIVE.iter().map(|&(ty, children)| scenario::full(ty, children)));
+            all.push(scenario::full("n4", 4).churning());
+            all.push(scenario::grow("into-n16", 9));
+        }
+        all
+    }
+
+    fn situations() -> Vec<Situation> {
+        wort_situations(DESIGNS[DESIGN])
+    }
+}

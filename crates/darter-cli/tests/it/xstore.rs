@@ -1,0 +1,376 @@
+//! XStore's server as a process: killed again and again beside clients over TCP, in a process of
+//! its own and in that of the memory node that holds the leaves.
+
+use darter_baselines::{XStore, XStoreOptions};
+use darter_fabric::{CallFault, Counting, Endpoint, FabricError, OpKind, Tcp, TcpOptions, block_on};
+use darter_index::{Condition, IndexError, OrderedIndex, ScanRange, Swept};
+use darter_pool::{Client, Pool, PoolError, PoolOptions};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+type Nodes = Counting<Tcp>;
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys that nobody changes, and keys of each writer, behind them.
+const STILL: u64 = 2000;
+const WRITTEN: u64 = 400;
+const WRITERS: u64 = 2;
+const KILLS: u64 = 8;
+/// Writes that are acknowledged between two kills, at least.
+const ACKNOWLEDGED: u64 = 60;
+/// Long after everything should have happened.
+const LONG: Duration = Duration::from_secs(300);
+
+/// A memory node, which can be killed and started again at its address.
+struct Node {
+    child: Option<Child>,
+    options: Vec<String>,
+    address: String,
+}
+
+impl Node {
+    fn start(options: &[&str]) -> Self {
+        let options = options.iter().map(ToString::to_string).collect();
+        let mut node = Self { child: None, options, address: "127.0.0.1:0".to_owned() };
+        node.start_again();
+        node
+    }
+
+    fn start_again(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(["memnode", "--size", "64M", "--listen", &self.address]).args(&self.options);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let child = self.child.insert(child);
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        line.trim().strip_prefix("tcp://").unwrap().clone_into(&mut self.address);
+    }
+
+    /// SIGKILL.
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A process's view of the pool's index.
+struct View {
+    client: Client<Nodes>,
+    index: XStore<Nodes>,
+    pool: Pool<Nodes>,
+    _upkeep: Upkeep,
+}
+
+/// The thread that does a process's upkeep, also while a call of it waits.
+struct Upkeep {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upkeep {
+    fn of(pool: &Pool<Nodes>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (told, mut client) = (Arc::clone(&is_over), pool.client().unwrap());
+        let thread = std::thread::spawn(move || {
+            while !told.load(Ordering::Acquire) {
+                if let Err(error) = block_on(client.maintain()) {
+                    let error = error.into();
+                    assert!(is_typed(&error), "{error}");
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        Self { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        let ended = self.thread.take().unwrap().join();
+        assert!(std::thread::panicking() || ended.is_ok());
+    }
+}
+
+impl View {
+    fn open(addresses: &[String], options: XStoreOptions) -> Self {
+        let fabric = Counting::new(Tcp::connect(addresses, TcpOptions::default()).unwrap());
+        let pool = block_on(Pool::open(fabric)).unwrap();
+        let mut client = pool.client().unwrap();
+        let index = block_on(XStore::open(&mut client, options)).unwrap();
+        Self { client, index, _upkeep: Upkeep::of(&pool), pool }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), IndexError> {
+        block_on(self.index.put(&mut self.client, key, value, Condition::Always)).map(drop)
+    }
+
+    fn get(&mut self, key: u64) -> Result<Option<Vec<u8>>, IndexError> {
+        block_on(self.index.get(&mut self.client, &key.to_be_bytes()))
+    }
+
+    fn calls(&self) -> u64 {
+        self.client.endpoint().counters().unwrap()[OpKind::Get].calls
+    }
+}
+
+/// Whether an error is one of those that a caller has to expect of a server, or a node, that dies.
+fn is_typed(error: &IndexError) -> bool {
+    match error {
+        IndexError::Fabric(error) | IndexError::Pool(PoolError::Fabric(error)) => match error {
+            FabricError::Disconnected { .. } | FabricError::Unreachable { .. } => true,
+            FabricError::Call(call) => match &call.fault {
+                CallFault::ServerGone | CallFault::NoServer => true,
+                // The server's own verbs have failed, or it is not there yet.
+                CallFault::Failed(failed) => failed.code == darter_fabric::ProcedureError::FABRIC,
+                _ => false,
+            },
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// What all threads share.
+#[derive(Default)]
+struct Shared {
+    acknowledged: AtomicU64,
+    failed: AtomicU64,
+    is_over: AtomicBool,
+    /// What the writers' keys hold.
+    written: Mutex<Model>,
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Tries until it is done; every error is a typed one.
+    fn persist(&self, view: &mut View, mut what: impl FnMut(&mut View) -> Result<(), IndexError>) -> bool {
+        while let Err(error) = what(view) {
+            assert!(is_typed(&error), "{error:?}");
+            self.failed.fetch_add(1, Ordering::AcqRel);
+            if self.is_over() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.acknowledged.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    /// Writes its keys over and over, and deletes some of them. What is acknowledged is read back.
+    fn write(&self, writer: u64, mut view: View) {
+        let mut own = Model::new();
+        for turn in 0_u64.. {
+            if self.is_over() {
+                break;
+            }
+            let key = STILL * 2 + writer * WRITTEN + turn * 37 % WRITTEN;
+            let bytes = key.to_be_bytes();
+            let is_delete = turn % 5 == 4;
+            let value = turn.to_be_bytes().repeat(1 + turn as usize % 3);
+            // Both can be done twice, so that one whose answer is lost is tried again.
+            let done = self.persist(&mut view, |view| {
+                if is_delete {
+                    block_on(view.index.delete(&mut view.client, &bytes)).map(drop)
+                } else {
+                    view.put(&bytes, &value)
+                }
+            });
+            if !done {
+                // Nobody knows what this key holds.
+                own.insert(bytes.to_vec(), b"?".to_vec());
+                break;
+            }
+            if is_delete {
+                own.remove(&bytes[..])
+            } else {
+                own.insert(bytes.to_vec(), value)
+            };
+            let read = turn.wrapping_mul(31) % WRITTEN + STILL * 2 + writer * WRITTEN;
+            match view.get(read) {
+                Ok(found) => assert_eq!(found.as_ref(), own.get(&read.to_be_bytes()[..]), "key {read}"),
+                Err(error) => assert!(is_typed(&error), "{error:?}"),
+            }
+        }
+        self.written.lock().unwrap().append(&mut own);
+    }
+
+    /// Waits until so many more writes are acknowledged.
+    fn wait(&self, more: u64) {
+        let (wanted, began) = (self.acknowledged.load(Ordering::Acquire) + more, Instant::now());
+        while self.acknowledged.load(Ordering::Acquire) < wanted {
+            assert!(began.elapsed() < LONG, "the writers come to nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn still_value(key: u64) -> Option<Vec<u8>> {
+    (key.is_multiple_of(2) && key < STILL * 2).then(|| key.to_le_bytes().to_vec())
+}
+
+/// Has the server train until all that stands still is read without a call, absent keys too.
+fn learn(view: &mut View) {
+    let began = Instant::now();
+    loop {
+        assert!(began.elapsed() < LONG, "the models never cover the keys");
+        block_on(view.index.maintain(&mut view.client)).unwrap();
+        // A new generation is read with the next epoch.
+        block_on(view.pool.maintain(&mut view.client)).unwrap();
+        let before = view.calls();
+        assert_still(view);
+        if view.calls() == before {
+            return;
+        }
+    }
+}
+
+/// All that stands still is read as it is; but for a leaf beside those that are written.
+fn assert_still(view: &mut View) {
+    for key in 0..STILL * 2 - 64 {
+        assert_eq!(view.get(key).unwrap(), still_value(key), "key {key}");
+    }
+}
+
+/// With everybody gone the index is sound, what was acknowledged is there, and nothing is leaked.
+fn assert_whole(view: &mut View, written: &Model) {
+    let found: Model = block_on(view.index.scan(&mut view.client, &ScanRange::all(), usize::MAX))
+        .unwrap()
+        .into_iter()
+        .collect();
+    let still = (0..STILL * 2).filter_map(|key| Some((key.to_be_bytes().to_vec(), still_value(key)?)));
+    let mut expected: Model = still.collect();
+    for (key, value) in written {
+        let value = if value == b"?" { found.get(key) } else { Some(value) };
+        expected.extend(value.map(|value| (key.clone(), value.clone())));
+    }
+    assert!(found == expected, "{} pairs of {}", found.len(), expected.len());
+    let began = Instant::now();
+    loop {
+        match block_on(view.index.sweep_dead(&mut view.client)).unwrap() {
+            Swept::Done(report) if report.finished => {
+                assert_eq!(report.violations, Vec::<String>::new());
+                break;
+            }
+            Swept::Done(_) => assert!(began.elapsed() < LONG, "the sweep waits for ever"),
+            Swept::Refused(violations) => panic!("{violations:?}"),
+        }
+    }
+    let report = block_on(view.index.check(&mut view.client)).unwrap();
+    assert_eq!(report.violations, Vec::<String>::new());
+    assert_eq!(report.stats.keys, expected.len() as u64);
+}
+
+/// A pool of these nodes, with an index that is loaded.
+fn loaded(addresses: &[String], options: XStoreOptions) -> View {
+    let fabric = Counting::new(Tcp::connect(addresses, TcpOptions::default()).unwrap());
+    let pool_options = PoolOptions { lease_ms: 1500, ..PoolOptions::default() };
+    let pool = block_on(Pool::create(fabric, &pool_options)).unwrap();
+    let mut client = pool.client().unwrap();
+    let index = block_on(XStore::create(&mut client, options)).unwrap();
+    let pairs = (0..STILL * 2).filter_map(|key| Some((key.to_be_bytes().to_vec(), still_value(key)?)));
+    assert_eq!(block_on(index.bulk_load(&mut client, pairs)).unwrap(), STILL);
+    View { client, index, _upkeep: Upkeep::of(&pool), pool }
+}
+
+/// The server is killed again and again while writers call it. `at` is the node of the server;
+/// with node 0 the leaves are gone with it until it is back.
+fn kills(options: XStoreOptions, mut nodes: Vec<Node>, at: usize) {
+    let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
+    let mut view = loaded(&addresses, options);
+    let shared = Arc::new(Shared::default());
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (view, shared) = (View::open(&addresses, options), Arc::clone(&shared));
+            std::thread::spawn(move || shared.write(writer, view))
+        })
+        .collect();
+    for kill in 0..KILLS {
+        shared.wait(ACKNOWLEDGED + kill * 7);
+        if at != 0 {
+            learn(&mut view);
+        }
+        let failed = shared.failed.load(Ordering::Acquire);
+        nodes[at].kill();
+        if at != 0 {
+            // Each writer notices, at last with its next call.
+            let began = Instant::now();
+            while shared.failed.load(Ordering::Acquire) < failed + WRITERS {
+                assert!(began.elapsed() < LONG, "calls without a server do not fail");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let before = view.calls();
+            assert_still(&mut view);
+            assert_eq!(view.calls(), before, "reads go on without the server");
+        }
+        nodes[at].start_again();
+    }
+    shared.wait(ACKNOWLEDGED);
+    shared.is_over.store(true, Ordering::Release);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    assert!(shared.failed.load(Ordering::Acquire) >= KILLS);
+    // The connection of this thread may be one to a process that is gone.
+    while let Err(error) = view.get(0) {
+        assert!(is_typed(&error), "{error:?}");
+    }
+    let written = shared.written.lock().unwrap().clone();
+    assert!(written.len() as u64 > WRITERS * 40, "{}", written.len());
+    assert_whole(&mut view, &written);
+    let mut fresh = View::open(&addresses, options);
+    assert_still(&mut fresh);
+}
+
+const OPTIONS: XStoreOptions = XStoreOptions {
+    value_words: 3,
+    node: 0,
+    server: None,
+    fill_percent: 75,
+    cache_bytes: 16 << 20,
+    tree_from: None,
+};
+
+fn file(directory: &Path, name: &str) -> String {
+    directory.join(name).to_str().unwrap().to_owned()
+}
+
+/// A server beside the memory: its node is one of the pool's, with none of the leaves.
+#[test]
+fn a_server_of_its_own_is_killed_and_reads_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    for value_words in [3, 0] {
+        let memory = Node::start(&[]);
+        let (pool, region) =
+            (format!("tcp://{}", memory.address), file(directory.path(), &format!("region-{value_words}")));
+        let server =
+            Node::start(&["--file", &region, "--serve", "xstore", "--workers", "3", "--server-pool", &pool]);
+        kills(XStoreOptions { value_words, server: Some(1), ..OPTIONS }, vec![memory, server], 1);
+    }
+}
+
+/// A memory node with its server in one process.
+#[test]
+fn a_memory_node_is_killed_with_its_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let region = file(directory.path(), "region");
+    let node = Node::start(&["--file", &region, "--serve", "xstore"]);
+    kills(OPTIONS, vec![node], 0);
+}

@@ -1,0 +1,140 @@
+//! Pages whose pairs stand elsewhere: an update leaves a pair's new value in a leaf of its own, an
+//! insert leaves its pair there, and reads take another round trip for it. So a client that changes
+//! many records looks at the page of the last one, and rebuilds it if a sixth of its pairs have moved
+//! out; and a client that has taken many round trips for leaves rebuilds the page of the last one.
+//!
+//! A rebuild costs about as much as four such round trips. Each of them is a ticket in a
+//! lottery for its page, so a page is rebuilt when it has cost about as much, unless it is being
+//! changed: each change of this process takes as many tickets away, down to a bound.
+//!
+//! Nothing in the pool counts changes or reads: how often a client looks follows from how often a look
+//! has paid. Where few records are ever changed, or the same few again and again, or where values are
+//! too long to stand in pages, it hardly looks.
+
+use super::descent::{Descent, End, Purpose, Spot};
+use super::nibble::NibbleKey;
+use super::operation::Operation;
+use super::pace::Pace;
+use super::page::{FIXED_WORDS, PageRef, Shape};
+use super::pair::{INLINE_WORDS_MAX, Pair, record_words};
+use super::rebuild::Old;
+use super::situations;
+use super::via::Via;
+use super::word::{State, Word};
+use crate::checker::note;
+use crate::{IndexError, Result};
+use darter_fabric::{Fabric, mutant};
+
+/// Whether a read has taken a round trip for a leaf whose pair could stand in a page.
+pub(super) fn took_a_trip(end: &End) -> bool {
+    let value = match end {
+        End::Value(value) => value.as_ref(),
+        End::Page(found) => match &found.spot {
+            Spot::Delta { value, .. } => Some(value),
+            Spot::Record { word, value, .. } => {
+                value.as_ref().filter(|_| matches!(word.state(), State::Leaf { .. }))
+            }
+            Spot::Absent { .. } => None,
+        },
+        _ => None,
+    };
+    value.is_some_and(|image| image.len() <= INLINE_WORDS_MAX)
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Counts a pair that no longer stands in its record, and now and then rebuilds its page. What
+    /// was changed stays changed whatever becomes of that.
+    pub(super) async fn has_changed(&mut self, key: &[u8], page: PageRef) -> Result<()> {
+        self.has_changed_again();
+        let Some(folding) = self.shared.folding.as_ref().filter(|folding| folding.changes.is_due()) else {
+            return Ok(());
+        };
+        let pays = |moved_out: usize, records: usize| moved_out > 0 && moved_out * 6 >= records;
+        Box::pin(self.fold(&folding.changes, key, Some(page), pays)).await
+    }
+
+    /// Counts a pair that has got another leaf, or its first one in a page's delta.
+    pub(super) fn has_changed_again(&self) {
+        if let Some(folding) = &self.shared.folding
+            && !mutant!("quiver-reads-fold-what-is-being-changed")
+        {
+            folding.trips.put_off();
+        }
+    }
+
+    /// Counts a round trip that a read has taken for a key's leaf, and now and then rebuilds the
+    /// key's page.
+    pub(super) async fn has_read_a_leaf(&mut self, key: &[u8]) -> Result<()> {
+        let Some(folding) = self.shared.folding.as_ref().filter(|folding| folding.trips.is_due()) else {
+            return Ok(());
+        };
+        match Box::pin(self.fold(&folding.trips, key, None, |moved_out, _| moved_out > 0)).await {
+            // Another pair of the page is damaged: whoever reads that one is told.
+            Err(IndexError::Corrupt { .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Rebuilds the page of a key, which may be known, if that pays: `pays` says so of the pairs that
+    /// have moved out and of all. A pool without room leaves it as it is.
+    async fn fold(
+        &mut self,
+        pace: &Pace,
+        key: &[u8],
+        page: Option<PageRef>,
+        pays: impl Fn(usize, usize) -> bool + Send,
+    ) -> Result<()> {
+        let remembered = || self.shared.cache.find(&mut NibbleKey::new(self.shared.keys, key))?.page;
+        let page = page.or_else(|| remembered().map(|hint| hint.page));
+        let Some((via, page, (shape, words))) = self.read_page_of(key, page).await? else { return Ok(()) };
+        let mut old = None;
+        if pays(moved_out(&shape, &words), shape.records) {
+            let read = self.old_page(via, page, shape, &words).await?;
+            let pays = pays(read.moved_out(), shape.records) || mutant!("quiver-folds-what-cannot-stand");
+            old = Some(read).filter(|_| pays);
+        }
+        pace.note(old.is_some());
+        let Some(old) = old else { return Ok(()) };
+        note(situations::FOLDED);
+        match self.replace(old, words).await {
+            Err(error) if !error.is_out_of_space() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The slot that points to a key's page, the page, and its words; none if it is another page by
+    /// now than the one that was known.
+    async fn read_page_of(
+        &mut self,
+        key: &[u8],
+        known: Option<PageRef>,
+    ) -> Result<Option<(Via, PageRef, (Shape, Vec<u64>))>> {
+        if let Some(page) = known
+            && let Some((via, words)) = self.read_remembered(key, page).await?
+        {
+            return Ok(Some((via, page, page.parse(words)?)));
+        }
+        let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
+        let End::Page(found) = self.run(&mut descent).await? else { return Ok(None) };
+        let page = found.head.page;
+        let is_it = known.is_none_or(|known| known.addr == page.addr);
+        let Some(via) = found.from.filter(|_| is_it) else { return Ok(None) };
+        Ok(Some((via, page, self.read_page(page).await?)))
+    }
+}
+
+/// Leaves that a page's words name.
+fn moved_out(shape: &Shape, words: &[u64]) -> usize {
+    let delta = FIXED_WORDS..FIXED_WORDS + shape.delta;
+    let slots = delta.chain((0..shape.records).map(|rank| shape.record_at(rank)));
+    slots.filter(|&at| Word(words[at]).leaf_object().is_some()).count()
+}
+
+impl Old {
+    /// Pairs in leaves that would stand in a new page.
+    fn moved_out(&self) -> usize {
+        let room = record_words(&self.pairs.pairs) - 1;
+        let fits = |pair: &&Pair| pair.image.as_ref().is_some_and(|image| image.len() <= room);
+        self.pairs.pairs.iter().filter(|pair| pair.leaf.is_some()).filter(fits).count()
+    }
+}

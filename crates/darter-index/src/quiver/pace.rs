@@ -1,0 +1,76 @@
+//! When a process looks at a page whose pairs may have moved out of it.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Most times that a look becomes rarer.
+const RARER_MAX: i32 = 64;
+
+/// When to look at a page after events of one kind. Threads may lose each other's notes.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Events since the last look.
+    since: AtomicI32,
+    /// Events from one look to the next.
+    every: AtomicI32,
+    least: i32,
+}
+
+impl Pace {
+    fn new(least: i32, every: i32) -> Self {
+        Self { since: AtomicI32::new(0), every: AtomicI32::new(every), least }
+    }
+
+    /// Counts an event. Returns whether a page is to be looked at.
+    pub(super) fn is_due(&self) -> bool {
+        let since = self.since.load(Ordering::Relaxed) + 1;
+        let is_due = since >= self.every.load(Ordering::Relaxed);
+        self.since.store(if is_due { 0 } else { since }, Ordering::Relaxed);
+        is_due
+    }
+
+    /// Puts the next look off by as many events as the least from one look to the next.
+    pub(super) fn put_off(&self) {
+        let since = self.since.load(Ordering::Relaxed) - self.least;
+        self.since.store(since.max(-self.least * RARER_MAX), Ordering::Relaxed);
+    }
+
+    /// Learns whether a look has paid.
+    pub(super) fn note(&self, has_paid: bool) {
+        let every = self.every.load(Ordering::Relaxed);
+        let every = if has_paid { every / 2 } else { every + every / 8 + 1 };
+        self.every.store(every.clamp(self.least, self.least * RARER_MAX), Ordering::Relaxed);
+    }
+}
+
+/// When to look at a page.
+#[derive(Debug)]
+pub(super) struct Folding {
+    /// After so many changed records.
+    pub(super) changes: Pace,
+    /// After so many round trips of reads for leaves.
+    pub(super) trips: Pace,
+}
+
+impl Folding {
+    /// For pages of at most so many records.
+    pub(super) fn new(records: usize) -> Self {
+        let records = i32::try_from(records).unwrap_or(i32::MAX);
+        let (changes, trips) = ((records / 8).max(1), (records / 16).max(1));
+        Self { changes: Pace::new(changes, changes * 4), trips: Pace::new(trips, trips) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_do_not_pay_become_rare_and_those_that_pay_frequent() {
+        let pace = Folding::new(64).changes;
+        let looks = |pays: bool| (0..100_000).filter(|_| pace.is_due()).map(|_| pace.note(pays)).count();
+        let in_vain = looks(false);
+        assert!(in_vain < 300, "{in_vain}");
+        let paid = looks(true);
+        assert!((12_000..=12_500).contains(&paid), "{paid}");
+    }
+}
