@@ -237,4 +237,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A put bows to the leaf in a sealed word, which may be the very leaf that it was to replace.",
         FoundBy::Explorer("quiver", 12_000),
     ),
+    Mutant::new(
+        "Quiver",
+        "quiver-hot-word-not-compared",
+        "A search believes the leaf that a hot word named, whatever the word says now.",
+        FoundBy::Explorer("quiver", 8_000),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-hot-word-of-any-life",
+        "A search believes a hot word of a page that is not proved to live.",
+        FoundBy::Tests("-p darter-index --lib a_hot_word_of_another_life_is_not_believed"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-hot-leaf-of-any-key",
+        "A search believes the leaf that a hot word names to be its key's.",
+        FoundBy::Explorer("quiver", 8_000),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-hot-word-with-another-keys-leaf",
+        "A search remembers the word of its key's record although that names another key's leaf.",
+        FoundBy::Tests("-p darter-index --lib a_record_under_another_keys_leaf_is_no_hot_word"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-scan-believes-any-hot-word",
+        "A scan believes the leaf that a hot word named, whatever the word says now.",
+        FoundBy::Explorer("quiver", 8_000),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-hot-leaf-read-first",
+        "The leaf of a hot word is read before the word that protects it.",
+        FoundBy::Tests("-p darter-index --lib the_leaf_is_read_behind_the_words_that_protect_it"),
+    ),
 ];

@@ -90,6 +90,9 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         if is_own {
             draft.linked();
+            if let Some(identity) = descent.remembered_under() {
+                self.learn_hot(identity, (page, &shape), addr, own);
+            }
             note(situations::BLIND_WON);
             self.has_changed(draft.key, page).await?;
             return Ok(Overwrite::Done);

@@ -58,7 +58,7 @@ impl<F: Fabric> Operation<'_, F> {
                     from.node
                 }
                 End::Vacant { via } => via.node,
-                End::Diverged { .. } | End::Value(_) | End::Standing(_) => return Ok(()),
+                End::Diverged { .. } | End::Value(_) | End::Standing(_) | End::Hot(_) => return Ok(()),
             };
             if !self.collapse(node, &descent).await? {
                 return Ok(());

@@ -1,7 +1,7 @@
 //! What is known of a node or a page before it is read again.
 
-use super::page::{self, PageRef, Shape};
-use super::word::{LeafPrint, Word};
+use super::page::{self, FIXED_WORDS, PageRef, Shape};
+use super::word::{LeafPrint, State, Word};
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
 
@@ -26,6 +26,74 @@ impl DeltaFilter {
     /// Whether the key with this print may be there.
     pub(super) fn may_have(self, print: LeafPrint) -> bool {
         self.0 >> print.bucket(u32::BITS) & 1 == 1
+    }
+}
+
+/// A word of a page that may name a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageSlot(pub(super) u8);
+
+/// Ranks come first, then delta slots.
+const DELTA_FROM: usize = page::RECORDS_MAX;
+
+impl PageSlot {
+    /// That of the record with this rank.
+    pub(super) fn record(rank: usize) -> Self {
+        Self(rank as u8)
+    }
+
+    /// A slot of the delta.
+    pub(super) fn delta(at: usize) -> Self {
+        Self((DELTA_FROM + at) as u8)
+    }
+
+    /// The slot whose word is at an address of a page.
+    pub(super) fn at(page: PageRef, shape: &Shape, addr: GlobalAddr) -> Option<Self> {
+        let word = (addr.bits().checked_sub(page.addr.bits())? / 8) as usize;
+        if let Some(record) = word.checked_sub(shape.head_words()) {
+            return Some(Self::record(record / shape.record_words.max(1)));
+        }
+        word.checked_sub(FIXED_WORDS).map(Self::delta)
+    }
+
+    /// The rank of its record, if it has one.
+    pub(super) fn rank(self) -> Option<usize> {
+        (usize::from(self.0) < DELTA_FROM).then_some(usize::from(self.0))
+    }
+
+    /// Its place in the delta, if it has one.
+    pub(super) fn place_in_delta(self) -> Option<usize> {
+        usize::from(self.0).checked_sub(DELTA_FROM)
+    }
+
+    /// Where it is in a page of this shape, in words.
+    pub(super) fn word_at(self, shape: &Shape) -> usize {
+        match self.place_in_delta() {
+            Some(at) => FIXED_WORDS + at,
+            None => shape.record_at(usize::from(self.0)),
+        }
+    }
+}
+
+/// A LEAF word of a page as it was read: the leaf can be read beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HotWord {
+    pub(super) slot: PageSlot,
+    pub(super) word: Word,
+}
+
+/// A hot word, with the leaf that was read behind it.
+pub(super) type HotLeaf<'w> = (HotWord, &'w [u64]);
+
+/// Hot words of a page.
+pub(super) type HotWords = SmallVec<[HotWord; 2]>;
+
+impl HotWord {
+    /// A word of a page, if its leaf can be read beside it: verbs to one memory node alone have an
+    /// order.
+    pub(super) fn of(page: PageRef, slot: PageSlot, word: Word) -> Option<Self> {
+        let State::Leaf { addr, .. } = word.state() else { return None };
+        (addr.node() == page.addr.node() && !word.is_sealed()).then_some(Self { slot, word })
     }
 }
 

@@ -21,6 +21,8 @@ mod fold;
 mod hint;
 mod hit_rate;
 mod holes;
+#[cfg(test)]
+mod hot_words;
 mod map;
 mod map_copy;
 mod nibble;
@@ -81,6 +83,9 @@ pub struct QuiverOptions {
     pub page_delta: u32,
     /// Whether updates and reads rebuild pages now and then, so that most pairs stand in their pages.
     pub folds: bool,
+    /// Whether words that name leaves are remembered, in what room maps leave, so that a read gets the
+    /// leaf in the round trip that shows the word unchanged.
+    pub hot_words: bool,
     /// Errors brought back for the checker's own check; none otherwise.
     #[doc(hidden)]
     pub holes: QuiverHoles,
@@ -89,7 +94,7 @@ pub struct QuiverOptions {
 impl Default for QuiverOptions {
     fn default() -> Self {
         let holes = QuiverHoles::default();
-        Self { cache_bytes: 1 << 20, page_records: 64, page_delta: 16, folds: true, holes }
+        Self { cache_bytes: 1 << 20, page_records: 64, page_delta: 16, folds: true, hot_words: true, holes }
     }
 }
 
@@ -131,7 +136,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             words,
             root: ArcSwap::from_pointee((root, client.epoch())),
             geometry,
-            cache: Cache::new(options.cache_bytes),
+            cache: Cache::new(options.cache_bytes, options.hot_words),
             skip: Skip::new(table, client.epoch()),
             inline_rate: HitRate::new(),
             folding: options.folds.then(|| Folding::new(geometry.records)),

@@ -72,6 +72,8 @@ pub(super) enum End {
     Value(Option<Image>),
     /// For readers who know the page's map: the record that this READ has brought.
     Standing(ReadId),
+    /// For readers who remember the word that names it: the leaf that this READ has brought.
+    Hot(ReadId),
 }
 
 /// What the descent is for.

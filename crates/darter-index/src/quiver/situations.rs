@@ -46,6 +46,12 @@ crate::situations! {
     FOLDED = "Folded";
     /// A remembered page was refused.
     PAGE_HINT_STALE = "PageHintStale";
+    /// A leaf was read beside the word that names it.
+    HOT_WORD = "HotWord";
+    /// The same in a scan.
+    HOT_WORD_SCANNED = "HotWordScanned";
+    /// A remembered word with a leaf was not what it was.
+    HOT_WORD_STALE = "HotWordStale";
     /// A remembered node was refused.
     NODE_HINT_STALE = "NodeHintStale";
     /// A descent began at a node that the skip table told.

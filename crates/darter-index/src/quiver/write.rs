@@ -202,7 +202,7 @@ impl<F: Fabric> Operation<'_, F> {
                 Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
             }
             End::Diverged { via, child } => Box::pin(self.part_path(draft.key, value, via, child)).await,
-            End::Sealed { .. } | End::Value(_) | End::Standing(_) => Ok(Turn::Again),
+            End::Sealed { .. } | End::Value(_) | End::Standing(_) | End::Hot(_) => Ok(Turn::Again),
         }
     }
 
@@ -253,6 +253,7 @@ impl<F: Fabric> Operation<'_, F> {
             };
         }
         draft.linked();
+        self.learn_hot(found.head.identity, (found.head.page, &found.head.shape), addr, new);
         self.retire_leaf_of(word);
         match word.state() {
             State::Tomb => note(situations::TOMB_REUSED),

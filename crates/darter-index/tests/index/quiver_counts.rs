@@ -18,6 +18,16 @@ fn key(number: u64) -> [u8; 8] {
 
 /// A client of an index with the even keys, which has read them all and leaves pages as they are.
 fn client_of_loaded() -> (Quiver<Counted>, Client<Counted>) {
+    client_of(QuiverOptions { folds: false, hot_words: false, ..QuiverOptions::default() })
+}
+
+/// One that rebuilds pages, for reads take round trips for leaves.
+fn client_that_folds() -> (Quiver<Counted>, Client<Counted>) {
+    client_of(QuiverOptions { hot_words: false, ..QuiverOptions::default() })
+}
+
+/// One that remembers words which name leaves, and leaves pages as they are.
+fn client_of_hot_words() -> (Quiver<Counted>, Client<Counted>) {
     client_of(QuiverOptions { folds: false, ..QuiverOptions::default() })
 }
 
@@ -79,7 +89,7 @@ fn an_update_takes_a_round_trip_in_a_new_page_and_two_in_one_that_was_changed() 
 /// Every key is updated five times, so without rebuilt pages each search reads a leaf.
 #[test]
 fn most_updated_pairs_stand_in_their_pages_again() {
-    let mut loaded = client_of(QuiverOptions::default());
+    let mut loaded = client_that_folds();
     let numbers = (0..KEYS * 5).map(|at| at * 7919 % KEYS * 2);
     let updates = puts(&mut loaded, numbers, Condition::Present, PutOutcome::Replaced).round_trips;
     assert!(updates < KEYS * 5 * 8 / 5, "{updates} for {} updates", KEYS * 5);
@@ -109,7 +119,7 @@ fn searches_of_all((quiver, client): &mut (Quiver<Counted>, Client<Counted>)) ->
 /// Also those of pairs that were inserted, which a scan reads: each takes a round trip for a leaf.
 #[test]
 fn reads_bring_pairs_back_to_the_pages_that_nobody_changes() {
-    let mut loaded = client_of(QuiverOptions::default());
+    let mut loaded = client_that_folds();
     puts(&mut loaded, (0..KEYS / 20).map(|at| at * 38), Condition::Present, PutOutcome::Replaced);
     let before = searches_of_all(&mut loaded).round_trips;
     assert!(before > KEYS, "no leaf was read");
@@ -136,7 +146,7 @@ fn reads_bring_pairs_back_to_the_pages_that_nobody_changes() {
 /// Most pairs of a page are so small that the long ones stay in leaves: to rebuild it is in vain.
 #[test]
 fn reads_do_not_rebuild_pages_for_pairs_that_cannot_stand_in_them() {
-    let mut loaded = client_of(QuiverOptions::default());
+    let mut loaded = client_that_folds();
     let (quiver, client) = &mut loaded;
     let long = (0..KEYS).step_by(16).map(|at| key(at * 2));
     for key in long {
@@ -150,9 +160,56 @@ fn reads_do_not_rebuild_pages_for_pairs_that_cannot_stand_in_them() {
     assert!(counted.round_trips < KEYS + KEYS / 8, "{} round trips", counted.round_trips);
 }
 
+/// A pair that was updated or inserted takes one more round trip for its leaf, once, unless this
+/// process changed it itself.
+#[test]
+fn a_leaf_is_read_beside_the_word_that_is_remembered() {
+    let mut loaded = client_of_hot_words();
+    puts(&mut loaded, (0..KEYS).map(|at| at * 2), Condition::Present, PutOutcome::Replaced);
+    let counted = searches_of_all(&mut loaded);
+    assert_about(counted.round_trips, KEYS);
+    assert!(counted.read_bytes <= KEYS * 140, "{} bytes", counted.read_bytes);
+    // Another process.
+    let mut client = loaded.1.pool().client().unwrap();
+    let options = QuiverOptions { folds: false, cache_bytes: 16 << 20, ..QuiverOptions::default() };
+    let other = block_on(Quiver::open(&mut client, options)).unwrap();
+    let mut other = (other, client);
+    searches_of_all(&mut other);
+    assert_about(searches_of_all(&mut other).round_trips, KEYS);
+    // What is not as it was costs no more than without.
+    puts(&mut loaded, (0..KEYS).map(|at| at * 2), Condition::Present, PutOutcome::Replaced);
+    assert_about(searches_of_all(&mut other).round_trips, KEYS * 2);
+    assert_about(searches_of_all(&mut other).round_trips, KEYS);
+}
+
+#[test]
+fn inserted_pairs_are_read_and_replaced_beside_the_word_that_is_remembered() {
+    let mut loaded = client_of_hot_words();
+    let scans = |(quiver, client): &mut (Quiver<Counted>, Client<Counted>)| {
+        let before = client.endpoint().counters().unwrap()[OpKind::Scan].round_trips;
+        let pairs = block_on(quiver.scan(client, &ScanRange::all(), usize::MAX)).unwrap().len() as u64;
+        (pairs, client.endpoint().counters().unwrap()[OpKind::Scan].round_trips - before)
+    };
+    // The first scan remembers pages.
+    scans(&mut loaded);
+    let (_, trips) = scans(&mut loaded);
+    let new = || (0..KEYS / 20).map(|at| at * 38 + 1);
+    puts(&mut loaded, new(), Condition::Absent, PutOutcome::Inserted);
+    let replaced = puts(&mut loaded, new(), Condition::Always, PutOutcome::Replaced);
+    assert_about(replaced.round_trips, KEYS / 20 * 2);
+    assert_eq!(scans(&mut loaded), (KEYS + KEYS / 20, trips));
+    let (quiver, client) = &mut loaded;
+    let gets = |client: &Client<Counted>| client.endpoint().counters().unwrap()[OpKind::Get].round_trips;
+    let before = gets(client);
+    for number in new() {
+        assert!(block_on(quiver.get(client, &key(number))).unwrap().is_some());
+    }
+    assert_eq!(gets(client) - before, KEYS / 20);
+}
+
 #[test]
 fn reads_do_not_rebuild_a_page_that_is_being_changed() {
-    let mut loaded = client_of(QuiverOptions::default());
+    let mut loaded = client_that_folds();
     let mut written = 0;
     for at in 0..KEYS {
         let hot = [at % 8 * 2];

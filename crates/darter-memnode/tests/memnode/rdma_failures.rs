@@ -238,8 +238,10 @@ fn an_index_whose_queue_pairs_end_loses_and_leaks_nothing() {
             assert!((done.acknowledged..=done.tried).contains(&found), "{found}, {done:?}");
         }
     }
-    drop(session);
-    let check = store.repair().unwrap();
+    // Reads may rebuild pages, in blocks that the first process has left. What is lost in those comes
+    // back when nobody has them any more.
+    drop((session, store));
+    let check = Store::open(&url).unwrap().repair().unwrap();
     assert_eq!((check.violations, check.leaked_bytes), (vec![], 0));
 }
 

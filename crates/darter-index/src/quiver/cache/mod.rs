@@ -4,18 +4,21 @@
 //! that life lasts (`docs/quiver.md`, L2), so nothing has to be forgotten because something else
 //! changed. What is remembered of a node lies in one packed block, found by the node's identity: a
 //! page takes 12 bytes beside its map, a child node 8, the node 20 and its share of a table. What was
-//! not used since it was last looked at goes first, pages before nodes.
+//! not used since it was last looked at goes first, pages before nodes. The room that is left is for
+//! hot words ([`hot`]), 20 bytes each.
 
 mod block;
+mod hot;
 mod log;
 mod shard;
 mod table;
 
 use self::shard::Shard;
-use super::hint::{NodeHint, PageHint};
+use super::hint::{HotWord, HotWords, NodeHint, PageHint, PageSlot};
 use super::nibble::{NibbleKey, edge, nibbles};
 use darter_fabric::GlobalAddr;
 use std::mem::size_of;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -43,12 +46,16 @@ pub(super) struct Hit {
     pub(super) identity: u64,
     /// The page that was responsible for the key's edge.
     pub(super) page: Option<PageHint>,
+    /// Whether the page may have hot words.
+    pub(super) has_hot: bool,
 }
 
 /// The cache of a process.
 #[derive(Debug)]
 pub(super) struct Cache {
     shards: Box<[Mutex<Shard>]>,
+    /// Whether words that name leaves are remembered.
+    keeps_hot: bool,
     /// Nodes remembered at each depth.
     depths: Box<[AtomicU32]>,
     /// Bytes of each shard at most.
@@ -58,8 +65,8 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// A cache of at most `budget` bytes.
-    pub(super) fn new(budget: u64) -> Self {
+    /// A cache of at most `budget` bytes, for hot words too if it `keeps_hot`.
+    pub(super) fn new(budget: u64, keeps_hot: bool) -> Self {
         let (count, depths) = match budget {
             ..BYTES_MIN => (0, 0),
             _ => ((budget / SHARD_BYTES).clamp(1, SHARDS_MAX), DEPTHS),
@@ -68,6 +75,7 @@ impl Cache {
         let shard_bytes = budget.saturating_sub(fixed) / count.max(1);
         Self {
             shards: (0..count).map(|_| Mutex::new(Shard::new(shard_bytes))).collect(),
+            keeps_hot,
             depths: (0..depths).map(|_| AtomicU32::new(0)).collect(),
             shard_bytes,
             period: AtomicU32::new(0),
@@ -111,7 +119,9 @@ impl Cache {
             let item = shard.item_for(&block, edge);
             if let Some(page) = item.filter(|item| item.is_page()) {
                 shard.touch(&block, item);
-                return Some(Hit { node, identity, page: Some(page.page(shard.log(), node)) });
+                let page = page.page(shard.log(), node);
+                let has_hot = !shard.hot.is_empty();
+                return Some(Hit { node, identity, page: Some(page), has_hot });
             }
             let child = item.and_then(|item| {
                 let child = item.child(shard.log(), node);
@@ -120,7 +130,7 @@ impl Cache {
             });
             shard.touch(&block, item.filter(|_| child.is_some()));
             let (identity, node) = child.unwrap_or((identity, node));
-            return Some(Hit { node, identity, page: None });
+            return Some(Hit { node, identity, page: None, has_hot: false });
         }
         None
     }
@@ -204,6 +214,35 @@ impl Cache {
         let Some(block) = shard.find(identity) else { return };
         let is_stale = |item: block::Item| item.is_page() && item.addr() == stale.page.addr;
         shard.forget(&block, &self.depths, is_stale);
+    }
+
+    /// Remembers a word of a page of the node that is remembered under an identity, if there is room
+    /// that maps do not need.
+    pub(super) fn learn_hot(&self, identity: u64, (page, born): (GlobalAddr, u32), hot: HotWord) {
+        if let Some(mut shard) = self.shard(identity).filter(|_| self.keeps_hot) {
+            shard.learn_hot((page, born), hot);
+        }
+    }
+
+    /// Returns the hot words of a page: of these records, and of the delta.
+    pub(super) fn hot_words(&self, identity: u64, hint: &PageHint, ranks: Range<usize>) -> HotWords {
+        let page = (hint.page.addr, hint.shape.born);
+        let shard = self.shard(identity);
+        shard.map_or_else(HotWords::new, |shard| shard.hot.of_page(page, ranks, hint.shape.delta))
+    }
+
+    /// Marks a hot word as used.
+    pub(super) fn touch_hot(&self, identity: u64, page: GlobalAddr, slot: PageSlot) {
+        if let Some(mut shard) = self.shard(identity) {
+            shard.hot.touch(page, slot);
+        }
+    }
+
+    /// Forgets a word that is not what it was.
+    pub(super) fn forget_hot(&self, identity: u64, page: GlobalAddr, slot: PageSlot) {
+        if let Some(mut shard) = self.shard(identity) {
+            shard.hot.forget(page, slot);
+        }
     }
 
     /// Forgets a node on a key's path that is not what it was.

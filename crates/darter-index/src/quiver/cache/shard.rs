@@ -2,12 +2,15 @@
 //!
 //! The block at the front is looked at when room is needed. It goes to the back with what was used
 //! since it was last at the front; pages that were not used are forgotten, child nodes and nodes
-//! only if no page is left to be forgotten, since they save more round trips a byte.
+//! only if no page is left to be forgotten, since they save more round trips a byte. Hot words take
+//! the room that is left, and yield it first.
 
 use super::block::{Block, Draft, Item};
+use super::hot::HotTable;
 use super::log::Log;
 use super::table::Table;
-use crate::quiver::hint::NodeHint;
+use crate::quiver::hint::{HotWord, NodeHint};
+use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Most bytes of a shard: positions in its log are 32 bits.
@@ -21,6 +24,9 @@ const OFFERS: u32 = 32;
 /// Memory is short when less than one of so many parts is free.
 const FULL_PARTS: usize = 16;
 
+/// Hot words leave one of so many parts free, so that blocks do not come for each other's room.
+const SLACK_PARTS: usize = 16;
+
 /// Nodes remembered at each depth.
 pub(super) type Depths = [AtomicU32];
 
@@ -28,6 +34,7 @@ pub(super) type Depths = [AtomicU32];
 pub(super) struct Shard {
     log: Log,
     table: Table,
+    pub(super) hot: HotTable,
     budget: usize,
     /// Units of blocks that nothing leads to.
     dead: usize,
@@ -45,7 +52,7 @@ impl Shard {
 
     /// Bytes it takes.
     pub(super) fn bytes(&self) -> u64 {
-        (self.log.bytes() + self.table.bytes()) as u64
+        (self.log.bytes() + self.table.bytes() + self.hot.bytes()) as u64
     }
 
     /// Returns what is remembered under an identity.
@@ -121,9 +128,19 @@ impl Shard {
         }
     }
 
+    /// Remembers a word of a page of this life, if there is room.
+    pub(super) fn learn_hot(&mut self, (page, born): (GlobalAddr, u32), hot: HotWord) {
+        let taken = self.log.bytes() + self.budget / SLACK_PARTS;
+        self.hot.learn(page, born, hot, self.room().saturating_sub(taken));
+    }
+
+    /// Bytes for blocks and hot words.
+    fn room(&self) -> usize {
+        self.budget.saturating_sub(self.table.bytes_with_another())
+    }
+
     fn add(&mut self, identity: u64, node: NodeHint, units: &[u32], depths: &Depths) {
-        let room = self.budget.saturating_sub(self.table.bytes_with_another());
-        let at = self.log.append(units, room);
+        let at = self.log.append(units, self.room().saturating_sub(self.hot.bytes()));
         let log = &self.log;
         self.table.insert(hash(identity), at, |at| hash(log.pair(at)));
         depths[node.depth].fetch_add(1, Ordering::Relaxed);
@@ -132,7 +149,7 @@ impl Shard {
     /// Whether to take what it would be of little use to remember: always while there is room, then
     /// one in [`OFFERS`], so that what is used much gets in.
     pub(super) fn takes_offer(&mut self) -> bool {
-        let room = self.budget.saturating_sub(self.table.bytes_with_another());
+        let room = self.room();
         let is_full = self.log.len() * size_of::<u32>() * FULL_PARTS >= room * (FULL_PARTS - 1);
         self.declined = if is_full { (self.declined + 1) % OFFERS } else { 0 };
         self.declined == 0
@@ -140,7 +157,7 @@ impl Shard {
 
     /// Forgets what was not used until a block of so many units has room. Returns whether it has.
     fn make_room(&mut self, units: usize, depths: &Depths) -> bool {
-        let room = self.budget.saturating_sub(self.table.bytes_with_another());
+        let room = self.room();
         let most = (room / size_of::<u32>()).saturating_sub(units);
         if most < 4 * units {
             return false;
@@ -151,6 +168,8 @@ impl Shard {
         while self.has_much_dead() {
             self.turn(false, depths);
         }
+        self.hot.shrink_to(room.saturating_sub((self.log.len() + units) * size_of::<u32>()));
+        let room = room.saturating_sub(self.hot.bytes());
         if self.log.bytes() > room {
             self.log.shrink_to(room);
         }

@@ -5,6 +5,7 @@ use super::*;
 use crate::quiver::map::Map;
 use crate::quiver::nibble::{EdgeRange, LAST};
 use crate::quiver::page::{PageRef, Shape};
+use crate::quiver::word::{Print, Word};
 use crate::radix::prefix_hash::HashKeys;
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_of;
@@ -45,6 +46,13 @@ fn identity(keys: HashKeys, key: &[u8], depth: usize) -> u64 {
     NibbleKey::new(keys, key).identity(depth)
 }
 
+/// A word of the page with this number, and as many others.
+fn hot(number: u64) -> HotWord {
+    let leaf = GlobalAddr::new(0, 1 << 20 | number << 8);
+    let print = Print::new(HashKeys::new(SECRET), &[]).of_leaf(EdgeRange::ALL, 0);
+    HotWord { slot: PageSlot((number / 40 % 80) as u8), word: Word::leaf(print, 3, leaf) }
+}
+
 fn found(cache: &Cache, keys: HashKeys, key: &[u8]) -> Option<Hit> {
     cache.find(&mut NibbleKey::new(keys, key))
 }
@@ -60,7 +68,7 @@ proptest! {
         skip in 0_usize..5,
     ) {
         let keys = HashKeys::new(SECRET);
-        let cache = Cache::new(1 << 20);
+        let cache = Cache::new(1 << 20, true);
         let prefix = vec![0x35; 12];
         let own = (identity(keys, &prefix, depth), node(number, depth));
         let tails: Vec<_> = tails.into_iter().map(|tail| [&prefix[..6], &tail[..]].concat()).collect();
@@ -100,10 +108,10 @@ proptest! {
     #[test]
     fn no_budget_is_exceeded_and_nothing_found_is_wrong(
         budget in 0_u64..100_000,
-        steps in proptest::collection::vec((0_u8..4, 0_u64..360), 1..800),
+        steps in proptest::collection::vec((0_u8..8, 0_u64..360), 1..800),
     ) {
         let keys = HashKeys::new(SECRET);
-        let cache = Cache::new(budget);
+        let cache = Cache::new(budget, true);
         for (kind, number) in steps {
             let key = [(number % 40) as u8, ((number / 40) as u8).wrapping_mul(0x1d), 0];
             let (above, own) = ((identity(keys, &key, 0), node(0, 0)), (identity(keys, &key, 2), node(number % 40, 2)));
@@ -113,13 +121,19 @@ proptest! {
                 0 => cache.learn_node(Some((above, edge(&key, 0))), own, EPOCH),
                 1 => cache.learn_page(own, &hint, EPOCH),
                 2 => cache.forget_page(own.0, &hint),
-                _ => cache.forget_node(&mut NibbleKey::new(keys, &key), own.1),
+                3 => cache.forget_node(&mut NibbleKey::new(keys, &key), own.1),
+                4 => cache.forget_hot(own.0, hint.page.addr, hot(number).slot),
+                _ => cache.learn_hot(own.0, (hint.page.addr, hint.shape.born), hot(number)),
             }
             prop_assert!(cache.bytes() <= budget, "{} of {budget}", cache.bytes());
             if let Some(hit) = found(&cache, keys, &key) {
                 let is_root = hit.node == above.1 && hit.identity == above.0;
                 prop_assert!(is_root || (hit.identity, hit.node) == own);
-                prop_assert!(hit.page.is_none_or(|page| page == hint));
+                prop_assert!(hit.page.as_ref().is_none_or(|page| *page == hint));
+                let remembered = hit.page.as_ref().map(|page| cache.hot_words(hit.identity, page, 0..64));
+                for word in remembered.iter().flatten() {
+                    prop_assert!((0..9).any(|at| *word == hot(number % 40 + at * 40)), "{word:?}");
+                }
             }
         }
     }
@@ -128,7 +142,7 @@ proptest! {
 #[test]
 fn a_page_takes_few_bytes() {
     let keys = HashKeys::new(SECRET);
-    let cache = Cache::new(1 << 20);
+    let cache = Cache::new(1 << 20, true);
     let empty = cache.bytes();
     for number in 0..256_u64 {
         let key = [number as u8, 0, 0, 0];
@@ -150,7 +164,7 @@ fn a_page_takes_few_bytes() {
 #[test]
 fn pages_that_are_used_stay_and_child_nodes_go_last() {
     let keys = HashKeys::new(SECRET);
-    let cache = Cache::new(16 << 10);
+    let cache = Cache::new(16 << 10, true);
     let root = (identity(keys, &[], 0), node(0, 0));
     let child = |number: u64| {
         let key = [(number as u8) << 4, 0];

@@ -34,6 +34,9 @@ impl Search<Shared> for Descent<'_> {
                     let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
                     *record = Some(batch.read(at, hint.shape.record_words));
                 }
+                if let Some(beside) = &mut self.beside {
+                    beside.post(batch);
+                }
             }
             Stage::Probe(probe) => {
                 if let Some((rank, read)) = &mut probe.record_read {
@@ -60,6 +63,11 @@ impl Search<Shared> for Descent<'_> {
                     *reads = Some((record, is_copy.then(|| batch.read(hint.page.addr, page::FIXED_WORDS))));
                 }
             }
+            Stage::Hot { hot, reads } => {
+                if let Some(Lead { hint, .. }) = &self.lead {
+                    *reads = super::hot::post(hint, *hot, batch);
+                }
+            }
             Stage::Leaf { leaf, reads, .. } => {
                 if let Some(Lead { hint, .. }) = &self.lead {
                     let value = batch.read(leaf.addr, leaf::class_words(leaf.class));
@@ -71,6 +79,16 @@ impl Search<Shared> for Descent<'_> {
     }
 
     fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+        let end = self.absorb_stage(shared, done)?;
+        if let Some(End::Page(found)) = &end {
+            self.learn_hot_delta(shared, found);
+        }
+        Ok(end)
+    }
+}
+
+impl Descent<'_> {
+    fn absorb_stage(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
         if let Some(guide) = &mut self.guide {
             guide.absorb_table((&shared.skip, &shared.keys), done, self.epoch)?;
         }
@@ -94,12 +112,17 @@ impl Search<Shared> for Descent<'_> {
                 let foreseen = foreseen.filter(|_| is_as_known);
                 self.seen = self.seen.take().filter(|_| is_as_known);
                 let foreseen = foreseen.and_then(|(rank, read)| Some((rank, done.words(read?).into())));
-                self.probe(head, foreseen)
+                let beside = self.beside.take().filter(|_| is_as_known);
+                let beside = beside.and_then(|beside| beside.leaf(done));
+                match self.probe(head, foreseen, beside)? {
+                    None => self.absorb_beside(shared, beside),
+                    end => Ok(end),
+                }
             }
             Stage::Probe(probe) => self.absorb_probe(probe, done),
             Stage::RecordLeaf(probe) => {
                 let Some(read) = probe.record_leaf else { return self.elsewhere(probe).map(Some) };
-                self.absorb_record_leaf(probe, done.words(read))
+                self.absorb_record_leaf(shared, probe, done.words(read))
             }
             Stage::Record { rank, reads: Some((record, head)) } => {
                 let head = head.map(|head| done.words(head));
@@ -108,6 +131,7 @@ impl Search<Shared> for Descent<'_> {
             Stage::Leaf { leaf, reads: Some((value, head)) } => {
                 self.absorb_leaf(shared, leaf, done.words(value), done.words(head))
             }
+            Stage::Hot { hot, reads: Some(reads) } => self.absorb_hot(shared, hot, reads, done),
             _ => {
                 self.restart(shared);
                 Ok(None)

@@ -7,10 +7,15 @@
 //! every page and node was linked at some moment of the operation, so its words count as they
 //! stand, sealed or not (L5).
 
+mod hot;
 mod machine;
+mod record;
 
+pub(super) use self::hot::learn as learn_hot_word;
+#[cfg(test)]
+pub(super) use self::hot::post as hot_reads;
 use super::cache::{Hit, KnownNode};
-use super::hint::{NodeHint, PageHint};
+use super::hint::{HotLeaf, HotWord, NodeHint, PageHint};
 use super::holes::QuiverHole;
 use super::map_copy;
 use super::nibble::{NibbleKey, edge, nibbles};
@@ -75,6 +80,12 @@ enum Stage {
         leaf: PageRef,
         reads: Option<(ReadId, ReadId)>,
     },
+    /// For readers who remember a word with the key's leaf: the word, the page's first words, and the
+    /// leaf, in this order.
+    Hot {
+        hot: HotWord,
+        reads: Option<[ReadId; 3]>,
+    },
 }
 
 /// What is known of the page ahead.
@@ -101,6 +112,8 @@ pub(super) struct Descent<'k> {
     lead: Option<Lead>,
     /// The record that a remembered page led to, by its rank.
     seen: Option<Box<(usize, Image)>>,
+    /// A writer's leaf to be read with the head of the remembered page.
+    beside: Option<Box<hot::Beside>>,
     epoch: u64,
     /// A slot that was responsible for the key's edge and said that it is not.
     gap: Option<SlotAt>,
@@ -120,9 +133,9 @@ impl<'k> Descent<'k> {
         descent.may_skip = true;
         shared.cache.enter(epoch);
         match shared.cache.find(&mut descent.key) {
-            Some(Hit { page: Some(page), identity, node }) => {
+            Some(Hit { page: Some(page), identity, node, has_hot }) => {
                 descent.node = node.into();
-                descent.enter_remembered(page, identity);
+                descent.enter_remembered(shared, page, identity, has_hot);
             }
             Some(Hit { node, .. }) => descent.enter_node(node),
             None => descent.enter_root(shared),
@@ -156,6 +169,7 @@ impl<'k> Descent<'k> {
             from: None,
             lead: None,
             seen: None,
+            beside: None,
             epoch,
             gap: None,
             guide: None,
@@ -164,12 +178,27 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// Goes to a remembered page: with its head if the key may be in the delta.
-    fn enter_remembered(&mut self, hint: PageHint, identity: u64) {
+    /// Goes to a remembered page: to the key's leaf if one of its hot words may name it, else with its
+    /// head if the key may be in the delta.
+    fn enter_remembered(&mut self, shared: &Shared, hint: PageHint, identity: u64, has_hot: bool) {
         let key = self.key.bytes();
         let (rank, print) = (hint.shape.rank(&hint.map, key), hint.shape.leaf_print(key, self.print));
         let is_static = !hint.delta.may_have(print);
+        let own = if has_hot { hot::own(shared, (identity, &hint), rank, print) } else { None };
         self.enter_lead(Lead { hint, remembered: Some(identity) }, rank, is_static);
+        match self.purpose {
+            Purpose::Read => {
+                if let Some(hot) = own {
+                    self.stage = Stage::Hot { hot, reads: None };
+                }
+            }
+            Purpose::Write => self.beside = own.map(hot::Beside::new),
+            // A record's leaf need not be read.
+            Purpose::Overwrite => {
+                let in_delta = own.filter(|hot| hot.slot.place_in_delta().is_some());
+                self.beside = in_delta.map(hot::Beside::new);
+            }
+        }
     }
 
     /// Goes to the record that a page is known to have for the key: without the head if a reader is
@@ -227,6 +256,7 @@ impl<'k> Descent<'k> {
             shared.cache.forget_page(identity, &hint);
         }
         self.seen = None;
+        self.beside = None;
         self.known = None;
         self.incoming = None;
         self.stage = Stage::RootWord(None);
@@ -426,16 +456,31 @@ impl<'k> Descent<'k> {
     }
 
     /// Goes on with a page's head: the record at the key's rank, and leaves that may be the key's.
-    fn probe(&mut self, head: Head, foreseen: Option<(usize, Image)>) -> Result<Option<End>> {
+    fn probe(
+        &mut self,
+        head: Head,
+        foreseen: Option<(usize, Image)>,
+        beside: Option<HotLeaf<'_>>,
+    ) -> Result<Option<End>> {
         let rank = head.shape.rank(&head.map, self.key.bytes());
         let record =
             foreseen.or_else(|| self.seen.take().map(|seen| *seen)).filter(|(seen, _)| Some(*seen) == rank);
         let record_read = rank.filter(|_| record.is_none()).map(|rank| (rank, None));
         let print = head.shape.leaf_print(self.key.bytes(), self.print);
         let may_be = |(_, word): &(usize, &Word)| word.may_be_leaf_of(print);
-        let leaves: SmallVec<_> =
+        let mut leaves: SmallVec<_> =
             head.delta.iter().enumerate().filter(may_be).map(|(at, _)| (at, None)).collect();
-        let (in_delta, damage, record_leaf) = (None, None, None);
+        let (mut in_delta, mut damage, record_leaf) = (None, None, None);
+        if let Some((hot, words)) = beside
+            && let Some(at) = hot.slot.place_in_delta().filter(|at| head.delta.get(*at) == Some(&hot.word))
+        {
+            leaves.retain(|(other, _)| *other != at);
+            match leaf::parse(head.page.addr, words) {
+                Ok(pair) if pair.key == self.key.bytes() => in_delta = Some((at, words.into())),
+                Ok(_) => {}
+                Err(error) => damage = Some(error),
+            }
+        }
         let probe = Box::new(Probe { head, record, record_read, leaves, in_delta, damage, record_leaf });
         if probe.record_read.is_none() && probe.leaves.is_empty() {
             return self.judge(probe);
@@ -487,11 +532,19 @@ impl<'k> Descent<'k> {
         }
     }
 
-    fn absorb_record_leaf(&mut self, probe: Box<Probe>, words: &[u64]) -> Result<Option<End>> {
+    fn absorb_record_leaf(
+        &mut self,
+        shared: &Shared,
+        probe: Box<Probe>,
+        words: &[u64],
+    ) -> Result<Option<End>> {
         let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let (leaf_addr, ..) = word.leaf_object().unwrap_or((addr, 0, 0));
         let is_own = leaf::parse(leaf_addr, words)?.key == self.key.bytes();
+        if is_own || mutant!("quiver-hot-word-with-another-keys-leaf") {
+            self.learn_hot_word(shared, &probe.head, addr, word);
+        }
         if is_own {
             return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
         }
@@ -518,77 +571,5 @@ impl<'k> Descent<'k> {
             (None, Some(damage)) => return Err(damage),
         };
         Ok(End::Page(Box::new(Found { head, spot, from: self.from })))
-    }
-
-    /// A reader's look at one record, by what is known of the page.
-    fn absorb_record(
-        &mut self,
-        shared: &Shared,
-        rank: usize,
-        (read, words): (ReadId, &[u64]),
-        head: Option<&[u64]>,
-    ) -> Option<End> {
-        let Some(Lead { hint, remembered }) = &self.lead else {
-            self.restart(shared);
-            return None;
-        };
-        let (page, shape) = (hint.page, hint.shape);
-        let is_proved = head.is_none_or(|head| hint.is_proved_by(head));
-        if !is_proved && !mutant!("quiver-map-copy-not-proved") {
-            self.enter_without_copy(shared, page);
-            return None;
-        }
-        let word = Word(words[0]);
-        let addr = hint.page.addr.plus(hint.shape.record_at(rank) as u64 * 8);
-        let is_own = standing(addr, words).is_some_and(|leaf| leaf.key == self.key.bytes());
-        let proves = |word: Word| word.proves_record_of(hint.shape.born, self.print);
-        let lives = proves(word)
-            || shared.holes.has(QuiverHole::TrustSealed) && proves(word.unsealed())
-            || shared.holes.has(QuiverHole::IgnoreLife)
-                && matches!(word.state(), State::Inline | State::Tomb);
-        match word.state() {
-            State::Inline | State::Tomb if lives && is_own => {
-                if let (None, Some(known)) = (remembered, self.known) {
-                    shared.cache.offer_page(known, hint, self.epoch);
-                }
-                let is_there = word.state() == State::Inline;
-                return Some(if is_there { End::Standing(read) } else { End::Value(None) });
-            }
-            State::Leaf { addr, class } if is_own && !word.is_sealed() => {
-                let leaf = PageRef { addr, class };
-                self.seen = Some(Box::new((rank, words.into())));
-                self.stage = Stage::Leaf { leaf, reads: None };
-                return None;
-            }
-            _ => {}
-        }
-        if mutant!("quiver-absence-by-a-remembered-map") {
-            return Some(End::Value(None));
-        }
-        self.seen = Some(Box::new((rank, words.into())));
-        self.enter_page(page, shape.head_words());
-        None
-    }
-
-    /// The leaf of that record.
-    fn absorb_leaf(
-        &mut self,
-        shared: &Shared,
-        leaf: PageRef,
-        words: &[u64],
-        head: &[u64],
-    ) -> Result<Option<End>> {
-        let lives = self.lead.as_ref().is_some_and(|lead| lead.hint.is_proved_by(head));
-        if !lives && !shared.holes.has(QuiverHole::IgnoreLife) {
-            match self.lead.as_ref().filter(|lead| lead.remembered.is_none()).map(|lead| lead.hint.page) {
-                Some(page) => self.enter_without_copy(shared, page),
-                None => self.restart(shared),
-            }
-            return Ok(None);
-        }
-        let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes()
-            || mutant!("quiver-search-believes-any-leaf");
-        let record = self.seen.take().filter(|_| !is_own);
-        Ok(Some(End::Value(Some(record.map_or_else(|| words.into(), |record| record.1[1..].into())))))
     }
 }

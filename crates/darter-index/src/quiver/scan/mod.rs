@@ -12,7 +12,7 @@ mod rows;
 
 use self::cursor::Cursor;
 use self::remembered::PAGES_MAX;
-use self::rows::{Part, Rows};
+use self::rows::{Part, Rows, Source};
 use super::Quiver;
 use super::cache::KnownNode;
 use super::descent::NodeAt;
@@ -223,7 +223,7 @@ impl<F: Fabric> Operation<'_, F> {
             Some(torn) => lo = torn.expected + 1,
             None => {}
         }
-        let moved_out = rows.hand_on(&mut self.client, range, sink).await?;
+        let moved_out = rows.hand_on((self.shared, &mut self.client), range, sink).await?;
         self.client.recycle(done);
         if let Some(key) = moved_out {
             self.has_read_a_leaf(&key).await?;
@@ -241,12 +241,12 @@ impl<F: Fabric> Operation<'_, F> {
         let mut rows = Rows::default();
         for (&(page, edges), words) in pages {
             let shape = Shape::of(page, words)?;
-            rows.take(page, &shape, Part::whole(&shape, words), edges.up_to(shape.edges.hi))?;
             let is_whole = (words[1], shape.depth, shape.edges) == (stretch.identity, stretch.depth, edges);
-            if let Some(known) = stretch.known
-                && is_whole
-                && page::proves(words[0], shape.born)
-            {
+            let known = stretch.known.filter(|_| is_whole && page::proves(words[0], shape.born));
+            let part = Part::whole(&shape, words);
+            let from = Source { page, shape, part, identity: known.map(|(identity, _)| identity) };
+            rows.take(from, edges.up_to(shape.edges.hi), &[])?;
+            if let Some(known) = known {
                 let hint = PageHint::new(page, shape, shape.map_in(words)).with_delta(shape.delta_in(words));
                 self.shared.cache.learn_page(known, &hint, self.client.epoch());
             }

@@ -8,16 +8,19 @@
 //! whole.
 
 use super::cursor::Cursor;
-use super::rows::{Part, Rows};
+use super::rows::{Part, Rows, Source};
 use crate::checker::note;
-use crate::quiver::hint::{NodeHint, PageHint};
+use crate::quiver::hint::{HotLeaf, HotWord, HotWords, NodeHint, PageHint};
 use crate::quiver::nibble::NibbleKey;
 use crate::quiver::operation::Operation;
 use crate::quiver::page::{FIXED_WORDS, standing};
 use crate::quiver::situations;
+use crate::quiver::word::State;
+use crate::radix::leaf;
 use crate::radix::sink::Sink;
 use crate::{Result, ScanRange};
 use darter_fabric::{Batch, Fabric, ReadId, mutant};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Most pages that one round trip reads.
@@ -36,6 +39,8 @@ struct Step {
     at: Cursor,
     /// The records to be read.
     ranks: Range<usize>,
+    /// The page's hot words, in what is read.
+    hot: HotWords,
 }
 
 /// The READs of a step.
@@ -43,6 +48,8 @@ struct Reads {
     /// The page's first words, if they do not come with the records.
     head: Option<ReadId>,
     records: ReadId,
+    /// The leaves of the hot words.
+    leaves: SmallVec<[ReadId; 2]>,
 }
 
 /// How far the records of a page that were read reach, in the walk's direction.
@@ -92,15 +99,27 @@ impl Step {
         let head = self.is_cut(true).then(|| batch.read(page.addr, FIXED_WORDS + shape.delta));
         let first = if head.is_some() { shape.record_at(self.ranks.start) } else { 0 };
         let words = shape.record_at(self.ranks.end) - first;
-        Reads { head, records: batch.read(page.addr.plus(first as u64 * 8), words) }
+        let records = batch.read(page.addr.plus(first as u64 * 8), words);
+        // Behind the words that protect them.
+        let leaf = |hot: &HotWord| match hot.word.state() {
+            State::Leaf { addr, class } => Some(batch.read(addr, leaf::class_words(class))),
+            _ => None,
+        };
+        Reads { head, records, leaves: self.hot.iter().filter_map(leaf).collect() }
     }
 
     fn part<'w>(&self, reads: &Reads, done: &'w Batch) -> Part<'w> {
         let records = done.words(reads.records);
         match reads.head {
-            Some(head) => Part { head: done.words(head), records },
-            None => Part { head: records, records: &records[self.hint.shape.head_words()..] },
+            Some(head) => Part { head: done.words(head), records, first: self.ranks.start },
+            None => Part { head: records, records: &records[self.hint.shape.head_words()..], first: 0 },
         }
+    }
+
+    /// The hot words with what was read of their leaves.
+    fn hot<'w>(&self, reads: &Reads, done: &'w Batch) -> SmallVec<[HotLeaf<'w>; 2]> {
+        let leaves = reads.leaves.iter().map(|leaf| done.words(*leaf));
+        self.hot.iter().copied().zip(leaves).collect()
     }
 
     /// Whether nothing that is wanted lies before the records, in the walk's direction.
@@ -158,10 +177,11 @@ impl<F: Fabric> Operation<'_, F> {
                     break;
                 }
             }
-            rows.take(hint.page, &hint.shape, part, hint.shape.edges)?;
+            let from = Source { page: hint.page, shape: hint.shape, part, identity: Some(step.identity) };
+            rows.take(from, hint.shape.edges, &step.hot(&reads, &done))?;
             is_ahead = true;
         }
-        let moved_out = rows.hand_on(&mut self.client, range, sink).await?;
+        let moved_out = rows.hand_on((self.shared, &mut self.client), range, sink).await?;
         self.client.recycle(done);
         if let Some(key) = moved_out {
             self.has_read_a_leaf(&key).await?;
@@ -183,9 +203,9 @@ impl<F: Fabric> Operation<'_, F> {
             let Some(at) = next.take_if(|at| at.is_within(range)) else { break };
             let hit = self.shared.cache.find(&mut NibbleKey::new(self.shared.keys, &at.key));
             node = hit.as_ref().map(|hit| hit.node);
-            let found = hit.and_then(|hit| Some((hit.identity, hit.page?)));
-            let usable = found.filter(|(_, hint)| !at.falls_short_of(hint.shape.depth));
-            let Some((identity, hint)) = usable else {
+            let found = hit.and_then(|hit| Some((hit.identity, hit.page?, hit.has_hot)));
+            let usable = found.filter(|(_, hint, _)| !at.falls_short_of(hint.shape.depth));
+            let Some((identity, hint, has_hot)) = usable else {
                 next = Some(at);
                 break;
             };
@@ -195,7 +215,12 @@ impl<F: Fabric> Operation<'_, F> {
             let ranks = if is_whole && steps.is_empty() { 0..count } else { ranks };
             pairs += found;
             next = Cursor::past(&at.key, hint.shape.depth, hint.shape.edges, range.reverse);
-            steps.push(Step { hint, identity, at, ranks });
+            let hot = if has_hot {
+                self.shared.cache.hot_words(identity, &hint, ranks.clone())
+            } else {
+                HotWords::new()
+            };
+            steps.push(Step { hint, identity, at, ranks, hot });
         }
         Ahead { steps, next, node }
     }

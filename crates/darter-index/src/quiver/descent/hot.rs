@@ -1,0 +1,173 @@
+//! Hot words on the way to a key: the leaf is read in the round trip that shows that the word still
+//! names it (`docs/quiver.md`, "Hot words").
+
+use super::{Descent, End, Found, Lead, Probe, Purpose, Spot, Stage};
+use crate::Result;
+use crate::checker::note;
+use crate::quiver::hint::{HotLeaf, HotWord, PageHint, PageSlot};
+use crate::quiver::page::{self, Head, PageRef, Shape};
+use crate::quiver::shared::Shared;
+use crate::quiver::situations;
+use crate::quiver::word::{LeafPrint, State, Word};
+use crate::radix::leaf;
+use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
+
+/// A leaf that a writer reads with its page's head, by a hot word.
+pub(super) struct Beside {
+    hot: HotWord,
+    read: Option<ReadId>,
+}
+
+impl Beside {
+    pub(super) fn new(hot: HotWord) -> Box<Self> {
+        Box::new(Self { hot, read: None })
+    }
+
+    /// Posts the READ of the leaf, behind those of the words that may name it.
+    pub(super) fn post(&mut self, batch: &mut Batch) {
+        if let State::Leaf { addr, class } = self.hot.word.state() {
+            self.read = Some(batch.read(addr, leaf::class_words(class)));
+        }
+    }
+
+    /// The leaf that the READ has brought.
+    pub(super) fn leaf(self: Box<Self>, done: &Batch) -> Option<HotLeaf<'_>> {
+        Some((self.hot, done.words(self.read?)))
+    }
+}
+
+/// The hot word of a page that may name the leaf of a key with this rank and print.
+pub(super) fn own(
+    shared: &Shared,
+    (identity, hint): (u64, &PageHint),
+    rank: Option<usize>,
+    print: LeafPrint,
+) -> Option<HotWord> {
+    let ranks = rank.map_or(0..0, |rank| rank..rank + 1);
+    let hot = shared.cache.hot_words(identity, hint, ranks);
+    hot.into_iter().find(|hot| hot.word.may_be_leaf_of(print))
+}
+
+/// Posts the READs: the leaf comes last, so the word that was read before protects it.
+pub(in crate::quiver) fn post(hint: &PageHint, hot: HotWord, batch: &mut Batch) -> Option<[ReadId; 3]> {
+    let State::Leaf { addr, class } = hot.word.state() else { return None };
+    let at = hint.page.addr.plus(hot.slot.word_at(&hint.shape) as u64 * 8);
+    if mutant!("quiver-hot-leaf-read-first") {
+        let leaf = batch.read(addr, leaf::class_words(class));
+        return Some([batch.read(at, 1), batch.read(hint.page.addr, page::FIXED_WORDS), leaf]);
+    }
+    let (word, head) = (batch.read(at, 1), batch.read(hint.page.addr, page::FIXED_WORDS));
+    Some([word, head, batch.read(addr, leaf::class_words(class))])
+}
+
+impl Descent<'_> {
+    /// What the page ahead is remembered under.
+    pub(in crate::quiver) fn remembered_under(&self) -> Option<u64> {
+        self.lead.as_ref().and_then(|lead| lead.remembered)
+    }
+
+    /// A reader's look at a leaf beside the word that should name it.
+    pub(super) fn absorb_hot(
+        &mut self,
+        shared: &Shared,
+        hot: HotWord,
+        [word, head, leaf]: [ReadId; 3],
+        done: &Batch,
+    ) -> Result<Option<End>> {
+        let Some(Lead { hint, remembered: Some(identity) }) = &self.lead else {
+            self.restart(shared);
+            return Ok(None);
+        };
+        let (page, shape, identity) = (hint.page, hint.shape, *identity);
+        if !hint.is_proved_by(done.words(head)) && !mutant!("quiver-hot-word-of-any-life") {
+            self.restart(shared);
+            return Ok(None);
+        }
+        let found = Word(done.words(word)[0]);
+        if found == hot.word || mutant!("quiver-hot-word-not-compared") {
+            let is_own = leaf::parse(page.addr, done.words(leaf))?.key == self.key.bytes()
+                || mutant!("quiver-hot-leaf-of-any-key");
+            if is_own {
+                note(situations::HOT_WORD);
+                shared.cache.touch_hot(identity, page.addr, hot.slot);
+                return Ok(Some(End::Hot(leaf)));
+            }
+        } else {
+            note(situations::HOT_WORD_STALE);
+            shared.cache.forget_hot(identity, page.addr, hot.slot);
+            let print = shape.leaf_print(self.key.bytes(), self.print);
+            let other = HotWord::of(page, hot.slot, found).filter(|other| other.word.may_be_leaf_of(print));
+            if let Some(other) = other {
+                // A slot stays its key's, so this is the key's leaf if the other one was.
+                shared.cache.learn_hot(identity, (page.addr, shape.born), other);
+                self.stage = Stage::Hot { hot: other, reads: None };
+                return Ok(None);
+            }
+        }
+        match self.lead.take() {
+            Some(Lead { hint, .. }) => self.enter_remembered(shared, hint, identity, false),
+            None => self.restart(shared),
+        }
+        Ok(None)
+    }
+
+    /// Goes on with the leaf of the key's record, if that was read beside it.
+    pub(super) fn absorb_beside(
+        &mut self,
+        shared: &Shared,
+        beside: Option<HotLeaf<'_>>,
+    ) -> Result<Option<End>> {
+        let Some((hot, words)) = beside else { return Ok(None) };
+        let is_it = |probe: &Probe| {
+            let record = probe.record.as_ref().map(|(rank, record)| (Some(*rank), Word(record[0])));
+            record == Some((hot.slot.rank(), hot.word))
+        };
+        match std::mem::replace(&mut self.stage, Stage::RootWord(None)) {
+            Stage::RecordLeaf(probe) if is_it(&probe) => self.absorb_record_leaf(shared, probe, words),
+            stage => {
+                self.stage = stage;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Remembers the word of the delta that named the key's leaf at the end of a reader's way.
+    pub(super) fn learn_hot_delta(&self, shared: &Shared, found: &Found) {
+        if let Spot::Delta { addr, word, .. } = found.spot {
+            self.learn_hot_word(shared, &found.head, addr, word);
+        }
+    }
+
+    /// Remembers a word of a page that a reader has found to name the key's leaf, in the key's place.
+    pub(super) fn learn_hot_word(&self, shared: &Shared, head: &Head, addr: GlobalAddr, word: Word) {
+        if self.purpose == Purpose::Read && !head.is_sealed {
+            learn(shared, head.identity, (head.page, &head.shape), addr, word);
+        }
+    }
+
+    /// Remembers the word of the record that was read before its leaf, and its page.
+    pub(super) fn learn_hot_record(&self, shared: &Shared) {
+        let (Some(Lead { hint, remembered }), Some(seen)) = (&self.lead, &self.seen) else { return };
+        if let (None, Some(known)) = (remembered, self.known) {
+            shared.cache.offer_page(known, hint, self.epoch);
+        }
+        let hot = HotWord::of(hint.page, PageSlot::record(seen.0), Word(seen.1[0]));
+        if let (Some(identity), Some(hot)) = (remembered.or(self.known.map(|(identity, _)| identity)), hot) {
+            shared.cache.learn_hot(identity, (hint.page.addr, hint.shape.born), hot);
+        }
+    }
+}
+
+/// Remembers what a word of a page says, if it names a leaf.
+pub(in crate::quiver) fn learn(
+    shared: &Shared,
+    identity: u64,
+    (page, shape): (PageRef, &Shape),
+    addr: GlobalAddr,
+    word: Word,
+) {
+    let hot = PageSlot::at(page, shape, addr).and_then(|slot| HotWord::of(page, slot, word));
+    if let Some(hot) = hot {
+        shared.cache.learn_hot(identity, (page.addr, shape.born), hot);
+    }
+}

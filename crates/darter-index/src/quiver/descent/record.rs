@@ -1,0 +1,87 @@
+//! A reader's way to one record, by what is known of its page, and to that record's leaf.
+
+use super::{Descent, End, Lead, PageRef, Stage};
+use crate::Result;
+use crate::quiver::holes::QuiverHole;
+use crate::quiver::page::standing;
+use crate::quiver::shared::Shared;
+use crate::quiver::word::{State, Word};
+use crate::radix::leaf;
+use darter_fabric::{ReadId, mutant};
+
+impl Descent<'_> {
+    /// A reader's look at one record, by what is known of the page.
+    pub(super) fn absorb_record(
+        &mut self,
+        shared: &Shared,
+        rank: usize,
+        (read, words): (ReadId, &[u64]),
+        head: Option<&[u64]>,
+    ) -> Option<End> {
+        let Some(Lead { hint, remembered }) = &self.lead else {
+            self.restart(shared);
+            return None;
+        };
+        let (page, shape) = (hint.page, hint.shape);
+        let is_proved = head.is_none_or(|head| hint.is_proved_by(head));
+        if !is_proved && !mutant!("quiver-map-copy-not-proved") {
+            self.enter_without_copy(shared, page);
+            return None;
+        }
+        let word = Word(words[0]);
+        let addr = hint.page.addr.plus(hint.shape.record_at(rank) as u64 * 8);
+        let is_own = standing(addr, words).is_some_and(|leaf| leaf.key == self.key.bytes());
+        let proves = |word: Word| word.proves_record_of(hint.shape.born, self.print);
+        let lives = proves(word)
+            || shared.holes.has(QuiverHole::TrustSealed) && proves(word.unsealed())
+            || shared.holes.has(QuiverHole::IgnoreLife)
+                && matches!(word.state(), State::Inline | State::Tomb);
+        match word.state() {
+            State::Inline | State::Tomb if lives && is_own => {
+                if let (None, Some(known)) = (remembered, self.known) {
+                    shared.cache.offer_page(known, hint, self.epoch);
+                }
+                let is_there = word.state() == State::Inline;
+                return Some(if is_there { End::Standing(read) } else { End::Value(None) });
+            }
+            State::Leaf { addr, class } if is_own && !word.is_sealed() => {
+                let leaf = PageRef { addr, class };
+                self.seen = Some(Box::new((rank, words.into())));
+                self.stage = Stage::Leaf { leaf, reads: None };
+                return None;
+            }
+            _ => {}
+        }
+        if mutant!("quiver-absence-by-a-remembered-map") {
+            return Some(End::Value(None));
+        }
+        self.seen = Some(Box::new((rank, words.into())));
+        self.enter_page(page, shape.head_words());
+        None
+    }
+
+    /// The leaf of that record.
+    pub(super) fn absorb_leaf(
+        &mut self,
+        shared: &Shared,
+        leaf: PageRef,
+        words: &[u64],
+        head: &[u64],
+    ) -> Result<Option<End>> {
+        let lives = self.lead.as_ref().is_some_and(|lead| lead.hint.is_proved_by(head));
+        if !lives && !shared.holes.has(QuiverHole::IgnoreLife) {
+            match self.lead.as_ref().filter(|lead| lead.remembered.is_none()).map(|lead| lead.hint.page) {
+                Some(page) => self.enter_without_copy(shared, page),
+                None => self.restart(shared),
+            }
+            return Ok(None);
+        }
+        let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes()
+            || mutant!("quiver-search-believes-any-leaf");
+        if is_own {
+            self.learn_hot_record(shared);
+        }
+        let record = self.seen.take().filter(|_| !is_own);
+        Ok(Some(End::Value(Some(record.map_or_else(|| words.into(), |record| record.1[1..].into())))))
+    }
+}

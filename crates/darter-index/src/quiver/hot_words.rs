@@ -1,0 +1,122 @@
+//! Hot words that are not what they were: of another life of their page's memory, or taken from a
+//! record that another key's put has hit.
+
+use super::descent::hot_reads;
+use super::hint::{HotWord, NodeHint, PageHint, PageSlot};
+use super::nibble::NibbleKey;
+use super::page::{PageRef, Shape};
+use super::word::{Print, Word};
+use super::{Quiver, QuiverOptions};
+use crate::fixtures::process;
+use crate::radix::drafts::Draft;
+use crate::{Condition, OrderedIndex};
+use darter_fabric::sim::Sim;
+use darter_fabric::{Batch, OpKind, VerbKind, block_on};
+use darter_pool::{AllocKind, Client, Pool};
+
+const OPTIONS: fn() -> QuiverOptions =
+    || QuiverOptions { page_records: 8, page_delta: 4, folds: false, ..QuiverOptions::default() };
+
+/// What the process remembers of a key's page: the page, its node, and what that is found by.
+fn remembered(quiver: &Quiver<Sim>, key: &[u8]) -> (u64, NodeHint, PageHint) {
+    let hit = quiver.shared.cache.find(&mut NibbleKey::new(quiver.shared.keys, key)).unwrap();
+    (hit.identity, hit.node, hit.page.unwrap())
+}
+
+/// The hot words of a key's page.
+fn hot_words(quiver: &Quiver<Sim>, key: &[u8]) -> Vec<HotWord> {
+    let (identity, _, hint) = remembered(quiver, key);
+    quiver.shared.cache.hot_words(identity, &hint, 0..hint.shape.records).into_iter().collect()
+}
+
+async fn put(quiver: &Quiver<Sim>, client: &mut Client<Sim>, key: &[u8], value: &[u8]) {
+    quiver.put(client, key, value, Condition::Always).await.unwrap();
+}
+
+/// An index of these keys whose pairs all stand in one page, which is remembered.
+fn bulk_loaded(keys: &[&[u8]]) -> (Pool<Sim>, Quiver<Sim>, Client<Sim>) {
+    let (pool, quiver) = process::<Quiver<Sim>>(OPTIONS(), &[]);
+    let mut client = pool.client().unwrap();
+    block_on(async {
+        let pairs: Vec<_> = keys.iter().map(|key| (key.to_vec(), b"old".to_vec())).collect();
+        quiver.bulk_load(&mut client, pairs.into_iter()).await.unwrap();
+        for key in keys {
+            assert_eq!(quiver.get(&mut client, key).await.unwrap().as_deref(), Some(&b"old"[..]));
+        }
+    });
+    (pool, quiver, client)
+}
+
+#[test]
+fn a_hot_word_of_another_life_is_not_believed() {
+    let key = &b"pear"[..];
+    let (_pool, quiver, mut client) = bulk_loaded(&[b"fig", key, b"plum"]);
+    let found = block_on(async {
+        put(&quiver, &mut client, key, b"older").await;
+        assert_eq!(quiver.get(&mut client, key).await.unwrap().as_deref(), Some(&b"older"[..]));
+        let (identity, node, hint) = remembered(&quiver, key);
+        let [hot] = hot_words(&quiver, key)[..] else { panic!("one word names a leaf") };
+        // The page's words, in memory that is of another life by now.
+        let mut operation = client.pin(OpKind::Maintain).await.unwrap();
+        let mut words = operation.read(hint.page.addr, hint.page.words()).await.unwrap();
+        let addr = operation.alloc(0, hint.page.bytes(), AllocKind::Inner).await.unwrap();
+        words[0] = Shape { born: hint.shape.born + 1, ..hint.shape }.guard();
+        operation.post(|batch| batch.write(addr, &words)).await.unwrap();
+        drop(operation);
+        put(&quiver, &mut client, key, b"new").await;
+        let gone = PageHint { page: PageRef { addr, ..hint.page }, ..hint };
+        quiver.shared.cache.learn_page((identity, node), &gone, 1);
+        quiver.shared.cache.learn_hot(identity, (addr, gone.shape.born), hot);
+        quiver.get(&mut client, key).await.unwrap()
+    });
+    assert_eq!(found.as_deref(), Some(&b"new"[..]));
+}
+
+/// The other key's put has died before it put INLINE back.
+#[test]
+fn a_record_under_another_keys_leaf_is_no_hot_word() {
+    let (key, other) = (&b"pear"[..], &b"pears"[..]);
+    let (pool, quiver, mut client) = bulk_loaded(&[b"fig", key, b"plum"]);
+    block_on(async {
+        let (_, _, hint) = remembered(&quiver, key);
+        let rank = hint.shape.rank(&hint.map, key).unwrap();
+        assert_eq!(hint.shape.rank(&hint.map, other), Some(rank), "the map leads both to one record");
+        let at = hint.page.addr.plus(PageSlot::record(rank).word_at(&hint.shape) as u64 * 8);
+        let mut draft = Draft::new(&client, other, b"lost").unwrap();
+        let mut operation = client.pin(OpKind::Maintain).await.unwrap();
+        let leaf = draft.place(&mut operation, 0).await.unwrap();
+        let keys = quiver.shared.keys;
+        let print = hint.shape.leaf_print(other, Print::new(keys, other));
+        let inline = Word::inline(hint.shape.born, Print::new(keys, key));
+        let mut batch = operation.batch();
+        draft.post(&mut batch);
+        let cas = batch.cas(at, inline.0, Word::leaf(print, draft.class, leaf).0);
+        assert!(operation.complete(batch).await.unwrap().swapped(cas));
+        draft.linked();
+        drop(operation);
+        // By nodes, and by what is remembered.
+        let mut other_client = pool.client().unwrap();
+        let cold = Quiver::open(&mut other_client, OPTIONS()).await.unwrap();
+        for (quiver, client) in [(&cold, &mut other_client), (&quiver, &mut client)] {
+            for _ in 0..3 {
+                assert_eq!(quiver.get(client, key).await.unwrap().as_deref(), Some(&b"old"[..]));
+                assert_eq!(quiver.get(client, other).await.unwrap(), None);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_leaf_is_read_behind_the_words_that_protect_it() {
+    let key = &b"pear"[..];
+    let (_pool, quiver, mut client) = bulk_loaded(&[key]);
+    block_on(put(&quiver, &mut client, key, b"new"));
+    let (_, _, hint) = remembered(&quiver, key);
+    let [hot] = hot_words(&quiver, key)[..] else { panic!("one word names a leaf") };
+    let mut batch = Batch::new();
+    hot_reads(&hint, hot, &mut batch).unwrap();
+    let (leaf, class, _) = hot.word.leaf_object().unwrap();
+    let verbs: Vec<_> = batch.verbs().iter().map(|verb| (verb.kind, verb.addr)).collect();
+    let word = hint.page.addr.plus(hot.slot.word_at(&hint.shape) as u64 * 8);
+    assert_eq!(verbs, [word, hint.page.addr, leaf].map(|addr| (VerbKind::Read, addr)), "class {class}");
+}
