@@ -42,5 +42,5 @@ pub use smart::{SmartHole, SmartHoles};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use wort::wort_situations;
-pub use wort::{Design, Persistence, Wort, WortOptions};
+pub use wort::{Design, Line, Persistence, Touch, Wort, WortOptions};
 pub use xstore::{XStore, XStoreOptions, XStoreService};

@@ -90,6 +90,7 @@ impl<F: Fabric> Operation<'_, F> {
         lock: &mut Locked,
     ) -> Result<bool> {
         let node = Node::new(here.ty, &descent.words);
+        self.shared.touched.read(here.addr, || node.words_for_all());
         let rest: Vec<Slot> =
             node.children().iter().filter(|child| child.0 != at.at).map(|&(_, slot)| slot).collect();
         let types = self.shared.format.types;
@@ -160,6 +161,7 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Header> {
         let (digits, between) = (self.shared.format.digits, here.header.branch());
         let [word] = self.client.read_words(child.addr).await?;
+        self.shared.touched.read(child.addr, || 0..1);
         child.header = Header::from_word(word);
         let (own, branch) = (child.header, child.header.branch());
         if branch < child.start {

@@ -126,6 +126,7 @@ impl Search<Shared> for Descent<'_> {
             Stage::Node(here, Some(read)) => self.absorb_node(shared, here, batch.words(read)),
             Stage::Leaf(at, _, Some(read)) => {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(read))?;
+                shared.touched.read_leaf(at.slot);
                 Ok(Some(End::Leaf { at, read, is_key: leaf.key == self.key }))
             }
             _ => Err(IndexError::corrupt(shared.words.root, "descent absorbed before it was posted")),
@@ -142,6 +143,7 @@ impl Descent<'_> {
         seen: Option<(Slot, ReadId)>,
     ) -> Result<Option<End>> {
         let slot = Slot::from_word(batch.words(word)[0]);
+        shared.touched.read(shared.words.root, || 0..1);
         let end = self.follow(SlotAt { base: shared.words.root, at: 0, slot }, 0)?;
         match (&self.stage, seen) {
             (&Stage::Node(here, None), Some((seen, read))) if seen == slot => {
@@ -172,6 +174,7 @@ impl Descent<'_> {
         let (digits, start) = (shared.format.digits, here.start);
         let node = Node::new(here.ty, words);
         let header = node.header();
+        shared.touched.read(here.addr, || 0..1);
         let is_blind = mutant!("wort-header-without-depth");
         here.header = if is_blind { header.without_depth(start) } else { header };
         let (header, branch) = (here.header, here.header.branch());
@@ -200,7 +203,9 @@ impl Descent<'_> {
         if length < branch {
             return Ok(Some(End::Diverged(length)));
         }
-        match node.find(digits.edge(self.key, branch)) {
+        let edge = digits.edge(self.key, branch);
+        shared.touched.read(here.addr, || node.words_for(edge));
+        match node.find(edge) {
             Some((at, slot)) => self.follow(SlotAt { base: here.addr, at, slot }, branch + 1),
             None => Ok(Some(End::Vacant)),
         }

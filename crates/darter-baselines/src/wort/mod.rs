@@ -15,6 +15,7 @@ mod delete;
 mod descent;
 mod digits;
 mod header;
+mod lines;
 mod node;
 mod publish;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod situations;
 mod split;
 mod write;
 
+pub use lines::{Line, Touch};
 pub use shared::Persistence;
 #[cfg(feature = "checker")]
 pub use situations::wort_situations;
@@ -117,6 +119,19 @@ impl<F: Fabric> Wort<F> {
     /// loads aside.
     pub fn persistence(&self) -> Persistence {
         self.shared.persistence()
+    }
+
+    /// Begins or ends to record the cache lines that operations of this handle and its clones
+    /// touch, bulk loads, the check and the statistics aside. Drops what was recorded before.
+    ///
+    /// The record grows with every operation until [`Wort::take_touches`].
+    pub fn record_touches(&self, on: bool) {
+        self.shared.touched.switch(on);
+    }
+
+    /// Returns the touches recorded since the last call, in their order.
+    pub fn take_touches(&self) -> Vec<Touch> {
+        self.shared.touched.take()
     }
 }
 

@@ -110,6 +110,9 @@ impl NodeType {
     }
 }
 
+/// Positions of words in a node.
+pub(super) type Positions = SmallVec<[usize; 24]>;
+
 /// Words of a node to be changed so that it gains or loses a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Edit {
@@ -205,6 +208,49 @@ impl<'a> Node<'a> {
         places
             .find(|&at| self.slot(first + at).is_of(edge) && self.slot(first + at).is_live())
             .map(|at| (first + at, self.slot(first + at)))
+    }
+
+    /// The positions of the words that [`Node::find`] needs, and of the header, ascending.
+    pub(super) fn words_for(&self, edge: u16) -> Positions {
+        let map = match self.ty {
+            _ if edge == END => END_AT..END_AT + 1,
+            NodeType::Nibble | NodeType::N256 => 0..0,
+            NodeType::N4 => MAP_AT..KEYS_AT,
+            NodeType::N16 => MAP_AT..self.ty.slots_at(),
+            NodeType::N48 if mutant!("woart-index-not-counted") => 0..0,
+            NodeType::N48 => {
+                let at = MAP_AT + usize::from(edge) / 8;
+                at..at + 1
+            }
+        };
+        let numbers = if edge == END { SmallVec::new() } else { self.numbers(edge) };
+        let slots = numbers.into_iter().map(|number| self.ty.slots_at() + number);
+        std::iter::once(0).chain(map).chain(slots).collect()
+    }
+
+    /// The positions of the words that all children take to list, and of the header, ascending.
+    pub(super) fn words_for_all(&self) -> Positions {
+        if self.ty.is_direct() {
+            return (0..self.ty.words()).collect();
+        }
+        let mut slots: Positions = self.children().iter().map(|&(at, _)| at).collect();
+        slots.retain(|at| *at != END_AT);
+        slots.sort_unstable();
+        (0..self.ty.slots_at()).chain(slots).collect()
+    }
+
+    /// The positions of the words that the first child takes to find, and of the header, ascending.
+    pub(super) fn words_for_first(&self) -> Positions {
+        let children = self.children();
+        let Some(&(at, slot)) = children.first() else { return self.words_for_all() };
+        let edge = usize::from(slot.edge().unwrap_or(END));
+        let map_end = match self.ty {
+            _ if at == END_AT => return (0..=END_AT).collect(),
+            NodeType::Nibble | NodeType::N256 => at,
+            NodeType::N4 | NodeType::N16 => self.ty.slots_at(),
+            NodeType::N48 => MAP_AT + edge / 8 + 1,
+        };
+        (0..map_end).chain([at]).collect()
     }
 
     /// The children, each with its position, in key order, the key that ends here first.
@@ -396,6 +442,37 @@ mod tests {
             }
             assert!(Node::new(ty, &words).children().is_empty());
         }
+    }
+
+    /// By the table of the formats: what a search looks at, and what it takes to list a node.
+    #[test]
+    fn words_that_are_looked_at() {
+        let node = |ty, edges: &[u16]| {
+            image(ty, Header::default(), &edges.iter().map(|&edge| leaf(edge)).collect::<Vec<_>>())
+        };
+        let nibble = node(NodeType::Nibble, &[3, 9]);
+        let nibble = Node::new(NodeType::Nibble, &nibble);
+        assert_eq!(nibble.words_for(9)[..], [0, 11]);
+        assert_eq!(nibble.words_for(4)[..], [0, 6], "an empty slot is looked at");
+        assert_eq!(nibble.words_for(END)[..], [0, 1]);
+        assert_eq!(nibble.words_for_first()[..], [0, 1, 2, 3, 4, 5]);
+        assert_eq!(nibble.words_for_all().len(), 18);
+        let four = node(NodeType::N4, &[7, 5]);
+        assert_eq!(Node::new(NodeType::N4, &four).words_for(5)[..], [0, 2, 4]);
+        assert_eq!(Node::new(NodeType::N4, &four).words_for(6)[..], [0, 2]);
+        let sixteen = node(NodeType::N16, &[70, 50, 60]);
+        let sixteen = Node::new(NodeType::N16, &sixteen);
+        assert_eq!(sixteen.words_for(60)[..], [0, 2, 3, 4, 7]);
+        assert_eq!(sixteen.words_for_first()[..], [0, 1, 2, 3, 4, 6]);
+        assert_eq!(sixteen.words_for_all()[..], [0, 1, 2, 3, 4, 5, 6, 7]);
+        let large = node(NodeType::N48, &[200, 8, END]);
+        let large = Node::new(NodeType::N48, &large);
+        assert_eq!(large.words_for(200)[..], [0, 27, 34]);
+        assert_eq!(large.words_for(201)[..], [0, 27]);
+        assert_eq!(large.words_for_first()[..], [0, 1], "the key that ends here is the first");
+        assert_eq!(large.words_for_all()[..], (0..36).collect::<Vec<_>>());
+        let full = node(NodeType::N256, &[255]);
+        assert_eq!(Node::new(NodeType::N256, &full).words_for(255)[..], [0, 257]);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! awaited first.
 
 use super::descent::SlotAt;
+use super::lines::{Flushes, Line};
 use super::node::{Edit, Slot};
 use super::shared::Operation;
 use crate::hocl::Locked;
@@ -20,9 +21,6 @@ use darter_index::Result;
 use darter_pool::AllocKind;
 use darter_pool::size_class::class_bytes;
 use smallvec::SmallVec;
-
-/// Words of a cache line.
-const LINE_WORDS: usize = 8;
 
 /// A change, and what becomes of the objects that it takes out.
 #[derive(Default)]
@@ -56,16 +54,18 @@ impl<'a> Change<'a> {
         self
     }
 
-    /// Lines flushed and fences, in the paper's model.
-    pub(super) fn persistence(&self) -> (usize, u64) {
-        let fresh: usize = self.fresh.iter().map(|(_, words)| words.len().div_ceil(LINE_WORDS)).sum();
-        let line_of = |&(base, at, _): &(GlobalAddr, usize, u64)| (base.bits(), at / LINE_WORDS);
-        let mut lines: SmallVec<[(u64, usize); 2]> = self.before.iter().map(line_of).collect();
-        lines.sort_unstable();
-        lines.dedup();
-        let first = fresh + lines.len();
-        let after = usize::from(self.after.is_some());
-        (first + 1 + after, u64::from(first > 0) + 1 + after as u64)
+    /// The lines flushed before each fence, in the paper's model.
+    pub(super) fn flushes(&self) -> Flushes {
+        let line_of = |&(base, at, _): &(GlobalAddr, usize, u64)| Line::of(base, at);
+        let mut first: SmallVec<[Line; 8]> = self.before.iter().map(line_of).collect();
+        first.sort_unstable();
+        first.dedup();
+        if mutant!("wort-words-before-not-flushed") {
+            first.clear();
+        }
+        first.extend(self.fresh.iter().flat_map(|&(addr, words)| Line::of_first(addr, words.len())));
+        let (base, at, ..) = self.commit;
+        [first, SmallVec::from_iter([Line::of(base, at)]), self.after.iter().map(line_of).collect()]
     }
 }
 
@@ -73,7 +73,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Makes a change under the lock, which is given back with it where that can be; the lock still
     /// has to be ended. Returns whether the word was as expected: nobody else changes it.
     pub(super) async fn publish(&mut self, change: &Change<'_>, lock: &mut Locked) -> Result<bool> {
-        let (lines, fences) = change.persistence();
+        let flushes = change.flushes();
         let (base, at, old, new) = change.commit;
         let home = base.node();
         let mut batch = self.client.batch();
@@ -104,7 +104,7 @@ impl<F: Fabric> Operation<'_, F> {
         let won = done.swapped(cas);
         self.client.recycle(done);
         if won {
-            self.shared.count(lines, fences);
+            self.shared.count(&flushes);
             if let Some((base, at, word)) = late {
                 self.client.post(|batch| batch.write(base.plus(at as u64 * 8), &[word])).await?;
             }

@@ -35,10 +35,10 @@ struct Item {
 }
 
 /// A node whose header does not tell how it stands to the range.
-struct Unclear {
+struct Unclear<'s> {
     /// Where its children go among the items found.
     at: usize,
-    node: Whole,
+    node: Whole<'s>,
     branch: usize,
     touches: Touches,
     children: Vec<Slot>,
@@ -143,6 +143,7 @@ impl<F: Fabric> Wort<F> {
         let (low, high, reverse) = (bound(&range.from), bound(&range.to), range.reverse);
         let bounds = Bounds { digits, low, high, reverse };
         let [word] = operation.client.read_words(self.shared.words.root).await?;
+        self.shared.touched.read(self.shared.words.root, || 0..1);
         let root = Item { slot: Slot::from_word(word), start: 0, touches: limits.whole() };
         let mut frontier = VecDeque::from([root]);
         while !frontier.is_empty() && sink.left > 0 {
@@ -152,6 +153,9 @@ impl<F: Fabric> Wort<F> {
                 let items = operation.expand(&bounds, &run).await?;
                 put_front(&mut frontier, items);
                 continue;
+            }
+            for item in &run {
+                self.shared.touched.read_leaf(item.slot);
             }
             let leaves = run.iter().filter_map(|item| match item.slot.content() {
                 Content::Leaf { addr, class } => Some((addr, class, item.touches)),
@@ -183,14 +187,16 @@ impl<F: Fabric> Operation<'_, F> {
                 continue;
             };
             let (branch, children) = opened(addr, ty, item.start, done.words(read))?;
-            let header = Node::new(ty, done.words(read)).header();
+            let node = Node::new(ty, done.words(read));
+            let (header, touched) = (node.header(), &self.shared.touched);
+            touched.read(addr, || node.words_for_all());
             let places = item.start..branch;
             let digit = |at| header.digit(bounds.digits, at);
             match bounds.standing(&places, item.touches, digit) {
                 Ok(Some(touches)) => bounds.add_children(branch, touches, &children, &mut items),
                 Ok(None) => {}
                 Err(()) => {
-                    let node = Whole { addr, ty, start: item.start };
+                    let node = Whole { addr, ty, start: item.start, touched };
                     unclear.push(Unclear { at: items.len(), node, branch, touches: item.touches, children });
                 }
             }
@@ -203,13 +209,12 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         bounds: &Bounds<'_>,
         items: Vec<Item>,
-        unclear: Vec<Unclear>,
+        unclear: Vec<Unclear<'_>>,
     ) -> Result<Vec<Item>> {
         if unclear.is_empty() {
             return Ok(items);
         }
-        let nodes: Vec<Whole> =
-            unclear.iter().map(|unclear| Whole { start: unclear.node.start, ..unclear.node }).collect();
+        let nodes: Vec<Whole<'_>> = unclear.iter().map(|unclear| unclear.node).collect();
         let keys = keys_below(&mut self.client, nodes.into_iter()).await?;
         let settled = unclear.into_iter().zip(keys).map(|(unclear, key)| {
             let mut found = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::Wort;
 use super::descent::{Descent, End, Here, Purpose};
+use super::lines::Recorder;
 use super::node::{Content, Node, NodeType};
 use super::shared::Operation;
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
@@ -49,14 +50,16 @@ impl<F: Fabric> Wort<F> {
 }
 
 /// A node on the way to any leaf below it.
-pub(super) struct Whole {
+#[derive(Clone, Copy)]
+pub(super) struct Whole<'s> {
     pub(super) addr: GlobalAddr,
     pub(super) ty: NodeType,
     /// The place of the first digit behind the edge that leads to it.
     pub(super) start: usize,
+    pub(super) touched: &'s Recorder,
 }
 
-impl below::Node for Whole {
+impl below::Node for Whole<'_> {
     fn words(&self) -> (GlobalAddr, usize) {
         (self.addr, self.ty.words())
     }
@@ -68,9 +71,13 @@ impl below::Node for Whole {
             return Err(IndexError::corrupt(self.addr, "node less deep than the edge that leads to it"));
         }
         let child = node.children().first().map(|&(_, slot)| slot);
+        self.touched.read(self.addr, || node.words_for_first());
+        if let Some(slot) = child {
+            self.touched.read_leaf(slot);
+        }
         Ok(match child.map(super::node::Slot::content) {
             Some(Content::Leaf { addr, class }) => Next::Leaf { addr, class },
-            Some(Content::Node { addr, ty, .. }) => Next::Node(Self { addr, ty, start: branch + 1 }),
+            Some(Content::Node { addr, ty, .. }) => Next::Node(Self { addr, ty, start: branch + 1, ..*self }),
             Some(_) => return Err(IndexError::corrupt(self.addr, "slot of no known type")),
             None => Next::Nothing,
         })
@@ -91,7 +98,8 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// The key of some leaf below a node: every node has two, but while it is replaced.
     pub(super) async fn key_below(&mut self, here: &Here) -> Result<Vec<u8>> {
-        let whole = Whole { addr: here.addr, ty: here.ty, start: here.start };
+        let touched = &self.shared.touched;
+        let whole = Whole { addr: here.addr, ty: here.ty, start: here.start, touched };
         let found = below::keys_below(&mut self.client, std::iter::once(whole)).await?.pop().flatten();
         found.ok_or(IndexError::corrupt(here.addr, "node without a leaf below it"))
     }

@@ -1,5 +1,5 @@
 //! What a process knows of one tree: where its root words are, its format and lock, the root
-//! pointer as last seen, and what its writers had to flush.
+//! pointer as last seen, what its writers had to flush, and the lines touched.
 //!
 //! An operation reads the root word, and beside it the node that the word was last seen to name, so
 //! that the word costs no round trip. That node is read only if the word was seen by an operation
@@ -7,11 +7,13 @@
 //! freed before this operation's end.
 
 use super::WortOptions;
+use super::lines::{Flushes, Recorder};
 use super::node::{Format, Slot};
 use crate::hocl::Hocl;
 use crate::sync::lock;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pool;
+use smallvec::SmallVec;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,13 +58,16 @@ pub(super) struct Shared {
     root: Mutex<(Slot, u64)>,
     lines: AtomicU64,
     fences: AtomicU64,
+    /// The lines touched, if that is asked for.
+    pub(super) touched: Recorder,
 }
 
 impl Shared {
     pub(super) fn new(words: RootWords, hocl: Hocl, options: WortOptions) -> Self {
         let root = Mutex::new((Slot::EMPTY, 0));
         let (lines, fences) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { words, format: options.design.format(), hocl, options, root, lines, fences }
+        let (format, touched) = (options.design.format(), Recorder::default());
+        Self { words, format, hocl, options, root, lines, fences, touched }
     }
 
     /// The root's slot as last seen, if an operation pinned at `epoch` may read what it names.
@@ -80,9 +85,12 @@ impl Shared {
     }
 
     /// Counts what a change has to flush.
-    pub(super) fn count(&self, lines: usize, fences: u64) {
+    pub(super) fn count(&self, flushes: &Flushes) {
+        let lines: usize = flushes.iter().map(SmallVec::len).sum();
+        let fences = flushes.iter().filter(|lines| !lines.is_empty()).count();
         self.lines.fetch_add(lines as u64, Ordering::Relaxed);
-        self.fences.fetch_add(fences, Ordering::Relaxed);
+        self.fences.fetch_add(fences as u64, Ordering::Relaxed);
+        self.touched.flush(flushes);
     }
 
     pub(super) fn persistence(&self) -> Persistence {

@@ -103,6 +103,7 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<(darter_fabric::GlobalAddr, Vec<u64>)> {
         let addr = self.alloc_node(drafts, here.ty, here.incoming.base.node()).await?;
         let words = self.client.read(here.addr, here.ty.words()).await?;
+        self.shared.touched.read(here.addr, || 0..here.ty.words());
         let node = Node::new(here.ty, &words);
         let children: Vec<Slot> = node.children().iter().map(|&(_, slot)| slot).collect();
         Ok((addr, node::image(here.ty, header, &children)))

@@ -7,6 +7,7 @@
 use super::Wort;
 use super::descent::{Descent, End, Here, Purpose, SlotAt};
 use super::header::Header;
+use super::lines::Line;
 use super::node::{self, Edit, Node, NodeType, Slot};
 use super::publish::Change;
 use super::shared::Operation;
@@ -18,6 +19,7 @@ use darter_index::radix::drafts::{Draft, Drafts};
 use darter_index::radix::{TURNS_MAX, leaf, no_progress};
 use darter_index::{Condition, IndexError, PutOutcome, Result};
 use darter_pool::{AllocKind, Client};
+use smallvec::SmallVec;
 
 /// What one look at the tree led to.
 pub(super) enum Turn<T> {
@@ -138,7 +140,8 @@ impl<F: Fabric> Operation<'_, F> {
         let key = self.key_below(here).await?;
         let header = Header::of_key(self.shared.format.digits, here.start, here.header.branch(), &key);
         note(REBUILT);
-        self.shared.count(1, 1);
+        let line = Line::of(here.addr, 0);
+        self.shared.count(&[SmallVec::from_iter([line]), SmallVec::new(), SmallVec::new()]);
         self.client.post(|batch| batch.write(here.addr, &[header.word()])).await?;
         Ok(())
     }
@@ -208,12 +211,17 @@ impl<F: Fabric> Operation<'_, F> {
             here.ty.is_direct() || here.ty == NodeType::N48 || edge == darter_index::radix::slot::END;
         let in_place = |_: &Edit| !format.copies || is_word;
         if let Some(edit) = node.addition(edge, new).filter(in_place) {
+            if let Some(&(slot, _)) = edit.before.last() {
+                // Looked for, from the first slot on, until one is fresh.
+                self.shared.touched.read(here.addr, || here.ty.slots_at()..=slot);
+            }
             let won = self.publish(&Change::edit(here.addr, &edit).with(leaf, &draft.words), lock).await?;
             if won {
                 draft.linked();
             }
             return Ok(won);
         }
+        self.shared.touched.read(here.addr, || node.words_for_all());
         let mut children: Vec<Slot> = node.children().iter().map(|&(_, slot)| slot).collect();
         children.push(new);
         let won =

@@ -16,3 +16,4 @@ mod sherman;
 mod smart;
 mod smart_counts;
 mod wort;
+mod wort_lines;

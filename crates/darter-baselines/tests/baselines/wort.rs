@@ -35,14 +35,14 @@ tested!(artcow, OfArtCow, Design::ArtCow);
 
 /// The paper's three distributions of keys, scaled down: its section 4.
 #[derive(Clone, Copy, Debug)]
-enum Keys {
+pub(crate) enum Keys {
     Dense,
     Sparse,
     Clustered,
 }
 
 /// `count` keys in a random order that is the same in every run.
-fn keys(of: Keys, count: u64) -> Vec<u64> {
+pub(crate) fn keys(of: Keys, count: u64) -> Vec<u64> {
     let mut keys: Vec<u64> = match of {
         Keys::Dense => (1..=count).collect(),
         Keys::Sparse => (0..count).map(|nth| nth * (u64::MAX / count)).collect(),

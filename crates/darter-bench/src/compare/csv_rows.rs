@@ -3,12 +3,18 @@
 use super::measurement::Measurement;
 use super::tables::Sheet;
 use crate::BenchError;
+use serde::Serialize;
 
-/// The rows, with a header.
+/// The measurements' rows, with a header.
 pub(crate) fn csv(measurements: &[Measurement]) -> Result<Vec<u8>, BenchError> {
+    rows(measurements.iter().map(|one| (&one.configuration, &one.figures)))
+}
+
+/// Rows of anything whose fields are columns, with a header.
+pub(crate) fn rows(all: impl Iterator<Item = impl Serialize>) -> Result<Vec<u8>, BenchError> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    for one in measurements {
-        writer.serialize((&one.configuration, &one.figures)).map_err(std::io::Error::from)?;
+    for one in all {
+        writer.serialize(one).map_err(std::io::Error::from)?;
     }
     writer.into_inner().map_err(|error| BenchError::Output(error.into_error()))
 }

@@ -37,8 +37,11 @@ pub(crate) use server::{begin, serve};
 pub(crate) use variants::{Adjusts, Demand, Visitor};
 pub use variants::{IndexChoice, VARIANTS, Variant};
 
+pub(crate) use chart::{Chart, Scale, Series, Shape, Unit};
+pub(crate) use configuration::hash;
+pub(crate) use csv_rows::rows;
 pub(crate) use page::About;
-pub(crate) use publish::{Outputs, publish};
+pub(crate) use publish::{Outputs, Results, publish};
 pub(crate) use tables::{Sheet, by_workload};
 
 use crate::datasets::Dataset;
@@ -80,7 +83,7 @@ pub fn run_compare(
         command: &setting.command,
         modelled: comparison.pool.is_modelled(),
     };
-    publish(&about, &by_workload(&measurements), &measurements, &outputs, out)?;
+    publish(&about, &Results::of(by_workload(&measurements), &measurements)?, &outputs, out)?;
     Ok(measurements)
 }
 

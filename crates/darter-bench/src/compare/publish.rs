@@ -1,5 +1,6 @@
 //! Writes the results: tables to the output, and the requested files.
 
+use super::chart::Chart;
 use super::measurement::Measurement;
 use super::page::{About, page};
 use super::plots::plots;
@@ -50,15 +51,32 @@ impl Outputs {
     }
 }
 
+/// The results of a run, in every form.
+pub(crate) struct Results {
+    pub(crate) sheets: Vec<Sheet>,
+    /// A row for each measurement, with a header.
+    pub(crate) csv: Vec<u8>,
+    pub(crate) charts: Vec<Chart>,
+    /// The hash of all settings.
+    pub(crate) asked: String,
+}
+
+impl Results {
+    /// Returns those of measurements, with these tables.
+    pub(crate) fn of(sheets: Vec<Sheet>, measurements: &[Measurement]) -> Result<Self, BenchError> {
+        let (csv, charts) = (csv_rows::csv(measurements)?, plots(measurements));
+        Ok(Self { sheets, csv, charts, asked: asked_for(measurements) })
+    }
+}
+
 /// Prints tables to `out`, and writes the files.
 pub(crate) fn publish(
     about: &About<'_>,
-    sheets: &[Sheet],
-    measurements: &[Measurement],
+    results: &Results,
     outputs: &Outputs,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
-    let asked = asked_for(measurements);
+    let Results { sheets, csv, charts, asked } = results;
     let mut parts = vec![about.title.clone()];
     parts.extend(about.what.iter().cloned());
     parts.extend(sheets.iter().map(|sheet| format!("\n{}", sheet.text())));
@@ -69,19 +87,18 @@ pub(crate) fn publish(
         write_file(path, text.as_bytes())?;
     }
     if let Some(path) = &outputs.csv {
-        write_file(path, &csv_rows::csv(measurements)?)?;
+        write_file(path, csv)?;
     }
     if let (Some(path), Some(first)) = (&outputs.first, sheets.first()) {
         write_file(path, &first.csv()?)?;
     }
-    let charts = plots(measurements);
     if let Some(directory) = &outputs.svg {
-        for chart in &charts {
+        for chart in charts {
             write_file(&directory.join(format!("{}.svg", chart.name)), chart.svg().as_bytes())?;
         }
     }
     if let Some(path) = &outputs.html {
-        write_file(path, page(about, &asked, sheets, &charts).as_bytes())?;
+        write_file(path, page(about, asked, sheets, charts).as_bytes())?;
     }
     Ok(())
 }

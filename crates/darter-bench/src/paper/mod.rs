@@ -8,19 +8,23 @@
 mod claim;
 mod dart;
 mod figure;
+mod held;
+mod line_cache;
+mod line_figure;
+mod line_study;
 mod quantity;
 mod selection;
 mod sherman;
 mod smart;
+mod wort;
 mod xstore;
 
 use crate::args::parse_count;
-use crate::compare::{self, About, Measurement, Outputs, Sheet};
+use crate::compare::{self, About, Outputs, Sheet};
 use crate::{BenchError, Setting};
-use claim::Claim;
-use darter_fabric::counted;
 use figure::{Figure, Scale, Unheld};
-use selection::Selection;
+use held::{Holdable, Synopsis};
+use line_figure::LineFigure;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -58,13 +62,15 @@ pub struct PaperArgs {
 }
 
 /// Every figure that can be held.
-fn figures() -> impl Iterator<Item = &'static Figure> {
-    [dart::FIGURES, smart::FIGURES, sherman::FIGURES, xstore::FIGURES].into_iter().flatten()
+fn figures() -> impl Iterator<Item = &'static dyn Holdable> {
+    let compared = [dart::FIGURES, smart::FIGURES, sherman::FIGURES, xstore::FIGURES].into_iter().flatten();
+    let compared = compared.map(|figure: &Figure| figure as &dyn Holdable);
+    compared.chain(wort::FIGURES.iter().map(|figure: &LineFigure| figure as &dyn Holdable))
 }
 
 /// Every figure that cannot.
 fn unheld() -> impl Iterator<Item = &'static Unheld> {
-    [dart::UNHELD, smart::UNHELD, sherman::UNHELD, xstore::UNHELD].into_iter().flatten()
+    [dart::UNHELD, smart::UNHELD, sherman::UNHELD, xstore::UNHELD, wort::UNHELD].into_iter().flatten()
 }
 
 /// Runs figures of the papers: tables and distances to `out`, and files to a directory.
@@ -80,15 +86,11 @@ pub fn run_paper(args: &PaperArgs, setting: &Setting, out: &mut dyn Write) -> Re
         match name.as_str() {
             LIST => return Ok(writeln!(out, "{}", list(&scale))?),
             ALL => chosen.extend(figures()),
-            name => chosen.push(find(name)?),
+            name => chosen.push(find(name, &scale)?),
         }
     }
     // Wrong arguments are told before hours are spent.
-    for figure in &chosen {
-        for comparison in (figure.comparisons)(&scale) {
-            comparison.validate()?;
-        }
-    }
+    chosen.iter().try_for_each(|figure| figure.validate(&scale))?;
     fs::create_dir_all(&args.out).map_err(|source| BenchError::File { path: args.out.clone(), source })?;
     for figure in chosen {
         hold(figure, &scale, args, setting, out)?;
@@ -96,8 +98,8 @@ pub fn run_paper(args: &PaperArgs, setting: &Setting, out: &mut dyn Write) -> Re
     Ok(())
 }
 
-fn find(name: &str) -> Result<&'static Figure, BenchError> {
-    if let Some(found) = figures().find(|figure| figure.name == name) {
+fn find(name: &str, scale: &Scale) -> Result<&'static dyn Holdable, BenchError> {
+    if let Some(found) = figures().find(|figure| figure.synopsis(scale).name == name) {
         return Ok(found);
     }
     let why = unheld().find(|figure| figure.name == name).map_or_else(
@@ -112,17 +114,8 @@ fn list(scale: &Scale) -> String {
     let mut held =
         Sheet::new("Figures and tables that can be held", &["name", "shows", "clock", "indexes", "numbers"]);
     for figure in figures() {
-        let comparisons = (figure.comparisons)(scale);
-        let modelled = comparisons.iter().any(|comparison| comparison.pool.is_modelled());
-        let mut indexes: Vec<&str> = comparisons
-            .iter()
-            .flat_map(|comparison| comparison.indexes.iter().map(|choice| choice.0.name))
-            .collect();
-        indexes.sort_unstable();
-        indexes.dedup();
-        let clock = if modelled { "modelled" } else { "none: counts" };
-        let numbers = figure.claims.len().to_string();
-        held.row([figure.name, figure.title, clock, &indexes.join(", "), &numbers]);
+        let Synopsis { name, title, clock, indexes, numbers } = figure.synopsis(scale);
+        held.row([name, title, clock, &indexes.join(", "), &numbers.to_string()]);
     }
     let mut not = Sheet::new("Those that cannot", &["name", "shows", "why not"]);
     for figure in unheld() {
@@ -133,52 +126,25 @@ fn list(scale: &Scale) -> String {
 
 /// Runs a figure and compares the results with the paper's text.
 fn hold(
-    figure: &Figure,
+    figure: &dyn Holdable,
     scale: &Scale,
     args: &PaperArgs,
     setting: &Setting,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
-    let mut measurements = Vec::new();
-    for comparison in (figure.comparisons)(scale) {
-        measurements.extend(compare::measure(&comparison, setting)?);
-    }
-    let modelled = measurements.iter().any(|one| one.figures.modelled);
-    let title = format!("{}: {}{}", figure.name, figure.title, if modelled { " (modelled)" } else { "" });
-    let what = format!(
-        "{} and {} of each workload, where the papers have 60 million or more; differs: {}.",
-        counted(scale.records, "record"),
-        counted(scale.ops, "operation"),
-        figure.differs
-    );
-    let mut sheets = vec![distances(figure.claims, &measurements)];
-    sheets.extend(compare::by_workload(&measurements));
-    let about = About { title, what: vec![what], command: &setting.command, modelled };
+    let Synopsis { name, title, .. } = figure.synopsis(scale);
+    let held = figure.hold(scale, setting)?;
+    let title = format!("{name}: {title}{}", if held.modelled { " (modelled)" } else { "" });
+    let about = About { title, what: held.what, command: &setting.command, modelled: held.modelled };
     let outputs = Outputs {
-        csv: Some(args.out.join(format!("{}.csv", figure.name))),
-        html: Some(args.out.join(format!("{}.html", figure.name))),
-        svg: Some(args.out.join(figure.name)),
-        text: Some(args.out.join(format!("{}.txt", figure.name))),
-        first: Some(args.out.join(format!("{}-paper.csv", figure.name))),
+        csv: Some(args.out.join(format!("{name}.csv"))),
+        html: Some(args.out.join(format!("{name}.html"))),
+        svg: Some(args.out.join(name)),
+        text: Some(args.out.join(format!("{name}.txt"))),
+        first: Some(args.out.join(format!("{name}-paper.csv"))),
     };
     outputs.prepare()?;
-    compare::publish(&about, &sheets, &measurements, &outputs, out)
-}
-
-/// The paper's numbers beside ours.
-fn distances(claims: &[Claim], measurements: &[Measurement]) -> Sheet {
-    let selection = Selection::of(measurements);
-    let modelled = measurements.iter().any(|one| one.figures.modelled);
-    let ours = if modelled { "ours, modelled" } else { "ours" };
-    let mut sheet =
-        Sheet::new("The paper's numbers and ours", &["the text says", "section", "paper", ours, "apart"]);
-    for claim in claims {
-        let measured = (claim.ours)(&selection);
-        let ours = measured.map_or_else(|| "not measured".to_owned(), |span| span.to_string());
-        let apart = measured.map_or_else(String::new, |span| span.deviation(claim.stated));
-        sheet.row([claim.statement, claim.section, &claim.stated.to_string(), &ours, &apart]);
-    }
-    sheet
+    compare::publish(&about, &held.results, &outputs, out)
 }
 
 #[cfg(test)]
@@ -193,36 +159,37 @@ mod tests {
     fn every_figure_has_its_own_name_and_can_be_asked_for() {
         let mut names = HashSet::new();
         for figure in figures() {
-            assert!(names.insert(figure.name), "{} comes twice", figure.name);
-            assert!(!figure.title.is_empty() && !figure.differs.is_empty());
-            assert!(std::ptr::eq(find(figure.name).unwrap(), figure));
-            for comparison in (figure.comparisons)(&SMALL) {
-                comparison.validate().unwrap_or_else(|error| panic!("{}: {error}", figure.name));
-            }
+            let Synopsis { name, title, indexes, numbers, .. } = figure.synopsis(&SMALL);
+            let words = figure.words();
+            assert!(names.insert(name), "{name} comes twice");
+            assert!(!title.is_empty() && !words.differs.is_empty() && !indexes.is_empty());
+            assert_eq!(words.claims.len(), numbers);
+            assert_eq!(find(name, &SMALL).unwrap().synopsis(&SMALL).title, title);
+            figure.validate(&SMALL).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let none = Scale { records: 0, ..SMALL };
+            assert!(figure.validate(&none).unwrap_err().is_usage(), "{name}");
         }
         for figure in unheld() {
             assert!(names.insert(figure.name), "{} comes twice", figure.name);
-            let error = find(figure.name).err().unwrap();
+            let error = find(figure.name, &SMALL).err().unwrap();
             assert!(error.is_usage() && error.to_string().contains(figure.why), "{error}");
         }
-        assert!(find("dart-fig99").err().unwrap().to_string().contains("paper list"));
+        assert!(find("dart-fig99", &SMALL).err().unwrap().to_string().contains("paper list"));
         let list = list(&SMALL);
         assert!(names.iter().all(|name| list.contains(name)), "{list}");
     }
 
     #[test]
     fn every_number_says_where_it_stands_and_what_it_is() {
-        for figure in figures() {
-            for claim in figure.claims {
-                assert!(claim.section.starts_with(|c: char| c.is_ascii_digit()), "{}", claim.statement);
-                let numbers = match claim.stated {
-                    Stated::About(one) | Stated::UpTo(one) | Stated::Below(one) => vec![one],
-                    Stated::Between(least, most) => vec![least, most],
-                };
-                for number in numbers {
-                    let printed = Stated::About(number).to_string();
-                    assert!(claim.statement.contains(&printed), "{printed} is not in: {}", claim.statement);
-                }
+        for (section, statement, stated) in figures().flat_map(|figure| figure.words().claims) {
+            assert!(section.starts_with(|c: char| c.is_ascii_digit()), "{statement}");
+            let numbers = match stated {
+                Stated::About(one) | Stated::UpTo(one) | Stated::Below(one) => vec![one],
+                Stated::Between(least, most) => vec![least, most],
+            };
+            for number in numbers {
+                let printed = Stated::About(number).to_string();
+                assert!(statement.contains(&printed), "{printed} is not in: {statement}");
             }
         }
     }
@@ -230,13 +197,10 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_made_up() {
         for figure in figures() {
-            let sheet = distances(figure.claims, &[]);
-            assert_eq!(sheet.rows.len(), figure.claims.len());
-            assert!(
-                sheet.rows.iter().all(|row| row[3] == "not measured" && row[4].is_empty()),
-                "{}",
-                figure.name
-            );
+            let (words, name) = (figure.words(), figure.synopsis(&SMALL).name);
+            assert_eq!(words.unmeasured.rows.len(), words.claims.len());
+            let is_blank = |row: &Vec<String>| row[3] == "not measured" && row[4].is_empty();
+            assert!(words.unmeasured.rows.iter().all(is_blank), "{name}");
         }
     }
 }

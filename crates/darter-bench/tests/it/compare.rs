@@ -162,6 +162,46 @@ fn a_figure_leaves_its_files_and_says_how_far_apart_we_are() {
         list.contains("dart-fig7") && list.contains("smart-fig11") && list.contains("sherman-fig2"),
         "{list}"
     );
+    assert!(list.contains("wort-fig10") && list.contains("takes gateways over WORT"), "{list}");
     assert!(run(&["dart-fig99"]).unwrap_err().is_usage());
+    assert!(run(&["wort-fig11"]).unwrap_err().is_usage());
     assert!(run(&["dart-fig9"]).unwrap_err().to_string().contains("128 bytes"));
+}
+
+/// Figures of WORT count cache lines: exactly, and so the same in every run.
+#[test]
+fn figures_of_lines_leave_the_same_files_in_every_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |out: &str, words: &[&str]| {
+        let out = folder.path().join(out).display().to_string();
+        let words = [&["paper"][..], words, &["--out", &out]].concat();
+        let args = Paper::try_parse_from(words).expect("arguments that parse").args;
+        let mut text = Vec::new();
+        run_paper(&args, &setting(), &mut text).map(|()| String::from_utf8(text).expect("UTF-8"))
+    };
+    let names = ["wort-table1", "wort-fig7", "wort-fig8", "wort-fig9", "wort-fig10"];
+    let small = [&names.join(",")[..], "--records", "3000", "--ops", "500"];
+    let text = run("one", &small).unwrap();
+    for part in
+        ["3000 records", "modelled", "WORT, dense: 2.2 lines flushed an insertion", "clustered keys take"]
+    {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    assert!(!text.contains("not measured") && !text.contains("NaN"), "{text}");
+    assert_eq!(run("other", &small).unwrap(), text);
+    for name in names {
+        let read = |out: &str, file: &str| fs::read_to_string(folder.path().join(out).join(file)).unwrap();
+        let csv = read("one", &format!("{name}.csv"));
+        assert_eq!(csv, read("other", &format!("{name}.csv")));
+        assert!(
+            csv.lines().count() > 9 && csv.contains("lines_flushed") && csv.contains("wort+artcow"),
+            "{csv}"
+        );
+        assert!(read("one", &format!("{name}.html")).contains("modelled"));
+        assert!(fs::read_dir(folder.path().join("one").join(name)).unwrap().count() >= 3, "{name}");
+    }
+    let quick = run("quick", &["wort-fig7", "--quick"]).unwrap();
+    assert!(quick.contains("20000 records"), "{quick}");
+    let error = run("none", &["wort-fig7", "--records", "1G"]).unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("--records"), "{error}");
 }

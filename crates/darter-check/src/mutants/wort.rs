@@ -27,4 +27,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A node of ART+CoW is freed when its copy is linked, though readers may be on their way to it.",
         FoundBy::Explorer("artcow", 400),
     ),
+    Mutant::new(
+        "WORT",
+        "wort-words-before-not-flushed",
+        "What is written into a node before the word that decides is not counted among the lines to flush.",
+        FoundBy::Tests("-p darter-baselines --test baselines counts_of_five_thousand_inserts"),
+    ),
+    Mutant::new(
+        "WORT",
+        "woart-index-not-counted",
+        "A search that looks at the index of a NODE48 does not count the line that it lies in.",
+        FoundBy::Tests(
+            "-p darter-baselines --test baselines searches_and_scans_touch_the_lines_of_the_model",
+        ),
+    ),
 ];
