@@ -19,8 +19,8 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    pub(super) fn new(hot: HotWord) -> Box<Self> {
-        Box::new(Self { hot, read: None })
+    pub(super) fn new(hot: HotWord) -> Self {
+        Self { hot, read: None }
     }
 
     /// Posts the READ of the leaf, behind those of the words that may name it.
@@ -31,7 +31,7 @@ impl Beside {
     }
 
     /// The leaf that the READ has brought.
-    pub(super) fn leaf(self: Box<Self>, done: &Batch) -> Option<HotLeaf<'_>> {
+    pub(super) fn leaf(self, done: &Batch) -> Option<HotLeaf<'_>> {
         Some((self.hot, done.words(self.read?)))
     }
 }

@@ -113,7 +113,7 @@ pub(super) struct Descent<'k> {
     /// The record that a remembered page led to, by its rank.
     seen: Option<Box<(usize, Image)>>,
     /// A writer's leaf to be read with the head of the remembered page.
-    beside: Option<Box<hot::Beside>>,
+    beside: Option<hot::Beside>,
     epoch: u64,
     /// A slot that was responsible for the key's edge and said that it is not.
     gap: Option<SlotAt>,
