@@ -9,7 +9,8 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Durability {
     /// Nothing, but for what the system has written back of a file
-    None,
+    #[value(name = "none")]
+    Never,
     /// Whatever was acknowledged, a power failure too: answers wait for a log on disk
     Log,
 }
@@ -65,8 +66,8 @@ impl DurabilityArgs {
     /// Fails if they do not.
     pub(crate) fn check(&self, has_file: bool, has_device: bool) -> Result<(), Failure> {
         let wrong = match (self.durability, &self.directory) {
-            (Durability::None, Some(_)) => "--log needs --durability log beside it",
-            (Durability::None, None) => return Ok(()),
+            (Durability::Never, Some(_)) => "--log needs --durability log beside it",
+            (Durability::Never, None) => return Ok(()),
             (Durability::Log, None) => "--durability log needs a directory for the log: --log DIR",
             (Durability::Log, _) if has_file => {
                 "--durability log keeps the region in memory and in the log's directory: leave out --file, which the \

@@ -245,9 +245,10 @@ impl UpCommand {
             self.arguments(&["memnode", "--listen", listen, "--size", &self.size.to_string()]);
         if let Some(dir) = &self.dir {
             match self.durability {
-                Durability::None => arguments.extend(["--file".into(), region(dir, at).into()]),
+                Durability::Never => arguments.extend(["--file".into(), region(dir, at).into()]),
                 Durability::Log => {
-                    let log = ["--durability".into(), "log".into(), "--log".into(), region(dir, at).into()];
+                    let log: [OsString; 4] =
+                        ["--durability".into(), "log".into(), "--log".into(), region(dir, at).into()];
                     arguments.extend(log);
                 }
             }

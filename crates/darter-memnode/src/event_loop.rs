@@ -257,7 +257,7 @@ impl<'s> EventLoop<'s> {
         for Outcome { peer: key, id, result } in self.service.workers.outcomes() {
             if let Some(peer) = self.peers.get_mut(&key) {
                 self.service.metrics.calls.add(1);
-                peer.finish_call(id, result);
+                peer.finish_call(id, result, &mut self.service);
                 self.serve(key, endpoint);
             }
         }

@@ -464,9 +464,17 @@ impl Peer {
     }
 
     /// Replies to a call that has an outcome.
-    pub(crate) fn finish_call(&mut self, id: u64, result: Result<Vec<u64>, CallFault>) {
+    pub(crate) fn finish_call(
+        &mut self,
+        id: u64,
+        result: Result<Vec<u64>, CallFault>,
+        service: &mut Service<'_>,
+    ) {
         self.calls -= 1;
+        let at = self.output.bytes.len();
         self.answer(id, result);
+        self.need = 0;
+        self.hold_back(at, false, service);
     }
 
     fn answer(&mut self, id: u64, result: Result<Vec<u64>, CallFault>) {

@@ -55,6 +55,7 @@ pub(super) struct Directory {
 impl Directory {
     /// Opens a directory, made if it is absent, for one process alone.
     pub(super) fn open(path: &Path) -> io::Result<Arc<dyn Medium>> {
+        let is_new = !path.exists();
         std::fs::create_dir_all(path)?;
         let handle = File::open(path)?;
         handle.try_lock().map_err(|error| match error {
@@ -63,9 +64,10 @@ impl Directory {
             }
             std::fs::TryLockError::Error(error) => error,
         })?;
-        // Its own name, if it is new.
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        if is_new {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        }
         Ok(Arc::new(Self { path: path.to_owned(), handle }))
     }
 }

@@ -44,13 +44,14 @@ use checkpoint::Checkpointer;
 use chunks::ChunkSet;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::{ByteSize, Fabric, Local, random_word};
-use manifest::{CHUNK_BYTES, Manifest, chunk_count};
-use medium::{Directory, Medium};
+use manifest::{CHUNK_BYTES, MANIFEST, Manifest, chunk_count};
+use medium::Directory;
 use recovery::{Recovered, Target, Unrecoverable, recover};
 use segment::SegmentWriter;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::info;
 use withholding::Withholding;
 
@@ -67,9 +68,9 @@ pub struct LogOptions {
     /// disk has caught up.
     pub queue_bytes_max: usize,
     /// For tests: what was not synced is lost when the process is killed, as if the power had
-    /// failed.
+    /// failed, and a sync takes so long at least.
     #[doc(hidden)]
-    pub loses_unsynced: bool,
+    pub loses_unsynced: Option<Duration>,
 }
 
 impl Default for LogOptions {
@@ -78,7 +79,7 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             checkpoint_bytes: 256 << 20,
             queue_bytes_max: 16 << 20,
-            loses_unsynced: false,
+            loses_unsynced: None,
         }
     }
 }
@@ -93,7 +94,7 @@ pub(crate) struct LoggedNode {
 /// The region that recovery fills.
 struct Region<'r> {
     endpoint: &'r LocalEndpoint,
-    /// The chunks that were changed.
+    /// The chunks that have changed since the newest checkpoint.
     changed: ChunkSet,
     bytes: u64,
 }
@@ -105,6 +106,10 @@ impl Target for Region<'_> {
             self.changed.add_range(offset, bytes.len());
         }
         is_inside && self.endpoint.store_words(offset, bytes).is_ok()
+    }
+
+    fn image_is_loaded(&mut self) {
+        self.changed.clear();
     }
 }
 
@@ -121,14 +126,28 @@ pub(crate) fn open(
 ) -> Result<(OpenLog, LoggedNode), MemNodeError> {
     let failed = |action| move |source| MemNodeError::Log { path: directory.to_owned(), action, source };
     let medium = Directory::open(directory).map_err(failed("open it"))?;
-    let medium = if options.loses_unsynced { Arc::new(Withholding(medium)) } else { medium };
+    let medium = match options.loses_unsynced {
+        Some(sync_time) => Arc::new(Withholding { medium, sync_time }),
+        None => medium,
+    };
     let bytes = memory.node_bytes(0);
     let manifest = match Manifest::find(&*medium) {
         Ok(Some(manifest)) => manifest,
-        Ok(None) => begin(&*medium, bytes).map_err(failed("begin a log in it"))?,
+        Ok(None) if !segment::starts(&*medium).map_err(failed("read it"))?.is_empty() => {
+            let what = "it is missing, and segments of a log are there".to_owned();
+            return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
+        }
+        Ok(None) => {
+            let manifest = Manifest::new(random_word(), bytes);
+            manifest.publish(&*medium).map_err(failed("begin a log in it"))?;
+            manifest
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            let what = "it is damaged, or of another release".to_owned();
+            return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
+        }
         Err(source) => {
-            let path = medium.path(manifest::MANIFEST);
-            return Err(MemNodeError::Log { path, action: "read it", source });
+            return Err(MemNodeError::Log { path: medium.path(MANIFEST), action: "read it", source });
         }
     };
     if manifest.region_bytes != bytes {
@@ -167,17 +186,6 @@ pub(crate) fn open(
         options,
     };
     Ok((log, LoggedNode { boot_id, sessions }))
-}
-
-/// Begins a log. Only what a beginning that was cut short has left may lie there.
-fn begin(medium: &dyn Medium, region_bytes: u64) -> std::io::Result<Manifest> {
-    if !segment::starts(medium)?.is_empty() {
-        let what = "it has segments, but its file `checkpoint` is missing";
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
-    }
-    let manifest = Manifest::new(random_word(), region_bytes);
-    manifest.publish(medium)?;
-    Ok(manifest)
 }
 
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(8));

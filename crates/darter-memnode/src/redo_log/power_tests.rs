@@ -83,14 +83,19 @@ const WORKLOAD: &[Step] = &[
     Commit,
 ];
 
-/// Memory that recovery fills.
-struct Bytes(Vec<u8>);
+/// Memory that recovery fills, and the chunks that have changed since the newest checkpoint.
+struct Bytes(Vec<u8>, ChunkSet);
 
 impl Target for Bytes {
     fn store(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let at = offset as usize;
+        self.1.add_range(offset, bytes.len());
         let room = self.0.get_mut(at..at + bytes.len());
         room.map(|room| room.copy_from_slice(bytes)).is_some()
+    }
+
+    fn image_is_loaded(&mut self) {
+        self.1.clear();
     }
 }
 
@@ -129,7 +134,8 @@ impl<'s> Machine<'s> {
     /// Starts on a medium, as [`super::open`] does.
     fn start(medium: &Arc<SimulatedDisk>, steps: &'s [Step]) -> Result<(Self, Checkpointer), Unrecoverable> {
         let shared: Arc<dyn Medium> = Arc::new(Arc::clone(medium));
-        let mut memory = Bytes(vec![0; REGION_BYTES as usize]);
+        let changed = ChunkSet::new(chunk_count(REGION_BYTES));
+        let mut memory = Bytes(vec![0; REGION_BYTES as usize], changed);
         let recovered = match Manifest::find(&*shared)? {
             Some(manifest) => recover(&*shared, manifest, &mut memory)?,
             None => {
@@ -143,12 +149,10 @@ impl<'s> Machine<'s> {
         endpoint.store_words(0, &memory.0).unwrap();
         let Recovered { manifest, position, sessions, was_stopped, .. } = recovered;
         let writer = SegmentWriter::begin(Arc::clone(&shared), BOOT_ID, position, SEGMENT_BYTES)?;
-        let mut changed = ChunkSet::new(chunk_count(REGION_BYTES));
-        changed.add_range(0, REGION_BYTES as usize);
         let mut machine = Machine {
             memory: local,
             endpoint,
-            recorder: Recorder::new(position, changed),
+            recorder: Recorder::new(position, memory.1),
             writer,
             medium: Arc::clone(medium),
             states: vec![memory.0],

@@ -41,6 +41,9 @@ pub(super) enum Unrecoverable {
 pub(super) trait Target {
     /// Stores bytes of whole words at an offset. Returns `false` if they are not inside the region.
     fn store(&mut self, offset: u64, bytes: &[u8]) -> bool;
+
+    /// Notes that what was stored so far is in the image that the manifest names.
+    fn image_is_loaded(&mut self) {}
 }
 
 /// What recovery found.
@@ -72,6 +75,7 @@ pub(super) fn recover(
     target: &mut dyn Target,
 ) -> Result<Recovered, Unrecoverable> {
     load_image(medium, &manifest, target)?;
+    target.image_is_loaded();
     let mut replay = Replay {
         medium,
         target,

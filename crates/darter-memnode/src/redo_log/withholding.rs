@@ -6,49 +6,57 @@ use super::medium::{Medium, MediumFile};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A medium over another one.
 #[derive(Debug)]
-pub(super) struct Withholding(pub(super) Arc<dyn Medium>);
+pub(super) struct Withholding {
+    pub(super) medium: Arc<dyn Medium>,
+    /// How long a sync takes at least: what was acknowledged before its sync is missing meanwhile.
+    pub(super) sync_time: Duration,
+}
 
 #[derive(Debug)]
 struct WithholdingFile {
     file: Box<dyn MediumFile>,
+    sync_time: Duration,
     /// Offsets and bytes, in the order in which they were written.
     withheld: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
-fn withholding(file: Box<dyn MediumFile>) -> Box<dyn MediumFile> {
-    Box::new(WithholdingFile { file, withheld: Mutex::default() })
+impl Withholding {
+    fn file(&self, file: Box<dyn MediumFile>) -> Box<dyn MediumFile> {
+        Box::new(WithholdingFile { file, sync_time: self.sync_time, withheld: Mutex::default() })
+    }
 }
 
 impl Medium for Withholding {
     fn names(&self) -> io::Result<Vec<String>> {
-        self.0.names()
+        self.medium.names()
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn MediumFile>> {
-        self.0.create(name).map(withholding)
+        self.medium.create(name).map(|file| self.file(file))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn MediumFile>> {
-        self.0.open(name).map(withholding)
+        self.medium.open(name).map(|file| self.file(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
+        self.medium.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
+        self.medium.remove(name)
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        self.0.sync_names()
+        self.medium.sync_names()
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path(name)
+        self.medium.path(name)
     }
 }
 
@@ -71,6 +79,7 @@ impl MediumFile for WithholdingFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        std::thread::sleep(self.sync_time);
         let withheld = std::mem::take(&mut *self.withheld.lock().unwrap_or_else(PoisonError::into_inner));
         withheld.iter().try_for_each(|(offset, bytes)| self.file.write_at(*offset, bytes))?;
         self.file.sync()

@@ -29,7 +29,7 @@ fn node_process() {
     let options = LogOptions {
         segment_bytes: 256 << 10,
         checkpoint_bytes: 512 << 10,
-        loses_unsynced: true,
+        loses_unsynced: Some(Duration::from_millis(1)),
         ..LogOptions::default()
     };
     let region = Region::memory(NODE_BYTES).unwrap().logged(&directory.join("log"), options).unwrap();
