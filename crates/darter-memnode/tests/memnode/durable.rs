@@ -29,6 +29,14 @@ fn node(directory: &Path, address: &str) -> Node {
     Node::start(region(directory).unwrap(), address, MemNodeOptions::default())
 }
 
+/// A node whose disk is slow: what is told before its sync is not there yet when the directory is
+/// copied.
+fn slow(directory: &Path) -> Node {
+    let slow = LogOptions { loses_unsynced: Some(Duration::from_millis(200)), ..options() };
+    let region = Region::memory(BYTES).unwrap().logged(directory, slow).unwrap();
+    Node::start(region, "127.0.0.1:0", MemNodeOptions::default())
+}
+
 /// What a power failure would leave now, at best: a copy of the directory.
 fn copied(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
@@ -86,10 +94,7 @@ fn what_was_acknowledged_outlives_a_node_that_stops() {
 #[test]
 fn sessions_of_before_a_crash_are_shut_out() {
     let directory = tempfile::tempdir().unwrap();
-    // What is acknowledged before its sync is not there yet when the directory is copied.
-    let slow = LogOptions { loses_unsynced: Some(Duration::from_millis(200)), ..options() };
-    let region = Region::memory(BYTES).unwrap().logged(directory.path(), slow).unwrap();
-    let first = Node::start(region, "127.0.0.1:0", MemNodeOptions::default());
+    let first = slow(directory.path());
     let fabric = connect(&[&first], b"").unwrap();
     let held = fabric.claim(0).unwrap();
     write(&fabric, 4096, &[7; 8]).unwrap();
@@ -115,6 +120,20 @@ fn sessions_of_before_a_crash_are_shut_out() {
     let third = node(crashed.path(), "127.0.0.1:0");
     let mut stream = TcpStream::connect(third.address).unwrap();
     assert_eq!(greet(&mut stream, held.holder()), Refusal::Fenced as u32);
+}
+
+#[test]
+fn what_was_read_is_there_though_its_writer_was_told_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = slow(directory.path());
+    let (writer, reader) = (connect(&[&first], b"").unwrap(), connect(&[&first], b"").unwrap());
+    let crashed = std::thread::scope(|scope| {
+        scope.spawn(|| write(&writer, 512, &[7]).unwrap());
+        until("the word is seen", || read(&reader, 512, 1) == [7]);
+        copied(directory.path())
+    });
+    let second = node(crashed.path(), "127.0.0.1:0");
+    assert_eq!(read(&connect(&[&second], b"").unwrap(), 512, 1), [7]);
 }
 
 #[test]
