@@ -307,7 +307,7 @@ impl Peer {
         // What waits for the log is sent when the log rings.
         let sends = self.output.waiting() > 0
             || self.is_closing && self.held.is_empty()
-            || self.has_frames && !(is_full && !self.held.is_empty());
+            || self.has_frames && (!is_full || self.held.is_empty());
         (hears, sends)
     }
 

@@ -87,7 +87,7 @@ impl Shared {
         self.failure.get().map(String::as_str)
     }
 
-    fn fail(&self, why: String) {
+    fn fail(&self, why: &str) {
         // Clients are told, in frames that have room for no novel.
         let why: String = why.chars().take(FAILURE_CHARS_MAX).collect();
         warn!(why, "the log has failed; every request is refused from now on");
@@ -179,7 +179,7 @@ impl Shared {
             let began = Instant::now();
             if let Err(error) = writer.commit(&records, position) {
                 return self
-                    .fail(format!("cannot write the log: {error}; see to its disk, then restart the node"));
+                    .fail(&format!("cannot write the log: {error}; see to its disk, then restart the node"));
             }
             self.metrics.synced(records.len(), began.elapsed());
             self.durable.store(end, Ordering::Release);
@@ -239,7 +239,7 @@ struct Alarm<'s>(&'s Shared);
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail("the thread that writes the log has panicked; restart the node".to_owned());
+            self.0.fail("the thread that writes the log has panicked; restart the node");
         }
     }
 }
