@@ -136,14 +136,14 @@ impl<'s> Machine<'s> {
         let shared: Arc<dyn Medium> = Arc::new(Arc::clone(medium));
         let changed = ChunkSet::new(chunk_count(REGION_BYTES));
         let mut memory = Bytes(vec![0; REGION_BYTES as usize], changed);
-        let recovered = match Manifest::find(&*shared)? {
-            Some(manifest) => recover(&*shared, manifest, &mut memory)?,
-            None => {
-                let manifest = Manifest::new(BOOT_ID, REGION_BYTES);
-                manifest.publish(&*shared)?;
-                recover(&*shared, manifest, &mut memory)?
-            }
+        let manifest = if let Some(manifest) = Manifest::find(&*shared)? {
+            manifest
+        } else {
+            let manifest = Manifest::new(BOOT_ID, REGION_BYTES);
+            manifest.publish(&*shared)?;
+            manifest
         };
+        let recovered = recover(&*shared, manifest, &mut memory)?;
         let local = Local::memory(REGION_BYTES, 1).unwrap();
         let endpoint = local.endpoint().unwrap();
         endpoint.store_words(0, &memory.0).unwrap();
@@ -235,7 +235,9 @@ impl<'s> Machine<'s> {
     fn execute(&mut self, mut batch: Batch) {
         let mut frame = Vec::new();
         let (verbs, data) = batch.parts_mut();
-        verbs.iter().for_each(|verb| wire::put_verb(&mut frame, verb, data));
+        for verb in verbs {
+            wire::put_verb(&mut frame, verb, data);
+        }
         let count = verbs.len() as u16;
         let verbs = FrameVerbs::new(&frame, count, FRAME_BYTES_MAX).unwrap();
         let need = self.recorder.execute(&mut self.endpoint, verbs, &mut Vec::new()).unwrap();

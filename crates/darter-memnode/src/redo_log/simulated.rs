@@ -267,7 +267,9 @@ impl MediumFile for SimulatedFile {
             // As Linux does: the pages are clean now, and were not written.
             return Err(io::Error::other("the disk does not answer"));
         }
-        pending.iter().for_each(|pending| apply(&mut inode.durable, pending, Fate::Kept));
+        for pending in &pending {
+            apply(&mut inode.durable, pending, Fate::Kept);
+        }
         Ok(())
     }
 }

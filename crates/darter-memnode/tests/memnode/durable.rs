@@ -261,7 +261,9 @@ fn a_node_whose_disk_is_slow_takes_no_more_than_it_may_hold() {
         batch.write(GlobalAddr::new(0, 4096 * (id % 16)), &[id; WORDS]);
         let mut verbs = Vec::new();
         let (list, data) = batch.parts_mut();
-        list.iter().for_each(|verb| wire::put_verb(&mut verbs, verb, data));
+        for verb in list {
+            wire::put_verb(&mut verbs, verb, data);
+        }
         let head = RequestHead { kind: 1, reserved: 0, verbs: 1, bytes: verbs.len() as u32, id };
         frames.extend_from_slice(wire::as_bytes(&head));
         frames.extend(verbs);
