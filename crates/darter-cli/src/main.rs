@@ -11,6 +11,7 @@ mod check;
 mod compare;
 mod credentials;
 mod delete;
+mod durability;
 mod export;
 mod failure;
 mod index_server;

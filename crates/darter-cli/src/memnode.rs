@@ -2,6 +2,7 @@
 
 use crate::Answer;
 use crate::credentials::{NodeArgs, in_clear};
+use crate::durability::DurabilityArgs;
 use crate::failure::Failure;
 use crate::index_server::{IndexServer, ServerArgs};
 use crate::logging::LogArgs;
@@ -24,6 +25,7 @@ use tracing::{info, warn};
 Examples:
   darter memnode --listen 127.0.0.1:7000 --size 1G
   darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token
+  darter memnode --listen 10.0.0.1:7000 --size 8G --durability log --log /var/lib/darter/log --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --workers 2 --serve xstore")]
 pub(crate) struct MemNodeCommand {
@@ -52,6 +54,8 @@ pub(crate) struct MemNodeCommand {
     /// kernel is only asked for huge pages
     #[arg(long, conflicts_with = "file")]
     huge_pages: bool,
+    #[command(flatten)]
+    durability: DurabilityArgs,
     #[command(flatten)]
     rdma: RdmaArgs,
     #[command(flatten)]
@@ -150,6 +154,8 @@ impl MemNodeCommand {
         if self.rdma.device.is_some() && credentials.tls.is_some() && !self.rdma.in_clear {
             return Err(in_clear("--rdma"));
         }
+        self.durability.check(self.file.is_some(), self.rdma.device.is_some())?;
+        let _log = self.log.start();
         let unit = darter_fabric::SUPERBLOCK_BYTES;
         let bytes = size.0 / unit * unit;
         let region = match &self.file {
@@ -160,6 +166,7 @@ impl MemNodeCommand {
             None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
+        let region = self.durability.apply(region)?;
         let server = self.server.begin(&self.credentials)?;
         let options = self.limits.options(MemNodeOptions {
             device: self.rdma.device.clone(),
@@ -167,7 +174,6 @@ impl MemNodeCommand {
             workers: self.server.workers(),
             ..credentials
         });
-        let _log = self.log.start();
         if !self.credentials.are_asked_for() && !listen.ip().is_loopback() {
             warn!(
                 "without --token-file or --tls-client-ca whoever reaches this address can read and write the memory"

@@ -9,6 +9,7 @@
 use crate::Answer;
 use crate::arguments::IndexArgs;
 use crate::credentials::{TokenArgs, without_credentials};
+use crate::durability::Durability;
 use crate::failure::{Failure, complain};
 use crate::logging::{Format, LogArgs};
 use darter::{ByteSize, PoolUrl, Store};
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   darter up --memnodes 3 --size 256M --dir ./fruit
+  darter up --memnodes 3 --size 256M --dir ./fruit-for-good --durability log
   darter up --gateways 2 --resp-port 6379 --http-port 9701")]
 pub(crate) struct UpCommand {
     /// Memory nodes
@@ -51,6 +53,10 @@ pub(crate) struct UpCommand {
     /// opened. Without it the pool ends with the command
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Keep nothing but what is acknowledged and on the disk: nodes with a log in --dir instead of
+    /// their regions' files
+    #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
+    durability: Durability,
     /// Have verbs go through this RDMA device of the machine, which must reach itself; then --dir
     /// must be on tmpfs or hugetlbfs
     #[arg(long, value_name = "DEVICE[:PORT[:GID]]")]
@@ -138,6 +144,9 @@ impl UpCommand {
                     counted(self.gateways.into(), "port")
                 )));
             }
+        }
+        if self.durability == Durability::Log && self.dir.is_none() {
+            return Err(Failure::usage("--durability log needs a directory for the logs: --dir DIR"));
         }
         let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGCHLD]).map_err(Failure::failed)?;
@@ -235,7 +244,14 @@ impl UpCommand {
         let mut arguments =
             self.arguments(&["memnode", "--listen", listen, "--size", &self.size.to_string()]);
         if let Some(dir) = &self.dir {
-            arguments.extend(["--file".into(), region(dir, at).into()]);
+            match self.durability {
+                Durability::Never => arguments.extend(["--file".into(), region(dir, at).into()]),
+                Durability::Log => {
+                    let log: [OsString; 4] =
+                        ["--durability".into(), "log".into(), "--log".into(), region(dir, at).into()];
+                    arguments.extend(log);
+                }
+            }
         }
         if let Some(device) = &self.rdma {
             arguments.extend(["--rdma".into(), device.to_string().into()]);
@@ -254,7 +270,7 @@ impl UpCommand {
     }
 }
 
-/// The file of a node's region.
+/// The file of a node's region, or the directory of its log.
 fn region(dir: &Path, at: u16) -> PathBuf {
     dir.join(format!("node-{at}"))
 }

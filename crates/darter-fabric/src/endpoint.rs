@@ -37,10 +37,24 @@ pub struct Capabilities {
     pub on_chip_bytes: u64,
     /// What was written survives the end of every process.
     pub persistent: bool,
+    /// When what a completed batch has written, or read, survives a power failure.
+    pub durability: Durability,
     /// Payload bytes that travel inside the request.
     pub inline_bytes: u32,
     /// Procedures can be called, where a node has any ([`Endpoint::call`]).
     pub calls: bool,
+}
+
+/// When what a batch has written survives a power failure, and what it has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// When the system has written it back, which nobody is told; [`Fabric::persist`] has it do so.
+    Never,
+    /// When the batch completes.
+    OnCompletion,
+    /// When another verb behind it completes.
+    ByVerb,
 }
 
 /// The outcome of an attempt to fence a client (design section 3): afterwards its verbs can land no

@@ -56,6 +56,10 @@ pub enum FabricError {
     /// Others have declared this process dead and shut it out.
     #[error("this process was silent beyond its lease and has been shut out; open the pool again")]
     Fenced,
+    /// A memory node promises that what it has acknowledged is durable, and cannot keep that up:
+    /// its log has failed. Verbs to it may have taken effect or not.
+    #[error(transparent)]
+    NotDurable(Box<NotDurable>),
     /// A procedure at a memory node was called, and brought no answer.
     #[error(transparent)]
     Call(Box<CallError>),
@@ -81,8 +85,15 @@ impl FabricError {
         match *self {
             Self::Unreachable { node } => Self::Unreachable { node },
             Self::Fenced => Self::Fenced,
+            Self::NotDurable(ref told) => Self::NotDurable(told.clone()),
             ref other => Self::geometry(other.to_string()),
         }
+    }
+
+    /// Returns the error of a memory node whose log has failed for a reason.
+    #[cold]
+    pub fn not_durable(node: u8, why: impl Into<String>) -> Self {
+        Self::NotDurable(Box::new(NotDurable { node, why: why.into() }))
     }
 
     /// Returns an error of the operating system about a file.
@@ -117,6 +128,16 @@ impl CallFault {
     pub fn of(self, node: u8, procedure: u64) -> FabricError {
         FabricError::Call(Box::new(CallError { node, procedure, fault: self }))
     }
+}
+
+/// Which memory node cannot make anything durable, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("memory node {node} acknowledges nothing any more: {why}")]
+pub struct NotDurable {
+    /// The node.
+    pub node: u8,
+    /// The reason that it gives.
+    pub why: String,
 }
 
 /// Which bytes were outside which region.

@@ -81,9 +81,9 @@ pub use call_fault::{CallError, CallFault, MESSAGE_BYTES_MAX, ProcedureError};
 pub use counted::{counted, inflected};
 pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};
-pub use endpoint::{Capabilities, Endpoint, ExpectedNode, Fabric, FenceOutcome};
+pub use endpoint::{Capabilities, Durability, Endpoint, ExpectedNode, Fabric, FenceOutcome};
 pub use endpoint::{Identity, ObjectState, Orphans, Suspect};
-pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
+pub use error::{FabricError, IoFailure, NotDurable, OutOfBounds, Refusal};
 pub use executor::{ExternalDriver, block_on, run_all};
 pub use local::Local;
 #[cfg(feature = "model")]

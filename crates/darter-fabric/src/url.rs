@@ -3,7 +3,8 @@
 //! ```text
 //! mem:SIZE[?nodes=N]                          this process's memory, gone with it
 //! file:PATH[?size=SIZE&nodes=N&sparse]        a file mapped by every process that opens it
-//! tcp://HOST:PORT[,HOST:PORT…]                memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
+//! tcp://HOST:PORT[,HOST:PORT…][?durability=log]
+//!                                             memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
 //! rdma://HOST:PORT[,HOST:PORT…]?device=DEVICE[:PORT[:GID]]
 //!                                             the same, verbs through this machine's RDMA device
 //! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; docs/model.md lists the names
@@ -13,6 +14,7 @@
 //! to the first `?`; nothing is percent-decoded, so a path that contains `?` cannot be named.
 //! A new file's disk space is reserved where the file system can do that; `sparse` does without,
 //! `preallocate` writes it where the file system cannot.
+//! With `durability=log` every node must be one whose replies say nothing that is not on its disk.
 //! The addresses of `rdma:` are those at which the nodes listen for TCP connections.
 //! `tcp:` and `rdma:` need the feature `tcp`, `sim:` the feature `model`.
 
@@ -57,6 +59,7 @@ pub struct PoolUrl {
     size: Option<u64>,
     nodes: Option<u16>,
     space: Space,
+    is_durable: bool,
 }
 
 /// Why a text is not the name of a pool.
@@ -73,31 +76,55 @@ pub struct UrlError {
 impl PoolUrl {
     /// Returns a pool in this process's memory: `bytes` in all, over one node.
     pub fn memory(bytes: u64) -> Self {
-        Self { scheme: Scheme::Memory, size: Some(bytes), nodes: None, space: Space::Reserved }
+        Self {
+            scheme: Scheme::Memory,
+            size: Some(bytes),
+            nodes: None,
+            space: Space::Reserved,
+            is_durable: false,
+        }
     }
 
     /// Returns an existing pool in a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { scheme: Scheme::File(path.into()), size: None, nodes: None, space: Space::Reserved }
+        Self {
+            scheme: Scheme::File(path.into()),
+            size: None,
+            nodes: None,
+            space: Space::Reserved,
+            is_durable: false,
+        }
     }
 
     /// Memory nodes at these addresses, `host:port` each.
     #[cfg(feature = "tcp")]
     pub fn tcp(addresses: Vec<String>) -> Self {
-        Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, space: Space::Reserved }
+        Self {
+            scheme: Scheme::Tcp(addresses),
+            size: None,
+            nodes: None,
+            space: Space::Reserved,
+            is_durable: false,
+        }
     }
 
     /// Memory nodes at these addresses, `host:port` each, with verbs through an RDMA device.
     #[cfg(feature = "tcp")]
     pub fn rdma(addresses: Vec<String>, device: DeviceName) -> Self {
         let scheme = Scheme::Rdma { addresses, device };
-        Self { scheme, size: None, nodes: None, space: Space::Reserved }
+        Self { scheme, size: None, nodes: None, space: Space::Reserved, is_durable: false }
     }
 
     /// Returns a modelled cluster.
     #[cfg(feature = "model")]
     pub fn sim(spec: ModelSpec) -> Self {
-        Self { scheme: Scheme::Sim(Box::new(spec)), size: None, nodes: None, space: Space::Reserved }
+        Self {
+            scheme: Scheme::Sim(Box::new(spec)),
+            size: None,
+            nodes: None,
+            space: Space::Reserved,
+            is_durable: false,
+        }
     }
 
     /// The same pool, to be created with `bytes` in all over `nodes` memory nodes.
@@ -155,6 +182,11 @@ impl PoolUrl {
         self.size.map(|size| size / self.nodes().max(1) as u64 / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES)
     }
 
+    /// Returns whether every memory node must be durable: what it has acknowledged is on its disk.
+    pub fn is_durable(&self) -> bool {
+        self.is_durable
+    }
+
     /// Returns how a new file gets its disk space.
     pub fn space(&self) -> Space {
         self.space
@@ -185,11 +217,13 @@ impl PoolUrl {
             ("preallocate", None) => self.space = Space::Preallocated,
             ("sparse", None) => self.space = Space::Sparse,
             ("preallocate" | "sparse", Some(_)) => return Err(format!("`{name}` takes no value")),
+            ("durability", Some("log")) => self.is_durable = true,
+            ("durability", _) => return Err("there is `durability=log`, for memory nodes".to_owned()),
             ("device", _) => return Err("`device` is for `rdma://`".to_owned()),
             ("size" | "nodes", None) => return Err(format!("`{name}` lacks a value, as in `{name}=4`")),
             _ => {
                 return Err(format!(
-                    "unknown option `{name}`; there are size, nodes, preallocate and sparse"
+                    "unknown option `{name}`; there are size, nodes, preallocate, sparse and durability"
                 ));
             }
         }
@@ -204,14 +238,29 @@ impl PoolUrl {
                 if size.is_some() || self.nodes.is_some() || self.space != Space::Reserved =>
             {
                 return Err(
-                    "memory nodes have the sizes they were started with: it takes no options".to_owned()
+                    "memory nodes have the sizes they were started with: it takes no option but `durability=log`"
+                        .to_owned()
                 );
+            }
+            #[cfg(feature = "model")]
+            (Scheme::Sim(_), _) if self.is_durable => {
+                return Err("a modelled cluster has no disks; only memory nodes are durable".to_owned());
             }
             #[cfg(feature = "model")]
             (Scheme::Sim(_), size)
                 if size.is_some() || self.nodes.is_some() || self.space != Space::Reserved =>
             {
                 return Err("a modelled cluster's shape is told as `sim:mn=3,memory-bytes=4G`".to_owned());
+            }
+            (Scheme::File(_), _) if self.is_durable => {
+                return Err(
+                    "a file has nobody who holds answers back until a log is on disk: serve the memory by `darter \
+                     memnode --durability log --log DIR`, and name the pool `tcp://HOST:PORT?durability=log`"
+                        .to_owned(),
+                );
+            }
+            (Scheme::Memory, _) if self.is_durable => {
+                return Err("memory of this process ends with it; only memory nodes are durable".to_owned());
             }
             (Scheme::Memory, None) => return Err("it lacks a size".to_owned()),
             (Scheme::Memory, _) if self.space != Space::Reserved => {
@@ -345,6 +394,9 @@ impl fmt::Display for PoolUrl {
         if let Some(nodes) = self.nodes {
             option(f, format_args!("nodes={nodes}"))?;
         }
+        if self.is_durable {
+            option(f, format_args!("durability=log"))?;
+        }
         match self.space {
             Space::Reserved => Ok(()),
             Space::Preallocated => option(f, format_args!("preallocate")),
@@ -370,6 +422,7 @@ mod tests {
             "file:/p?size=8G&sparse",
             "tcp://127.0.0.1:7000",
             "tcp://mn-0.rack:7000,mn-1.rack:7000,[::1]:7000",
+            "tcp://127.0.0.1:7000,[::1]:7000?durability=log",
             "rdma://10.0.0.1:7000?device=mlx5_0",
             "rdma://mn-0.rack:7000,[::1]:7000?device=mlx5_0:1:3",
         ] {
@@ -389,6 +442,9 @@ mod tests {
         assert_eq!(TcpOptions::default().for_pool(&url).device, Some(device));
         let url: PoolUrl = "tcp://a:1".parse().unwrap();
         assert_eq!((url.addresses(), url.device()), (Some(&["a:1".to_owned()][..]), None));
+        assert!(!TcpOptions::default().for_pool(&url).must_be_durable);
+        let url: PoolUrl = "tcp://a:1?durability=log".parse().unwrap();
+        assert!(TcpOptions::default().for_pool(&url).must_be_durable);
         let url: PoolUrl = "sim:preset=smart,mn=4".parse().unwrap();
         assert_eq!((url.nodes(), url.node_bytes(), url.path()), (4, None, None));
         assert_eq!(url.to_string().parse::<PoolUrl>().unwrap(), url);
@@ -407,7 +463,12 @@ mod tests {
             ("tcp://::1:7000", "brackets"),
             ("tcp://host:70000", "no `host:port`"),
             ("tcp://me:secret@host:7000", "credentials"),
-            ("tcp://host:7000?size=1G", "no options"),
+            ("tcp://host:7000?size=1G", "no option but"),
+            ("tcp://host:7000?durability=disk", "there is `durability=log`"),
+            ("tcp://host:7000?durability", "there is `durability=log`"),
+            ("file:/p?size=1G&durability=log", "serve the memory by `darter memnode --durability log"),
+            ("file:/p?size=1G&durability=flush", "there is `durability=log`"),
+            ("mem:1G?durability=log", "ends with it"),
             ("tcp://host:7000?device=mlx5_0", "`device` is for `rdma://`"),
             ("rdma:host:1", "lacks the `//`"),
             ("rdma://host:7000", "one option, `?device="),

@@ -1,6 +1,6 @@
 //! The errors of a memory node that serves; a peer's fault is never one of them.
 
-use darter_fabric::FabricError;
+use darter_fabric::{ByteSize, FabricError};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,6 +41,50 @@ pub enum MemNodeError {
         action: &'static str,
         /// The error of the system.
         source: io::Error,
+    },
+    /// The directory of the log, or a file in it, cannot be used.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Log {
+        /// The directory or file.
+        path: PathBuf,
+        /// The operation that failed.
+        action: &'static str,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// What had reached the disk is not there any more.
+    #[error(
+        "{}: {what}. What was acknowledged may be lost, so the node does not start: restore the whole directory, \
+         or move it away and begin anew",
+        path.display()
+    )]
+    LogDamaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The log is that of another region.
+    #[error("{}: the log of a region of {has}; start the node with that size, not {wanted}", path.display())]
+    LogSize {
+        /// The directory.
+        path: PathBuf,
+        /// The size of the region that the log is of.
+        has: ByteSize,
+        /// The size that was asked for.
+        wanted: ByteSize,
+    },
+    /// The options ask for something that a region with a log cannot have.
+    #[error("{what}")]
+    LogOptions {
+        /// What, and why not.
+        what: &'static str,
+    },
+    /// The log could not be written.
+    #[error("{why}")]
+    LogFailed {
+        /// Why.
+        why: String,
     },
     /// The region cannot be accessed.
     #[error(transparent)]

@@ -4,6 +4,7 @@
 use crate::error::{MemNodeError, system};
 use crate::metrics::DroppedFor;
 use crate::peer::{Peer, Progress};
+use crate::redo_log::Journal;
 use crate::service::{LogLine, Service};
 use crate::workers::Outcome;
 use darter_fabric::local::LocalEndpoint;
@@ -17,10 +18,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// The listener's key; connections have keys above it, and below [`BELL`].
+/// The listener's key; connections have keys above it, and below [`LOG_BELL`].
 const LISTENER: u64 = 0;
 /// The key of the bell that workers ring.
 const BELL: u64 = u64::MAX;
+/// The key of the bell that the log's thread rings.
+const LOG_BELL: u64 = u64::MAX - 1;
 /// Maximum number of sockets served in one iteration.
 const EVENTS_MAX: usize = 256;
 /// Maximum number of connections accepted in one iteration.
@@ -70,6 +73,9 @@ impl<'s> EventLoop<'s> {
         turns.service.metrics.fenced_sessions.set(turns.service.sessions.fenced() as u64);
         turns.watch(&listener, LISTENER).map_err(system("wait for connections"))?;
         turns.watch(turns.service.workers.bell(), BELL).map_err(system("wait for its workers"))?;
+        if let Some(journal) = &turns.service.journal {
+            turns.watch(journal.bell(), LOG_BELL).map_err(system("wait for the log's thread"))?;
+        }
         Ok(Self { listener: Some(listener), ..turns })
     }
 
@@ -81,8 +87,12 @@ impl<'s> EventLoop<'s> {
         Ok(epoll::modify(&self.waiting, socket, epoll::EventData::new_u64(key), flags(interest))?)
     }
 
-    /// Serves until `stop` is requested and nothing is left to do.
-    pub(crate) fn run(mut self, stop: &Stop, endpoint: &mut LocalEndpoint) -> Result<(), MemNodeError> {
+    /// Serves until `stop` is requested and nothing is left to do. Returns the log, if one is kept.
+    pub(crate) fn run(
+        mut self,
+        stop: &Stop,
+        endpoint: &mut LocalEndpoint,
+    ) -> Result<Option<Journal>, MemNodeError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut now = Instant::now();
         let (mut busy_until, mut next_sweep) = (now, now);
@@ -95,6 +105,9 @@ impl<'s> EventLoop<'s> {
             let is_over = drained_by.is_some_and(|end| now >= end || self.peers.is_empty());
             if is_over || stop.is_urgent() {
                 break;
+            }
+            if self.service.waits_for_disk() {
+                self.wait_for_disk(endpoint);
             }
             let nap = if now < busy_until { Duration::ZERO } else { SWEEP / 4 };
             let nap = Timespec { tv_sec: 0, tv_nsec: i64::from(nap.subsec_nanos()) };
@@ -109,9 +122,11 @@ impl<'s> EventLoop<'s> {
                 match event.data.u64() {
                     LISTENER => self.accept(),
                     BELL => self.finish_calls(endpoint),
+                    LOG_BELL => self.release(endpoint),
                     key => self.serve(key, endpoint),
                 }
             }
+            self.service.end_turn(found);
             now = found;
             if !events.is_empty() {
                 now = Instant::now();
@@ -128,7 +143,44 @@ impl<'s> EventLoop<'s> {
             self.drop_for(key, DroppedFor::Closing);
         }
         self.service.log.flush(now);
-        Ok(())
+        Ok(self.service.journal.take())
+    }
+
+    /// Takes no requests until the log is durable further, or for a while.
+    #[cold]
+    fn wait_for_disk(&mut self, endpoint: &mut LocalEndpoint) {
+        if let Some(journal) = &mut self.service.journal {
+            journal.wait(SWEEP / 4);
+        }
+        self.release(endpoint);
+    }
+
+    /// Sends the replies that have waited for the log and need not wait any more, or refuses them
+    /// all if it has failed.
+    fn release(&mut self, endpoint: &mut LocalEndpoint) {
+        let Some(journal) = &mut self.service.journal else { return };
+        let is_further = journal.look();
+        let failure = journal.failure().map(str::to_owned);
+        if !is_further && failure.is_none() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut journal.waiting);
+        waiting.retain(|key| {
+            let Some(peer) = self.peers.get_mut(key) else { return false };
+            let still_waits = match &failure {
+                Some(why) => {
+                    peer.refuse_held(why);
+                    false
+                }
+                None => peer.release(&self.service),
+            };
+            // If it has to wait again, it says so itself.
+            self.serve(*key, endpoint);
+            still_waits
+        });
+        if let Some(journal) = &mut self.service.journal {
+            journal.waiting.append(&mut waiting);
+        }
     }
 
     /// Accepts the connections that are waiting.
@@ -205,7 +257,7 @@ impl<'s> EventLoop<'s> {
         for Outcome { peer: key, id, result } in self.service.workers.outcomes() {
             if let Some(peer) = self.peers.get_mut(&key) {
                 self.service.metrics.calls.add(1);
-                peer.finish_call(id, result);
+                peer.finish_call(id, result, &mut self.service);
                 self.serve(key, endpoint);
             }
         }

@@ -35,6 +35,8 @@ pub(crate) struct Remembered {
     pub boot_id: u64,
     /// Fenced sessions, the oldest first.
     pub fenced: Vec<u64>,
+    /// Sessions that were let in, the oldest first. Only a log tells.
+    pub known: Vec<u64>,
 }
 
 impl Ledger {
@@ -51,7 +53,7 @@ impl Ledger {
         how.read(true).append(true);
         if is_new {
             // An existing file belongs to a region that is gone.
-            let begun = Remembered { boot_id: random_word(), fenced: Vec::new() };
+            let begun = Remembered { boot_id: random_word(), ..Remembered::default() };
             let file = how.create(true).open(&path).map_err(refused("create it"))?;
             file.set_len(0).map_err(refused("empty it"))?;
             let mut ledger = Self { file, path };
@@ -112,7 +114,7 @@ fn read(file: &File) -> io::Result<Remembered> {
         }
         fenced.extend(session);
     }
-    Ok(Remembered { boot_id, fenced })
+    Ok(Remembered { boot_id, fenced, known: Vec::new() })
 }
 
 #[cfg(test)]

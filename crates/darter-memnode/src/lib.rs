@@ -10,6 +10,9 @@
 //! Clients can call procedures ([`MemNodeOptions::procedures`]). Threads of their own run them
 //! (`workers.rs`), and the serving thread sends the answers as they come.
 //!
+//! With a log ([`Region::logged`]) nothing acknowledged is lost when the power fails: replies wait
+//! until the disk has what they tell (`redo_log/`, `held.rs`).
+//!
 //! With an RDMA device ([`MemNodeOptions::device`]) clients' verbs go through queue pairs
 //! (`queues.rs`), and the thread serves the other requests only.
 //!
@@ -18,14 +21,18 @@
 
 mod error;
 mod event_loop;
+mod held;
 mod ledger;
+mod log_metrics;
 mod metrics;
 mod metrics_port;
 mod options;
 mod peer;
 mod queues;
+mod redo_log;
 mod region;
 mod service;
+mod session_set;
 mod sessions;
 mod workers;
 
@@ -34,6 +41,7 @@ pub use error::MemNodeError;
 pub use metrics::{DroppedFor, Health, MemNodeCounts, MemNodeMetrics, RefusedFor};
 pub use metrics_port::serve_metrics;
 pub use options::MemNodeOptions;
+pub use redo_log::LogOptions;
 pub use region::Region;
 
 use darter_fabric::rdma::Export;
@@ -41,7 +49,9 @@ use darter_fabric::{Fabric, Local};
 use darter_telemetry::log_limit::LogLimiter;
 use error::system;
 use event_loop::EventLoop;
+use log_metrics::LogMetrics;
 use queues::Queues;
+use redo_log::Journal;
 use service::Service;
 use sessions::Sessions;
 use std::net::{SocketAddr, TcpListener};
@@ -59,6 +69,7 @@ pub struct MemNode {
     sessions: Sessions,
     queues: Queues,
     workers: Workers,
+    journal: Option<Journal>,
     options: MemNodeOptions,
     metrics: Arc<MemNodeMetrics>,
 }
@@ -68,7 +79,7 @@ impl MemNode {
     ///
     /// # Errors
     /// If the address cannot be listened on, or the options name an RDMA device that cannot serve
-    /// the region.
+    /// the region, or a device beside a region with a log.
     pub fn bind(address: SocketAddr, region: Region, options: MemNodeOptions) -> Result<Self, MemNodeError> {
         let listener =
             TcpListener::bind(address).map_err(|source| MemNodeError::Listen { address, source })?;
@@ -77,10 +88,19 @@ impl MemNode {
         rustix::net::listen(&listener, backlog)
             .map_err(|error| MemNodeError::Listen { address, source: error.into() })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
-        let Region { memory, ledger, remembered } = region;
+        let Region { memory, ledger, log, remembered } = region;
+        if log.is_some() && options.device.is_some() {
+            return Err(MemNodeError::LogOptions {
+                what: "a region with a log cannot be reached through an RDMA device: its verbs pass the log by",
+            });
+        }
         let export = options.device.as_ref().map(|device| Export::new(device, &memory)).transpose()?;
         let sessions = Sessions::new(ledger, &remembered);
-        let metrics = Arc::new(MemNodeMetrics::new(memory.node_bytes(0)));
+        let sessions = if log.is_some() { sessions.logged(&remembered) } else { sessions };
+        let log_metrics = log.as_ref().map(|_| Arc::new(LogMetrics::default()));
+        let metrics = Arc::new(MemNodeMetrics::new(memory.node_bytes(0), log_metrics.clone()));
+        let journal =
+            log.zip(log_metrics).map(|(log, metrics)| Journal::start(log, &memory, metrics)).transpose()?;
         let count = if export.is_some() { 0 } else { options.workers };
         let workers = Workers::start(count, options.procedures.clone(), options.calls_waiting_max)?;
         Ok(Self {
@@ -90,6 +110,7 @@ impl MemNode {
             sessions,
             queues: Queues::new(export),
             workers,
+            journal,
             options,
             metrics,
         })
@@ -113,7 +134,8 @@ impl MemNode {
     /// of them after [`MemNodeOptions::drain`] or at a second request to stop.
     ///
     /// # Errors
-    /// If the system refuses what serving needs. A client's fault is never an error.
+    /// If the system refuses what serving needs, or the region's log has failed. A client's fault is
+    /// never an error.
     pub fn serve(self, stop: &Stop) -> Result<MemNodeCounts, MemNodeError> {
         let address = self.address()?;
         let _span = tracing::info_span!("memnode", node = %address).entered();
@@ -128,6 +150,7 @@ impl MemNode {
             sessions: self.sessions,
             queues: self.queues,
             workers: self.workers,
+            journal: self.journal,
             metrics: &self.metrics,
             log: LogLimiter::new(Instant::now()),
             greeted: 0,
@@ -139,7 +162,8 @@ impl MemNode {
             connections_max = self.options.connections_max,
             "listening"
         );
-        EventLoop::new(self.listener, service)?.run(stop, &mut endpoint)?;
+        let journal = EventLoop::new(self.listener, service)?.run(stop, &mut endpoint)?;
+        journal.map_or(Ok(()), Journal::stop)?;
         let counts = self.metrics.counts();
         info!(
             accepted = counts.accepted,

@@ -1,9 +1,11 @@
 //! The counters of a memory node. Only the serving thread writes them; scrapes, health checks and
 //! the log's last line read them meanwhile.
 
+use crate::log_metrics::LogMetrics;
 use darter_fabric::wire::Refusal;
 use darter_fabric::{Verb, VerbKind};
 use darter_telemetry::counters::{Counter, Histogram, NANOS_BOUNDS, one_two_five};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Why a connection was refused.
@@ -114,6 +116,8 @@ pub struct MemNodeMetrics {
     pub(crate) is_draining: Counter,
     /// Milliseconds from the start to the last iteration of the sweep.
     looked_ms: Counter,
+    /// Those of the log, if one is kept.
+    pub(crate) log: Option<Arc<LogMetrics>>,
 }
 
 /// The kinds of verbs, in the order of their codes.
@@ -132,6 +136,8 @@ pub enum Health {
     Draining,
     /// The serving thread has not swept for 10 seconds.
     Stuck,
+    /// The log cannot be written any more, and the node refuses every request.
+    LogFailed,
 }
 
 /// Totals of a memory node's counters.
@@ -152,8 +158,9 @@ pub struct MemNodeCounts {
 }
 
 impl MemNodeMetrics {
-    pub(crate) fn new(region_bytes: u64) -> Self {
+    pub(crate) fn new(region_bytes: u64, log: Option<Arc<LogMetrics>>) -> Self {
         Self {
+            log,
             began: Instant::now(),
             region_bytes,
             open: Counter::default(),
@@ -207,6 +214,8 @@ impl MemNodeMetrics {
     pub fn health(&self) -> Health {
         if self.is_draining.get() != 0 {
             Health::Draining
+        } else if self.log.as_ref().is_some_and(|log| log.has_failed.get() != 0) {
+            Health::LogFailed
         } else if millis(self.uptime()).saturating_sub(self.looked_ms.get()) > millis(STUCK) {
             Health::Stuck
         } else {
@@ -245,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_looks_no_more_is_stuck() {
-        let mut metrics = MemNodeMetrics::new(1 << 20);
+        let mut metrics = MemNodeMetrics::new(1 << 20, None);
         assert_eq!(metrics.health(), Health::Serving);
         // Pretends that the node started long ago.
         if let Some(long_ago) = metrics.began.checked_sub(2 * STUCK) {

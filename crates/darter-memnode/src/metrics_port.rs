@@ -1,5 +1,6 @@
 //! The metrics of a memory node in Prometheus' format, and the HTTP port that serves them.
 
+use crate::log_metrics::LogMetrics;
 use crate::metrics::{DroppedFor, Health, MemNodeMetrics, RefusedFor, VERB_KINDS};
 use darter_telemetry::counters::Counter;
 use darter_telemetry::exposition::scrape;
@@ -44,6 +45,7 @@ impl Handler for MetricsPages {
                 Health::Serving => text(StatusCode::OK, "serving\n"),
                 Health::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
                 Health::Stuck => text(StatusCode::SERVICE_UNAVAILABLE, "stuck\n"),
+                Health::LogFailed => text(StatusCode::SERVICE_UNAVAILABLE, "log failed\n"),
             },
             _ => text(StatusCode::NOT_FOUND, "try /metrics or /healthz\n"),
         })
@@ -93,8 +95,36 @@ impl Collector for MemNodeMetrics {
         page.gauge("buffers", "Memory behind all connections", bytes, self.buffer_bytes.get())?;
         page.gauge("region", "The memory served", bytes, self.region_bytes)?;
         page.gauge("draining", "1 when the node is stopping", None, self.is_draining.get())?;
+        if let Some(log) = &self.log {
+            encode_log(&mut page, log)?;
+        }
         page.metric("uptime", "Since the node began", seconds, &ConstGauge::new(self.uptime().as_secs_f64()))
     }
+}
+
+/// Writes what there is of the log.
+fn encode_log(page: &mut MetricsWriter<'_>, log: &LogMetrics) -> Result<(), Error> {
+    let (bytes, seconds) = (Some(&Unit::Bytes), Some(&Unit::Seconds));
+    page.counter(
+        "log_records",
+        "Records of the log: frames that changed memory, sessions",
+        None,
+        log.records.get(),
+    )?;
+    page.counter("log_syncs", "Syncs of the log", None, log.syncs.get())?;
+    page.counter("log_synced", "Bytes of records that were synced", bytes, log.synced_bytes.get())?;
+    let help = "From taking what was recorded to having it on the disk";
+    page.histogram("log_sync", help, seconds, NANOS_PER_SECOND, &log.sync_nanos.snapshot())?;
+    page.counter("log_released", "Answers sent after they had waited for the log", None, log.released.get())?;
+    page.gauge("log_held", "Answers that wait for the log", bytes, log.held_bytes.get())?;
+    let oldest = ConstGauge::new(log.oldest_wait().as_secs_f64());
+    page.metric("log_oldest_wait", "How long the oldest record has waited for the disk", seconds, &oldest)?;
+    page.gauge("log_failed", "1 when the log cannot be written any more", None, log.has_failed.get())?;
+    page.counter("checkpoints", "Checkpoints made", None, log.checkpoints.get())?;
+    page.counter("failed_checkpoints", "Checkpoints that failed", None, log.failed_checkpoints.get())?;
+    page.counter("checkpointed", "Bytes that checkpoints have written", bytes, log.checkpoint_bytes.get())?;
+    let age = ConstGauge::new(log.checkpoint_age().as_secs_f64());
+    page.metric("checkpoint_age", "Since the newest checkpoint, or the start", seconds, &age)
 }
 
 #[cfg(test)]
@@ -103,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_page_says_what_was_counted() {
-        let metrics = Arc::new(MemNodeMetrics::new(4096));
+        let metrics = Arc::new(MemNodeMetrics::new(4096, None));
         metrics.accepted.add(3);
         metrics.refused[RefusedFor::Credentials as usize].add(2);
         metrics.turned(std::time::Duration::from_micros(3));

@@ -1,8 +1,9 @@
-//! The memory that a node serves: anonymous memory of its process, or a mapped file that outlives
-//! it.
+//! The memory that a node serves: anonymous memory of its process, the same with a log on disk, or a
+//! mapped file that outlives the process.
 
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
+use crate::redo_log::{self, LogOptions, OpenLog};
 use darter_fabric::local::Space;
 use darter_fabric::{Fabric, Local, random_word};
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::path::Path;
 pub struct Region {
     pub(crate) memory: Local,
     pub(crate) ledger: Option<Ledger>,
+    pub(crate) log: Option<OpenLog>,
     pub(crate) remembered: Remembered,
 }
 
@@ -42,8 +44,28 @@ impl Region {
         if memory.nodes() != 1 {
             return Err(MemNodeError::Regions { nodes: memory.nodes() });
         }
-        let remembered = Remembered { boot_id: random_word(), fenced: Vec::new() };
-        Ok(Self { memory, ledger: None, remembered })
+        let remembered = Remembered { boot_id: random_word(), ..Remembered::default() };
+        Ok(Self { memory, ledger: None, log: None, remembered })
+    }
+
+    /// Keeps a log of the region in a directory, so that nothing acknowledged is lost when the
+    /// process ends or the power fails: a node that is started with the same directory and size
+    /// offers the same memory. The directory is made if it is absent. The region must be zeroed
+    /// memory of this process.
+    ///
+    /// # Errors
+    /// If the region is a file, or the directory cannot be used, is in use, belongs to a region of
+    /// another size, or was damaged.
+    pub fn logged(self, directory: &Path, options: LogOptions) -> Result<Self, MemNodeError> {
+        if self.memory.path().is_some() {
+            return Err(MemNodeError::LogOptions {
+                what: "a region in a file can have no log: the system writes the file back before the log",
+            });
+        }
+        let (log, node) = redo_log::open(directory, &self.memory, options)?;
+        let remembered =
+            Remembered { boot_id: node.boot_id, fenced: node.sessions.fenced, known: node.sessions.known };
+        Ok(Self { log: Some(log), remembered, ..self })
     }
 
     /// Maps a file of so many bytes, creating it if it does not exist, and reserves its disk space,
@@ -64,10 +86,12 @@ impl Region {
     pub fn file_with(path: &Path, bytes: u64, space: Space) -> Result<Self, MemNodeError> {
         let (memory, is_new) = Local::file_region(path, bytes, space)?;
         let (ledger, remembered) = Ledger::open(path, is_new)?;
-        Ok(Self { memory, ledger: Some(ledger), remembered })
+        Ok(Self { memory, ledger: Some(ledger), log: None, remembered })
     }
 
-    /// Returns the region as its own process sees it, for procedures to run on.
+    /// Returns the region as its own process sees it, for procedures to run on. What is changed
+    /// there passes the log by ([`Region::logged`]): procedures of a node with a log change the
+    /// region as a client does, through [`darter_fabric::Tcp`].
     pub fn fabric(&self) -> &Local {
         &self.memory
     }

@@ -3,6 +3,7 @@
 use crate::metrics::{DroppedFor, MemNodeMetrics, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::{QueueId, Queues};
+use crate::redo_log::Journal;
 use crate::sessions::Sessions;
 use crate::workers::Workers;
 use darter_fabric::Local;
@@ -46,6 +47,8 @@ pub(crate) struct Service<'s> {
     pub(crate) sessions: Sessions,
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
+    /// `None` if no log is kept.
+    pub(crate) journal: Option<Journal>,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
     /// Open connections that have completed the handshake.
@@ -54,6 +57,34 @@ pub(crate) struct Service<'s> {
     pub(crate) is_draining: bool,
     /// When the ready sockets were found.
     pub(crate) now: Instant,
+}
+
+/// The log, if one is kept.
+impl Service<'_> {
+    /// Tells the log what is new of sessions. Returns the position up to which it must be durable
+    /// before anyone may learn of it, and of all that was done so far.
+    pub(crate) fn note_facts(&mut self) -> u64 {
+        let facts = self.sessions.take_facts();
+        self.journal.as_mut().map_or(0, |journal| journal.note(facts))
+    }
+
+    /// Returns why every request must be refused, if the log has failed.
+    pub(crate) fn log_failure(&self) -> Option<&str> {
+        self.journal.as_ref().and_then(Journal::failure)
+    }
+
+    /// Returns whether requests must wait for the disk.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_full() && journal.failure().is_none())
+    }
+
+    /// Ends a turn of the event loop.
+    pub(crate) fn end_turn(&mut self, now: Instant) {
+        let Self { journal, sessions, .. } = self;
+        if let Some(journal) = journal {
+            journal.end_turn(now, || sessions.facts());
+        }
+    }
 }
 
 /// Queue pairs, counted.

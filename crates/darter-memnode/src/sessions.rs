@@ -7,14 +7,11 @@
 
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
+use crate::redo_log::{Fact, SessionFacts};
+use crate::session_set::SessionSet;
 use darter_fabric::mutant;
 use darter_fabric::wire::Refusal;
-use std::collections::{HashMap, HashSet, VecDeque};
-
-/// Maximum number of fenced sessions remembered; beyond it the oldest is forgotten. A session's
-/// number is random and used by one process only, so a fenced process could be accepted again only
-/// if a million others were fenced while it slept.
-const FENCED_MAX: usize = 1 << 20;
+use std::collections::HashMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
@@ -22,24 +19,51 @@ pub(crate) struct Sessions {
     connected: HashMap<u64, usize>,
     /// The session that holds each member slot.
     slots: HashMap<u64, u64>,
-    fenced: HashSet<u64>,
-    fenced_in_order: VecDeque<u64>,
+    fenced: SessionSet,
     /// The number of sessions ever fenced.
     fenced_total: u64,
     ledger: Option<Ledger>,
+    /// `None` if no log is kept.
+    logged: Option<Logged>,
+}
+
+/// What a log has to say of sessions.
+#[derive(Debug, Default)]
+struct Logged {
+    /// The sessions that were ever let in, and are not fenced.
+    known: SessionSet,
+    /// What the log was not told yet.
+    facts: Vec<Fact>,
 }
 
 impl Sessions {
     /// Starts without connections, with the recorded sessions fenced.
     pub(crate) fn new(ledger: Option<Ledger>, remembered: &Remembered) -> Self {
         let mut sessions = Self { ledger, ..Self::default() };
-        let skipped = remembered.fenced.len().saturating_sub(FENCED_MAX);
-        remembered.fenced.iter().skip(skipped).for_each(|&session| sessions.remember(session));
+        remembered.fenced.iter().for_each(|&session| sessions.remember(session));
         sessions
     }
 
+    /// Has facts be noted for a log, which remembers these sessions.
+    #[must_use]
+    pub(crate) fn logged(self, remembered: &Remembered) -> Self {
+        let known = remembered.known.iter().copied().collect();
+        Self { logged: Some(Logged { known, facts: Vec::new() }), ..self }
+    }
+
+    /// Returns the facts that the log was not told yet, which it is told now.
+    pub(crate) fn take_facts(&mut self) -> impl Iterator<Item = Fact> + use<> {
+        self.logged.as_mut().map(|logged| std::mem::take(&mut logged.facts)).unwrap_or_default().into_iter()
+    }
+
+    /// Returns what is known of sessions now.
+    pub(crate) fn facts(&self) -> SessionFacts {
+        let known = self.logged.as_ref().map(|logged| logged.known.to_vec()).unwrap_or_default();
+        SessionFacts { fenced: self.fenced.to_vec(), known }
+    }
+
     pub(crate) fn is_fenced(&self, session: u64) -> bool {
-        self.fenced.contains(&session)
+        self.fenced.contains(session)
     }
 
     /// Returns the number of sessions that have a connection.
@@ -54,11 +78,16 @@ impl Sessions {
 
     /// Returns the number of sessions ever fenced, and the newest of them.
     pub(crate) fn fenced_ever(&self) -> (u64, Option<u64>) {
-        (self.fenced_total, self.fenced_in_order.back().copied())
+        (self.fenced_total, self.fenced.newest())
     }
 
     pub(crate) fn enter(&mut self, session: u64) {
         *self.connected.entry(session).or_default() += 1;
+        if let Some(logged) = &mut self.logged
+            && logged.known.insert(session)
+        {
+            logged.facts.push(Fact::Entered(session));
+        }
     }
 
     pub(crate) fn leave(&mut self, session: u64) {
@@ -72,13 +101,7 @@ impl Sessions {
 
     fn remember(&mut self, session: u64) {
         if self.fenced.insert(session) {
-            self.fenced_in_order.push_back(session);
             self.fenced_total += 1;
-            if self.fenced_in_order.len() > FENCED_MAX
-                && let Some(oldest) = self.fenced_in_order.pop_front()
-            {
-                self.fenced.remove(&oldest);
-            }
         }
     }
 
@@ -90,6 +113,12 @@ impl Sessions {
                 && !mutant!("node-fence-not-in-the-ledger")
             {
                 ledger.fenced(session)?;
+            }
+            if let Some(logged) = &mut self.logged {
+                logged.known.remove(session);
+                if !mutant!("log-fence-not-recorded") {
+                    logged.facts.push(Fact::Fenced(session));
+                }
             }
             self.remember(session);
         }
@@ -187,7 +216,8 @@ mod tests {
 
     #[test]
     fn of_a_session_from_before_a_restart_only_its_lease_tells() {
-        let mut sessions = Sessions::new(None, &Remembered { boot_id: 1, fenced: vec![8] });
+        let mut sessions =
+            Sessions::new(None, &Remembered { boot_id: 1, fenced: vec![8], ..Remembered::default() });
         assert!(sessions.is_fenced(8));
         assert_eq!(sessions.fence(9, false).unwrap(), Refusal::Stranger);
         assert_eq!(sessions.fence(9, true).unwrap(), Refusal::None);

@@ -12,6 +12,7 @@ mod pool;
 mod quiver;
 mod radix;
 mod rdma;
+mod redo_log;
 mod skip_table;
 mod tcp;
 mod tree;
@@ -91,6 +92,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         rdma::MUTANTS,
         tcp::MUTANTS,
         memnode::MUTANTS,
+        redo_log::MUTANTS,
         gateway::MUTANTS,
         xstore_models::MUTANTS,
         wort::MUTANTS,

@@ -7,6 +7,7 @@
 mod common;
 mod compare;
 mod deaths;
+mod durability;
 mod help;
 mod interrupt;
 mod load;

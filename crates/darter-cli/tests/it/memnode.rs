@@ -291,6 +291,11 @@ fn counts_over_tcp_are_those_of_a_local_pool() {
     let local = bench_counts(&[&all[..], &["--pool", "mem:64M"]].concat());
     assert_eq!(over_tcp.len(), 7);
     assert_eq!(over_tcp, local);
+    // A log costs time, and no verb.
+    let log = tempfile::tempdir().unwrap();
+    let node = Node::start(&["--durability", "log", "--log", log.path().to_str().unwrap()]);
+    let durable = format!("tcp://{}?durability=log", node.address);
+    assert_eq!(bench_counts(&[&all[..], &["--pool", &durable, "--create"]].concat()), local);
     // With more under way, tasks may fetch what others are just fetching; apart from that searches
     // cost the same.
     let searches = ["--workload", "c", "--cache", "0", "--in-flight", "1,8,64"];

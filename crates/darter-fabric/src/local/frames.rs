@@ -1,10 +1,29 @@
 //! The verbs of a frame, executed on this memory: how a memory node serves it to clients across a
-//! network.
+//! network, and what else it does with the memory.
 
 use super::LocalEndpoint;
 use super::endpoint::{Order, Regions};
 use crate::wire::FrameVerbs;
-use crate::{FabricError, VerbKind};
+use crate::{FabricError, GlobalAddr, Verb, VerbKind};
+
+/// Learns what the verbs of a frame do as they execute, in their order. Nothing happens between a
+/// verb and its report if no other thread executes verbs.
+pub trait FrameObserver {
+    /// A READ, or a CAS that failed, has seen so many bytes at an offset.
+    fn saw(&mut self, offset: u64, bytes: usize);
+
+    /// A verb has stored these words, little-endian, at an offset. What a FAA or a CAS has found is
+    /// not reported beside it.
+    fn wrote(&mut self, offset: u64, bytes: &[u8]);
+}
+
+impl FrameObserver for () {
+    #[inline]
+    fn saw(&mut self, _offset: u64, _bytes: usize) {}
+
+    #[inline]
+    fn wrote(&mut self, _offset: u64, _bytes: &[u8]) {}
+}
 
 impl LocalEndpoint {
     /// Executes the verbs of a request on node 0, in their order, and appends their results to
@@ -13,19 +32,72 @@ impl LocalEndpoint {
     /// # Errors
     /// Fails as a batch of these verbs does, except that none of them has taken effect then.
     pub fn execute_frame(&mut self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
-        self.pool.regions.execute_frame(verbs, out)
+        self.execute_frame_observed(verbs, out, &mut ())
     }
+
+    /// [`LocalEndpoint::execute_frame`], with an observer of what the verbs do.
+    ///
+    /// # Errors
+    /// Fails as [`LocalEndpoint::execute_frame`] does; the observer has seen nothing then.
+    pub fn execute_frame_observed(
+        &mut self,
+        verbs: FrameVerbs<'_>,
+        out: &mut Vec<u8>,
+        observer: &mut impl FrameObserver,
+    ) -> Result<(), FabricError> {
+        self.pool.regions.execute_frame(verbs, out, observer)
+    }
+
+    /// Copies whole words of node 0 at an offset, little-endian.
+    ///
+    /// # Errors
+    /// Fails as a READ of them does.
+    pub fn copy_words(&self, offset: u64, bytes: &mut [u8]) -> Result<(), FabricError> {
+        let words = self.pool.regions.locate(&verb(VerbKind::Read, offset, bytes.len())?)?;
+        let loaded = Order::default().load(words);
+        let room = bytes.chunks_exact_mut(8);
+        room.zip(loaded).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+        Ok(())
+    }
+
+    /// Stores whole words of node 0 at an offset, little-endian.
+    ///
+    /// # Errors
+    /// Fails as a WRITE of them does.
+    pub fn store_words(&self, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
+        let words = self.pool.regions.locate(&verb(VerbKind::Write, offset, bytes.len())?)?;
+        Order::default().store(words, bytes.chunks_exact(8).map(word));
+        Ok(())
+    }
+}
+
+fn verb(kind: VerbKind, offset: u64, bytes: usize) -> Result<Verb, FabricError> {
+    if offset >= crate::OFFSET_LIMIT {
+        return Err(FabricError::out_of_bounds(GlobalAddr::new(0, 0), offset, crate::OFFSET_LIMIT));
+    }
+    let addr = GlobalAddr::new(0, offset);
+    Ok(Verb { kind, addr, at: 0, words: (bytes / 8) as u32, is_fenced: false })
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 impl Regions {
     /// [`Regions::execute`] for the verbs of a frame; appends their results to `out`.
-    fn execute_frame(&self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
-        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    #[inline]
+    fn execute_frame(
+        &self,
+        verbs: FrameVerbs<'_>,
+        out: &mut Vec<u8>,
+        observer: &mut impl FrameObserver,
+    ) -> Result<(), FabricError> {
         // An error means that nothing was done.
         verbs.clone().try_for_each(|(verb, _)| self.locate(&verb).map(drop))?;
         let mut order = Order::default();
         for (verb, carried) in verbs {
             let words = self.locate(&verb)?;
+            let offset = verb.addr.offset();
             match verb.kind {
                 VerbKind::Read => {
                     let at = out.len();
@@ -33,15 +105,26 @@ impl Regions {
                     let room = out[at..].chunks_exact_mut(8);
                     room.zip(order.load(words))
                         .for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+                    observer.saw(offset, words.len() * 8);
                 }
-                VerbKind::Write => order.store(words, carried.chunks_exact(8).map(word)),
+                VerbKind::Write => {
+                    order.store(words, carried.chunks_exact(8).map(word));
+                    observer.wrote(offset, &carried[..words.len() * 8]);
+                }
                 VerbKind::Cas => {
-                    let found = order.cas(&words[0], word(carried), word(&carried[8..]));
+                    let (expected, desired) = (word(carried), &carried[8..]);
+                    let found = order.cas(&words[0], expected, word(desired));
                     out.extend_from_slice(&found.to_le_bytes());
+                    if found == expected {
+                        observer.wrote(offset, &desired[..8]);
+                    } else {
+                        observer.saw(offset, 8);
+                    }
                 }
                 VerbKind::Faa => {
                     let found = order.add(&words[0], word(carried));
                     out.extend_from_slice(&found.to_le_bytes());
+                    observer.wrote(offset, &found.wrapping_add(word(carried)).to_le_bytes());
                 }
             }
         }

@@ -31,9 +31,13 @@ mod snapshot;
 
 pub use endpoint::LocalEndpoint;
 pub use file::{FileOptions, Space};
+#[cfg(feature = "tcp")]
+pub use frames::FrameObserver;
 
 use crate::call::NodeProcedures;
-use crate::{Capabilities, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Procedures, Suspect};
+use crate::{
+    Capabilities, Durability, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Procedures, Suspect,
+};
 use crate::{NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use endpoint::Regions;
 use file::PoolFile;
@@ -258,6 +262,7 @@ impl Fabric for Local {
             global_atomics: true,
             on_chip_bytes: 0,
             persistent: matches!(self.pool.source, Source::File(_)),
+            durability: Durability::Never,
             inline_bytes: u32::MAX,
             calls: true,
         }

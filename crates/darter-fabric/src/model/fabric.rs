@@ -8,8 +8,8 @@ use super::world::{Cost, Happening, World};
 use crate::call::NodeProcedures;
 use crate::spares::Spares;
 use crate::{
-    Batch, CALL_WORDS_MAX, CallFault, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr,
-    Identity, OpKind, Orphans, Procedures, Suspect, verify_request,
+    Batch, CALL_WORDS_MAX, CallFault, Capabilities, Durability, Endpoint, Fabric, FabricError, FenceOutcome,
+    GlobalAddr, Identity, OpKind, Orphans, Procedures, Suspect, verify_request,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
@@ -150,6 +150,7 @@ impl Fabric for Model {
             global_atomics: true,
             on_chip_bytes: self.spec.onchip_bytes,
             persistent: false,
+            durability: Durability::Never,
             inline_bytes: self.spec.inline_bytes as u32,
             calls: true,
         }

@@ -6,8 +6,8 @@ use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
 use super::{Relaxations, Side};
 use crate::{
-    Batch, CALL_WORDS_MAX, CallFault, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr,
-    Identity, ObjectState, Orphans, Procedures, Suspect, verify_request,
+    Batch, CALL_WORDS_MAX, CallFault, Capabilities, Durability, Endpoint, Fabric, FabricError, FenceOutcome,
+    GlobalAddr, Identity, ObjectState, Orphans, Procedures, Suspect, verify_request,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -242,6 +242,7 @@ impl Fabric for Sim {
             global_atomics: !split_atomics,
             on_chip_bytes: 0,
             persistent: true,
+            durability: Durability::Never,
             inline_bytes: 0,
             calls: true,
         }

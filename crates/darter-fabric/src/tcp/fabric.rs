@@ -11,7 +11,8 @@ use super::session::{NodeInfo, Session};
 use crate::rdma::{Adapter, BareLoop};
 use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
 use crate::{
-    Capabilities, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, mutant,
+    Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect,
+    mutant,
 };
 use std::any::Any;
 use std::io::ErrorKind;
@@ -73,7 +74,8 @@ impl Tcp {
                         session.silent.add(node);
                     }
                     session.absent.note(node, true);
-                    let away = NodeInfo { address: address.to_owned(), bytes: 0, boot_id: None };
+                    let away =
+                        NodeInfo { address: address.to_owned(), bytes: 0, boot_id: None, is_durable: false };
                     session.with_nodes(|nodes| nodes.push(away));
                 }
                 connected => fabric.admit(node, address, connected?)?,
@@ -103,7 +105,9 @@ impl Tcp {
             }));
         }
         let boot_id = Some(welcome.boot_id);
-        let admitted = NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id };
+        let is_durable = welcome.flags & wire::IS_DURABLE != 0;
+        let bytes = welcome.region_bytes;
+        let admitted = NodeInfo { address: address.to_owned(), bytes, boot_id, is_durable };
         self.links.session.with_nodes(|nodes| {
             if let Some(known) = nodes.iter().position(|known| known.boot_id == admitted.boot_id)
                 && !mutant!("tcp-node-admitted-twice")
@@ -207,7 +211,8 @@ impl Fabric for Tcp {
 
     fn expect_node(&self, node: u8, expected: &ExpectedNode) -> Result<(), FabricError> {
         let ExpectedNode { address, bytes, id } = expected;
-        let known = NodeInfo { address: address.clone(), bytes: *bytes, boot_id: Some(*id) };
+        let known =
+            NodeInfo { address: address.clone(), bytes: *bytes, boot_id: Some(*id), is_durable: false };
         self.links.session.with_nodes(|nodes| {
             let nodes_known = nodes.len();
             match nodes.get_mut(usize::from(node)) {
@@ -242,13 +247,19 @@ impl Fabric for Tcp {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let is_by_processor = self.links.session.adapter.is_none();
+        let session = &self.links.session;
+        let is_by_processor = session.adapter.is_none();
+        let is_durable = is_by_processor
+            && (session.options.must_be_durable
+                || (0..session.node_count())
+                    .all(|node| session.node(node as u8).is_some_and(|node| node.is_durable)));
         Capabilities {
             ordered_batches: is_by_processor,
             pure_cas: is_by_processor,
             global_atomics: is_by_processor,
             on_chip_bytes: 0,
-            persistent: false,
+            persistent: is_durable,
+            durability: if is_durable { Durability::OnCompletion } else { Durability::Never },
             inline_bytes: 0,
             // Beside a device, the processor's atomics would not be atomic to those of clients.
             calls: is_by_processor,

@@ -88,6 +88,13 @@ pub(super) fn connect_within(
             crate::OFFSET_LIMIT
         )));
     }
+    let is_durable = welcome.flags & wire::IS_DURABLE != 0 || mutant!("tcp-node-without-log-let-pass");
+    if options.must_be_durable && !is_durable {
+        return Err(FabricError::geometry(format!(
+            "{address}: the memory node is not durable; start it with `--durability log --log DIR`, or name the pool \
+             without `durability=log`"
+        )));
+    }
     let mut connection = greeting.connection;
     connection.frame_bytes = welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX);
     Ok((connection, welcome))

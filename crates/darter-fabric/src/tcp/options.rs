@@ -22,15 +22,19 @@ pub struct TcpOptions {
     /// Verbs go through this RDMA device; requests, fences and the pairing of queues stay on TCP.
     /// `None`: all over TCP.
     pub device: Option<DeviceName>,
+    /// Every node must be durable: its replies say nothing that is not on its disk. Others are
+    /// refused.
+    pub must_be_durable: bool,
 }
 
 impl TcpOptions {
-    /// Returns the same options, with the RDMA device that a pool's name has, if it has one.
+    /// Returns the same options, with what a pool's name says of them.
     #[must_use]
     pub fn for_pool(mut self, url: &PoolUrl) -> Self {
         if let Some(device) = url.device() {
             self.device = Some(device.clone());
         }
+        self.must_be_durable |= url.is_durable();
         self
     }
 }
@@ -43,6 +47,7 @@ impl Default for TcpOptions {
             spin: Duration::from_micros(50),
             patience: Duration::from_secs(10),
             device: None,
+            must_be_durable: false,
         }
     }
 }

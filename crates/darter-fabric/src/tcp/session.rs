@@ -17,6 +17,8 @@ pub(super) struct NodeInfo {
     pub bytes: u64,
     /// `None` likewise: what answers at its address may then be any node.
     pub boot_id: Option<u64>,
+    /// It was reached, and its replies say nothing that is not on its disk.
+    pub is_durable: bool,
 }
 
 /// A process as its memory nodes see it.

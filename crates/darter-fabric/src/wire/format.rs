@@ -34,7 +34,7 @@ use std::ops::Range;
 /// "DARTERTC", the first word each side sends.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
 /// The version spoken here.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Most bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 256;
 /// Most bytes of a refusal's text.
@@ -86,10 +86,13 @@ pub enum Refusal {
     AnswerTooLarge = 15,
     /// A procedure ended with an error; the payload is its code, then its message.
     Procedure = 16,
+    /// The node cannot write its log any more; the text states why. What was requested may have
+    /// taken effect, and may be lost when the node is started again.
+    NotDurable = 17,
 }
 
 impl Refusal {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::None,
         Self::Version,
         Self::Credentials,
@@ -107,6 +110,7 @@ impl Refusal {
         Self::RequestTooLarge,
         Self::AnswerTooLarge,
         Self::Procedure,
+        Self::NotDurable,
     ];
 
     /// Returns the refusal of this code.
@@ -211,7 +215,7 @@ pub struct Welcome {
     pub boot_id: u64,
     /// Most payload bytes of a frame.
     pub frame_bytes: u32,
-    /// [`SERVES_RDMA`], or 0.
+    /// [`SERVES_RDMA`] and [`IS_DURABLE`], each if it holds.
     pub flags: u32,
     /// The node's proof. Zeros, like the region's fields, for a client that proved nothing.
     pub proof: Proof,
@@ -219,6 +223,9 @@ pub struct Welcome {
 
 /// The flag of a [`Welcome`] from a node whose verbs go through an RDMA device: it refuses batches.
 pub const SERVES_RDMA: u32 = 1;
+
+/// The flag of a [`Welcome`] from a node whose replies say nothing that is not on stable storage.
+pub const IS_DURABLE: u32 = 2;
 
 /// One end of a pair of queues, as its owner tells the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -422,6 +429,7 @@ pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
         Refusal::Credentials => {
             FabricError::geometry(format!("memory node {node} does not accept the credentials: {text}"))
         }
+        Refusal::NotDurable => FabricError::not_durable(node, text),
         _ => FabricError::geometry(format!("memory node {node} refused: {text}")),
     }
 }

@@ -20,9 +20,10 @@ pub use calls::{put_call, put_fault, take_call, take_fault, take_words};
 pub use channel::Channel;
 pub(crate) use format::take_answers;
 pub use format::{
-    Challenge, Control, FRAME_BYTES_MAX, FrameVerbs, HEADER_BYTES, Hello, MAGIC, Opening, Pairing, Refusal,
-    ReplyHead, RequestHead, RequestKind, SERVES_RDMA, SLOTS_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX, VERBS_MAX,
-    VERSION, Welcome, as_bytes, error_of, head, put_verb, reply_words, request_words,
+    Challenge, Control, FRAME_BYTES_MAX, FrameVerbs, HEADER_BYTES, Hello, IS_DURABLE, MAGIC, Opening,
+    Pairing, Refusal, ReplyHead, RequestHead, RequestKind, SERVES_RDMA, SLOTS_MAX, TEXT_BYTES_MAX,
+    TOKEN_BYTES_MAX, VERBS_MAX, VERSION, Welcome, as_bytes, error_of, head, put_verb, reply_words,
+    request_words,
 };
 pub use tls::{ClientTls, NodeTls};
 #[cfg(feature = "tls")]

@@ -8,6 +8,7 @@ mod support;
 mod absent;
 mod auth;
 mod calls;
+mod durable;
 mod examples;
 mod executors;
 mod links;

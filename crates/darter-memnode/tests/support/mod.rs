@@ -12,7 +12,7 @@ use darter_fabric::wire::proof::{Proof, nonce};
 use darter_fabric::wire::{self, Challenge, Hello, RequestHead, Welcome};
 use darter_fabric::{FabricError, Tcp, TcpOptions};
 use darter_memnode::Stop;
-use darter_memnode::{MemNode, MemNodeCounts, MemNodeMetrics, MemNodeOptions, Region};
+use darter_memnode::{MemNode, MemNodeCounts, MemNodeError, MemNodeMetrics, MemNodeOptions, Region};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Node {
     pub address: SocketAddr,
     pub stop: Arc<Stop>,
     pub metrics: Arc<MemNodeMetrics>,
-    thread: Option<JoinHandle<MemNodeCounts>>,
+    thread: Option<JoinHandle<Result<MemNodeCounts, MemNodeError>>>,
 }
 
 impl Node {
@@ -38,7 +38,7 @@ impl Node {
         let (address, metrics) = (node.address().unwrap(), Arc::clone(node.metrics()));
         let stop = Arc::new(Stop::default());
         let theirs = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || node.serve(&theirs).unwrap());
+        let thread = std::thread::spawn(move || node.serve(&theirs));
         Self { address, stop, metrics, thread: Some(thread) }
     }
 
@@ -49,6 +49,11 @@ impl Node {
     /// Requests a stop, once more than was done before, and waits until the node has ended.
     pub fn end(&mut self) -> MemNodeCounts {
         self.stop.ask();
+        self.ended().unwrap()
+    }
+
+    /// Waits until the node has ended. Returns how.
+    pub fn ended(&mut self) -> Result<MemNodeCounts, MemNodeError> {
         self.thread.take().unwrap().join().unwrap()
     }
 }

@@ -1,6 +1,9 @@
 //! One connection of a client, as the node sees it.
 
+mod greeting;
+
 use crate::error::MemNodeError;
+use crate::held::HeldReplies;
 use crate::metrics::{DroppedFor, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::QueueId;
@@ -8,10 +11,8 @@ use crate::service::Service;
 use crate::workers::Call;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::Channel;
-use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
-use darter_fabric::wire::{
-    self, Challenge, Control, Hello, Opening, Pairing, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
-};
+use darter_fabric::wire::proof::Transcript;
+use darter_fabric::wire::{self, Control, Pairing, Refusal, ReplyHead, RequestHead, RequestKind};
 use darter_fabric::wire::{Inbox, Outbox};
 use darter_fabric::{CallFault, Fabric, FabricError, mutant};
 use std::io;
@@ -36,6 +37,10 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     input: Inbox,
     output: Outbox,
+    /// Replies that wait for the log.
+    held: HeldReplies,
+    /// The position up to which the log must be durable before the reply under way may be sent.
+    need: u64,
     session: u64,
     /// The queue pair that its verbs go through, if it asked for one.
     queue: Option<QueueId>,
@@ -58,8 +63,9 @@ pub(crate) struct Peer {
     prompt: Instant,
     /// When the connection was last served.
     served: Instant,
-    /// The bytes that the node counts for it: of buffers, and of unread replies.
-    held: (usize, usize),
+    /// The bytes that the node counts for it: of buffers, of unread replies, and of replies that wait
+    /// for the log.
+    counted: (usize, usize, usize),
     /// The events that the socket is watched for: readable, writable.
     pub(crate) watched: (bool, bool),
 }
@@ -76,6 +82,8 @@ impl Peer {
             address,
             input: Inbox::default(),
             output: Outbox::default(),
+            held: HeldReplies::default(),
+            need: 0,
             session: 0,
             queue: None,
             key,
@@ -87,7 +95,7 @@ impl Peer {
             fault: None,
             prompt: service.now,
             served: service.now,
-            held: (0, 0),
+            counted: (0, 0, 0),
             watched: (true, false),
         })
     }
@@ -102,7 +110,7 @@ impl Peer {
 
     /// Returns the bytes of its buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        self.held.0
+        self.counted.0
     }
 
     /// Ends the connection for a reason. The first reason counts; a refusal precedes all.
@@ -140,25 +148,62 @@ impl Peer {
         self.channel.rest();
         self.input.rest();
         self.output.rest();
+        self.held.rest();
         self.count(service);
     }
 
     /// Updates what the node counts for it.
     fn count(&mut self, service: &Service<'_>) {
-        let buffers = [self.channel.buffer_bytes(), self.input.buffer_bytes(), self.output.buffer_bytes()];
-        self.hold(service, (buffers.iter().sum(), self.output.waiting()));
+        let buffers = [
+            self.channel.buffer_bytes(),
+            self.input.buffer_bytes(),
+            self.output.buffer_bytes(),
+            self.held.buffer_bytes(),
+        ];
+        self.set_counted(service, (buffers.iter().sum(), self.output.waiting(), self.held.waiting()));
     }
 
-    fn hold(&mut self, service: &Service<'_>, held: (usize, usize)) {
-        service.metrics.buffer_bytes.change(self.held.0, held.0);
-        service.metrics.waiting_bytes.change(self.held.1, held.1);
-        self.held = held;
+    fn set_counted(&mut self, service: &Service<'_>, counted: (usize, usize, usize)) {
+        service.metrics.buffer_bytes.change(self.counted.0, counted.0);
+        service.metrics.waiting_bytes.change(self.counted.1, counted.1);
+        if let Some(log) = &service.metrics.log {
+            log.held_bytes.change(self.counted.2, counted.2);
+        }
+        self.counted = counted;
+    }
+
+    /// Keeps the reply that begins at `at` of the output until the log is durable as far as it
+    /// needs, or behind those that are kept already.
+    fn hold_back(&mut self, at: usize, is_welcome: bool, service: &mut Service<'_>) {
+        let Some(journal) = &mut service.journal else { return };
+        let waits = self.need > journal.durable() || !self.held.is_empty();
+        if waits && self.output.bytes.len() > at {
+            if self.held.is_empty() {
+                journal.waiting.push(self.key);
+            }
+            self.held.hold(&mut self.output.bytes, at, self.need, is_welcome);
+        }
+    }
+
+    /// Sends the replies that wait no more to the output. Returns whether others still wait.
+    pub(crate) fn release(&mut self, service: &Service<'_>) -> bool {
+        if let (Some(journal), Some(log)) = (&service.journal, &service.metrics.log) {
+            log.released.add(self.held.release(journal.durable(), &mut self.output.bytes));
+        }
+        !self.held.is_empty()
+    }
+
+    /// Refuses what waits for the log: it has failed.
+    pub(crate) fn refuse_held(&mut self, why: &str) {
+        if !self.held.refuse(why, &mut self.output.bytes) {
+            self.drop_for(DroppedFor::System);
+        }
     }
 
     /// Ends it.
     pub(crate) fn part(mut self, service: &mut Service<'_>) {
         if !mutant!("node-counts-the-memory-of-the-gone") {
-            self.hold(service, (0, 0));
+            self.set_counted(service, (0, 0, 0));
         }
         // Before its session may count as gone.
         if let Some(queue) = self.queue.filter(|_| !mutant!("node-queue-outlives-its-connection")) {
@@ -184,8 +229,9 @@ impl Peer {
             if self.send(service).is_err() {
                 return Progress::Ended;
             }
-            if self.is_closing || self.is_full(service.options) {
-                // Nothing more is read until the client reads its replies, or ever.
+            if self.is_closing || self.is_full(service.options) || service.waits_for_disk() {
+                // Nothing more is read until the client reads its replies, the disk has caught up,
+                // or ever.
                 break;
             }
             if self.has_frames {
@@ -206,7 +252,7 @@ impl Peer {
                     // A request or a handshake that has begun may be completed.
                     let is_amid =
                         !self.input.arrived().is_empty() && !mutant!("node-drain-ends-amid-a-request");
-                    let owes_answers = self.calls > 0 && !mutant!("node-drain-forgets-calls");
+                    let owes_answers = self.owes_answers() && !mutant!("node-drain-forgets-calls");
                     let is_done = self.is_greeted && !is_amid && !owes_answers;
                     self.is_closing = service.is_draining && is_done;
                     break;
@@ -221,15 +267,12 @@ impl Peer {
         }
         // More frames may be waiting, which the next turn finds out. When the node drains, a client
         // with nothing in progress gets its end without a message.
-        let owes_nothing = self.is_greeted && self.calls == 0;
+        let owes_nothing = self.is_greeted && !self.owes_answers();
         self.has_frames |= service.is_draining && owes_nothing && self.input.arrived().is_empty();
         // What was read may have been TLS records that need a response.
         let is_sent = self.send(service).is_ok();
-        if is_sent && !(self.is_closing && self.output.waiting() == 0) {
-            Progress::GoesOn
-        } else {
-            Progress::Ended
-        }
+        let is_over = self.is_closing && self.output.waiting() == 0 && self.held.is_empty();
+        if is_sent && !is_over { Progress::GoesOn } else { Progress::Ended }
     }
 
     /// Handles bytes that are not TLS, or TLS of a client that is not accepted.
@@ -242,15 +285,30 @@ impl Peer {
         }
     }
 
+    /// Returns whether requests of it were taken that have no reply in the output yet.
+    fn owes_answers(&self) -> bool {
+        self.calls > 0 || !self.held.is_empty()
+    }
+
+    /// Bytes of replies that the client has not read, or that wait for the log.
+    fn waiting(&self) -> usize {
+        self.output.waiting() + self.held.waiting()
+    }
+
     fn is_full(&self, options: &MemNodeOptions) -> bool {
-        self.output.waiting() > options.waiting_bytes_max && !mutant!("node-hears-who-does-not-read")
+        self.waiting() > options.waiting_bytes_max && !mutant!("node-hears-who-does-not-read")
     }
 
     /// Returns the events to wait for: readable unless too many replies are unread, writable if
     /// replies are waiting or still to be produced.
     pub(crate) fn interest(&self, options: &MemNodeOptions) -> (bool, bool) {
-        let hears = !self.is_closing && !self.is_full(options);
-        (hears, self.is_closing || self.has_frames || self.output.waiting() > 0)
+        let is_full = self.is_full(options);
+        let hears = !self.is_closing && !is_full;
+        // What waits for the log is sent when the log rings.
+        let sends = self.output.waiting() > 0
+            || self.is_closing && self.held.is_empty()
+            || self.has_frames && (!is_full || self.held.is_empty());
+        (hears, sends)
     }
 
     fn send(&mut self, service: &Service<'_>) -> io::Result<()> {
@@ -269,13 +327,15 @@ impl Peer {
     fn take_frames(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) {
         let mut input = std::mem::take(&mut self.input);
         self.has_frames = false;
-        let enough = self.output.waiting() + ANSWER_BYTES_AT_A_TIME;
+        let enough = self.waiting() + ANSWER_BYTES_AT_A_TIME;
         while !self.is_closing {
-            if self.is_full(service.options) || self.output.waiting() >= enough {
+            if self.is_full(service.options) || self.waiting() >= enough || service.waits_for_disk() {
                 self.has_frames = !mutant!("node-frames-left-for-want-of-room-forgotten");
                 break;
             }
             let arrived = input.arrived();
+            let (at, was_greeted) = (self.output.bytes.len(), self.is_greeted);
+            self.need = 0;
             let taken = if self.is_greeted {
                 self.take_request(arrived, service, endpoint)
             } else if let Some(transcript) = self.transcript {
@@ -283,91 +343,11 @@ impl Peer {
             } else {
                 self.take_hello(arrived, service)
             };
+            self.hold_back(at, !was_greeted, service);
             let Some(count) = taken else { break };
             input.take(count);
         }
         self.input = input;
-    }
-
-    fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
-        let opening: Opening = wire::head(bytes)?;
-        if opening.magic != wire::MAGIC {
-            // The client speaks another protocol and would understand no reply.
-            self.is_closing = true;
-            service.refused(self.address, RefusedFor::Protocol);
-            return None;
-        }
-        let challenged = if opening.version == wire::VERSION {
-            let Hello { nonce: client, session, .. } = wire::head(bytes)?;
-            // Without random numbers no client can be accepted.
-            let drawn = if mutant!("node-nonce-of-the-session") { Ok([session as u8; 32]) } else { nonce() };
-            drawn.map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
-        } else {
-            Err(Refusal::Version)
-        };
-        let challenge = match challenged {
-            Ok(transcript) => {
-                self.transcript = Some(transcript);
-                Challenge::new(Refusal::None, transcript.node)
-            }
-            Err(refusal) => {
-                self.is_closing = true;
-                service.refused(self.address, refusal.into());
-                Challenge::new(refusal, Nonce::default())
-            }
-        };
-        self.output.bytes.extend_from_slice(wire::as_bytes(&challenge));
-        Some(size_of::<Hello>())
-    }
-
-    fn take_proof(
-        &mut self,
-        transcript: &Transcript,
-        bytes: &[u8],
-        service: &mut Service<'_>,
-    ) -> Option<usize> {
-        let proof: Proof = wire::head(bytes)?;
-        let token = &service.options.token;
-        let is_known = token.is_empty() || transcript.is_proven(token, Side::Client, &proof);
-        let (refusal, text) = if !is_known {
-            (Refusal::Credentials, "no token, or a wrong one")
-        } else if service.sessions.is_fenced(transcript.session) {
-            (Refusal::Fenced, "this session was shut out")
-        } else if service.is_draining && !mutant!("node-lets-in-while-it-drains") {
-            (Refusal::Closing, "the node is stopping")
-        } else if service.greeted
-            >= service.options.connections_max + usize::from(mutant!("node-one-too-many"))
-        {
-            (Refusal::Busy, "no room for another connection")
-        } else {
-            (Refusal::None, "")
-        };
-        let mut welcome = Welcome {
-            refusal: refusal as u32,
-            text_bytes: text.len() as u32,
-            region_bytes: 0,
-            boot_id: 0,
-            frame_bytes: service.options.frame_bytes_max,
-            flags: if service.queues.are_served() { wire::SERVES_RDMA } else { 0 },
-            proof: Proof::default(),
-        };
-        if is_known || mutant!("node-proves-itself-to-strangers") {
-            welcome.proof = transcript.prove(token, Side::Node);
-            (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
-        }
-        self.output.bytes.extend_from_slice(wire::as_bytes(&welcome));
-        self.output.bytes.extend_from_slice(text.as_bytes());
-        if refusal == Refusal::None {
-            self.is_greeted = true;
-            self.session = transcript.session;
-            self.prompt = service.now;
-            service.sessions.enter(self.session);
-            service.accepted(self.address, self.session);
-        } else {
-            self.is_closing = true;
-            service.refused(self.address, refusal.into());
-        }
-        Some(size_of::<Proof>())
     }
 
     fn take_request(
@@ -391,6 +371,10 @@ impl Peer {
         let end = wire::HEADER_BYTES + head.bytes as usize;
         let payload = bytes.get(wire::HEADER_BYTES..end)?;
         service.metrics.frames.add(1);
+        if let Some(why) = service.log_failure() {
+            self.refuse(&head, Refusal::NotDurable, why);
+            return Some(end);
+        }
         match kind {
             RequestKind::Batch if service.queues.are_served() && !mutant!("node-verbs-beside-its-device") => {
                 self.refuse(&head, Refusal::Failed, "verbs go over RDMA here; name the pool rdma://");
@@ -433,6 +417,11 @@ impl Peer {
             }
         };
         service.end_fenced();
+        // A persist waits for all that was done before.
+        self.need = service.note_facts();
+        if mutant!("log-fence-acknowledged-early") {
+            self.need = 0;
+        }
         match done {
             Ok(refusal) => self.refuse(&head, refusal, ""),
             Err(error) => self.refuse(&head, Refusal::Failed, &error.to_string()),
@@ -475,9 +464,17 @@ impl Peer {
     }
 
     /// Replies to a call that has an outcome.
-    pub(crate) fn finish_call(&mut self, id: u64, result: Result<Vec<u64>, CallFault>) {
+    pub(crate) fn finish_call(
+        &mut self,
+        id: u64,
+        result: Result<Vec<u64>, CallFault>,
+        service: &mut Service<'_>,
+    ) {
         self.calls -= 1;
+        let at = self.output.bytes.len();
         self.answer(id, result);
+        self.need = 0;
+        self.hold_back(at, false, service);
     }
 
     fn answer(&mut self, id: u64, result: Result<Vec<u64>, CallFault>) {
@@ -505,8 +502,14 @@ impl Peer {
         };
         let at = self.output.bytes.len();
         self.output.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
-        match endpoint.execute_frame(verbs.clone(), &mut self.output.bytes) {
-            Ok(()) => {
+        let out = &mut self.output.bytes;
+        let executed = match &mut service.journal {
+            Some(journal) => journal.execute(endpoint, verbs.clone(), out),
+            None => endpoint.execute_frame(verbs.clone(), out).map(|()| 0),
+        };
+        match executed {
+            Ok(need) => {
+                self.need = need;
                 let bytes = (self.output.bytes.len() - at - wire::HEADER_BYTES) as u32;
                 let reply = ReplyHead {
                     refusal: Refusal::None as u8,

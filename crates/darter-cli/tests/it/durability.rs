@@ -1,0 +1,140 @@
+//! Durable memory nodes as their operator meets them.
+
+use crate::common::{darter, said};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A `darter` process that serves until it is dropped, and the first line that it prints.
+struct Serving {
+    child: Child,
+    line: String,
+}
+
+impl Serving {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("tcp://"), "{line}");
+        Self { child, line: line.trim().to_owned() }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn memnode(log: &Path) -> Serving {
+    let log = log.to_str().unwrap();
+    Serving::start(&[
+        "memnode",
+        "--listen",
+        "127.0.0.1:0",
+        "--size",
+        "64M",
+        "--durability",
+        "log",
+        "--log",
+        log,
+        "--segment-bytes",
+        "1M",
+        "--checkpoint-bytes",
+        "1M",
+    ])
+}
+
+#[test]
+fn a_node_with_a_log_comes_back_with_all_that_was_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    for round in 0..3 {
+        let node = memnode(&log);
+        let url = format!("{}?durability=log", node.line);
+        if round == 0 {
+            let created = darter(&["pool", "create", "--pool", &url]);
+            assert!(created.status.success(), "{}", said(&created));
+        }
+        for number in 0..5 {
+            let put = darter(&["put", "--pool", &url, &format!("key {round} {number}"), "value"]);
+            assert!(put.status.success(), "{}", said(&put));
+        }
+        let scanned = darter(&["scan", "--keys-only", "--pool", &url]);
+        let keys = String::from_utf8_lossy(&scanned.stdout).lines().count();
+        assert_eq!(keys, 5 * (round + 1), "{}", said(&scanned));
+        let check = darter(&["check", "--pool", &url]);
+        assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+        node.kill();
+    }
+}
+
+#[test]
+fn a_pool_that_must_be_durable_refuses_other_nodes() {
+    let plain = Serving::start(&["memnode", "--listen", "127.0.0.1:0", "--size", "64M"]);
+    let url = format!("{}?durability=log", plain.line);
+    let refused = darter(&["pool", "create", "--pool", &url]);
+    assert!(!refused.status.success() && said(&refused).contains("not durable"), "{}", said(&refused));
+}
+
+#[test]
+fn up_keeps_logs_in_its_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let up = [
+        "up",
+        "--memnodes",
+        "2",
+        "--size",
+        "64M",
+        "--dir",
+        path,
+        "--durability",
+        "log",
+        "--log-level",
+        "warn",
+    ];
+    for (round, expected) in [(0, None), (1, Some("green"))] {
+        let serving = Serving::start(&up);
+        let url = format!("{}?durability=log", serving.line);
+        let got = darter(&["get", "--pool", &url, "pear"]);
+        let found = got.status.success().then(|| String::from_utf8_lossy(&got.stdout).trim().to_owned());
+        assert_eq!(found.as_deref(), expected, "round {round}: {}", said(&got));
+        assert!(darter(&["put", "--pool", &url, "pear", "green"]).status.success());
+        // Its nodes see that it is gone, and stop.
+        serving.kill();
+        let is_free = |node| std::fs::File::open(directory.path().join(node)).unwrap().try_lock().is_ok();
+        while !(is_free("node-0") && is_free("node-1")) {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_exit_code_2() {
+    let node = ["memnode", "--listen", "127.0.0.1:0", "--size", "64M"];
+    for (more, what) in [
+        (&["--durability", "log"][..], "--log DIR"),
+        (&["--log", "/nowhere/log"], "--durability log"),
+        (&["--durability", "log", "--log", "/nowhere/log", "--file", "/nowhere/region"], "leave out --file"),
+        (&["--durability", "log", "--log", "/nowhere/log", "--rdma", "rxe0"], "leave out --rdma"),
+        (&["--durability", "log", "--log", "/nowhere/log", "--checkpoint-bytes", "1K"], "1M"),
+    ] {
+        let refused = darter(&[&node[..], more].concat());
+        assert_eq!(refused.status.code(), Some(2), "{more:?}: {}", said(&refused));
+        assert!(said(&refused).contains(what), "{more:?}: {}", said(&refused));
+    }
+    let up = darter(&["up", "--durability", "log"]);
+    assert!(up.status.code() == Some(2) && said(&up).contains("--dir DIR"), "{}", said(&up));
+    let file = darter(&["put", "--pool", "file:/nowhere/p?size=64M&durability=log", "k", "v"]);
+    assert!(file.status.code() == Some(2) && said(&file).contains("memnode"), "{}", said(&file));
+}

@@ -1,0 +1,96 @@
+//! How a connection begins: hello, challenge, proof, welcome.
+
+use super::Peer;
+use crate::metrics::RefusedFor;
+use crate::service::Service;
+use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
+use darter_fabric::wire::{self, Challenge, Hello, Opening, Refusal, Welcome};
+use darter_fabric::{Fabric, mutant};
+
+impl Peer {
+    pub(super) fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
+        let opening: Opening = wire::head(bytes)?;
+        if opening.magic != wire::MAGIC {
+            // The client speaks another protocol and would understand no reply.
+            self.is_closing = true;
+            service.refused(self.address, RefusedFor::Protocol);
+            return None;
+        }
+        let challenged = if opening.version == wire::VERSION {
+            let Hello { nonce: client, session, .. } = wire::head(bytes)?;
+            // Without random numbers no client can be accepted.
+            let drawn = if mutant!("node-nonce-of-the-session") { Ok([session as u8; 32]) } else { nonce() };
+            drawn.map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
+        } else {
+            Err(Refusal::Version)
+        };
+        let challenge = match challenged {
+            Ok(transcript) => {
+                self.transcript = Some(transcript);
+                Challenge::new(Refusal::None, transcript.node)
+            }
+            Err(refusal) => {
+                self.is_closing = true;
+                service.refused(self.address, refusal.into());
+                Challenge::new(refusal, Nonce::default())
+            }
+        };
+        self.output.bytes.extend_from_slice(wire::as_bytes(&challenge));
+        Some(size_of::<Hello>())
+    }
+
+    pub(super) fn take_proof(
+        &mut self,
+        transcript: &Transcript,
+        bytes: &[u8],
+        service: &mut Service<'_>,
+    ) -> Option<usize> {
+        let proof: Proof = wire::head(bytes)?;
+        let token = &service.options.token;
+        let is_known = token.is_empty() || transcript.is_proven(token, Side::Client, &proof);
+        let failure = service.log_failure().map(str::to_owned);
+        let (refusal, text) = if !is_known {
+            (Refusal::Credentials, "no token, or a wrong one")
+        } else if service.sessions.is_fenced(transcript.session) {
+            (Refusal::Fenced, "this session was shut out")
+        } else if let Some(why) = &failure {
+            (Refusal::NotDurable, why.as_str())
+        } else if service.is_draining && !mutant!("node-lets-in-while-it-drains") {
+            (Refusal::Closing, "the node is stopping")
+        } else if service.greeted
+            >= service.options.connections_max + usize::from(mutant!("node-one-too-many"))
+        {
+            (Refusal::Busy, "no room for another connection")
+        } else {
+            (Refusal::None, "")
+        };
+        let mut welcome = Welcome {
+            refusal: refusal as u32,
+            text_bytes: text.len() as u32,
+            region_bytes: 0,
+            boot_id: 0,
+            frame_bytes: service.options.frame_bytes_max,
+            flags: if service.queues.are_served() { wire::SERVES_RDMA } else { 0 }
+                | if service.journal.is_some() { wire::IS_DURABLE } else { 0 },
+            proof: Proof::default(),
+        };
+        if is_known || mutant!("node-proves-itself-to-strangers") {
+            welcome.proof = transcript.prove(token, Side::Node);
+            (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
+        }
+        self.output.bytes.extend_from_slice(wire::as_bytes(&welcome));
+        self.output.bytes.extend_from_slice(text.as_bytes());
+        if refusal == Refusal::None {
+            self.is_greeted = true;
+            self.session = transcript.session;
+            self.prompt = service.now;
+            service.sessions.enter(self.session);
+            self.need = service.note_facts();
+            service.accepted(self.address, self.session);
+        } else {
+            self.is_closing = true;
+            service.refused(self.address, refusal.into());
+        }
+        Some(size_of::<Proof>())
+    }
+}

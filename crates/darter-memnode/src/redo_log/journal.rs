@@ -1,0 +1,229 @@
+//! The log as the serving thread sees it.
+
+use super::LogOptions;
+use super::checkpoint::{CheckpointRequest, Checkpointer};
+use super::chunks::ChunkSet;
+use super::manifest::SessionFacts;
+use super::medium::Medium;
+use super::record::Kind;
+use super::recorder::Recorder;
+use super::segment::SegmentWriter;
+use super::shared::{RegionSource, Shared, spare_maker};
+use crate::error::{MemNodeError, system};
+use crate::log_metrics::LogMetrics;
+use darter_fabric::local::LocalEndpoint;
+use darter_fabric::wire::FrameVerbs;
+use darter_fabric::{Fabric, FabricError, Local, mutant};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A fact about sessions that outlives the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fact {
+    /// A session was let in.
+    Entered(u64),
+    /// A session was shut out.
+    Fenced(u64),
+}
+
+/// A log that was recovered, and whose threads do not run yet.
+#[derive(Debug)]
+pub(crate) struct OpenLog {
+    pub(super) medium: Arc<dyn Medium>,
+    pub(super) writer: SegmentWriter,
+    pub(super) checkpointer: Checkpointer,
+    pub(super) position: u64,
+    /// The position of the newest checkpoint.
+    pub(super) checkpointed: u64,
+    /// The chunks that the newest checkpoint may lack.
+    pub(super) changed: ChunkSet,
+    /// The node had crashed.
+    pub(super) has_crashed: bool,
+    pub(super) options: LogOptions,
+}
+
+/// The log of a node that serves.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    recorder: Recorder,
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+    /// The position before which all records are handed over.
+    handed_over: u64,
+    /// Where the newest checkpoint began that was made or asked for.
+    checkpointed: u64,
+    is_checkpointing: bool,
+    /// When records were handed over that are not durable, by the position behind them.
+    waiting_since: VecDeque<(u64, Instant)>,
+    /// Connections with replies that wait.
+    pub(crate) waiting: Vec<u64>,
+    options: LogOptions,
+}
+
+impl Journal {
+    /// Starts the threads of a log.
+    ///
+    /// # Errors
+    /// Fails if the system has no thread or descriptor left.
+    pub(crate) fn start(
+        log: OpenLog,
+        memory: &Local,
+        metrics: Arc<LogMetrics>,
+    ) -> Result<Self, MemNodeError> {
+        let OpenLog { medium, writer, checkpointer, position, checkpointed, changed, has_crashed, options } =
+            log;
+        let shared =
+            Shared::new(position, metrics).map_err(system("make a descriptor for the log's thread"))?;
+        let shared = Arc::new(shared);
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(system("start a thread"))
+        };
+        let theirs = Arc::clone(&shared);
+        let writing = spawn("darter-log", Box::new(move || theirs.write(writer)))?;
+        let (theirs, endpoint) = (Arc::clone(&shared), memory.endpoint()?);
+        let spare = spare_maker(medium, options.segment_bytes);
+        let keeping = move || {
+            let source = RegionSource { endpoint, shared: &theirs };
+            theirs.keep(checkpointer, source, spare);
+        };
+        let keeper = spawn("darter-checkpoint", Box::new(keeping))?;
+        let mut recorder = Recorder::new(position, changed);
+        if has_crashed {
+            recorder.note(Kind::Recovered, None);
+        }
+        Ok(Self {
+            recorder,
+            shared,
+            writer: Some(writing),
+            keeper: Some(keeper),
+            handed_over: position,
+            checkpointed,
+            is_checkpointing: false,
+            waiting_since: VecDeque::new(),
+            waiting: Vec::new(),
+            options,
+        })
+    }
+
+    /// Returns what becomes readable when the log is durable further, or never will be.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+
+    /// Returns why every request must be refused, if the log has failed.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.shared.failure()
+    }
+
+    /// Executes a frame. Returns the position up to which the log must be durable before its reply
+    /// may be sent.
+    ///
+    /// # Errors
+    /// Those of [`LocalEndpoint::execute_frame`]; nothing was done then.
+    pub(crate) fn execute(
+        &mut self,
+        endpoint: &mut LocalEndpoint,
+        verbs: FrameVerbs<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, FabricError> {
+        let before = self.recorder.position();
+        let need = self.recorder.execute(endpoint, verbs, out)?;
+        self.shared.metrics.records.add(u64::from(self.recorder.position() != before));
+        Ok(need)
+    }
+
+    /// Records facts. Returns the position behind them.
+    pub(crate) fn note(&mut self, facts: impl Iterator<Item = Fact>) -> u64 {
+        for fact in facts {
+            match fact {
+                Fact::Entered(session) => self.recorder.note(Kind::Entered, Some(session)),
+                Fact::Fenced(session) => self.recorder.note(Kind::Fenced, Some(session)),
+            }
+            self.shared.metrics.records.add(1);
+        }
+        self.recorder.position()
+    }
+
+    /// Returns the position before which everything is durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.recorder.durable()
+    }
+
+    /// Returns whether so much waits for the disk that no more requests may be taken.
+    pub(crate) fn is_full(&self) -> bool {
+        let waits = self.recorder.position() - self.recorder.durable();
+        waits > self.options.queue_bytes_max as u64 && !mutant!("log-queue-without-bound")
+    }
+
+    /// Waits until the log is durable further, or this time is over.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.shared.wait_beyond(self.recorder.durable(), time);
+    }
+
+    /// Stills the bell, and looks how far the log is durable. Returns whether it is further.
+    pub(crate) fn look(&mut self) -> bool {
+        let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
+        let (before, durable) = (self.recorder.durable(), self.shared.durable());
+        self.recorder.set_durable(durable);
+        while self.waiting_since.front().is_some_and(|(position, _)| *position <= durable) {
+            self.waiting_since.pop_front();
+        }
+        let since = self.waiting_since.front().map(|(_, since)| *since);
+        self.shared.metrics.waits_since(since);
+        durable > before
+    }
+
+    /// Ends a turn: hands over what it has recorded, and sees to checkpoints.
+    pub(crate) fn end_turn(&mut self, now: Instant, sessions: impl FnOnce() -> SessionFacts) {
+        let position = self.recorder.position();
+        if position > self.handed_over {
+            self.shared.hand_over(&mut self.recorder.records);
+            self.handed_over = position;
+            if self.waiting_since.is_empty() {
+                self.shared.metrics.waits_since(Some(now));
+            }
+            self.waiting_since.push_back((position, now));
+        }
+        if self.is_checkpointing {
+            self.shared.answer(position);
+            self.is_checkpointing = !self.shared.take_over();
+        } else if position - self.checkpointed >= self.options.checkpoint_bytes {
+            self.is_checkpointing = true;
+            self.checkpointed = position;
+            let changed = self.recorder.take_changed();
+            self.shared.want_checkpoint(CheckpointRequest { position, changed, sessions: sessions() });
+        }
+    }
+
+    /// Records that the node stops in order, and waits until everything is durable.
+    ///
+    /// # Errors
+    /// Fails if the log has failed.
+    pub(crate) fn stop(mut self) -> Result<(), MemNodeError> {
+        self.recorder.note(Kind::Stopped, None);
+        self.shared.hand_over(&mut self.recorder.records);
+        self.end();
+        match self.shared.failure() {
+            Some(why) => Err(MemNodeError::LogFailed { why: why.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&mut self) {
+        self.shared.close();
+        for thread in [self.writer.take(), self.keeper.take()].into_iter().flatten() {
+            // One that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

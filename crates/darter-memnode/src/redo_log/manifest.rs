@@ -1,0 +1,202 @@
+//! The manifest: the file that names the newest checkpoint and says what is in it. It also says
+//! which memory this is, so it is there from the beginning.
+//!
+//! ```text
+//! checkpoint
+//!   0  "DARTERCP" | version 4, image 4 (0: none) | boot id 8 | region bytes 8
+//!  32  replayed from 8 | reaches 8 | chunks 8 | fenced sessions 8 | known sessions 8
+//!  72  a word a chunk: 0 if it is all zeros, else 2^32 + its checksum | fenced | known, 8 each
+//!      checksum of all of it 8
+//! ```
+//!
+//! *Replayed from* is the log's position when the checkpoint began: the image holds the effects of
+//! all records before it. *Reaches* is a position that no effect in the image is behind. Replay
+//! must come at least that far, or the image is ahead of its log.
+//!
+//! It is written beside its name, synced, and renamed. So there is a whole one always.
+
+use super::medium::Medium;
+use super::record::word64;
+use std::io;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"DARTERCP");
+const VERSION: u64 = 1;
+const HEAD_BYTES: usize = 72;
+/// The name of the manifest.
+pub(super) const MANIFEST: &str = "checkpoint";
+/// The name of the next manifest until it is whole.
+const MANIFEST_DRAFT: &str = "checkpoint.new";
+/// Bytes of a chunk: the unit in which the region is copied.
+pub(super) const CHUNK_BYTES: u64 = 64 << 10;
+
+/// One of the two files that copies of the region lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Image {
+    First = 1,
+    Second = 2,
+}
+
+impl Image {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::First => "image-1",
+            Self::Second => "image-2",
+        }
+    }
+
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+}
+
+/// What is known of sessions at a position of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SessionFacts {
+    /// Sessions that are fenced, the oldest first.
+    pub(crate) fenced: Vec<u64>,
+    /// Sessions that were let in and are not fenced, the oldest first.
+    pub(crate) known: Vec<u64>,
+}
+
+/// The contents of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manifest {
+    pub(super) boot_id: u64,
+    pub(super) region_bytes: u64,
+    /// `None`: nothing was copied yet, and the region is zeros.
+    pub(super) image: Option<Image>,
+    pub(super) replayed_from: u64,
+    pub(super) reaches: u64,
+    /// A word for each chunk of the region.
+    pub(super) chunks: Vec<u64>,
+    pub(super) sessions: SessionFacts,
+}
+
+/// Returns the word of a chunk with these bytes.
+pub(super) fn chunk_word(bytes: &[u8]) -> u64 {
+    if bytes.iter().all(|byte| *byte == 0) { 0 } else { 1 << 32 | u64::from(crc32fast::hash(bytes)) }
+}
+
+/// Returns how many chunks a region has.
+pub(super) fn chunk_count(region_bytes: u64) -> usize {
+    region_bytes.div_ceil(CHUNK_BYTES) as usize
+}
+
+impl Manifest {
+    /// Returns the manifest of a new region.
+    pub(super) fn new(boot_id: u64, region_bytes: u64) -> Self {
+        let chunks = vec![0; chunk_count(region_bytes)];
+        let sessions = SessionFacts::default();
+        Self { boot_id, region_bytes, image: None, replayed_from: 0, reaches: 0, chunks, sessions }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let image = self.image.map_or(0, |image| image as u64);
+        let head = [
+            MAGIC,
+            VERSION | image << 32,
+            self.boot_id,
+            self.region_bytes,
+            self.replayed_from,
+            self.reaches,
+            self.chunks.len() as u64,
+            self.sessions.fenced.len() as u64,
+            self.sessions.known.len() as u64,
+        ];
+        let lists = self.chunks.iter().chain(&self.sessions.fenced).chain(&self.sessions.known);
+        let mut bytes: Vec<u8> = head.iter().chain(lists).flat_map(|word| word.to_le_bytes()).collect();
+        let checksum = u64::from(crc32fast::hash(&bytes));
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Returns what some bytes say; `None` if they are no whole manifest of this version.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| word64(bytes, at * 8);
+        let body = bytes.len().checked_sub(8).filter(|body| *body >= HEAD_BYTES && body % 8 == 0)?;
+        let is_whole = word64(bytes, body) == u64::from(crc32fast::hash(&bytes[..body]));
+        if !is_whole || word(0) != MAGIC || word(1) & u64::from(u32::MAX) != VERSION {
+            return None;
+        }
+        let image = match word(1) >> 32 {
+            0 => None,
+            1 => Some(Image::First),
+            2 => Some(Image::Second),
+            _ => return None,
+        };
+        let mut lists =
+            bytes[HEAD_BYTES..body].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let mut list = |count: u64| -> Option<Vec<u64>> {
+            let list: Vec<u64> = lists.by_ref().take(usize::try_from(count).ok()?).collect();
+            (list.len() as u64 == count).then_some(list)
+        };
+        let (chunks, fenced, known) = (list(word(6))?, list(word(7))?, list(word(8))?);
+        let is_right = chunks.len() == chunk_count(word(3)) && lists.next().is_none();
+        is_right.then_some(Self {
+            boot_id: word(2),
+            region_bytes: word(3),
+            image,
+            replayed_from: word(4),
+            reaches: word(5),
+            chunks,
+            sessions: SessionFacts { fenced, known },
+        })
+    }
+
+    /// Makes this the manifest, durably.
+    ///
+    /// # Errors
+    /// The medium's. Then it is the manifest or the one before is.
+    pub(super) fn publish(&self, medium: &dyn Medium) -> io::Result<()> {
+        let file = medium.create(MANIFEST_DRAFT)?;
+        file.write_at(0, &self.bytes())?;
+        file.sync()?;
+        medium.rename(MANIFEST_DRAFT, MANIFEST)?;
+        medium.sync_names()
+    }
+
+    /// Returns the manifest of a medium; `None` if it has none.
+    ///
+    /// # Errors
+    /// The medium's, and [`io::ErrorKind::InvalidData`] if it is damaged or of another version.
+    pub(super) fn find(medium: &dyn Medium) -> io::Result<Option<Self>> {
+        if !medium.names()?.iter().any(|name| name == MANIFEST) {
+            return Ok(None);
+        }
+        let file = medium.open(MANIFEST)?;
+        let mut bytes = vec![0; usize::try_from(file.size()?).unwrap_or(usize::MAX)];
+        file.read_at(0, &mut bytes)?;
+        let found = Self::parse(&bytes);
+        found.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cut_and_every_flip_of_a_manifest_is_noticed() {
+        let manifest = Manifest {
+            image: Some(Image::Second),
+            replayed_from: 640,
+            reaches: 720,
+            chunks: vec![0, chunk_word(&[1; 8]), chunk_word(&[2; 8])],
+            sessions: SessionFacts { fenced: vec![3, 4], known: vec![5] },
+            ..Manifest::new(7, 3 * CHUNK_BYTES - 4096)
+        };
+        let bytes = manifest.bytes();
+        assert_eq!(Manifest::parse(&bytes), Some(manifest));
+        for keep in 0..bytes.len() {
+            assert_eq!(Manifest::parse(&bytes[..keep]), None, "{keep}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Manifest::parse(&flipped), None, "{bit}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The medium that the log's files lie on: a directory of a file system, or in tests a simulated
+//! one that loses power.
+//!
+//! What is written to a file is durable once that file was synced without an error, and a name
+//! (made, changed or removed) once the names were. Everything else may be there after a power
+//! failure, or not, or in parts.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A set of named files.
+pub(super) trait Medium: Send + Sync + std::fmt::Debug {
+    /// Returns the names of all files.
+    fn names(&self) -> io::Result<Vec<String>>;
+    /// Makes an empty file, in place of one that has the name.
+    fn create(&self, name: &str) -> io::Result<Box<dyn MediumFile>>;
+    /// Opens a file.
+    fn open(&self, name: &str) -> io::Result<Box<dyn MediumFile>>;
+    /// Gives a file another name, in place of one that has it.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file, if it is there.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Waits until all names are durable.
+    fn sync_names(&self) -> io::Result<()>;
+    /// Returns where a file is, for messages.
+    fn path(&self, name: &str) -> PathBuf;
+}
+
+/// An open file of a medium.
+pub(super) trait MediumFile: Send + std::fmt::Debug {
+    /// Returns its size in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Gives it disk space for so many bytes from its beginning, which read as zeros.
+    fn reserve(&self, bytes: u64) -> io::Result<()>;
+    /// Fills a buffer from this offset on. What lies behind the file's end reads as zeros.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Writes bytes at this offset.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Waits until its content is durable. After an error nobody knows what is: the system may have
+    /// dropped what it could not write, and a second call would say that all is well.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    /// The directory itself, locked: it is one node's.
+    handle: File,
+}
+
+impl Directory {
+    /// Opens a directory, made if it is absent, for one process alone.
+    pub(super) fn open(path: &Path) -> io::Result<Arc<dyn Medium>> {
+        let is_new = !path.exists();
+        std::fs::create_dir_all(path)?;
+        let handle = File::open(path)?;
+        handle.try_lock().map_err(|error| match error {
+            std::fs::TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open")
+            }
+            std::fs::TryLockError::Error(error) => error,
+        })?;
+        if is_new {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        }
+        Ok(Arc::new(Self { path: path.to_owned(), handle }))
+    }
+}
+
+impl Medium for Directory {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn MediumFile>> {
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).create(true).truncate(true);
+        Ok(Box::new(how.open(self.path(name))?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn MediumFile>> {
+        Ok(Box::new(OpenOptions::new().read(true).write(true).open(self.path(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match std::fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+impl MediumFile for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let mode = rustix::fs::FallocateFlags::empty();
+        match rustix::fs::fallocate(self, mode, 0, bytes) {
+            // A file system without reservations: space is taken as it is written.
+            Err(rustix::io::Errno::OPNOTSUPP) if self.size()? < bytes => self.set_len(bytes),
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            reserved => Ok(reserved?),
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match FileExt::read_at(self, &mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        buffer[filled..].fill(0);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

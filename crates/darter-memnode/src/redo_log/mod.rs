@@ -1,0 +1,191 @@
+//! The redo log of a memory node that loses nothing acknowledged when the power fails.
+//!
+//! The region is memory of the process. Verbs execute at once, as ever, and the serving thread
+//! records what they change in the order in which it happens (`recorder.rs`). A thread writes the
+//! records to segments and syncs them (`shared.rs`, `segment.rs`). **A reply waits until the log is
+//! durable as far as what its frame wrote and what it saw**: behind the frame's own record, or behind
+//! the last record that changed a line which it has read (`chunks.rs`). So nobody ever learns of
+//! anything that a power failure can take back: a client that got no reply does not know whether its
+//! verbs took effect, as after any lost connection, and no other has seen them.
+//!
+//! Another thread copies the region now and then (`checkpoint.rs`), which bounds how much is
+//! replayed when the node starts again (`recovery.rs`). The file `checkpoint` names the newest copy
+//! and says which memory it is (`manifest.rs`).
+//!
+//! The files, and what power failures can do to them, are behind the trait in `medium.rs`. The tests
+//! run all of it but the threads on a simulated one, which loses power in every operation.
+//!
+//! Claims of member slots are not recorded. After a crash every session of before is shut out, so
+//! none of them holds a slot, and after an orderly stop a session claims again when it needs to, as
+//! with a region in a file.
+
+mod checkpoint;
+mod chunks;
+mod journal;
+mod manifest;
+mod medium;
+mod record;
+mod recorder;
+mod recovery;
+mod segment;
+mod shared;
+mod withholding;
+
+#[cfg(test)]
+mod power_tests;
+#[cfg(test)]
+mod simulated;
+
+pub(crate) use journal::{Fact, Journal, OpenLog};
+pub(crate) use manifest::SessionFacts;
+
+use crate::error::MemNodeError;
+use checkpoint::Checkpointer;
+use chunks::ChunkSet;
+use darter_fabric::local::LocalEndpoint;
+use darter_fabric::{ByteSize, Fabric, Local, random_word};
+use manifest::{CHUNK_BYTES, MANIFEST, Manifest, chunk_count};
+use medium::Directory;
+use recovery::{Recovered, Target, Unrecoverable, recover};
+use segment::SegmentWriter;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::info;
+use withholding::Withholding;
+
+/// The options of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Bytes of a segment: the files that the log consists of, whose disk space is reserved when
+    /// they are made.
+    pub segment_bytes: u64,
+    /// Bytes of the log after which a checkpoint begins. About twice as many are replayed at the
+    /// start at most, and kept on disk, beside one or two segments.
+    pub checkpoint_bytes: u64,
+    /// Bytes of records that may wait for the disk. Beyond it the node takes no requests until the
+    /// disk has caught up.
+    pub queue_bytes_max: usize,
+    /// For tests: what was not synced is lost when the process is killed, as if the power had
+    /// failed, and a sync takes so long at least.
+    #[doc(hidden)]
+    pub loses_unsynced: Option<Duration>,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            checkpoint_bytes: 256 << 20,
+            queue_bytes_max: 16 << 20,
+            loses_unsynced: None,
+        }
+    }
+}
+
+/// What a log says of its node.
+#[derive(Debug)]
+pub(crate) struct LoggedNode {
+    pub(crate) boot_id: u64,
+    pub(crate) sessions: SessionFacts,
+}
+
+/// The region that recovery fills.
+struct Region<'r> {
+    endpoint: &'r LocalEndpoint,
+    /// The chunks that have changed since the newest checkpoint.
+    changed: ChunkSet,
+    bytes: u64,
+}
+
+impl Target for Region<'_> {
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let is_inside = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.bytes);
+        if is_inside && !bytes.is_empty() {
+            self.changed.add_range(offset, bytes.len());
+        }
+        is_inside && self.endpoint.store_words(offset, bytes).is_ok()
+    }
+
+    fn image_is_loaded(&mut self) {
+        self.changed.clear();
+    }
+}
+
+/// Opens the log in a directory, or begins one in an empty directory, and brings zeroed memory to
+/// the state that the log says.
+///
+/// # Errors
+/// Fails if the directory cannot be used or is in use, belongs to a region of another size, or was
+/// damaged.
+pub(crate) fn open(
+    directory: &Path,
+    memory: &Local,
+    options: LogOptions,
+) -> Result<(OpenLog, LoggedNode), MemNodeError> {
+    let failed = |action| move |source| MemNodeError::Log { path: directory.to_owned(), action, source };
+    let medium = Directory::open(directory).map_err(failed("open it"))?;
+    let medium = match options.loses_unsynced {
+        Some(sync_time) => Arc::new(Withholding { medium, sync_time }),
+        None => medium,
+    };
+    let bytes = memory.node_bytes(0);
+    let manifest = match Manifest::find(&*medium) {
+        Ok(Some(manifest)) => manifest,
+        Ok(None) if !segment::starts(&*medium).map_err(failed("read it"))?.is_empty() => {
+            let what = "it is missing, and segments of a log are there".to_owned();
+            return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
+        }
+        Ok(None) => {
+            let manifest = Manifest::new(random_word(), bytes);
+            manifest.publish(&*medium).map_err(failed("begin a log in it"))?;
+            manifest
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            let what = "it is damaged, or of another release".to_owned();
+            return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
+        }
+        Err(source) => {
+            return Err(MemNodeError::Log { path: medium.path(MANIFEST), action: "read it", source });
+        }
+    };
+    if manifest.region_bytes != bytes {
+        return Err(MemNodeError::LogSize {
+            path: directory.to_owned(),
+            has: ByteSize(manifest.region_bytes),
+            wanted: ByteSize(bytes),
+        });
+    }
+    let began = Instant::now();
+    let endpoint = memory.endpoint()?;
+    let changed = ChunkSet::new(chunk_count(bytes));
+    let mut region = Region { endpoint: &endpoint, changed, bytes };
+    let recovered = recover(&*medium, manifest, &mut region).map_err(|error| match error {
+        Unrecoverable::Io(source) => failed("read the log in it")(source),
+        Unrecoverable::Damaged { path, what } => MemNodeError::LogDamaged { path, what },
+    })?;
+    let changed = region.changed;
+    let Recovered { manifest, position, mut sessions, was_stopped, records, is_torn } = recovered;
+    let has_crashed = !was_stopped && position > 0;
+    info!(position, records, has_crashed, is_torn, took = ?began.elapsed(), "log replayed");
+    if has_crashed && !darter_fabric::mutant!("log-forgotten-sessions-let-in") {
+        sessions.fenced.append(&mut sessions.known);
+    }
+    let boot_id = manifest.boot_id;
+    let writer = SegmentWriter::begin(Arc::clone(&medium), boot_id, position, options.segment_bytes)
+        .map_err(failed("begin a segment of the log in it"))?;
+    let log = OpenLog {
+        writer,
+        checkpointer: Checkpointer::new(Arc::clone(&medium), &manifest),
+        medium,
+        position,
+        checkpointed: manifest.replayed_from,
+        changed,
+        has_crashed,
+        options,
+    };
+    Ok((log, LoggedNode { boot_id, sessions }))
+}
+
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(8));

@@ -1,0 +1,214 @@
+//! Records: one for each frame that changed memory, and one for each fact about sessions.
+//!
+//! ```text
+//! record    0  checksum 4 | payload bytes 4
+//!           8  position 8                     of the record's first byte in the log
+//!          16  unsynced 4 | kind 4            bytes before it that were not known to be durable
+//!          24  payload, padded with zeros to 8 bytes
+//!
+//! effects      offset 40 bits, words 24 bits | the words, as often as there are effects
+//! entered      session 8
+//! fenced       session 8
+//! stopped      -
+//! recovered    -
+//! ```
+//!
+//! All numbers are little-endian. The checksum (CRC-32) covers everything behind it, the position
+//! among it: what an earlier use of the file has left behind, or a record at another place, is no
+//! record here. *unsynced* tells a torn tail from damage (`recovery.rs`).
+
+use darter_fabric::mutant;
+
+/// Bytes of a record's head.
+pub(super) const HEAD_BYTES: usize = 24;
+/// Maximum bytes of a payload: those of the largest frame, with a head for each verb.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+/// Bits of an effect's offset; the number of its words has the others.
+const OFFSET_BITS: u32 = 40;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Kind {
+    /// Words that a frame has written.
+    Effects = 1,
+    /// A session was let in.
+    Entered = 2,
+    /// A session was shut out.
+    Fenced = 3,
+    /// The node stopped in order, and nothing follows before it is started again.
+    Stopped = 4,
+    /// The node came back from a crash: all sessions let in before are shut out.
+    Recovered = 5,
+}
+
+impl Kind {
+    fn from_code(code: u32) -> Option<Self> {
+        [Self::Effects, Self::Entered, Self::Fenced, Self::Stopped, Self::Recovered]
+            .into_iter()
+            .find(|kind| *kind as u32 == code)
+    }
+}
+
+/// A record as it lies in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record<'b> {
+    pub(super) kind: Kind,
+    pub(super) position: u64,
+    /// Everything before this position was durable when the record was made.
+    pub(super) durable: u64,
+    pub(super) payload: &'b [u8],
+}
+
+/// Returns the bytes of a record with a payload of so many.
+pub(super) const fn record_bytes(payload: usize) -> usize {
+    HEAD_BYTES + payload.next_multiple_of(8)
+}
+
+fn word32(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+pub(super) fn word64(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Builds records at the end of a buffer.
+#[derive(Debug)]
+pub(super) struct Draft {
+    at: usize,
+}
+
+impl Draft {
+    /// Begins a record: whatever is appended to the buffer is its payload.
+    pub(super) fn begin(out: &mut Vec<u8>) -> Self {
+        let at = out.len();
+        out.extend_from_slice(&[0; HEAD_BYTES]);
+        Self { at }
+    }
+
+    /// Takes back a record without a payload. Returns whether there was none.
+    pub(super) fn is_empty(&self, out: &[u8]) -> bool {
+        out.len() == self.at + HEAD_BYTES
+    }
+
+    /// Takes the record back.
+    pub(super) fn cancel(self, out: &mut Vec<u8>) {
+        out.truncate(self.at);
+    }
+
+    /// Completes a record. Returns its bytes.
+    pub(super) fn end(self, out: &mut Vec<u8>, kind: Kind, position: u64, durable: u64) -> u64 {
+        let payload = out.len() - self.at - HEAD_BYTES;
+        out.resize(self.at + record_bytes(payload), 0);
+        let record = &mut out[self.at..];
+        let unsynced = u32::try_from(position - durable).unwrap_or(u32::MAX);
+        record[4..8].copy_from_slice(&(payload as u32).to_le_bytes());
+        record[8..16].copy_from_slice(&position.to_le_bytes());
+        record[16..20].copy_from_slice(&unsynced.to_le_bytes());
+        record[20..24].copy_from_slice(&(kind as u32).to_le_bytes());
+        let checksum = crc32fast::hash(&record[4..]);
+        record[..4].copy_from_slice(&checksum.to_le_bytes());
+        record.len() as u64
+    }
+}
+
+/// Appends one effect to a record's payload.
+#[inline]
+pub(super) fn put_effect(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let words = bytes.len() as u64 / 8;
+    out.extend_from_slice(&(offset | words << OFFSET_BITS).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Returns the effects of a payload; the last is an error if the payload is not whole.
+pub(super) fn effects(mut payload: &[u8]) -> impl Iterator<Item = Option<(u64, &[u8])>> {
+    std::iter::from_fn(move || {
+        if payload.is_empty() {
+            return None;
+        }
+        let whole = payload.split_first_chunk::<8>().and_then(|(head, rest)| {
+            let head = u64::from_le_bytes(*head);
+            let bytes = (head >> OFFSET_BITS) as usize * 8;
+            let (words, rest) = rest.split_at_checked(bytes)?;
+            payload = rest;
+            Some((head & ((1 << OFFSET_BITS) - 1), words))
+        });
+        if whole.is_none() {
+            payload = &[];
+        }
+        Some(whole)
+    })
+}
+
+/// Returns the bytes of the record that begins here, by its head alone; `None` if no record has
+/// such a head.
+pub(super) fn length(bytes: &[u8]) -> Option<usize> {
+    if bytes.len() < HEAD_BYTES {
+        return None;
+    }
+    let payload = word32(bytes, 4) as usize;
+    (payload <= PAYLOAD_BYTES_MAX).then(|| record_bytes(payload))
+}
+
+/// Returns the record that begins here, if a whole one does and its position is this.
+pub(super) fn parse(bytes: &[u8], position: u64) -> Option<Record<'_>> {
+    let record = bytes.get(..length(bytes)?)?;
+    let is_here = word64(record, 8) == position;
+    let is_whole =
+        || crc32fast::hash(&record[4..]) == word32(record, 0) || mutant!("log-checksum-not-compared");
+    if !is_here || !is_whole() {
+        return None;
+    }
+    let kind = Kind::from_code(word32(record, 20))?;
+    let payload = &record[HEAD_BYTES..HEAD_BYTES + word32(record, 4) as usize];
+    let unsynced = word32(record, 16);
+    let durable = if unsynced == u32::MAX { 0 } else { position.saturating_sub(unsynced.into()) };
+    Some(Record { kind, position, durable, payload })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some_record(out: &mut Vec<u8>, position: u64) -> u64 {
+        let draft = Draft::begin(out);
+        put_effect(out, 64, &[7; 24]);
+        put_effect(out, (1 << 40) - 8, &[9; 8]);
+        draft.end(out, Kind::Effects, position, position - 24)
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was_put() {
+        let mut bytes = Vec::new();
+        let length = some_record(&mut bytes, 4096);
+        assert_eq!(length, bytes.len() as u64);
+        let record = parse(&bytes, 4096).unwrap();
+        assert_eq!((record.kind, record.durable), (Kind::Effects, 4072));
+        let effects: Vec<_> = effects(record.payload).collect();
+        assert_eq!(effects, [Some((64, &[7; 24][..])), Some(((1 << 40) - 8, &[9; 8][..]))]);
+        assert_eq!(parse(&bytes, 4104), None, "another position");
+    }
+
+    #[test]
+    fn every_cut_and_every_flip_is_noticed() {
+        let mut bytes = Vec::new();
+        some_record(&mut bytes, 4096);
+        for keep in 0..bytes.len() {
+            assert_eq!(parse(&bytes[..keep], 4096), None, "{keep}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parse(&flipped, 4096), None, "{bit}");
+        }
+    }
+
+    #[test]
+    fn half_an_effect_is_none() {
+        let mut payload = Vec::new();
+        put_effect(&mut payload, 8, &[1; 16]);
+        assert_eq!(effects(&payload[..16]).collect::<Vec<_>>(), [None]);
+        assert_eq!(effects(&payload[..4]).collect::<Vec<_>>(), [None]);
+    }
+}

@@ -1,0 +1,250 @@
+//! Recovery: from what is on the medium to the memory that everybody was told of.
+//!
+//! 1. The manifest says which image is whole. Its chunks are checked and loaded.
+//! 2. The records behind its position are applied in order, up to the first position without a
+//!    sound record: from one segment to the next where the next one begins.
+//! 3. What lies behind that position is judged. The power may have failed while it was written: a
+//!    *torn tail*, of which nobody was told, and which is cut off. Or something that was durable is
+//!    gone: *damage*. A later record that was made when this position was durable already proves
+//!    damage, and so does a later segment, or a manifest that reaches further. The node then
+//!    refuses to start, since what it would serve was never a state of the memory.
+//!
+//! Recovery changes nothing on the medium but what no manifest and no position leads to, and
+//! begins a new segment behind what it found. So it can be cut short and begun again at any point.
+
+use super::manifest::{CHUNK_BYTES, Manifest, SessionFacts, chunk_word};
+use super::medium::Medium;
+use super::record::{self, Kind};
+use super::segment::{self, SegmentReader};
+use crate::session_set::SessionSet;
+use darter_fabric::mutant;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a log cannot be recovered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unrecoverable {
+    /// The system refused a file.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// What was durable is not there.
+    #[error("{}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Where recovered words go.
+pub(super) trait Target {
+    /// Stores bytes of whole words at an offset. Returns `false` if they are not inside the region.
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> bool;
+
+    /// Notes that what was stored so far is in the image that the manifest names.
+    fn image_is_loaded(&mut self) {}
+}
+
+/// What recovery found.
+#[derive(Debug)]
+pub(super) struct Recovered {
+    pub(super) manifest: Manifest,
+    /// Where the log goes on.
+    pub(super) position: u64,
+    pub(super) sessions: SessionFacts,
+    /// The node had stopped in order.
+    pub(super) was_stopped: bool,
+    /// Records applied.
+    pub(super) records: u64,
+    /// Bytes cut off behind the last sound record, as far as they may have been records.
+    pub(super) is_torn: bool,
+}
+
+fn damaged<T>(medium: &dyn Medium, name: &str, what: impl Into<String>) -> Result<T, Unrecoverable> {
+    Err(Unrecoverable::Damaged { path: medium.path(name), what: what.into() })
+}
+
+/// Recovers a region that has a manifest.
+///
+/// # Errors
+/// As [`Unrecoverable`] says.
+pub(super) fn recover(
+    medium: &dyn Medium,
+    manifest: Manifest,
+    target: &mut dyn Target,
+) -> Result<Recovered, Unrecoverable> {
+    load_image(medium, &manifest, target)?;
+    target.image_is_loaded();
+    let mut replay = Replay {
+        medium,
+        target,
+        position: manifest.replayed_from,
+        fenced: manifest.sessions.fenced.iter().copied().collect(),
+        known: manifest.sessions.known.iter().copied().collect(),
+        was_stopped: false,
+        records: 0,
+    };
+    let is_torn = replay.run(&manifest)?;
+    let Replay { position, fenced, known, was_stopped, records, .. } = replay;
+    let sessions = SessionFacts { fenced: fenced.to_vec(), known: known.to_vec() };
+    if position < manifest.reaches {
+        let what = format!(
+            "the log ends at {position:#x}, before the position {:#x} that the checkpoint reaches",
+            manifest.reaches
+        );
+        return damaged(medium, super::manifest::MANIFEST, what);
+    }
+    Ok(Recovered { manifest, position, sessions, was_stopped, records, is_torn })
+}
+
+fn load_image(
+    medium: &dyn Medium,
+    manifest: &Manifest,
+    target: &mut dyn Target,
+) -> Result<(), Unrecoverable> {
+    let Some(image) = manifest.image else { return Ok(()) };
+    let file = medium.open(image.name())?;
+    let mut buffer = vec![0; CHUNK_BYTES as usize];
+    for (chunk, word) in manifest.chunks.iter().enumerate().filter(|(_, word)| **word != 0) {
+        let offset = chunk as u64 * CHUNK_BYTES;
+        let bytes = &mut buffer[..CHUNK_BYTES.min(manifest.region_bytes - offset) as usize];
+        file.read_at(offset, bytes)?;
+        if chunk_word(bytes) != *word && !mutant!("log-checksum-not-compared") {
+            let what = format!("the checkpoint's bytes at {offset:#x} are not those that were written");
+            return damaged(medium, image.name(), what);
+        }
+        target.store(offset, bytes);
+    }
+    Ok(())
+}
+
+/// The state of a replay.
+struct Replay<'r> {
+    medium: &'r dyn Medium,
+    target: &'r mut dyn Target,
+    position: u64,
+    fenced: SessionSet,
+    known: SessionSet,
+    was_stopped: bool,
+    records: u64,
+}
+
+impl Replay<'_> {
+    /// Applies all records. Returns whether a torn tail was cut off.
+    fn run(&mut self, manifest: &Manifest) -> Result<bool, Unrecoverable> {
+        let mut starts = segment::starts(self.medium)?;
+        // What no checkpoint needs any more, because it was not removed in time.
+        let first = starts.partition_point(|start| *start <= manifest.replayed_from).saturating_sub(1);
+        starts.drain(..first);
+        // A head that never became durable: nothing was written behind it.
+        while let Some(start) = starts.last().copied()
+            && !self.has_head(manifest, start)?
+        {
+            let name = segment::name_of(start);
+            let mut reader = SegmentReader::new(self.medium.open(&name)?, start)?;
+            if reader.record(start)?.is_some() {
+                return damaged(self.medium, &name, "its head is damaged, and records are behind it");
+            }
+            starts.pop();
+        }
+        if starts.first().is_none_or(|first| *first > self.position) {
+            // A node that ended before its first segment was there.
+            return match starts.first() {
+                None => Ok(false),
+                Some(first) => damaged(
+                    self.medium,
+                    &segment::name_of(*first),
+                    format!("the log before it is missing, from {:#x} on", self.position),
+                ),
+            };
+        }
+        let mut is_torn = false;
+        for (at, start) in starts.iter().enumerate() {
+            let name = segment::name_of(*start);
+            if !self.has_head(manifest, *start)? {
+                return damaged(self.medium, &name, "its head is damaged");
+            }
+            let mut reader = SegmentReader::new(self.medium.open(&name)?, *start)?;
+            let next = starts.get(at + 1).copied();
+            self.segment(&mut reader, &name, next)?;
+            match next {
+                Some(next) if self.position != next => {
+                    let what = format!(
+                        "the record at {:#x} is damaged; the log goes on at {next:#x}, so that it was whole once",
+                        self.position
+                    );
+                    return damaged(self.medium, &name, what);
+                }
+                Some(_) => {}
+                None => is_torn = self.judge_tail(&mut reader, &name)?,
+            }
+        }
+        Ok(is_torn)
+    }
+
+    fn has_head(&self, manifest: &Manifest, start: u64) -> io::Result<bool> {
+        let file = self.medium.open(&segment::name_of(start))?;
+        segment::has_head(&*file, manifest.boot_id, start)
+    }
+
+    /// Applies the records of a segment up to the next one's beginning, or to the first that is not
+    /// sound.
+    fn segment(
+        &mut self,
+        reader: &mut SegmentReader,
+        name: &str,
+        next: Option<u64>,
+    ) -> Result<(), Unrecoverable> {
+        while next.is_none_or(|next| self.position < next) {
+            let Some(record) = reader.record(self.position)? else { break };
+            self.was_stopped = record.kind == Kind::Stopped;
+            let session = record::word64(record.payload, 0);
+            match record.kind {
+                Kind::Effects => {
+                    let is_sound = record::effects(record.payload)
+                        .all(|effect| effect.is_some_and(|(offset, bytes)| self.target.store(offset, bytes)));
+                    if !is_sound {
+                        let what = format!("the record at {:#x} is of another region", self.position);
+                        return damaged(self.medium, name, what);
+                    }
+                }
+                Kind::Entered => drop(self.known.insert(session)),
+                Kind::Fenced => {
+                    self.known.remove(session);
+                    self.fenced.insert(session);
+                }
+                Kind::Stopped => {}
+                Kind::Recovered => {
+                    for session in std::mem::take(&mut self.known).to_vec() {
+                        self.fenced.insert(session);
+                    }
+                }
+            }
+            self.position += record::record_bytes(record.payload.len()) as u64;
+            self.records += 1;
+        }
+        Ok(())
+    }
+
+    /// Judges what lies behind the last sound record of the last segment. Returns whether there are
+    /// sound records, which are void.
+    fn judge_tail(&self, reader: &mut SegmentReader, name: &str) -> Result<bool, Unrecoverable> {
+        let mut is_torn = false;
+        let mut position = self.position;
+        while position < reader.end() {
+            if let Some(record) = reader.record(position)? {
+                is_torn = true;
+                if record.durable > self.position && !mutant!("log-damage-taken-for-a-torn-tail") {
+                    let what = format!(
+                        "the record at {:#x} is damaged: it was durable when the one at {position:#x} was written",
+                        self.position
+                    );
+                    return damaged(self.medium, name, what);
+                }
+            }
+            position += 8;
+        }
+        Ok(is_torn)
+    }
+}

@@ -1,0 +1,289 @@
+//! Segments: the files that the log's records lie in, one behind the other.
+//!
+//! ```text
+//! segment-0000000004a00000
+//!      0  "DARTERLG" | version 4, checksum 4 | boot id 8 | position of the first record 8
+//!   4096  records, one behind the other
+//! ```
+//!
+//! A segment is made with all its disk space, and written with zeros before it is used where there
+//! was time for it, so that a sync of records changes none of the file system's own data. The next
+//! segment gets its name and head when everything in the one before is durable: so a segment with a
+//! sound head proves that its predecessor was whole.
+//!
+//! A node never continues the segment that it finds at its start, but begins a new one at the
+//! position that recovery reached. What a crash has left behind that position, whole records
+//! perhaps that nobody was told of, is then behind the next segment's beginning and void.
+
+use super::medium::{Medium, MediumFile};
+use super::record::{self, word64};
+use darter_fabric::mutant;
+use std::io;
+use std::sync::Arc;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"DARTERLG");
+const VERSION: u64 = 1;
+/// Bytes before the first record.
+pub(super) const SEGMENT_HEAD_BYTES: usize = 4096;
+/// The name of a file that is ready to become a segment.
+pub(super) const SPARE: &str = "spare";
+/// The name of a file that becomes a spare.
+const SPARE_DRAFT: &str = "spare.new";
+/// Bytes written at a time to a file that becomes a spare.
+const SPARE_STEP: usize = 1 << 20;
+
+/// Returns the name of the segment whose first record is at this position.
+pub(super) fn name_of(start: u64) -> String {
+    format!("segment-{start:016x}")
+}
+
+/// Returns the positions at which the segments of a medium begin, ascending.
+pub(super) fn starts(medium: &dyn Medium) -> io::Result<Vec<u64>> {
+    let parse = |name: &String| {
+        let digits = name.strip_prefix("segment-").filter(|digits| digits.len() == 16)?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    let mut starts: Vec<u64> = medium.names()?.iter().filter_map(parse).collect();
+    starts.sort_unstable();
+    Ok(starts)
+}
+
+fn head(boot_id: u64, start: u64) -> Vec<u8> {
+    let mut head = vec![0; SEGMENT_HEAD_BYTES];
+    for (at, word) in [MAGIC, VERSION, boot_id, start].into_iter().enumerate() {
+        head[at * 8..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+    let checksum = crc32fast::hash(&head);
+    head[12..16].copy_from_slice(&checksum.to_le_bytes());
+    head
+}
+
+/// Returns whether a file is this node's segment from this position on.
+pub(super) fn has_head(file: &dyn MediumFile, boot_id: u64, start: u64) -> io::Result<bool> {
+    let mut found = vec![0; SEGMENT_HEAD_BYTES];
+    file.read_at(0, &mut found)?;
+    Ok(found == head(boot_id, start))
+}
+
+/// Writes records to the newest segment, and begins the next one when they do not fit.
+#[derive(Debug)]
+pub(super) struct SegmentWriter {
+    medium: Arc<dyn Medium>,
+    boot_id: u64,
+    segment_bytes: u64,
+    file: Box<dyn MediumFile>,
+    /// The offset at which the next record is written.
+    at: u64,
+    /// Its bytes.
+    size: u64,
+    has_failed: bool,
+}
+
+impl SegmentWriter {
+    /// Begins a segment at a position.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub(super) fn begin(
+        medium: Arc<dyn Medium>,
+        boot_id: u64,
+        start: u64,
+        segment_bytes: u64,
+    ) -> io::Result<Self> {
+        let name = name_of(start);
+        // A segment without a sound record is in the way, or one whose head never arrived.
+        medium.remove(&name)?;
+        medium.sync_names()?;
+        let (file, size) = segment(&*medium, boot_id, start, segment_bytes)?;
+        Ok(Self {
+            medium,
+            boot_id,
+            segment_bytes,
+            file,
+            at: SEGMENT_HEAD_BYTES as u64,
+            size,
+            has_failed: false,
+        })
+    }
+
+    /// Writes whole records, the first of which is at this position, and waits until they are
+    /// durable.
+    ///
+    /// # Errors
+    /// The medium's. Then nobody knows what is durable of these records, and every further call
+    /// fails.
+    pub(super) fn commit(&mut self, records: &[u8], position: u64) -> io::Result<()> {
+        if self.has_failed {
+            return Err(io::Error::other("an earlier record could not be written"));
+        }
+        self.write(records, position).inspect_err(|_| self.has_failed = true)
+    }
+
+    fn write(&mut self, records: &[u8], position: u64) -> io::Result<()> {
+        let mut rest = records;
+        while !rest.is_empty() {
+            let fitting = fitting(rest, self.size - self.at);
+            if fitting == 0 {
+                let start = position + (records.len() - rest.len()) as u64;
+                let needed = record::length(rest).unwrap_or(rest.len()) + SEGMENT_HEAD_BYTES;
+                let bytes = self.segment_bytes.max(needed as u64);
+                (self.file, self.size) = segment(&*self.medium, self.boot_id, start, bytes)?;
+                self.at = SEGMENT_HEAD_BYTES as u64;
+                continue;
+            }
+            let (now, later) = rest.split_at(fitting);
+            self.file.write_at(self.at, now)?;
+            if !mutant!("log-acknowledged-before-it-is-synced") {
+                let synced = self.file.sync();
+                if !mutant!("log-error-of-a-sync-ignored") {
+                    synced?;
+                }
+            }
+            self.at += fitting as u64;
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the bytes of the whole records that fit into so much room.
+fn fitting(records: &[u8], room: u64) -> usize {
+    if records.len() as u64 <= room {
+        return records.len();
+    }
+    let mut fitting = 0;
+    while let Some(length) = record::length(&records[fitting..])
+        && (fitting + length) as u64 <= room
+    {
+        fitting += length;
+    }
+    fitting
+}
+
+/// Makes the segment that begins at a position, from the spare if there is one.
+fn segment(
+    medium: &dyn Medium,
+    boot_id: u64,
+    start: u64,
+    bytes: u64,
+) -> io::Result<(Box<dyn MediumFile>, u64)> {
+    let name = name_of(start);
+    let file = match medium.rename(SPARE, &name) {
+        Ok(()) => medium.open(&name)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => medium.create(&name)?,
+        Err(error) => return Err(error),
+    };
+    file.reserve(bytes)?;
+    file.write_at(0, &head(boot_id, start))?;
+    file.sync()?;
+    medium.sync_names()?;
+    let size = file.size()?;
+    Ok((file, size))
+}
+
+/// Makes a spare, if there is none: a file of zeros that have been written.
+///
+/// # Errors
+/// The medium's. They can be ignored: a segment can be made without a spare.
+pub(super) fn prepare_spare(medium: &dyn Medium, segment_bytes: u64) -> io::Result<()> {
+    if medium.names()?.iter().any(|name| name == SPARE) {
+        return Ok(());
+    }
+    let file = medium.create(SPARE_DRAFT)?;
+    file.reserve(segment_bytes)?;
+    let zeros = vec![0; SPARE_STEP];
+    let mut at = 0;
+    while at < segment_bytes {
+        let step = zeros.len().min((segment_bytes - at) as usize);
+        file.write_at(at, &zeros[..step])?;
+        // Little by little: a sync of the log would wait for all of it.
+        file.sync()?;
+        at += step as u64;
+    }
+    medium.rename(SPARE_DRAFT, SPARE)?;
+    medium.sync_names()
+}
+
+/// Removes the segments that end at or before a position; one of them becomes the spare if there
+/// is none.
+///
+/// # Errors
+/// The medium's.
+pub(super) fn cut(medium: &dyn Medium, before: u64) -> io::Result<()> {
+    let starts = starts(medium)?;
+    let mut has_spare = medium.names()?.iter().any(|name| name == SPARE);
+    for pair in starts.windows(2) {
+        if pair[1] > before {
+            break;
+        }
+        let name = name_of(pair[0]);
+        if has_spare {
+            medium.remove(&name)?;
+        } else {
+            medium.rename(&name, SPARE)?;
+            has_spare = true;
+        }
+    }
+    medium.sync_names()
+}
+
+/// Reads the records of one segment in order.
+#[derive(Debug)]
+pub(super) struct SegmentReader {
+    file: Box<dyn MediumFile>,
+    start: u64,
+    size: u64,
+    /// Part of the file.
+    window: Vec<u8>,
+    /// The offset of the window's first byte.
+    window_at: u64,
+}
+
+/// Bytes read ahead.
+const WINDOW_BYTES: usize = 1 << 20;
+
+impl SegmentReader {
+    /// Returns a reader of the segment that begins at a position.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub(super) fn new(file: Box<dyn MediumFile>, start: u64) -> io::Result<Self> {
+        let size = file.size()?;
+        Ok(Self { file, start, size, window: Vec::new(), window_at: 0 })
+    }
+
+    /// Returns the position of the segment's end.
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.size.saturating_sub(SEGMENT_HEAD_BYTES as u64)
+    }
+
+    /// Returns at least so many bytes from a position on, or fewer at the segment's end.
+    fn bytes(&mut self, position: u64, count: usize) -> io::Result<&[u8]> {
+        let offset = position - self.start + SEGMENT_HEAD_BYTES as u64;
+        let left = self.size.saturating_sub(offset).min(usize::MAX as u64) as usize;
+        let count = count.min(left);
+        let is_there =
+            offset >= self.window_at && offset + count as u64 <= self.window_at + self.window.len() as u64;
+        if !is_there {
+            self.window.resize(count.max(WINDOW_BYTES).min(left), 0);
+            self.window_at = offset;
+            self.file.read_at(offset, &mut self.window)?;
+        }
+        Ok(&self.window[(offset - self.window_at) as usize..])
+    }
+
+    /// Returns the record at a position; `None` if there is no sound one.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub(super) fn record(&mut self, position: u64) -> io::Result<Option<record::Record<'_>>> {
+        if position < self.start {
+            return Ok(None);
+        }
+        let head = self.bytes(position, record::HEAD_BYTES)?;
+        // Most of what is no record is known by its head, without reading what the head claims.
+        let is_here = head.len() >= record::HEAD_BYTES && word64(head, 8) == position;
+        let Some(length) = record::length(head).filter(|_| is_here) else { return Ok(None) };
+        Ok(record::parse(self.bytes(position, length)?, position))
+    }
+}

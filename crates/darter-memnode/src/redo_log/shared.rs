@@ -1,0 +1,295 @@
+//! What the serving thread, the thread that writes the log and the one that makes checkpoints
+//! share.
+//!
+//! The serving thread hands over records and goes on; the writing thread takes all that has been
+//! handed over, writes it, waits for one sync, and says up to which position the log is durable. So
+//! one sync serves all who wait meanwhile.
+
+use super::checkpoint::{CheckpointRequest, Checkpointer, Source};
+use super::segment::{self, SegmentWriter};
+use crate::log_metrics::LogMetrics;
+use darter_fabric::local::LocalEndpoint;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// Most characters of a failure's text.
+const FAILURE_CHARS_MAX: usize = 200;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// There are records to write, or the node stops.
+    has_records: Condvar,
+    /// The log is durable further, or never will be; a checkpoint is wanted; a question has an
+    /// answer; the node stops.
+    has_news: Condvar,
+    /// Everything before this position is durable.
+    durable: AtomicU64,
+    failure: OnceLock<String>,
+    /// Rung for the serving thread when the log is durable further, or never will be.
+    pub(super) bell: OwnedFd,
+    pub(super) metrics: Arc<LogMetrics>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Records handed over and not taken.
+    records: Vec<u8>,
+    /// The position of the first of them.
+    position: u64,
+    is_closed: bool,
+    checkpoint: Checkpoint,
+}
+
+/// How far a checkpoint is.
+#[derive(Debug, Default)]
+enum Checkpoint {
+    #[default]
+    None,
+    Wanted(Box<CheckpointRequest>),
+    Running,
+    /// It asks for the log's position.
+    Asks,
+    Answered(u64),
+    /// It was made, or failed.
+    Over,
+}
+
+impl Shared {
+    pub(super) fn new(position: u64, metrics: Arc<LogMetrics>) -> io::Result<Self> {
+        Ok(Self {
+            state: Mutex::new(State { position, ..State::default() }),
+            has_records: Condvar::new(),
+            has_news: Condvar::new(),
+            durable: AtomicU64::new(position),
+            failure: OnceLock::new(),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            metrics,
+        })
+    }
+
+    /// A panic elsewhere leaves the state whole, so the poison is ignored.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Returns why nothing becomes durable any more, if that is so.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    fn fail(&self, why: &str) {
+        // Clients are told, in frames that have room for no novel.
+        let why: String = why.chars().take(FAILURE_CHARS_MAX).collect();
+        warn!(why, "the log has failed; every request is refused from now on");
+        self.metrics.has_failed.set(1);
+        if self.failure.set(why).is_ok() {
+            self.ring();
+        }
+    }
+
+    /// Lets others see that something has changed.
+    fn ring(&self) {
+        // It can only fail because the bell has rung very often, and then it is rung.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        // Whoever waits has looked under the lock, or looks now.
+        drop(self.lock());
+        self.has_news.notify_all();
+    }
+
+    /// Hands over records. Leaves an empty buffer.
+    pub(super) fn hand_over(&self, records: &mut Vec<u8>) {
+        let mut state = self.lock();
+        if state.records.is_empty() {
+            std::mem::swap(&mut state.records, records);
+        } else {
+            state.records.extend_from_slice(records);
+        }
+        records.clear();
+        drop(state);
+        self.has_records.notify_one();
+    }
+
+    /// Waits until the log is durable beyond a position, or never will be, or this time is over.
+    pub(super) fn wait_beyond(&self, position: u64, time: Duration) {
+        let state = self.lock();
+        let waits = |_: &mut State| self.durable() <= position && self.failure().is_none();
+        drop(self.has_news.wait_timeout_while(state, time, waits));
+    }
+
+    /// Has the threads end: the one that writes when it has written everything.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.has_records.notify_all();
+        self.has_news.notify_all();
+    }
+
+    /// Returns whether a checkpoint that ran is over, and no other was asked for since.
+    pub(super) fn take_over(&self) -> bool {
+        let mut state = self.lock();
+        let is_over = matches!(state.checkpoint, Checkpoint::Over);
+        if is_over {
+            state.checkpoint = Checkpoint::None;
+        }
+        is_over
+    }
+
+    /// Asks for a checkpoint.
+    pub(super) fn want_checkpoint(&self, request: CheckpointRequest) {
+        self.lock().checkpoint = Checkpoint::Wanted(Box::new(request));
+        self.has_news.notify_all();
+    }
+
+    /// Answers a checkpoint that asks for the log's position.
+    pub(super) fn answer(&self, position: u64) {
+        let mut state = self.lock();
+        if matches!(state.checkpoint, Checkpoint::Asks) {
+            state.checkpoint = Checkpoint::Answered(position);
+            drop(state);
+            self.has_news.notify_all();
+        }
+    }
+
+    /// Writes records until the node stops or the log fails.
+    pub(super) fn write(&self, mut writer: SegmentWriter) {
+        let _alarm = Alarm(self);
+        let mut records = Vec::new();
+        loop {
+            let mut state = self.lock();
+            while state.records.is_empty() && !state.is_closed {
+                state = self.has_records.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.records.is_empty() {
+                return;
+            }
+            std::mem::swap(&mut state.records, &mut records);
+            let position = state.position;
+            let end = position + records.len() as u64;
+            state.position = end;
+            drop(state);
+            let began = Instant::now();
+            if let Err(error) = writer.commit(&records, position) {
+                return self
+                    .fail(&format!("cannot write the log: {error}; see to its disk, then restart the node"));
+            }
+            self.metrics.synced(records.len(), began.elapsed());
+            self.durable.store(end, Ordering::Release);
+            self.ring();
+            records.clear();
+        }
+    }
+
+    /// Makes checkpoints when they are asked for, and spare segments, until the node stops.
+    pub(super) fn keep(
+        &self,
+        mut checkpointer: Checkpointer,
+        mut memory: RegionSource<'_>,
+        mut spare: impl FnMut() -> io::Result<()>,
+    ) {
+        loop {
+            if let Err(error) = spare() {
+                warn!(%error, "cannot prepare a segment of the log; it is made when it is needed");
+            }
+            let Some(request) = self.wanted() else { return };
+            let (began, position) = (Instant::now(), request.position);
+            match checkpointer.run(*request, &mut memory) {
+                Ok(Some(done)) => {
+                    self.metrics.checkpointed(done.bytes, true);
+                    let took = began.elapsed();
+                    info!(position = done.position, bytes = done.bytes, ?took, "checkpoint made");
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    self.metrics.checkpointed(0, false);
+                    warn!(position, %error, "cannot make a checkpoint; the log grows until one is made");
+                }
+            }
+            self.lock().checkpoint = Checkpoint::Over;
+        }
+    }
+
+    /// Waits for a checkpoint that is asked for. Returns `None` if the node stops.
+    fn wanted(&self) -> Option<Box<CheckpointRequest>> {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            match std::mem::replace(&mut state.checkpoint, Checkpoint::Running) {
+                Checkpoint::Wanted(request) => return Some(request),
+                other => state.checkpoint = other,
+            }
+            state = self.has_news.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Says so if the writing thread ends by a panic: replies would wait for ever.
+struct Alarm<'s>(&'s Shared);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("the thread that writes the log has panicked; restart the node");
+        }
+    }
+}
+
+/// The region of a node that serves meanwhile.
+pub(super) struct RegionSource<'s> {
+    pub(super) endpoint: LocalEndpoint,
+    pub(super) shared: &'s Shared,
+}
+
+impl Source for RegionSource<'_> {
+    fn copy(&mut self, offset: u64, buffer: &mut [u8]) {
+        // Chunks lie inside the region.
+        let copied = self.endpoint.copy_words(offset, buffer);
+        debug_assert!(copied.is_ok(), "a chunk of the region");
+    }
+
+    /// The serving thread answers between two turns. What was seen here was stored before it was
+    /// asked, and each word of it was loaded with Acquire; so it has recorded all of that.
+    fn position(&mut self) -> Option<u64> {
+        let mut state = self.shared.lock();
+        state.checkpoint = Checkpoint::Asks;
+        loop {
+            if let Checkpoint::Answered(position) = state.checkpoint {
+                state.checkpoint = Checkpoint::Running;
+                return Some(position);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self.shared.has_news.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wait_until_durable(&mut self, position: u64) -> bool {
+        let mut state = self.shared.lock();
+        while self.shared.durable() < position {
+            if state.is_closed || self.shared.failure().is_some() {
+                return false;
+            }
+            state = self.shared.has_news.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        true
+    }
+}
+
+/// Returns what makes a spare segment where there is none.
+pub(super) fn spare_maker(
+    medium: std::sync::Arc<dyn super::medium::Medium>,
+    segment_bytes: u64,
+) -> impl FnMut() -> io::Result<()> {
+    move || segment::prepare_spare(&*medium, segment_bytes)
+}

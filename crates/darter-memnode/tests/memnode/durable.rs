@@ -1,0 +1,282 @@
+//! Memory nodes with a log: what survives a stop and a crash, who is let in afterwards, and what
+//! operators and clients learn when the log cannot be used.
+
+use crate::support::{Node, connect, connect_as, get, greet, greeted, hear, until, value};
+use darter_fabric::wire::{self, Control, Refusal, ReplyHead, RequestHead};
+use darter_fabric::{
+    Batch, Durability, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Suspect, Tcp, TcpOptions,
+    block_on,
+};
+use darter_memnode::{Health, LogOptions, MemNode, MemNodeError, MemNodeOptions, Region, serve_metrics};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const BYTES: u64 = 1 << 20;
+
+/// Small files, so that a test has several.
+fn options() -> LogOptions {
+    LogOptions { segment_bytes: 64 << 10, checkpoint_bytes: 128 << 10, ..LogOptions::default() }
+}
+
+fn region(directory: &Path) -> Result<Region, MemNodeError> {
+    Region::memory(BYTES)?.logged(directory, options())
+}
+
+fn node(directory: &Path, address: &str) -> Node {
+    Node::start(region(directory).unwrap(), address, MemNodeOptions::default())
+}
+
+/// A node whose disk is slow: what is told before its sync is not there yet when the directory is
+/// copied.
+fn slow(directory: &Path) -> Node {
+    let slow = LogOptions { loses_unsynced: Some(Duration::from_millis(200)), ..options() };
+    let region = Region::memory(BYTES).unwrap().logged(directory, slow).unwrap();
+    Node::start(region, "127.0.0.1:0", MemNodeOptions::default())
+}
+
+/// What a power failure would leave now, at best: a copy of the directory.
+fn copied(directory: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    copy
+}
+
+fn submit(fabric: &Tcp, fill: impl FnOnce(&mut Batch)) -> Result<Batch, FabricError> {
+    let mut endpoint = fabric.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    fill(&mut batch);
+    block_on(endpoint.submit(batch))
+}
+
+fn write(fabric: &Tcp, offset: u64, words: &[u64]) -> Result<(), FabricError> {
+    let fill = |batch: &mut Batch| batch.write(GlobalAddr::new(0, offset), words);
+    submit(fabric, fill).map(drop)
+}
+
+fn read(fabric: &Tcp, offset: u64, words: usize) -> Vec<u64> {
+    let mut at = None;
+    let done = submit(fabric, |batch| at = Some(batch.read(GlobalAddr::new(0, offset), words))).unwrap();
+    done.words(at.unwrap()).to_vec()
+}
+
+#[test]
+fn what_was_acknowledged_outlives_a_node_that_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut first = node(directory.path(), "127.0.0.1:0");
+    let fabric = connect(&[&first], b"").unwrap();
+    let id = fabric.node_id(0);
+    for round in 0..200 {
+        write(&fabric, 64 * round, &[round + 1; 200]).unwrap();
+        submit(&fabric, |batch| {
+            batch.faa(GlobalAddr::new(0, BYTES - 8), 1);
+            batch.cas(GlobalAddr::new(0, BYTES - 16), round, round + 1);
+        })
+        .unwrap();
+    }
+    let before = read(&fabric, 0, BYTES as usize / 8);
+    first.end();
+    let address = first.address.to_string();
+    let second = node(directory.path(), &address);
+    // An orderly stop is no reason to send anybody away.
+    until("the session goes on", || submit(&fabric, |_| {}).is_ok() && write(&fabric, 0, &[1]).is_ok());
+    assert_eq!(read(&fabric, 0, BYTES as usize / 8), before);
+    assert_eq!(fabric.node_id(0), id);
+    assert_eq!(&before[before.len() - 2..], [200, 200]);
+    drop(second);
+}
+
+#[test]
+fn sessions_of_before_a_crash_are_shut_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = slow(directory.path());
+    let fabric = connect(&[&first], b"").unwrap();
+    let held = fabric.claim(0).unwrap();
+    write(&fabric, 4096, &[7; 8]).unwrap();
+    // A session that was never here, shut out because its lease is over.
+    let suspect = Suspect { slot: 1, holder: 99, lapsed: true };
+    assert_eq!(fabric.fence(suspect).unwrap(), FenceOutcome::Fenced);
+    let crashed = copied(directory.path());
+    let mut second = node(crashed.path(), "127.0.0.1:0");
+    for session in [held.holder(), 99] {
+        let mut stream = TcpStream::connect(second.address).unwrap();
+        assert_eq!(greet(&mut stream, session), Refusal::Fenced as u32, "{session}");
+    }
+    let newcomer = connect(&[&second], b"").unwrap();
+    assert_eq!(read(&newcomer, 4096, 8), [7; 8]);
+    let suspect = Suspect { slot: 0, holder: held.holder(), lapsed: false };
+    assert_eq!(
+        newcomer.fence(suspect).unwrap(),
+        FenceOutcome::Fenced,
+        "known to be dead, whatever its lease"
+    );
+    // A stop in order lets those of before the crash in as little.
+    second.end();
+    let third = node(crashed.path(), "127.0.0.1:0");
+    let mut stream = TcpStream::connect(third.address).unwrap();
+    assert_eq!(greet(&mut stream, held.holder()), Refusal::Fenced as u32);
+}
+
+#[test]
+fn what_was_read_is_there_though_its_writer_was_told_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = slow(directory.path());
+    let (writer, reader) = (connect(&[&first], b"").unwrap(), connect(&[&first], b"").unwrap());
+    let crashed = std::thread::scope(|scope| {
+        scope.spawn(|| write(&writer, 512, &[7]).unwrap());
+        until("the word is seen", || read(&reader, 512, 1) == [7]);
+        copied(directory.path())
+    });
+    let second = node(crashed.path(), "127.0.0.1:0");
+    assert_eq!(read(&connect(&[&second], b"").unwrap(), 512, 1), [7]);
+}
+
+#[test]
+fn checkpoints_bound_the_log_and_lose_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = node(directory.path(), "127.0.0.1:0");
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&first.metrics)).unwrap();
+    let fabric = connect(&[&first], b"").unwrap();
+    let made = || value(&get(port.address(), "/metrics"), "darter_memnode_checkpoints_total");
+    let mut round = 0;
+    until("several checkpoints are made", || {
+        for _ in 0..100 {
+            round += 1;
+            write(&fabric, round * 192 % (BYTES - 4096), &[round; 32]).unwrap();
+        }
+        made() >= 4
+    });
+    let before = read(&fabric, 0, BYTES as usize / 8);
+    let segments = std::fs::read_dir(directory.path())
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("segment-"));
+    assert!(segments.count() < 12);
+    let crashed = copied(directory.path());
+    let second = node(crashed.path(), "127.0.0.1:0");
+    assert_eq!(read(&connect(&[&second], b"").unwrap(), 0, BYTES as usize / 8), before);
+    let page = get(port.address(), "/metrics");
+    assert!(value(&page, "darter_memnode_log_syncs_total") > 0);
+    assert!(value(&page, "darter_memnode_log_released_total") >= round);
+    assert_eq!(value(&page, "darter_memnode_failed_checkpoints_total"), 0);
+    assert_eq!(value(&page, "darter_memnode_log_held_bytes"), 0);
+}
+
+#[test]
+fn a_log_that_cannot_be_used_is_refused_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut held = node(directory.path(), "127.0.0.1:0");
+    let error = region(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("another process has it open"), "{error}");
+    write(&connect(&[&held], b"").unwrap(), 64, &[1]).unwrap();
+    held.end();
+    let larger = Region::memory(2 * BYTES).unwrap().logged(directory.path(), options());
+    let error = larger.unwrap_err().to_string();
+    assert!(error.contains("a region of 1M"), "{error}");
+    let with_device = MemNodeOptions { device: Some("rxe0".parse().unwrap()), ..MemNodeOptions::default() };
+    let error = MemNode::bind("127.0.0.1:0".parse().unwrap(), region(directory.path()).unwrap(), with_device);
+    assert!(error.unwrap_err().to_string().contains("pass the log by"));
+    let file = directory.path().join("file");
+    let error = Region::file(&file, BYTES).unwrap().logged(directory.path(), options()).unwrap_err();
+    assert!(error.to_string().contains("a region in a file"), "{error}");
+    std::fs::write(directory.path().join("checkpoint"), b"nonsense").unwrap();
+    let error = region(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("checkpoint") && error.contains("restore"), "{error}");
+    std::fs::remove_file(directory.path().join("checkpoint")).unwrap();
+    let error = region(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("is missing"), "{error}");
+}
+
+#[test]
+fn a_node_whose_log_fails_says_so_and_acknowledges_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let mut first = node(&path, "127.0.0.1:0");
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&first.metrics)).unwrap();
+    let fabric = connect(&[&first], b"").unwrap();
+    let mut other = greeted(&first, 5);
+    write(&fabric, 64, &[1]).unwrap();
+    assert_eq!(get(port.address(), "/healthz").lines().last(), Some("serving"));
+    // The next segment has nowhere to be.
+    std::fs::remove_dir_all(&path).unwrap();
+    let mut told = None;
+    for round in 0..64 {
+        if let Err(error) = write(&fabric, 4096, &[round; 512]) {
+            told = Some(error);
+            break;
+        }
+    }
+    let told = told.expect("a segment is full");
+    assert!(matches!(told, FabricError::NotDurable(_)), "{told:?}");
+    assert!(told.to_string().contains("cannot write the log: "), "{told}");
+    assert_eq!(first.metrics.health(), Health::LogFailed);
+    assert!(get(port.address(), "/healthz").contains("503"));
+    // Others are told, too, whatever they ask for, and nobody is let in.
+    let head = RequestHead { kind: 5, reserved: 0, verbs: 0, bytes: 16, id: 9 };
+    other
+        .write_all(&[wire::as_bytes(&head), wire::as_bytes(&Control { number: 0, flag: 0 })].concat())
+        .unwrap();
+    let reply: ReplyHead = hear(&mut other);
+    assert_eq!((reply.refusal, reply.id), (Refusal::NotDurable as u8, 9));
+    let mut text = vec![0; reply.bytes as usize];
+    other.read_exact(&mut text).unwrap();
+    assert!(String::from_utf8(text).unwrap().contains("restart the node"));
+    assert!(matches!(connect(&[&first], b""), Err(FabricError::NotDurable(_))));
+    first.stop.ask();
+    assert!(first.ended().is_err());
+}
+
+#[test]
+fn a_pool_that_must_be_durable_takes_durable_nodes_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let (logged, plain) = (node(directory.path(), "127.0.0.1:0"), Node::small(MemNodeOptions::default()));
+    let must = || TcpOptions { must_be_durable: true, ..TcpOptions::default() };
+    let fabric = connect_as(&[&logged], must()).unwrap();
+    let promised = |fabric: &Tcp| (fabric.capabilities().durability, fabric.capabilities().persistent);
+    assert_eq!(promised(&fabric), (Durability::OnCompletion, true));
+    let error = connect_as(&[&logged, &plain], must()).unwrap_err().to_string();
+    assert!(error.contains(&plain.address.to_string()) && error.contains("is not durable"), "{error}");
+    assert!(fabric.add_node(1, &plain.address.to_string()).is_err());
+    let mixed = connect(&[&logged, &plain], b"").unwrap();
+    assert_eq!(promised(&mixed), (Durability::Never, false));
+}
+
+#[test]
+fn a_node_whose_disk_is_slow_takes_no_more_than_it_may_hold() {
+    const FRAMES: u64 = 400;
+    const WORDS: usize = 512;
+    let directory = tempfile::tempdir().unwrap();
+    let bound = LogOptions { queue_bytes_max: 16 << 10, ..LogOptions::default() };
+    let region = Region::memory(BYTES).unwrap().logged(directory.path(), bound).unwrap();
+    let node = Node::start(region, "127.0.0.1:0", MemNodeOptions::default());
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let mut stream = greeted(&node, 5);
+    let mut frames = Vec::new();
+    for id in 0..FRAMES {
+        let mut batch = Batch::new();
+        batch.write(GlobalAddr::new(0, 4096 * (id % 16)), &[id; WORDS]);
+        let mut verbs = Vec::new();
+        let (list, data) = batch.parts_mut();
+        for verb in list {
+            wire::put_verb(&mut verbs, verb, data);
+        }
+        let head = RequestHead { kind: 1, reserved: 0, verbs: 1, bytes: verbs.len() as u32, id };
+        frames.extend_from_slice(wire::as_bytes(&head));
+        frames.extend(verbs);
+    }
+    std::thread::scope(|scope| {
+        let mut reader = stream.try_clone().unwrap();
+        scope.spawn(move || stream.write_all(&frames).unwrap());
+        for id in 0..FRAMES {
+            let reply: ReplyHead = hear(&mut reader);
+            assert_eq!((reply.refusal, reply.bytes, reply.id), (0, 0, id));
+        }
+    });
+    // No sync serves more than what may wait and one frame.
+    let syncs = value(&get(port.address(), "/metrics"), "darter_memnode_log_syncs_total");
+    assert!(syncs >= FRAMES / 6, "{syncs} syncs for {FRAMES} frames of 4 KiB");
+}
