@@ -67,7 +67,6 @@ impl DurabilityArgs {
     pub(crate) fn check(&self, has_file: bool, has_device: bool) -> Result<(), Failure> {
         let wrong = match (self.durability, &self.directory) {
             (Durability::Never, Some(_)) => "--log needs --durability log beside it",
-            (Durability::Never, None) => return Ok(()),
             (Durability::Log, None) => "--durability log needs a directory for the log: --log DIR",
             (Durability::Log, _) if has_file => {
                 "--durability log keeps the region in memory and in the log's directory: leave out --file, which the \
@@ -76,7 +75,7 @@ impl DurabilityArgs {
             (Durability::Log, _) if has_device => {
                 "verbs over RDMA pass the log by: leave out --rdma or --durability log"
             }
-            (Durability::Log, _) => return Ok(()),
+            _ => return Ok(()),
         };
         Err(Failure::usage(wrong))
     }
