@@ -91,7 +91,7 @@ impl<F: Fabric> Operation<'_, F> {
         if is_own {
             draft.linked();
             if let Some(identity) = descent.remembered_under() {
-                self.learn_hot(identity, (page, &shape), addr, own);
+                self.shared.learn_hot_at(identity, (page, &shape), addr, own);
             }
             note(situations::BLIND_WON);
             self.has_changed(draft.key, page).await?;

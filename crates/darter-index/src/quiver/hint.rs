@@ -2,7 +2,8 @@
 
 use super::page::{self, FIXED_WORDS, PageRef, Shape};
 use super::word::{LeafPrint, State, Word};
-use darter_fabric::GlobalAddr;
+use crate::radix::leaf;
+use darter_fabric::{Batch, GlobalAddr, ReadId};
 use smallvec::SmallVec;
 
 /// A node as it was when it was linked.
@@ -94,6 +95,12 @@ impl HotWord {
     pub(super) fn of(page: PageRef, slot: PageSlot, word: Word) -> Option<Self> {
         let State::Leaf { addr, .. } = word.state() else { return None };
         (addr.node() == page.addr.node() && !word.is_sealed()).then_some(Self { slot, word })
+    }
+
+    /// Posts the READ of its leaf: behind one of the word, which protects the leaf.
+    pub(super) fn post_leaf(&self, batch: &mut Batch) -> Option<ReadId> {
+        let State::Leaf { addr, class } = self.word.state() else { return None };
+        Some(batch.read(addr, leaf::class_words(class)))
     }
 }
 

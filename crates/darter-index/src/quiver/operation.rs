@@ -1,6 +1,6 @@
 //! An operation under way, and the steps that several operations share.
 
-use super::descent::{Descent, End, NodeAt, Purpose, learn_hot_word};
+use super::descent::{Descent, End, NodeAt, Purpose};
 use super::holes::QuiverHole;
 use super::node::{self, Slot};
 use super::page::{PageRef, Shape};
@@ -69,12 +69,6 @@ impl<'a, F: Fabric> Operation<'a, F> {
         let via = Via::root(self.shared, Slot(word));
         let node = via.root_node()?;
         Ok((node, via, self.read_node(node).await?))
-    }
-
-    /// Remembers what a word of a page says since this operation's CAS: that page's node is remembered
-    /// under this identity.
-    pub(super) fn learn_hot(&self, identity: u64, page: (PageRef, &Shape), addr: GlobalAddr, word: Word) {
-        learn_hot_word(self.shared, identity, page, addr, word);
     }
 
     /// Hands over an object that this operation has unlinked.

@@ -1,13 +1,14 @@
 //! What the clients of a process share of the index, and where its root words are.
 
 use super::cache::{Cache, KnownNode};
-use super::hint::NodeHint;
+use super::hint::{HotWord, NodeHint, PageSlot};
 use super::hit_rate::HitRate;
 use super::holes::Holes;
 use super::node::{self, NodeAt};
 use super::pace::Folding;
-use super::page::{DELTA_MAX, RECORDS_MAX};
+use super::page::{DELTA_MAX, PageRef, RECORDS_MAX, Shape};
 use super::skip::Skip;
+use super::word::Word;
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::seal::SEAL;
 use arc_swap::ArcSwap;
@@ -117,6 +118,21 @@ impl Shared {
     pub(super) fn root(&self, epoch: u64) -> Option<NodeHint> {
         let root = self.root.load();
         (root.1 == epoch && self.skip.is_seen(epoch)).then_some(root.0)
+    }
+
+    /// Remembers what the word of a slot of a page said, if it named a leaf that can be read beside it.
+    /// The page's node is remembered under `identity`.
+    pub(super) fn learn_hot(&self, identity: u64, page: (PageRef, &Shape), slot: PageSlot, word: Word) {
+        if let Some(hot) = HotWord::of(page.0, slot, word) {
+            self.cache.learn_hot(identity, (page.0.addr, page.1.born), hot);
+        }
+    }
+
+    /// The same of the word at an address of the page.
+    pub(super) fn learn_hot_at(&self, identity: u64, page: (PageRef, &Shape), addr: GlobalAddr, word: Word) {
+        if let Some(slot) = PageSlot::at(page.0, page.1, addr) {
+            self.learn_hot(identity, page, slot, word);
+        }
     }
 
     fn remember_root(&self, root: NodeHint, epoch: u64) {

@@ -253,7 +253,8 @@ impl<F: Fabric> Operation<'_, F> {
             };
         }
         draft.linked();
-        self.learn_hot(found.head.identity, (found.head.page, &found.head.shape), addr, new);
+        let page = (found.head.page, &found.head.shape);
+        self.shared.learn_hot_at(found.head.identity, page, addr, new);
         self.retire_leaf_of(word);
         match word.state() {
             State::Tomb => note(situations::TOMB_REUSED),

@@ -1,31 +1,38 @@
 //! Hot words: what words of remembered pages said when they named leaves, so that a read gets the
 //! leaf in the round trip that shows the word unchanged.
 //!
-//! A table of entries, found by a page and eight of its slots, each in one of 24 places. They take what
-//! room blocks leave, and yield to them. Where all places are taken, what was not used since that was
-//! last so is forgotten.
+//! A table of lines with three entries each. Four of a page's records, and all of its delta, share the
+//! line where the search for them begins; it ends at the first line that none of their entries can
+//! lie behind. Hot words take what room blocks leave, and yield to them. Where all lines that an entry
+//! may lie in are full, what was not used since that was last so is forgotten.
 //!
 //! ```text
+//! line, 64 bytes    entry | entry | entry | entries passed, 4
 //! entry, 20 bytes   place, 8 | word, 8 | born, 4
 //! place   63      62     50   44 43             0
 //!        | taken | used | slot 7 | address / 16 |     slot: a record's rank, or 64 + a delta slot
 //! ```
+//!
+//! *Entries passed* are those that lie behind the line though they would have come to it, or to one
+//! before it, had there been room.
 
 use crate::quiver::hint::{HotWord, HotWords, PageSlot};
-use crate::quiver::word::Word;
+use crate::quiver::word::{LeafPrint, Word};
 use darter_fabric::GlobalAddr;
 use std::mem::size_of;
 use std::ops::Range;
 
-/// Places that an entry may take, next to each other.
-const PLACES: usize = 24;
-/// Entries of the smallest table.
-const ENTRIES_MIN: usize = 2 * PLACES;
+/// Entries of a line.
+const WIDTH: usize = 3;
+/// Lines that an entry may lie in, next to each other.
+const REACH: usize = 8;
+/// Lines of the smallest table.
+const LINES_MIN: usize = 2 * REACH;
 /// The table grows when all places of an entry are taken, and one of so many in all.
 const CROWDED: usize = 3;
 
-/// Slots of a page that share their places.
-const GROUP: usize = 8;
+/// Records of a page that share their lines.
+const GROUP: usize = 4;
 
 const SLOT_AT: u32 = 44;
 const USED: u64 = 1 << 62;
@@ -38,7 +45,15 @@ struct Entry {
     born: u32,
 }
 
-const _: () = assert!(size_of::<Entry>() == 20);
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Line {
+    entries: [Entry; WIDTH],
+    /// Entries passed.
+    passed: u32,
+}
+
+const _: () = assert!(size_of::<Entry>() == 20 && size_of::<Line>() == 64);
 
 fn halves(whole: u64) -> [u32; 2] {
     [whole as u32, (whole >> 32) as u32]
@@ -48,9 +63,9 @@ fn whole([low, high]: [u32; 2]) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Which slots of a page share this one's places.
-fn group(slot: PageSlot) -> usize {
-    usize::from(slot.0) / GROUP
+/// Which slots of a page share this one's lines: none for the delta.
+fn group(slot: PageSlot) -> Option<usize> {
+    slot.rank().map(|rank| rank / GROUP)
 }
 
 /// What an entry of a page's slot has for its place, but for the use.
@@ -87,7 +102,7 @@ impl Entry {
 /// The hot words of a part of the cache.
 #[derive(Debug, Default)]
 pub(super) struct HotTable {
-    entries: Vec<Entry>,
+    lines: Vec<Line>,
     taken: usize,
     /// Where the next entry is looked for that is to be forgotten.
     hand: usize,
@@ -96,16 +111,7 @@ pub(super) struct HotTable {
 impl HotTable {
     /// Bytes it takes.
     pub(super) fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
-    }
-
-    /// The places of a page's slot.
-    fn places(&self, page: GlobalAddr, slot: PageSlot) -> Range<usize> {
-        let starts = self.entries.len().saturating_sub(PLACES - 1) as u64;
-        let seed = page.bits() >> 4 | (group(slot) as u64) << SLOT_AT;
-        let hash = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let first = ((hash * starts) >> 32) as usize;
-        first..(first + PLACES).min(self.entries.len())
+        self.lines.capacity() * size_of::<Line>()
     }
 
     /// Whether there is none.
@@ -113,72 +119,144 @@ impl HotTable {
         self.taken == 0
     }
 
-    /// Returns the hot words of a page of this life: of these records, and of so many delta slots.
-    pub(super) fn of_page(
+    /// The line where the search for the slots of a page that share their lines begins.
+    fn home(&self, page: GlobalAddr, group: Option<usize>) -> usize {
+        let starts = self.lines.len().saturating_sub(REACH - 1) as u64;
+        let seed = page.bits() >> 4 | (group.map_or(0, |group| group as u64 + 1)) << SLOT_AT;
+        let hash = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        ((hash * starts) >> 32) as usize
+    }
+
+    fn home_of(&self, entry: &Entry) -> usize {
+        self.home(entry.page(), group(entry.slot()))
+    }
+
+    /// The lines that may hold an entry with this home.
+    fn reach(&self, home: usize) -> Range<usize> {
+        home..(home + REACH).min(self.lines.len())
+    }
+
+    /// The entries among which are all with this home.
+    fn with_home(&self, home: usize) -> impl Iterator<Item = &Entry> {
+        let mut lines = self.lines[self.reach(home)].iter();
+        let mut is_last = false;
+        let until_last = std::iter::from_fn(move || {
+            let line = if is_last { None } else { lines.next() };
+            is_last = line.is_some_and(|line| line.passed == 0);
+            line
+        });
+        until_last.flat_map(|line| &line.entries)
+    }
+
+    /// Where the entry of a page's slot is.
+    fn position(&self, page: GlobalAddr, slot: PageSlot) -> Option<(usize, usize)> {
+        let (home, place) = (self.home(page, group(slot)), place(page, slot));
+        let at = self.with_home(home).position(|entry| entry.is_at(place))?;
+        Some((home + at / WIDTH, at % WIDTH))
+    }
+
+    /// Returns the word of a page of this life that may name the leaf of the key with this rank and
+    /// print.
+    pub(super) fn for_key(
         &self,
         (page, born): (GlobalAddr, u32),
-        ranks: Range<usize>,
-        delta: usize,
-    ) -> HotWords {
+        rank: Option<usize>,
+        print: LeafPrint,
+    ) -> Option<HotWord> {
+        // In the record with a rank, or in the delta.
+        let find = |rank: Option<usize>| {
+            let is_it = |entry: &&Entry| {
+                entry.is_of(page, born)
+                    && entry.slot().rank() == rank
+                    && entry.hot().word.may_be_leaf_of(print)
+            };
+            let home = self.home(page, rank.map(|rank| rank / GROUP));
+            self.with_home(home).find(is_it).map(Entry::hot)
+        };
+        rank.and_then(|rank| find(Some(rank))).or_else(|| find(None))
+    }
+
+    /// Returns the hot words of a page of this life: of these records, and of the delta.
+    pub(super) fn of_page(&self, (page, born): (GlobalAddr, u32), ranks: Range<usize>) -> HotWords {
         let mut hot = HotWords::new();
         if self.is_empty() {
             return hot;
         }
         let is_wanted = |slot: PageSlot| slot.rank().is_none_or(|rank| ranks.contains(&rank));
-        let records = (ranks.start / GROUP..ranks.end.div_ceil(GROUP)).map(|at| PageSlot::record(at * GROUP));
-        for first in records.chain((0..delta).step_by(GROUP).map(PageSlot::delta)) {
+        let records = (ranks.start / GROUP..ranks.end.div_ceil(GROUP)).map(Some);
+        for of in records.chain([None]) {
             let is_it = |entry: &&Entry| {
                 let slot = entry.slot();
-                entry.is_of(page, born) && group(slot) == group(first) && is_wanted(slot)
+                entry.is_of(page, born) && group(slot) == of && is_wanted(slot)
             };
-            hot.extend(self.entries[self.places(page, first)].iter().filter(is_it).map(Entry::hot));
+            hot.extend(self.with_home(self.home(page, of)).filter(is_it).map(Entry::hot));
         }
         hot
     }
 
     /// Marks a word as used.
     pub(super) fn touch(&mut self, page: GlobalAddr, slot: PageSlot) {
-        let (places, place) = (self.places(page, slot), place(page, slot));
-        if let Some(entry) = self.entries[places].iter_mut().find(|entry| entry.is_at(place)) {
-            entry.place = halves(place | USED);
+        if let Some((line, at)) = self.position(page, slot) {
+            self.lines[line].entries[at].place = halves(place(page, slot) | USED);
         }
     }
 
     /// Remembers a word of a page of this life, in at most so many bytes for all.
     pub(super) fn learn(&mut self, page: GlobalAddr, born: u32, hot: HotWord, most_bytes: usize) {
-        let place = place(page, hot.slot);
-        let entry = Entry { place: halves(place), word: halves(hot.word.0), born };
-        loop {
-            let places = self.places(page, hot.slot);
-            let known = self.entries[places.clone()].iter().position(|other| other.is_at(place));
-            let free = || self.entries[places.clone()].iter().position(|other| !other.is_taken());
-            if let Some(at) = known.or_else(free) {
-                self.taken += usize::from(known.is_none());
-                self.entries[places.start + at] = entry;
+        let entry = Entry { place: halves(place(page, hot.slot)), word: halves(hot.word.0), born };
+        if let Some((line, at)) = self.position(page, hot.slot) {
+            self.lines[line].entries[at] = entry;
+            return;
+        }
+        while !self.put(entry) {
+            let more = (self.lines.len() + self.lines.len() / 2).max(LINES_MIN);
+            let is_sparse = self.taken * CROWDED < self.lines.len() * WIDTH;
+            if is_sparse || more * size_of::<Line>() > most_bytes {
+                self.replace(entry);
                 return;
-            }
-            let entries = self.entries.len();
-            let more = (entries + entries / 2).max(ENTRIES_MIN);
-            if self.taken * CROWDED < entries || more * size_of::<Entry>() > most_bytes {
-                break;
             }
             self.resize(more);
         }
-        self.replace(entry);
+    }
+
+    /// Puts an entry into the first free place that it may have. Returns whether there is one.
+    fn put(&mut self, entry: Entry) -> bool {
+        let home = self.home_of(&entry);
+        let mut places = self.lines[self.reach(home)].iter().flat_map(|line| &line.entries);
+        let Some(at) = places.position(|other| !other.is_taken()) else { return false };
+        self.set(home, (home + at / WIDTH, at % WIDTH), entry);
+        true
+    }
+
+    fn set(&mut self, home: usize, (line, at): (usize, usize), entry: Entry) {
+        self.lines[line].entries[at] = entry;
+        self.lines[home..line].iter_mut().for_each(|passed| passed.passed += 1);
+        self.taken += 1;
+    }
+
+    /// Takes an entry out.
+    fn take(&mut self, (line, at): (usize, usize)) {
+        let entry = std::mem::take(&mut self.lines[line].entries[at]);
+        let home = self.home_of(&entry);
+        self.lines[home..line].iter_mut().for_each(|passed| passed.passed -= 1);
+        self.taken -= 1;
     }
 
     /// Puts an entry in the place of one that was not used since the hand last came by.
     fn replace(&mut self, entry: Entry) {
-        let places = self.places(entry.page(), entry.slot());
-        if places.is_empty() {
+        let home = self.home_of(&entry);
+        let lines = self.reach(home).len();
+        if lines == 0 {
             return;
         }
         loop {
-            self.hand = (self.hand + 1) % PLACES;
-            let victim = &mut self.entries[places.start + self.hand];
+            self.hand = (self.hand + 1) % (lines * WIDTH);
+            let (line, at) = (home + self.hand / WIDTH, self.hand % WIDTH);
+            let victim = &mut self.lines[line].entries[at];
             let place = whole(victim.place);
             if place & USED == 0 {
-                *victim = entry;
+                self.take((line, at));
+                self.set(home, (line, at), entry);
                 return;
             }
             victim.place = halves(place & !USED);
@@ -187,30 +265,80 @@ impl HotTable {
 
     /// Forgets a word of a page.
     pub(super) fn forget(&mut self, page: GlobalAddr, slot: PageSlot) {
-        let (places, place) = (self.places(page, slot), place(page, slot));
-        if let Some(entry) = self.entries[places].iter_mut().find(|entry| entry.is_at(place)) {
-            *entry = Entry::default();
-            self.taken -= 1;
+        if let Some(at) = self.position(page, slot) {
+            self.take(at);
         }
     }
 
     /// Forgets words until the others take at most so many bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         if self.bytes() > bytes {
-            self.resize((bytes / size_of::<Entry>()).min(self.entries.len() / 2));
+            self.resize((bytes / size_of::<Line>()).min(self.lines.len() / 2));
         }
     }
 
-    /// Makes the table anew, with what has room among so many entries.
-    fn resize(&mut self, entries: usize) {
-        let entries = if entries < ENTRIES_MIN { 0 } else { entries };
-        let old = std::mem::replace(&mut self.entries, vec![Entry::default(); entries]);
+    /// Makes the table anew, with what has room among so many lines.
+    fn resize(&mut self, lines: usize) {
+        let lines = if lines < LINES_MIN { 0 } else { lines };
+        let old = std::mem::replace(&mut self.lines, vec![Line::default(); lines]);
         self.taken = 0;
-        for entry in old.into_iter().filter(Entry::is_taken) {
-            let places = self.places(entry.page(), entry.slot());
-            if let Some(free) = self.entries[places].iter_mut().find(|other| !other.is_taken()) {
-                *free = entry;
-                self.taken += 1;
+        for entry in old.iter().flat_map(|line| &line.entries).filter(|entry| entry.is_taken()) {
+            self.put(*entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn hot(number: u64) -> (GlobalAddr, HotWord) {
+        let slot = if number % 5 == 4 {
+            PageSlot::delta(number as usize % 8)
+        } else {
+            PageSlot::record(number as usize % 60)
+        };
+        (GlobalAddr::new(0, 64 + number % 7 * 4096), HotWord { slot, word: Word(number | 1 << 20) })
+    }
+
+    proptest! {
+        /// In any order of changes, the table finds what it holds and knows what lies behind a line.
+        #[test]
+        fn every_entry_is_found_from_its_home(
+            most in 0_usize..6_000,
+            steps in proptest::collection::vec((0_u8..12, 0_u64..500), 1..600),
+        ) {
+            let (mut table, mut learned) = (HotTable::default(), BTreeMap::new());
+            for (kind, number) in steps {
+                let (page, hot) = hot(number);
+                match kind {
+                    0 => table.forget(page, hot.slot),
+                    1 => table.touch(page, hot.slot),
+                    2 if number < 20 => table.shrink_to(number as usize * 100),
+                    _ => {
+                        table.learn(page, 1, hot, most);
+                        learned.insert((page, hot.slot.0), hot.word);
+                    }
+                }
+                prop_assert!(table.bytes() <= most.max(LINES_MIN * size_of::<Line>()));
+                let mut passed = vec![0; table.lines.len()];
+                let mut taken = 0;
+                for (line, at) in (0..table.lines.len()).flat_map(|line| (0..WIDTH).map(move |at| (line, at))) {
+                    let entry = table.lines[line].entries[at];
+                    if entry.is_taken() {
+                        taken += 1;
+                        prop_assert_eq!(table.position(entry.page(), entry.slot()), Some((line, at)));
+                        prop_assert_eq!(learned.get(&(entry.page(), entry.slot().0)), Some(&entry.hot().word));
+                        passed[table.home_of(&entry)..line].iter_mut().for_each(|passed| *passed += 1);
+                        let of_page = table.of_page((entry.page(), 1), 0..64);
+                        prop_assert!(of_page.contains(&entry.hot()));
+                    }
+                }
+                prop_assert_eq!(taken, table.taken);
+                let found: Vec<_> = table.lines.iter().map(|line| line.passed).collect();
+                prop_assert_eq!(found, passed);
             }
         }
     }

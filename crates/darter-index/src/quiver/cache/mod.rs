@@ -5,7 +5,7 @@
 //! changed. What is remembered of a node lies in one packed block, found by the node's identity: a
 //! page takes 12 bytes beside its map, a child node 8, the node 20 and its share of a table. What was
 //! not used since it was last looked at goes first, pages before nodes. The room that is left is for
-//! hot words ([`hot`]), 20 bytes each.
+//! hot words ([`hot`]), three to 64 bytes.
 
 mod block;
 mod hot;
@@ -16,6 +16,7 @@ mod table;
 use self::shard::Shard;
 use super::hint::{HotWord, HotWords, NodeHint, PageHint, PageSlot};
 use super::nibble::{NibbleKey, edge, nibbles};
+use super::word::LeafPrint;
 use darter_fabric::GlobalAddr;
 use std::mem::size_of;
 use std::ops::Range;
@@ -228,7 +229,19 @@ impl Cache {
     pub(super) fn hot_words(&self, identity: u64, hint: &PageHint, ranks: Range<usize>) -> HotWords {
         let page = (hint.page.addr, hint.shape.born);
         let shard = self.shard(identity);
-        shard.map_or_else(HotWords::new, |shard| shard.hot.of_page(page, ranks, hint.shape.delta))
+        shard.map_or_else(HotWords::new, |shard| shard.hot.of_page(page, ranks))
+    }
+
+    /// Returns the hot word of a page that may name the leaf of the key with this rank and print.
+    pub(super) fn hot_word(
+        &self,
+        identity: u64,
+        hint: &PageHint,
+        rank: Option<usize>,
+        print: LeafPrint,
+    ) -> Option<HotWord> {
+        let page = (hint.page.addr, hint.shape.born);
+        self.shard(identity).and_then(|shard| shard.hot.for_key(page, rank, print))
     }
 
     /// Marks a hot word as used.

@@ -5,10 +5,10 @@ use super::{Descent, End, Found, Lead, Probe, Purpose, Spot, Stage};
 use crate::Result;
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, HotWord, PageHint, PageSlot};
-use crate::quiver::page::{self, Head, PageRef, Shape};
+use crate::quiver::page::{self, Head};
 use crate::quiver::shared::Shared;
 use crate::quiver::situations;
-use crate::quiver::word::{LeafPrint, State, Word};
+use crate::quiver::word::Word;
 use crate::radix::leaf;
 use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 
@@ -25,9 +25,7 @@ impl Beside {
 
     /// Posts the READ of the leaf, behind those of the words that may name it.
     pub(super) fn post(&mut self, batch: &mut Batch) {
-        if let State::Leaf { addr, class } = self.hot.word.state() {
-            self.read = Some(batch.read(addr, leaf::class_words(class)));
-        }
+        self.read = self.hot.post_leaf(batch);
     }
 
     /// The leaf that the READ has brought.
@@ -36,28 +34,15 @@ impl Beside {
     }
 }
 
-/// The hot word of a page that may name the leaf of a key with this rank and print.
-pub(super) fn own(
-    shared: &Shared,
-    (identity, hint): (u64, &PageHint),
-    rank: Option<usize>,
-    print: LeafPrint,
-) -> Option<HotWord> {
-    let ranks = rank.map_or(0..0, |rank| rank..rank + 1);
-    let hot = shared.cache.hot_words(identity, hint, ranks);
-    hot.into_iter().find(|hot| hot.word.may_be_leaf_of(print))
-}
-
 /// Posts the READs: the leaf comes last, so the word that was read before protects it.
 pub(in crate::quiver) fn post(hint: &PageHint, hot: HotWord, batch: &mut Batch) -> Option<[ReadId; 3]> {
-    let State::Leaf { addr, class } = hot.word.state() else { return None };
     let at = hint.page.addr.plus(hot.slot.word_at(&hint.shape) as u64 * 8);
     if mutant!("quiver-hot-leaf-read-first") {
-        let leaf = batch.read(addr, leaf::class_words(class));
+        let leaf = hot.post_leaf(batch)?;
         return Some([batch.read(at, 1), batch.read(hint.page.addr, page::FIXED_WORDS), leaf]);
     }
     let (word, head) = (batch.read(at, 1), batch.read(hint.page.addr, page::FIXED_WORDS));
-    Some([word, head, batch.read(addr, leaf::class_words(class))])
+    Some([word, head, hot.post_leaf(batch)?])
 }
 
 impl Descent<'_> {
@@ -141,7 +126,7 @@ impl Descent<'_> {
     /// Remembers a word of a page that a reader has found to name the key's leaf, in the key's place.
     pub(super) fn learn_hot_word(&self, shared: &Shared, head: &Head, addr: GlobalAddr, word: Word) {
         if self.purpose == Purpose::Read && !head.is_sealed {
-            learn(shared, head.identity, (head.page, &head.shape), addr, word);
+            shared.learn_hot_at(head.identity, (head.page, &head.shape), addr, word);
         }
     }
 
@@ -151,23 +136,9 @@ impl Descent<'_> {
         if let (None, Some(known)) = (remembered, self.known) {
             shared.cache.offer_page(known, hint, self.epoch);
         }
-        let hot = HotWord::of(hint.page, PageSlot::record(seen.0), Word(seen.1[0]));
-        if let (Some(identity), Some(hot)) = (remembered.or(self.known.map(|(identity, _)| identity)), hot) {
-            shared.cache.learn_hot(identity, (hint.page.addr, hint.shape.born), hot);
+        if let Some(identity) = remembered.or(self.known.map(|(identity, _)| identity)) {
+            let slot = PageSlot::record(seen.0);
+            shared.learn_hot(identity, (hint.page, &hint.shape), slot, Word(seen.1[0]));
         }
-    }
-}
-
-/// Remembers what a word of a page says, if it names a leaf.
-pub(in crate::quiver) fn learn(
-    shared: &Shared,
-    identity: u64,
-    (page, shape): (PageRef, &Shape),
-    addr: GlobalAddr,
-    word: Word,
-) {
-    let hot = PageSlot::at(page, shape, addr).and_then(|slot| HotWord::of(page, slot, word));
-    if let Some(hot) = hot {
-        shared.cache.learn_hot(identity, (page.addr, shape.born), hot);
     }
 }

@@ -11,7 +11,6 @@ mod hot;
 mod machine;
 mod record;
 
-pub(super) use self::hot::learn as learn_hot_word;
 #[cfg(test)]
 pub(super) use self::hot::post as hot_reads;
 use super::cache::{Hit, KnownNode};
@@ -184,7 +183,7 @@ impl<'k> Descent<'k> {
         let key = self.key.bytes();
         let (rank, print) = (hint.shape.rank(&hint.map, key), hint.shape.leaf_print(key, self.print));
         let is_static = !hint.delta.may_have(print);
-        let own = if has_hot { hot::own(shared, (identity, &hint), rank, print) } else { None };
+        let own = if has_hot { shared.cache.hot_word(identity, &hint, rank, print) } else { None };
         self.enter_lead(Lead { hint, remembered: Some(identity) }, rank, is_static);
         match self.purpose {
             Purpose::Read => {

@@ -10,13 +10,11 @@
 use super::cursor::Cursor;
 use super::rows::{Part, Rows, Source};
 use crate::checker::note;
-use crate::quiver::hint::{HotLeaf, HotWord, HotWords, NodeHint, PageHint};
+use crate::quiver::hint::{HotLeaf, HotWords, NodeHint, PageHint};
 use crate::quiver::nibble::NibbleKey;
 use crate::quiver::operation::Operation;
 use crate::quiver::page::{FIXED_WORDS, standing};
 use crate::quiver::situations;
-use crate::quiver::word::State;
-use crate::radix::leaf;
 use crate::radix::sink::Sink;
 use crate::{Result, ScanRange};
 use darter_fabric::{Batch, Fabric, ReadId, mutant};
@@ -101,11 +99,8 @@ impl Step {
         let words = shape.record_at(self.ranks.end) - first;
         let records = batch.read(page.addr.plus(first as u64 * 8), words);
         // Behind the words that protect them.
-        let leaf = |hot: &HotWord| match hot.word.state() {
-            State::Leaf { addr, class } => Some(batch.read(addr, leaf::class_words(class))),
-            _ => None,
-        };
-        Reads { head, records, leaves: self.hot.iter().filter_map(leaf).collect() }
+        let leaves = self.hot.iter().filter_map(|hot| hot.post_leaf(batch)).collect();
+        Reads { head, records, leaves }
     }
 
     fn part<'w>(&self, reads: &Reads, done: &'w Batch) -> Part<'w> {

@@ -1,7 +1,7 @@
 //! What a scan has read of pages: pairs that stand in records, and leaves to be read.
 
 use crate::checker::note;
-use crate::quiver::hint::{HotLeaf, HotWord, PageSlot};
+use crate::quiver::hint::{HotLeaf, PageSlot};
 use crate::quiver::nibble::EdgeRange;
 use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing};
 use crate::quiver::pair::INLINE_WORDS_MAX;
@@ -165,10 +165,8 @@ impl<'w> Rows<'w> {
                 moved_out = Some(pair.key);
             }
             let Source { page, shape, identity, .. } = &sources[row.source];
-            if let Some(identity) = identity.filter(|_| is_own)
-                && let Some(hot) = HotWord::of(*page, row.slot, row.word)
-            {
-                shared.cache.learn_hot(identity, (page.addr, shape.born), hot);
+            if let Some(identity) = identity.filter(|_| is_own) {
+                shared.learn_hot(identity, (*page, shape), row.slot, row.word);
             }
             pairs.push(pair);
         }
