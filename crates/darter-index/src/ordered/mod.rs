@@ -153,17 +153,25 @@ impl ScanRange {
 
     /// Whether a key lies in it.
     pub fn contains(&self, key: &[u8]) -> bool {
-        let above = match &self.from {
-            Bound::Included(from) => key >= &from[..],
-            Bound::Excluded(from) => key > &from[..],
-            Bound::Unbounded => true,
-        };
-        above
-            && match &self.to {
-                Bound::Included(to) => key <= &to[..],
-                Bound::Excluded(to) => key < &to[..],
-                Bound::Unbounded => true,
-            }
+        !self.begins_behind(key) && !self.ends_before(key)
+    }
+
+    /// Whether all keys in it are greater than this one.
+    pub(crate) fn begins_behind(&self, key: &[u8]) -> bool {
+        match &self.from {
+            Bound::Included(from) => key < &from[..],
+            Bound::Excluded(from) => key <= &from[..],
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// Whether all keys in it are less than this one.
+    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
+        match &self.to {
+            Bound::Included(to) => key > &to[..],
+            Bound::Excluded(to) => key >= &to[..],
+            Bound::Unbounded => false,
+        }
     }
 
     /// The same range in descending order.

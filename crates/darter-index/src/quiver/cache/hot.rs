@@ -1,22 +1,25 @@
 //! Hot words: what words of remembered pages said when they named leaves, so that a read gets the
 //! leaf in the round trip that shows the word unchanged.
 //!
-//! A table of lines with three entries each. Four of a page's records, and all of its delta, share the
-//! line where the search for them begins; it ends at the first line that none of their entries can
-//! lie behind. Hot words take what room blocks leave, and yield to them. Where all lines that an entry
-//! may lie in are full, what was not used since that was last so is forgotten.
+//! A table of lines with three entries each. A page's delta, and each four of its records, have a line
+//! where the search for their entries begins; it ends at the first line that none of these can lie
+//! behind. The delta's also says for which of the page's records there may be any. Hot words take what
+//! room blocks leave, and yield to them. Where all lines that an entry may lie in are full, what was
+//! not used since that was last so is forgotten.
 //!
 //! ```text
-//! line, 64 bytes    entry | entry | entry | entries passed, 4
+//! line, 64 bytes    entry | entry | entry | groups, 2 | entries passed, 2
 //! entry, 20 bytes   place, 8 | word, 8 | born, 4
 //! place   63      62     50   44 43             0
 //!        | taken | used | slot 7 | address / 16 |     slot: a record's rank, or 64 + a delta slot
 //! ```
 //!
-//! *Entries passed* are those that lie behind the line though they would have come to it, or to one
-//! before it, had there been room.
+//! *Groups* has a bit for each four records of the pages whose delta's search begins here; bits stay
+//! when entries go. *Entries passed* are those that lie behind the line though their search begins
+//! there, or before it.
 
 use crate::quiver::hint::{HotWord, HotWords, PageSlot};
+use crate::quiver::page::RECORDS_MAX;
 use crate::quiver::word::{LeafPrint, Word};
 use darter_fabric::GlobalAddr;
 use std::mem::size_of;
@@ -49,11 +52,13 @@ struct Entry {
 #[repr(align(64))]
 struct Line {
     entries: [Entry; WIDTH],
+    groups: u16,
     /// Entries passed.
-    passed: u32,
+    passed: u16,
 }
 
 const _: () = assert!(size_of::<Entry>() == 20 && size_of::<Line>() == 64);
+const _: () = assert!(RECORDS_MAX / GROUP <= u16::BITS as usize);
 
 fn halves(whole: u64) -> [u32; 2] {
     [whole as u32, (whole >> 32) as u32]
@@ -63,7 +68,7 @@ fn whole([low, high]: [u32; 2]) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Which slots of a page share this one's lines: none for the delta.
+/// Which records of a page share this one's lines; none for the delta.
 fn group(slot: PageSlot) -> Option<usize> {
     slot.rank().map(|rank| rank / GROUP)
 }
@@ -127,6 +132,11 @@ impl HotTable {
         ((hash * starts) >> 32) as usize
     }
 
+    /// The groups of a page that may have entries, a bit each.
+    fn groups(&self, page: GlobalAddr) -> u16 {
+        self.lines.get(self.home(page, None)).map_or(0, |line| line.groups)
+    }
+
     fn home_of(&self, entry: &Entry) -> usize {
         self.home(entry.page(), group(entry.slot()))
     }
@@ -173,7 +183,8 @@ impl HotTable {
             let home = self.home(page, rank.map(|rank| rank / GROUP));
             self.with_home(home).find(is_it).map(Entry::hot)
         };
-        rank.and_then(|rank| find(Some(rank))).or_else(|| find(None))
+        let has_any = |rank: &usize| self.groups(page) >> (rank / GROUP) & 1 == 1;
+        rank.filter(has_any).and_then(|rank| find(Some(rank))).or_else(|| find(None))
     }
 
     /// Returns the hot words of a page of this life: of these records, and of the delta.
@@ -183,8 +194,10 @@ impl HotTable {
             return hot;
         }
         let is_wanted = |slot: PageSlot| slot.rank().is_none_or(|rank| ranks.contains(&rank));
-        let records = (ranks.start / GROUP..ranks.end.div_ceil(GROUP)).map(Some);
-        for of in records.chain([None]) {
+        let groups = self.groups(page);
+        let records =
+            (ranks.start / GROUP..ranks.end.div_ceil(GROUP)).filter(|group| groups >> group & 1 == 1);
+        for of in records.map(Some).chain([None]) {
             let is_it = |entry: &&Entry| {
                 let slot = entry.slot();
                 entry.is_of(page, born) && group(slot) == of && is_wanted(slot)
@@ -232,6 +245,10 @@ impl HotTable {
         self.lines[line].entries[at] = entry;
         self.lines[home..line].iter_mut().for_each(|passed| passed.passed += 1);
         self.taken += 1;
+        if let Some(group) = group(entry.slot()) {
+            let summary = self.home(entry.page(), None);
+            self.lines[summary].groups |= 1 << group;
+        }
     }
 
     /// Takes an entry out.

@@ -102,6 +102,7 @@ impl<'w> Rows<'w> {
         };
         let source = self.sources.len();
         self.sources.push(from);
+        self.pairs.reserve(shape.records);
         let row = |slot: PageSlot, word: Word, (addr, class): (GlobalAddr, u8), record| {
             let is_it = |hot: &&HotLeaf<'_>| {
                 hot.0.slot == slot && (hot.0.word == word || mutant!("quiver-scan-believes-any-hot-word"))
@@ -185,12 +186,14 @@ fn hand_on<V: FnMut(&[u8], &[u8])>(
 ) {
     // Those of records are in order already.
     pairs.sort_by(|a, b| a.key.cmp(b.key));
-    let counts = |key: &[u8]| match end {
-        Some(end) if range.reverse => key >= end,
-        Some(end) => key <= end,
-        None => true,
-    };
-    let pairs = pairs.iter().filter(|pair| counts(pair.key) && range.contains(pair.key));
+    // The first that count, and those behind the last.
+    let low = pairs.partition_point(|pair| {
+        range.begins_behind(pair.key) || range.reverse && end.is_some_and(|end| pair.key < end)
+    });
+    let high = pairs[low..].partition_point(|pair| {
+        !range.ends_before(pair.key) && (range.reverse || end.is_none_or(|end| pair.key <= end))
+    });
+    let pairs = pairs[low..low + high].iter();
     if range.reverse {
         pairs.rev().for_each(|pair| sink.take(pair.key, pair.value));
     } else {
