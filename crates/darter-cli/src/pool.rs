@@ -6,7 +6,7 @@ use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
 use crate::tables::{bytes_text, print_pool};
 use darter::{Fabric, PoolUrl, Scheme, Store, StoreOptions};
-use darter_fabric::counted;
+use darter_fabric::{Durability, counted};
 use darter_gateway::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -220,8 +220,18 @@ impl StatusCommand {
         writeln!(out, "pool          {}, id {:#x}", self.pool.pool, store.pool().id())?;
         writeln!(out, "index         {}", store.index().kind())?;
         writeln!(out, "epoch         {}", usage.epoch)?;
+        writeln!(out, "durability    {}", durability_text(usage.durability))?;
         print_pool(&mut out, &usage)?;
         Ok(Answer::Done)
+    }
+}
+
+/// What of a pool survives a power failure.
+fn durability_text(durability: Durability) -> &'static str {
+    match durability {
+        Durability::OnCompletion => "on-completion: whatever was acknowledged survives a power failure",
+        Durability::ByVerb => "by-verb: whatever was written before the last sync survives a power failure",
+        _ => "never: a power failure may leave anything",
     }
 }
 

@@ -46,15 +46,27 @@ pub struct Capabilities {
 }
 
 /// When what a batch has written survives a power failure, and what it has read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
     /// When the system has written it back, which nobody is told; [`Fabric::persist`] has it do so.
+    #[default]
     Never,
     /// When the batch completes.
     OnCompletion,
     /// When another verb behind it completes.
     ByVerb,
+}
+
+impl Durability {
+    /// Returns the name in reports and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::OnCompletion => "on-completion",
+            Self::ByVerb => "by-verb",
+        }
+    }
 }
 
 /// The outcome of an attempt to fence a client (design section 3): afterwards its verbs can land no

@@ -69,6 +69,7 @@ pub fn pool(usage: &PoolUsage) -> Value {
         "used_bytes": usage.used_bytes(),
         "block_bytes": usage.block_bytes,
         "epoch": usage.epoch,
+        "durability": usage.durability.name(),
         "nodes": nodes,
         "members": members,
     })

@@ -1,6 +1,6 @@
 //! Who holds how much of a pool.
 
-use darter_fabric::{Endpoint, Fabric};
+use darter_fabric::{Durability, Endpoint, Fabric};
 
 use crate::blocks::{AllocKind, BlockState, BlockWord, MemberId};
 use crate::error::PoolError;
@@ -114,6 +114,8 @@ pub struct PoolUsage {
     pub block_bytes: u64,
     /// The global epoch.
     pub epoch: u64,
+    /// When what was written to the pool survives a power failure.
+    pub durability: Durability,
     /// Blocks, by node.
     pub nodes: Vec<NodeUsage>,
     /// Live members.
@@ -202,6 +204,7 @@ pub(crate) async fn usage<F: Fabric>(
     Ok(PoolUsage {
         block_bytes: blocks.layout().block_bytes,
         epoch: members.epoch,
+        durability: blocks.fabric().capabilities().durability,
         nodes,
         members: lines.collect(),
         object_bytes: blocks.object_bytes().saturating_sub(magazine_bytes),

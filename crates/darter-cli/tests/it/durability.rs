@@ -74,6 +74,10 @@ fn a_node_with_a_log_comes_back_with_all_that_was_acknowledged() {
         assert_eq!(keys, 5 * (round + 1), "{}", said(&scanned));
         let check = darter(&["check", "--pool", &url]);
         assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+        let status = darter(&["pool", "status", "--pool", &url]);
+        assert!(said(&status).contains("durability    on-completion"), "{}", said(&status));
+        let status = darter(&["pool", "status", "--json", "--pool", &url]);
+        assert!(said(&status).contains(r#""durability":"on-completion""#), "{}", said(&status));
         node.kill();
     }
 }

@@ -8,6 +8,7 @@ use crate::clock::now_us;
 use crate::fault::Fault;
 use crate::state::GatewayState;
 use crate::table::TABLE;
+use darter_fabric::Fabric;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -121,8 +122,11 @@ fn memory(call: &Call<'_>, text: &mut String) {
     fields(text, &[("mem_clients_normal", &buffers), ("maxmemory", &0), ("maxmemory_policy", &"noeviction")]);
 }
 
-fn persistence(_: &Call<'_>, text: &mut String) {
-    fields(text, &[("loading", &0)]);
+fn persistence(call: &Call<'_>, text: &mut String) {
+    let capabilities = call.shared.store.pool().fabric().capabilities();
+    let is_kept = u8::from(capabilities.persistent);
+    let durability = capabilities.durability.name();
+    fields(text, &[("loading", &0), ("pool_persistent", &is_kept), ("pool_durability", &durability)]);
 }
 
 fn stats(call: &Call<'_>, text: &mut String) {

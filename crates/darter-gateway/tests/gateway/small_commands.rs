@@ -213,6 +213,8 @@ fn info_counts_commands_and_errors_and_can_be_reset() {
     assert_eq!(text(client.say("config resetstat")), "OK");
     let stats = text(client.say("info commandstats errorstats"));
     assert!(!stats.contains("cmdstat_set") && !stats.contains("errorstat_"), "{stats}");
+    let persistence = text(client.say("info persistence"));
+    assert!(persistence.contains("pool_persistent:0\r\npool_durability:never\r\n"), "{persistence}");
     let cpu = text(client.say("info cpu"));
     for name in ["used_cpu_sys:", "used_cpu_user:", "used_cpu_user_children:", "used_cpu_sys_main_thread:"] {
         assert!(cpu.contains(name), "{cpu}");
