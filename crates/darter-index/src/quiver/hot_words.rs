@@ -65,8 +65,10 @@ fn a_hot_word_of_another_life_is_not_believed() {
         drop(operation);
         put(&quiver, &mut client, key, b"new").await;
         let gone = PageHint { page: PageRef { addr, ..hint.page }, ..hint };
-        quiver.shared.cache.learn_page((identity, node), &gone, 1);
+        quiver.shared.cache.learn_page((identity, node), &gone, gone.shape.born.into());
         quiver.shared.cache.learn_hot(identity, (addr, gone.shape.born), hot);
+        assert_eq!(remembered(&quiver, key).2.page, gone.page);
+        assert_eq!(hot_words(&quiver, key), [hot]);
         quiver.get(&mut client, key).await.unwrap()
     });
     assert_eq!(found.as_deref(), Some(&b"new"[..]));

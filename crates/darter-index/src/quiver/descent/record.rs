@@ -78,7 +78,7 @@ impl Descent<'_> {
         }
         let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes()
             || mutant!("quiver-search-believes-any-leaf");
-        if is_own {
+        if is_own || mutant!("quiver-hot-word-with-another-keys-leaf") {
             self.learn_hot_record(shared);
         }
         let record = self.seen.take().filter(|_| !is_own);
