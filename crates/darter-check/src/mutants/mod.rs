@@ -17,6 +17,7 @@ mod tcp;
 mod tree;
 mod wort;
 mod xstore_models;
+mod xstore_ranges;
 
 /// What finds a planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         memnode::MUTANTS,
         gateway::MUTANTS,
         xstore_models::MUTANTS,
+        xstore_ranges::MUTANTS,
         wort::MUTANTS,
     ]
     .into_iter()
