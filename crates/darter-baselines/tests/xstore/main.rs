@@ -7,7 +7,6 @@
 mod common;
 mod ground;
 mod models;
-mod ranges;
 mod records;
 mod tree;
 

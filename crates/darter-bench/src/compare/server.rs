@@ -1,16 +1,16 @@
-//! The server that some indexes need beside the memory, in whatever environment they run: at each
-//! memory node, its procedures run in the calling task on a pool of this process, and on the cores of
-//! the node on a modelled cluster. Memory nodes in processes of their own run it if they are told to.
+//! The server that some indexes need beside the memory, in whatever environment they run: its
+//! procedures run in the calling task on a pool of this process, and on the cores of the memory
+//! node on a modelled cluster. Memory nodes in processes of their own run it if they are told to.
 
 use super::variants::{Adjusts, Variant};
 use crate::BenchError;
 use crate::index_target::from_index;
 use darter::{DefaultFabric, IndexError, PoolError};
 use darter_baselines::XStoreService;
-use darter_fabric::{CallFault, Fabric, FabricError, Model, Provider};
+use darter_fabric::{CallFault, FabricError, Model, Provider};
 use darter_pool::Client;
 
-/// The memory node that holds the leaves of an index with a server, or the first of them.
+/// The memory node that holds the leaves of an index with a server.
 const NODE: u8 = 0;
 
 /// Gives an index's server a place beside the memory, where the provider can run it.
@@ -21,12 +21,8 @@ pub(crate) fn serve<I: Adjusts>(provider: Provider) -> Result<Provider, BenchErr
     match &provider {
         Provider::Model(model) => Ok(Provider::Model(serve_model::<I>(model)?)),
         Provider::Local(local) if I::HAS_SERVER => {
-            let mut served = local.clone();
-            for node in nodes(&provider) {
-                let procedures = XStoreService::new(&provider).procedures();
-                served = served.with_procedures(node, procedures).map_err(darter::Error::from)?;
-            }
-            Ok(Provider::Local(served))
+            let served = local.with_procedures(NODE, XStoreService::new(&provider).procedures());
+            Ok(Provider::Local(served.map_err(darter::Error::from)?))
         }
         _ => Ok(provider),
     }
@@ -40,18 +36,8 @@ pub(crate) fn serve_model<I: Adjusts>(model: &Model) -> Result<Model, BenchError
     if !I::HAS_SERVER {
         return Ok(model.clone());
     }
-    let provider = Provider::Model(model.clone());
-    let mut served = model.clone();
-    for node in nodes(&provider) {
-        let procedures = XStoreService::new(&provider).procedures();
-        served = served.with_procedures(node, procedures).map_err(darter::Error::from)?;
-    }
-    Ok(served)
-}
-
-/// The memory nodes of a provider.
-fn nodes(provider: &Provider) -> std::ops::Range<u8> {
-    0..u8::try_from(provider.nodes()).unwrap_or(u8::MAX)
+    let service = XStoreService::new(&Provider::Model(model.clone()));
+    Ok(model.with_procedures(NODE, service.procedures()).map_err(darter::Error::from)?)
 }
 
 /// Has the server of an index begin, before anything is measured.
@@ -84,8 +70,8 @@ fn called_nobody(error: &IndexError) -> bool {
 /// What to do where an index has no server.
 pub(crate) fn without_server(variant: &Variant) -> String {
     format!(
-        "{} needs its server beside the memory, and these memory nodes run none; start node {NODE}, or \
-         for xstore+nodes all, with `darter memnode --serve xstore`, or measure on a pool of this process or a modelled cluster",
+        "{} needs its server beside the memory, and these memory nodes run none; start node {NODE} with \
+         `darter memnode --serve xstore`, or measure on a pool of this process or a modelled cluster",
         variant.name
     )
 }

@@ -185,8 +185,6 @@ variants! {
         |demand| ChimeOptions { hot_spot_percent: 0, ..chime(demand, true) };
     "xstore", "XStore: leaves written by a server and found by learned models, which clients cache", XStore, 512, false, true,
         |demand| XStoreOptions { cache_bytes: demand.cache_bytes, ..xstore(demand) };
-    "xstore+nodes", "XStore whose keys are on all memory nodes of the pool, each with a server", XStore, 512, false, true,
-        |demand| XStoreOptions { cache_bytes: demand.cache_bytes, nodes: 0, ..xstore(demand) };
     "xstore+server", "XStore whose clients call the server for everything", XStore, 512, false, true,
         |demand| XStoreOptions { cache_bytes: 0, ..xstore(demand) };
     "xstore+levels", "XStore whose clients read inner nodes and cache those four levels above leaves: its Cell", XStore, 600, false, true,

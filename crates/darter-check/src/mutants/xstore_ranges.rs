@@ -29,12 +29,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "XStore",
-        "xstore-scan-skips-what-was-given",
-        "A scan by calls goes back from a leaf that was given away since to the last one that was not.",
-        FoundBy::Tests("--package darter-baselines --lib a_scan_goes_on_behind_what_was_given"),
-    ),
-    Mutant::new(
-        "XStore",
         "xstore-gift-keeps-the-generation",
         "Leaves that were given away are freed in the generation whose tables lead to them.",
         FoundBy::Tests("--package darter-baselines --lib readers_race_leaves_that_are_given"),

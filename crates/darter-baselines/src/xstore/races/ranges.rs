@@ -38,10 +38,11 @@ fn change(world: &mut World, model: &mut Model, reader: &mut (XStore<Sim>, Clien
 fn keys_go_to_another_node() {
     for options in [SPREAD, SPREAD_FAT, SPREAD_CALLS] {
         let (mut world, mut model, mut reader) = world(options);
-        for turn in 1..6 {
+        for turn in 1..5 {
             let ranges = world.index.range_nodes().len() as u64;
             let given = block_on(world.index.spread(&mut world.client)).unwrap();
-            assert!(given > 0, "turn {turn}");
+            // In the end each range is one leaf.
+            assert!(given > 0 || turn > 2, "turn {turn}");
             world.train();
             change(&mut world, &mut model, &mut reader, "given");
             assert_eq!(world.index.range_nodes().len() as u64, ranges + given, "turn {turn}");
