@@ -197,19 +197,16 @@ impl<F: Fabric> XStore<F> {
         };
         let node = loading.node();
         let mut low = Bound::LEAST;
-        match loading.open.take() {
-            Some(open) => {
-                let parts = separator(&loading.last_key, key);
-                low = if parts.len() <= 8 {
-                    Bound::Short(parts.to_vec())
-                } else {
-                    let pointer = self.write_blob(client, loading, parts, &[]).await?;
-                    Bound::Blob(pointer.addr(), pointer.class())
-                };
-                let next = if open.node == node { number } else { 0 };
-                self.end_leaf(client, loading, open, low.clone(), next).await?;
-            }
-            None => {}
+        if let Some(open) = loading.open.take() {
+            let parts = separator(&loading.last_key, key);
+            low = if parts.len() <= 8 {
+                Bound::Short(parts.to_vec())
+            } else {
+                let pointer = self.write_blob(client, loading, parts, &[]).await?;
+                Bound::Blob(pointer.addr(), pointer.class())
+            };
+            let next = if open.node == node { number } else { 0 };
+            self.end_leaf(client, loading, open, low.clone(), next).await?;
         }
         let is_first = loading.parts.last().is_none_or(|part| part.node != node);
         if is_first {

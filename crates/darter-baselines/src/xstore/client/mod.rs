@@ -348,9 +348,9 @@ impl<F: Fabric> XStore<F> {
                 continue;
             }
             if left.reverse {
-                left.to = part.to
+                left.to = part.to;
             } else {
-                left.from = part.from
+                left.from = part.from;
             }
             if !self.goes_elsewhere(client, &ranges, &outcome, &mut tries).await? {
                 return outcome.map(|()| pairs);

@@ -164,16 +164,14 @@ impl<F: Fabric> Operation<'_, F> {
                 _ => false,
             };
             let next_is_none = next.is_none();
-            match next.filter(|next| !is_over(next)) {
-                Some(next) => at = Some(next),
-                None => {
-                    if let Some(bound) = ended.filter(|_| next_is_none && count < limit) {
-                        words[0] = SCAN_ENDED;
-                        wire::write(&mut words, Some(Text::Plain(&bound)));
-                    }
-                    return Ok(words);
+            let Some(next) = next.filter(|next| !is_over(next)) else {
+                if let Some(bound) = ended.filter(|_| next_is_none && count < limit) {
+                    words[0] = SCAN_ENDED;
+                    wire::write(&mut words, Some(Text::Plain(&bound)));
                 }
-            }
+                return Ok(words);
+            };
+            at = Some(next);
             reached = range.reverse.then_some(low);
         }
     }

@@ -254,7 +254,8 @@ impl<F: Fabric> State<F> {
             self.leave(&owner.pool);
         } else if owner.is_lost.load(Ordering::Acquire) {
             let mut role = lock(&self.role);
-            let left: Vec<_> = role.owners.extract_if(.., |_, now| Arc::ptr_eq(now, owner)).collect();
+            let its = role.owners.iter().find(|(_, now)| Arc::ptr_eq(now, owner)).map(|(&range, _)| range);
+            let left = its.and_then(|range| role.owners.remove(&range));
             drop(role);
             drop(left);
         }
