@@ -183,7 +183,7 @@ mod tests {
         #[test]
         fn any_words_are_a_table_or_none(mut words in proptest::collection::vec(any::<u64>(), 0..40), is_one: bool) {
             if let Some(first) = words.first_mut().filter(|_| is_one) {
-                *first = MAGIC << 32 | *first % 20;
+                *first = (MAGIC << 32) | (*first % 20);
             }
             if let Some(table) = Table::parse(GlobalAddr::new(0, 64), &words, 4) {
                 prop_assert!(table.entries.len() <= RANGES_MAX);
