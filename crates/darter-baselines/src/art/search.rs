@@ -42,7 +42,7 @@ impl<F: Fabric> Art<F> {
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| Descent::new(shared, epoch, key, Purpose::Read));
         let descents = descents.collect::<Result<Vec<_>, _>>()?;
-        search::run_all(&mut operation.client, shared, descents.into_iter(), |number, _, end, done| {
+        search::run_all(&mut operation.client, shared, descents.into_iter(), |number, end, done| {
             values[number] = value_at(end, done)?;
             Ok(())
         })

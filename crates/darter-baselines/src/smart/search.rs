@@ -72,7 +72,7 @@ impl<F: Fabric> Smart<F> {
         let mut operation = self.begin(client, OpKind::MultiGet).await?;
         let (mut values, mut torn) = (vec![None; keys.len()], Vec::new());
         let descents = keys.iter().map(|key| Descent::new(key, Purpose::Read));
-        search::run_all(&mut operation.client, &*self.shared, descents, |number, _, end, done| {
+        search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             match end {
                 End::Torn { .. } => torn.push(number),
                 end => values[number] = self.shared.value_at(end, done)?,

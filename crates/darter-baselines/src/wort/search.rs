@@ -40,7 +40,7 @@ impl<F: Fabric> Wort<F> {
         let mut values = vec![None; keys.len()];
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| Descent::new(epoch, key, Purpose::Read));
-        search::run_all(&mut operation.client, &*self.shared, descents, |number, _, end, done| {
+        search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             values[number] = value_at(end, done)?;
             Ok(())
         })

@@ -73,7 +73,7 @@ impl<F: Fabric> Dart<F> {
             Descent::new(shared, &table, key, purpose, usize::MAX)
         });
         let view = View { shared, table: &table };
-        search::run_all(&mut client, &view, descents, |number, _, end, done| {
+        search::run_all(&mut client, &view, descents, |number, end, done| {
             if let End::Leaf { at, read, is_key: true } = end {
                 values[number] = Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec());
             }

@@ -7,9 +7,6 @@
 //! lottery for its page, so a page is rebuilt when it has cost about as much, unless it is being
 //! changed: each change of this process takes as many tickets away, down to a bound.
 //!
-//! A round trip counts only if the next read of the leaf takes one, too: not if the word that names it
-//! is remembered, in room that is not needed for more (`cache/hot.rs`).
-//!
 //! Nothing in the pool counts changes or reads: how often a client looks follows from how often a look
 //! has paid. Where few records are ever changed, or the same few again and again, or where values are
 //! too long to stand in pages, it hardly looks.

@@ -54,7 +54,7 @@ impl<F: Fabric> Quiver<F> {
         let mut descent = reader(&self.shared, key, operation.client.epoch());
         let (end, done) = search::run(&mut operation.client, &*self.shared, &mut descent).await?;
         self.shared.skip.note_search(descent.nodes_read);
-        if took_a_trip(&end) && !descent.keeps_leaf {
+        if took_a_trip(&end) {
             operation.has_read_a_leaf(key).await?;
         }
         let value = value_in(&end, &done)?.map(f);
@@ -75,9 +75,9 @@ impl<F: Fabric> Quiver<F> {
         let (mut values, mut moved_out) = (vec![None; keys.len()], None);
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| reader(&self.shared, key, epoch));
-        search::run_all(&mut operation.client, &*self.shared, descents, |number, descent, end, done| {
+        search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             values[number] = value_in(&end, done)?.map(<[u8]>::to_vec);
-            moved_out = Some(number).filter(|_| took_a_trip(&end) && !descent.keeps_leaf).or(moved_out);
+            moved_out = Some(number).filter(|_| took_a_trip(&end)).or(moved_out);
             Ok(())
         })
         .await?;

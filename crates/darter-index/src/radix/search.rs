@@ -93,7 +93,7 @@ pub async fn run_all<F, C, S>(
     client: &mut Pinned<'_, F>,
     context: &C,
     searches: impl Iterator<Item = S> + Send,
-    mut ended: impl FnMut(usize, &S, S::End, &Batch) -> Result<()> + Send,
+    mut ended: impl FnMut(usize, S::End, &Batch) -> Result<()> + Send,
 ) -> Result<()>
 where
     F: Fabric,
@@ -102,7 +102,7 @@ where
 {
     let mut searches: Vec<(usize, S)> = searches.enumerate().collect();
     while !searches.is_empty() {
-        step(client, context, &mut searches, &mut ended).await?;
+        step(client, context, &mut searches, |number, _, end, done| ended(number, end, done)).await?;
     }
     Ok(())
 }

@@ -144,9 +144,8 @@ impl HotTable {
         }
     }
 
-    /// Remembers a word of a page of this life, in at most so many bytes for all. Returns whether there
-    /// was room without forgetting another one.
-    pub(super) fn learn(&mut self, page: GlobalAddr, born: u32, hot: HotWord, most_bytes: usize) -> bool {
+    /// Remembers a word of a page of this life, in at most so many bytes for all.
+    pub(super) fn learn(&mut self, page: GlobalAddr, born: u32, hot: HotWord, most_bytes: usize) {
         let place = place(page, hot.slot);
         let entry = Entry { place: halves(place), word: halves(hot.word.0), born };
         loop {
@@ -156,7 +155,7 @@ impl HotTable {
             if let Some(at) = known.or_else(free) {
                 self.taken += usize::from(known.is_none());
                 self.entries[places.start + at] = entry;
-                return true;
+                return;
             }
             let entries = self.entries.len();
             let more = (entries + entries / 2).max(ENTRIES_MIN);
@@ -166,7 +165,6 @@ impl HotTable {
             self.resize(more);
         }
         self.replace(entry);
-        false
     }
 
     /// Puts an entry in the place of one that was not used since the hand last came by.

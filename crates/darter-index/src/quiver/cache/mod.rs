@@ -216,11 +216,12 @@ impl Cache {
         shard.forget(&block, &self.depths, is_stale);
     }
 
-    /// Remembers a word of a page of the node that is remembered under an identity, in room that maps
-    /// do not need. Returns whether there was room, so that it is likely to stay.
-    pub(super) fn learn_hot(&self, identity: u64, page: (GlobalAddr, u32), hot: HotWord) -> bool {
-        let shard = self.shard(identity).filter(|_| self.keeps_hot);
-        shard.is_some_and(|mut shard| shard.learn_hot(page, hot))
+    /// Remembers a word of a page of the node that is remembered under an identity, if there is room
+    /// that maps do not need.
+    pub(super) fn learn_hot(&self, identity: u64, (page, born): (GlobalAddr, u32), hot: HotWord) {
+        if let Some(mut shard) = self.shard(identity).filter(|_| self.keeps_hot) {
+            shard.learn_hot((page, born), hot);
+        }
     }
 
     /// Returns the hot words of a page: of these records, and of the delta.

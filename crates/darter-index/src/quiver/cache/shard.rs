@@ -128,10 +128,10 @@ impl Shard {
         }
     }
 
-    /// Remembers a word of a page of this life. Returns whether there was room.
-    pub(super) fn learn_hot(&mut self, (page, born): (GlobalAddr, u32), hot: HotWord) -> bool {
+    /// Remembers a word of a page of this life, if there is room.
+    pub(super) fn learn_hot(&mut self, (page, born): (GlobalAddr, u32), hot: HotWord) {
         let taken = self.log.bytes() + self.budget / SLACK_PARTS;
-        self.hot.learn(page, born, hot, self.room().saturating_sub(taken))
+        self.hot.learn(page, born, hot, self.room().saturating_sub(taken));
     }
 
     /// Bytes for blocks and hot words.

@@ -123,9 +123,7 @@ proptest! {
                 2 => cache.forget_page(own.0, &hint),
                 3 => cache.forget_node(&mut NibbleKey::new(keys, &key), own.1),
                 4 => cache.forget_hot(own.0, hint.page.addr, hot(number).slot),
-                _ => {
-                    cache.learn_hot(own.0, (hint.page.addr, hint.shape.born), hot(number));
-                }
+                _ => cache.learn_hot(own.0, (hint.page.addr, hint.shape.born), hot(number)),
             }
             prop_assert!(cache.bytes() <= budget, "{} of {budget}", cache.bytes());
             if let Some(hit) = found(&cache, keys, &key) {

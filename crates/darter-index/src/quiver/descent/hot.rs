@@ -132,40 +132,42 @@ impl Descent<'_> {
     }
 
     /// Remembers the word of the delta that named the key's leaf at the end of a reader's way.
-    pub(super) fn learn_hot_delta(&mut self, shared: &Shared, found: &Found) {
+    pub(super) fn learn_hot_delta(&self, shared: &Shared, found: &Found) {
         if let Spot::Delta { addr, word, .. } = found.spot {
             self.learn_hot_word(shared, &found.head, addr, word);
         }
     }
 
     /// Remembers a word of a page that a reader has found to name the key's leaf, in the key's place.
-    pub(super) fn learn_hot_word(&mut self, shared: &Shared, head: &Head, addr: GlobalAddr, word: Word) {
+    pub(super) fn learn_hot_word(&self, shared: &Shared, head: &Head, addr: GlobalAddr, word: Word) {
         if self.purpose == Purpose::Read && !head.is_sealed {
-            self.keeps_leaf = learn(shared, head.identity, (head.page, &head.shape), addr, word);
+            learn(shared, head.identity, (head.page, &head.shape), addr, word);
         }
     }
 
     /// Remembers the word of the record that was read before its leaf, and its page.
-    pub(super) fn learn_hot_record(&mut self, shared: &Shared) {
+    pub(super) fn learn_hot_record(&self, shared: &Shared) {
         let (Some(Lead { hint, remembered }), Some(seen)) = (&self.lead, &self.seen) else { return };
         if let (None, Some(known)) = (remembered, self.known) {
             shared.cache.offer_page(known, hint, self.epoch);
         }
         let hot = HotWord::of(hint.page, PageSlot::record(seen.0), Word(seen.1[0]));
         if let (Some(identity), Some(hot)) = (remembered.or(self.known.map(|(identity, _)| identity)), hot) {
-            self.keeps_leaf = shared.cache.learn_hot(identity, (hint.page.addr, hint.shape.born), hot);
+            shared.cache.learn_hot(identity, (hint.page.addr, hint.shape.born), hot);
         }
     }
 }
 
-/// Remembers what a word of a page says, if it names a leaf. Returns whether there was room.
+/// Remembers what a word of a page says, if it names a leaf.
 pub(in crate::quiver) fn learn(
     shared: &Shared,
     identity: u64,
     (page, shape): (PageRef, &Shape),
     addr: GlobalAddr,
     word: Word,
-) -> bool {
+) {
     let hot = PageSlot::at(page, shape, addr).and_then(|slot| HotWord::of(page, slot, word));
-    hot.is_some_and(|hot| shared.cache.learn_hot(identity, (page.addr, shape.born), hot))
+    if let Some(hot) = hot {
+        shared.cache.learn_hot(identity, (page.addr, shape.born), hot);
+    }
 }

@@ -112,8 +112,6 @@ pub(super) struct Descent<'k> {
     lead: Option<Lead>,
     /// The record that a remembered page led to, by its rank.
     seen: Option<Box<(usize, Image)>>,
-    /// Whether the word that names the leaf which was read last is likely to stay remembered.
-    pub(super) keeps_leaf: bool,
     /// A writer's leaf to be read with the head of the remembered page.
     beside: Option<hot::Beside>,
     epoch: u64,
@@ -171,7 +169,6 @@ impl<'k> Descent<'k> {
             from: None,
             lead: None,
             seen: None,
-            keeps_leaf: false,
             beside: None,
             epoch,
             gap: None,

@@ -136,8 +136,7 @@ impl<'w> Rows<'w> {
     }
 
     /// Reads the leaves that were not, and hands on all pairs in the range, in its order. Returns the
-    /// key of a pair whose leaf it has read and is likely to read again, if the pair could stand in a
-    /// page.
+    /// key of a pair whose leaf it has read, if the pair could stand in a page.
     pub(super) async fn hand_on<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
         mut self,
         (shared, client): (&Shared, &mut Client<F>),
@@ -162,13 +161,14 @@ impl<'w> Rows<'w> {
         for (row, read) in unread.into_iter().zip(reads) {
             let words = done.words(read);
             let (pair, is_own) = row.pair(words)?;
-            let Source { page, shape, identity, .. } = &sources[row.source];
-            let hot = HotWord::of(*page, row.slot, row.word).zip(identity.filter(|_| is_own));
-            let keeps_leaf = hot.is_some_and(|(hot, identity)| {
-                shared.cache.learn_hot(identity, (page.addr, shape.born), hot)
-            });
-            if words.len() <= INLINE_WORDS_MAX && !keeps_leaf {
+            if words.len() <= INLINE_WORDS_MAX {
                 moved_out = Some(pair.key);
+            }
+            let Source { page, shape, identity, .. } = &sources[row.source];
+            if let Some(identity) = identity.filter(|_| is_own)
+                && let Some(hot) = HotWord::of(*page, row.slot, row.word)
+            {
+                shared.cache.learn_hot(identity, (page.addr, shape.born), hot);
             }
             pairs.push(pair);
         }
