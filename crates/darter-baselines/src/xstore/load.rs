@@ -63,6 +63,8 @@ impl<F: Fabric> XStore<F> {
     where
         I: Iterator<Item = KeyValue> + Send,
     {
+        // What this process knows of ranges may be old, and the pairs can be taken once.
+        self.find_ranges(client, &self.shared.ranges()).await?;
         if self.shared.ranges().all.len() > 1 {
             return self.load_by_puts(client, sorted).await;
         }

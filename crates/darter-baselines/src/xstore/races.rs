@@ -32,7 +32,7 @@ const INLINE: XStoreOptions = XStoreOptions {
 };
 const FAT: XStoreOptions = XStoreOptions { value_words: 0, ..INLINE };
 
-/// The process of the server of the first node, among those that never die.
+/// Processes of the servers of nodes behind the first count up from here.
 const OTHERS: u32 = 40;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -45,8 +45,9 @@ struct World {
     client: Client<Sim>,
     server: Option<SimServer>,
     process: u32,
-    /// Those of the other nodes.
-    _others: Vec<SimServer>,
+    /// Those of the nodes behind the first, and the number of the last one's process.
+    others: Vec<SimServer>,
+    last_other: u32,
 }
 
 impl Drop for World {
@@ -69,13 +70,10 @@ impl World {
         pool.set_magazine_objects_max(1);
         let mut client = pool.client().unwrap();
         let index = block_on(XStore::open_or_create(&mut client, options)).unwrap();
-        let serve = |node| {
-            let fabric = sim.process(OTHERS + u32::from(node));
-            fabric.serve(node, XStoreService::new(&fabric).procedures())
-        };
-        let others = (1..nodes).map(serve).collect();
-        let mut world = Self { sim, pool, index, client, server: None, process: 0, _others: others };
+        let (server, others) = (None, Vec::new());
+        let mut world = Self { sim, pool, index, client, server, process: 0, others, last_other: OTHERS };
         world.serve();
+        (1..nodes).for_each(|node| world.serve_at(node));
         world
     }
 
@@ -86,22 +84,40 @@ impl World {
         self.server = Some(fabric.serve(0, XStoreService::new(&fabric).procedures()));
     }
 
+    /// Another process becomes the server of a node behind the first.
+    fn serve_at(&mut self, node: u8) {
+        self.last_other += 1;
+        let fabric = self.sim.process(self.last_other);
+        self.others.push(fabric.serve(node, XStoreService::new(&fabric).procedures()));
+    }
+
     fn put(&mut self, model: &mut Model, key: u64, value: &[u8]) {
         let key = key.to_be_bytes();
         block_on(self.index.put(&mut self.client, &key, value, Condition::Always)).unwrap();
         model.insert(key.to_vec(), value.to_vec());
     }
 
-    /// Lets a call go on until its server has written so many words, and kills the server. Returns
-    /// whether it had written so many.
+    /// Lets a call go on until the first node's server has written so many words, and kills that.
+    /// Returns whether it had written so many.
     fn kill_after(&mut self, written: u32, order: WordOrder, call: impl Future<Output = ()>) -> bool {
+        self.kill_process_after(self.process, written, order, call)
+    }
+
+    /// The same of the server in this process.
+    fn kill_process_after(
+        &mut self,
+        process: u32,
+        written: u32,
+        order: WordOrder,
+        call: impl Future<Output = ()>,
+    ) -> bool {
         let mut executor = Executor::new(&self.sim);
         executor.spawn(0, call);
         let (mut events, mut left, mut was_killed) = (Vec::new(), written, false);
         for _ in 0..1_000_000 {
             executor.events(&mut events);
             // What a server that died had posted executes no more.
-            let is_servers = |event: &Event| executor.process_of(event.task) == self.process;
+            let is_servers = |event: &Event| executor.process_of(event.task) == process;
             events.retain(|event| !(was_killed && is_servers(event)));
             let Some(&event) = events.first() else { break };
             let is_servers = is_servers(&event);
@@ -110,7 +126,7 @@ impl World {
                 && access.writes
             {
                 if left == 0 {
-                    executor.kill(self.process);
+                    executor.kill(process);
                     was_killed = true;
                     left = u32::MAX;
                     continue;

@@ -39,4 +39,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A client reads the table of ranges once, and goes on to call the server that had a key then.",
         FoundBy::Tests("--package darter-baselines --lib keys_go_to_another_node"),
     ),
+    Mutant::new(
+        "XStore",
+        "xstore-scan-below-all-keys-moves",
+        "A server says of a scan in reverse from below all keys that they are another server's.",
+        FoundBy::Tests("--package darter-baselines --lib a_scan_below_all_keys_is_the_first_ranges"),
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-scan-begins-again-when-keys-move",
+        "A scan that was told in the middle of a range that keys have moved begins that range again.",
+        FoundBy::Tests("--package darter-baselines --lib a_scan_goes_on_behind_what_was_given"),
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-gives-again-one-epoch-late",
+        "A full range waits for one epoch more than garbage makes pass, and gives nothing away a second time.",
+        FoundBy::Tests("--package darter-baselines --test xstore a_node_that_fills_gives_its_keys_away"),
+    ),
+    Mutant::new(
+        "XStore",
+        "xstore-range-that-is-over-answers",
+        "A server goes on to answer for the range that a bulk load over several nodes has ended.",
+        FoundBy::Tests("--package darter-baselines --test xstore a_bulk_load_splits_by_node"),
+    ),
 ];

@@ -12,7 +12,7 @@ use super::descriptor::Descriptor;
 use super::model::{Step, SubModel, View, model_key};
 use super::wire::{self, REQUEST_WORDS, Reader, Taken, Text};
 use super::{XStore, bound_bytes, condition_word, range_word};
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::leaf as pair;
 use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange};
@@ -96,13 +96,14 @@ async fn call<F: Fabric>(
 }
 
 impl<F: Fabric> XStore<F> {
-    /// Calls a procedure without arguments of the servers of all ranges; returns the first word of
-    /// each answer, 0 where there is none.
+    /// Calls a procedure without arguments of the servers of all ranges, which are found first;
+    /// returns the first word of each answer, 0 where there is none.
     ///
     /// # Errors
     /// Those of the servers and the fabric.
     pub(super) async fn call_all(&self, client: &mut Client<F>, procedure: u64) -> Result<Vec<u64>> {
         let (mut tries, mut at, mut words) = (Tries::default(), Vec::new(), Vec::new());
+        self.find_ranges(client, &self.shared.ranges()).await?;
         loop {
             let ranges = self.shared.ranges();
             // What lies below a bound is done.
@@ -347,7 +348,9 @@ impl<F: Fabric> XStore<F> {
                 }
                 continue;
             }
-            if left.reverse {
+            if mutant!("xstore-scan-begins-again-when-keys-move") {
+                // What was found of the part is found again.
+            } else if left.reverse {
                 left.to = part.to;
             } else {
                 left.from = part.from;

@@ -189,7 +189,11 @@ impl<F: Fabric> XStore<F> {
     ///
     /// # Errors
     /// Damage, those of the fabric.
-    async fn find_ranges(&self, client: &mut Client<F>, old: &Arc<Ranges>) -> Result<()> {
+    pub(in super::super) async fn find_ranges(
+        &self,
+        client: &mut Client<F>,
+        old: &Arc<Ranges>,
+    ) -> Result<()> {
         if !Arc::ptr_eq(&self.shared.ranges(), old) || mutant!("xstore-table-read-once") {
             return Ok(());
         }

@@ -4,6 +4,7 @@
 use super::models::emptied::scan_around;
 use super::models::{BY_MODELS, BY_MODELS_FAT, Race, race_in};
 use super::*;
+use std::ops::Bound as At;
 
 const SPREAD: XStoreOptions = XStoreOptions { nodes: 0, ..BY_MODELS };
 const SPREAD_FAT: XStoreOptions = XStoreOptions { nodes: 0, ..BY_MODELS_FAT };
@@ -63,6 +64,27 @@ fn an_index_of_one_node_keeps_its_keys() {
     world.assert_sound(&model, "in the end");
 }
 
+/// Nothing is below all keys: the server of the first range says so, whatever it has given away.
+#[test]
+fn a_scan_below_all_keys_is_the_first_ranges() {
+    for options in [SPREAD, SPREAD_FAT, SPREAD_CALLS] {
+        let (mut world, _, mut reader) = world(options);
+        for turn in 0..2 {
+            let fresh = world.reader(0);
+            for (index, client) in [&mut reader, &mut { fresh }] {
+                for to in [At::Included(Vec::new()), At::Excluded(Vec::new())] {
+                    for reverse in [true, false] {
+                        let range = ScanRange { from: At::Unbounded, to: to.clone(), reverse };
+                        let found = block_on(index.scan(client, &range, usize::MAX)).unwrap();
+                        assert!(found.is_empty(), "{options:?}, turn {turn}, {range:?}: {found:?}");
+                    }
+                }
+            }
+            assert_eq!(block_on(world.index.spread(&mut world.client)).unwrap(), turn + 1);
+        }
+    }
+}
+
 /// The server dies at words that it writes while it gives leaves away; another one goes on, and dies
 /// in its turn at words that it writes.
 #[test]
@@ -95,6 +117,48 @@ fn giving_leaves_survives_its_server() {
                 world.assert_sound(&model, &what);
                 if !was_killed {
                     assert!(written > 60 && given > 3, "only {written} words, {given} times given");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The server that has got leaves dies at words that it writes: when it begins, trains, and gives
+/// half of them back. Another one takes its place, and dies in its turn.
+#[test]
+fn leaves_that_were_given_survive_their_server() {
+    for (options, step) in [(SPREAD, 2), (SPREAD_FAT, 5), (SPREAD_CALLS, 3)] {
+        for order in [WordOrder::Ascending, WordOrder::Descending] {
+            let mut given = 0;
+            for written in (0..).step_by(step) {
+                let what = format!("{order:?} after {written} words");
+                let (mut world, mut model, mut reader) = world(options);
+                assert_eq!(block_on(world.index.spread(&mut world.client)).unwrap(), 1, "{what}");
+                let (index, mut client) = (world.index.clone(), world.pool.client().unwrap());
+                let call = async {
+                    if index.maintain(&mut client).await.is_ok() {
+                        let _ = index.spread(&mut client).await;
+                    }
+                };
+                let was_killed = world.kill_process_after(world.last_other, written, order, call);
+                if was_killed {
+                    world.serve_at(1);
+                    let call = async {
+                        let _ = index.maintain(&mut client).await;
+                    };
+                    if world.kill_process_after(world.last_other, written * 7 % 30, order, call) {
+                        world.serve_at(1);
+                    }
+                }
+                change(&mut world, &mut model, &mut reader, &what);
+                given += u64::from(reader.0.range_nodes().ends_with(&[1, 0]));
+                drop((reader, client));
+                world.assert_sound(&model, &what);
+                world.train();
+                world.assert_sound(&model, &what);
+                if !was_killed {
+                    assert!(written > 60 && given > 3, "only {written} words, {given} times given back");
                     break;
                 }
             }

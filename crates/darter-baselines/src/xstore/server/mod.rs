@@ -199,6 +199,11 @@ impl<F: Fabric> Owner<F> {
         below.map(|(_, number)| *number).ok_or(self.damage("the leaves leave a gap"))
     }
 
+    /// Whether this server has no keys: its range is no part of the index any more.
+    fn is_over(&self) -> bool {
+        self.tree().span.is_none()
+    }
+
     /// The error of a call for keys that are not this server's.
     fn moved(&self) -> IndexError {
         IndexError::Moved { addr: self.descriptor.addr }

@@ -29,7 +29,11 @@ impl<F: Fabric> Owner<F> {
         match (if range.reverse { &range.to } else { &range.from }, range.reverse) {
             (At::Unbounded, true) => high.is_none(),
             (At::Unbounded, false) => low.is_empty(),
-            (At::Excluded(key), true) => key > low && high.is_none_or(|high| key <= high),
+            (At::Excluded(key), true) => {
+                // Nothing is below all keys: that is for the first range to say.
+                let is_first = low.is_empty() && !mutant!("xstore-scan-below-all-keys-moves");
+                (key > low || is_first) && high.is_none_or(|high| key <= high)
+            }
             (At::Included(key) | At::Excluded(key), _) => span.has(key),
         }
     }
