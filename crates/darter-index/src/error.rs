@@ -81,6 +81,13 @@ pub enum IndexError {
         /// Locks there can be.
         max: usize,
     },
+    /// The keys are with another server by now, and the caller has not found it in many attempts.
+    /// Only indexes with servers on several memory nodes return this.
+    #[error("the keys of the range at {addr} have moved to another server each time; try again")]
+    Moved {
+        /// The range where they were.
+        addr: GlobalAddr,
+    },
     /// Options that cannot be fulfilled.
     #[error("index options: {0}")]
     Options(&'static str),

@@ -141,6 +141,11 @@ impl<F: Fabric> Pool<F> {
         self.process.blocks.set_magazine_objects_max(objects);
     }
 
+    /// Whether another handle is of the same membership.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.process, &other.process)
+    }
+
     /// For tests: ends this process's proof of life and leaves everything as a crash would. Clients
     /// must not be used afterwards.
     #[doc(hidden)]

@@ -63,6 +63,7 @@ impl<T> LocalLocks<T> {
 
     /// Takes a lock, waiting for its turn.
     pub(crate) fn lock(self: &Arc<Self>, number: u64) -> Waiting<'_, T> {
+        debug_assert_ne!(number, PASSED_ON, "a guard of this number would not give the lock back");
         Waiting { locks: self, number, waiter: None }
     }
 

@@ -1,4 +1,5 @@
-//! The check: a walk of all leaves by READs that verifies every invariant, and the counts.
+//! The check: a walk of all leaves by READs that verifies every invariant, and the counts, range
+//! after range of the table.
 //!
 //! Of each leaf: it is at rest, its bounds meet its neighbours', its keys lie between them and none
 //! is there twice, its records are whole, its blobs hold the keys whose hashes their pointers have,
@@ -6,8 +7,10 @@
 //! pairs it takes, and one that goes has no pairs and leads to its right neighbour still.
 
 use super::XStore;
-use super::descriptor::DESCRIPTOR_BYTES;
+use super::check_models::add_nodes;
+use super::descriptor::{DESCRIPTOR_BYTES, Descriptor};
 use super::leaf::{Bound, Leaf, Pointer, key_hash};
+use super::table::{self, Table};
 use crate::compute_node::yield_now;
 use darter_fabric::{Fabric, OpKind};
 use darter_index::radix::leaf as pair;
@@ -18,12 +21,17 @@ use std::collections::HashSet;
 /// Reads of a leaf that is written meanwhile.
 const TRIES: u32 = 200;
 
-/// A walk in progress.
-struct Walk {
-    report: CheckReport,
+/// Walks of everything while servers give leaves away.
+const WALKS: u32 = 20;
+
+/// A walk of a range in progress.
+struct Walk<'a> {
+    report: &'a mut CheckReport,
+    range: Descriptor,
     /// Whether pairs are read.
     reads_pairs: bool,
     leaves: u64,
+    keys: u64,
     /// The high bound of the leaf before, and its bytes.
     expected: Bound,
     low: Vec<u8>,
@@ -32,55 +40,116 @@ struct Walk {
 impl<F: Fabric> XStore<F> {
     /// Walks and verifies everything; without pairs it only counts.
     pub(super) async fn inspect(&self, client: &mut Client<F>, reads_pairs: bool) -> Result<CheckReport> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let descriptor = &self.shared.descriptor;
-        let mut walk = Walk {
-            report: CheckReport::default(),
-            reads_pairs,
-            leaves: 0,
-            expected: Bound::LEAST,
-            low: Vec::new(),
-        };
-        walk.report.reach(descriptor.addr, DESCRIPTOR_BYTES, "descriptor");
-        let models = self.inspect_models(&mut client, &mut walk.report, reads_pairs).await?;
+        let mut walks = 0;
+        loop {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let index = self.shared.descriptor;
+            let table = Table::read(&mut client, &index).await?;
+            let mut report = CheckReport::default();
+            self.inspect_ranges(&mut client, &mut report, &table, reads_pairs).await?;
+            walks += 1;
+            // What a walk has met while leaves went to another node is no violation.
+            if walks == WALKS || Table::read(&mut client, &index).await? == table {
+                return Ok(report);
+            }
+        }
+    }
+
+    async fn inspect_ranges(
+        &self,
+        client: &mut Pinned<'_, F>,
+        report: &mut CheckReport,
+        table: &Table,
+        reads_pairs: bool,
+    ) -> Result<()> {
+        let index = self.shared.descriptor;
+        report.reach(index.addr, DESCRIPTOR_BYTES, "descriptor");
+        report.stats.index_bytes += DESCRIPTOR_BYTES;
+        if !table.addr.is_null() {
+            report.reach(table.addr, table.bytes(), "table of ranges");
+            report.stats.index_bytes += table.bytes();
+        }
+        let mut last = None;
+        for (at, entry) in table.entries.iter().enumerate() {
+            let range = index.of_range(entry.descriptor, (entry.node, entry.server));
+            if entry.descriptor != index.addr {
+                report.reach(entry.descriptor, DESCRIPTOR_BYTES, "descriptor of a range");
+                report.stats.index_bytes += DESCRIPTOR_BYTES;
+                let [shape] = client.read_words(entry.descriptor).await?;
+                if shape != range.words(0)[0] {
+                    report.violation(format!("descriptor at {}: not its range's", entry.descriptor));
+                }
+            }
+            let low = table::bound_bytes(client, &entry.low).await?.unwrap_or_default();
+            if last.is_some_and(|last| low <= last) {
+                report.violation(format!("table of ranges at {}: out of order", table.addr));
+            }
+            self.inspect_range(
+                client,
+                report,
+                range,
+                (entry.low.clone(), low.clone()),
+                (&table.high(at), reads_pairs),
+            )
+            .await?;
+            last = Some(low);
+        }
+        Ok(())
+    }
+
+    /// Walks a range, which begins and ends at these bounds.
+    async fn inspect_range(
+        &self,
+        client: &mut Pinned<'_, F>,
+        report: &mut CheckReport,
+        range: Descriptor,
+        (expected, low): (Bound, Vec<u8>),
+        (high, reads_pairs): (&Bound, bool),
+    ) -> Result<()> {
+        let models = self.inspect_models(client, &range, report, reads_pairs).await?;
+        let mut walk = Walk { report, range, reads_pairs, leaves: 0, keys: 0, expected, low };
         let mut numbers = HashSet::new();
-        let [mut number] = client.read_words(descriptor.first()).await?;
+        let [mut number] = client.read_words(range.first()).await?;
         while number != 0 {
-            let addr = descriptor.leaf(number as u32);
-            if !walk.report.reach(addr, descriptor.layout.bytes(), "leaf") {
+            let addr = range.leaf(number as u32);
+            if !walk.report.reach(addr, range.layout.bytes(), "leaf") {
                 break;
             }
-            let Some(leaf) = self.leaf_at_rest(&mut client, &mut walk, number as u32).await? else { break };
-            if !self.inspect_leaf(&mut client, &mut walk, number as u32, &leaf).await? {
+            let Some(leaf) = self.leaf_at_rest(client, &mut walk, number as u32).await? else { break };
+            if !self.inspect_leaf(client, &mut walk, number as u32, &leaf).await? {
                 break;
             }
             numbers.insert(number as u32);
-            number = u64::from(leaf.head.header.next);
+            // What is behind the end was given away, and the last leaf is to lead there no more.
+            let is_last = leaf.head.high == *high && *high != Bound::None;
+            number = if is_last { 0 } else { u64::from(leaf.head.header.next) };
         }
+        let Walk { leaves, keys, expected, .. } = walk;
         if number == 0 {
-            self.inspect_entries(&mut client, &mut walk.report, &models, &numbers).await?;
+            self.inspect_entries(client, &range, report, (&models, &numbers)).await?;
+            if expected != *high {
+                report.violation(format!(
+                    "the last leaf of the range at {} does not end where that does",
+                    range.addr
+                ));
+            }
         }
-        if number == 0 && walk.expected != Bound::None {
-            walk.report.violation("the last leaf has a bound above".to_owned());
-        }
-        let Walk { mut report, leaves, .. } = walk;
-        let bytes = leaves * descriptor.layout.bytes();
-        let children = report.stats.keys;
-        report.stats.nodes.push(NodeTypeStats { name: "leaf", count: leaves, bytes, children });
-        report.stats.index_bytes += DESCRIPTOR_BYTES;
-        let is_inline = descriptor.layout.is_inline();
+        let bytes = leaves * range.layout.bytes();
+        add_nodes(report, NodeTypeStats { name: "leaf", count: leaves, bytes, children: keys });
+        report.stats.keys += keys;
+        let is_inline = range.layout.is_inline();
         *(if is_inline { &mut report.stats.kv_bytes } else { &mut report.stats.index_bytes }) += bytes;
-        Ok(report)
+        Ok(())
     }
 
     /// Reads a leaf that is at rest and whole; `None` after a violation.
     async fn leaf_at_rest(
         &self,
         client: &mut Pinned<'_, F>,
-        walk: &mut Walk,
+        walk: &mut Walk<'_>,
         number: u32,
     ) -> Result<Option<Leaf>> {
-        let (addr, layout) = (self.shared.descriptor.leaf(number), self.shared.descriptor.layout);
+        let (addr, layout) = (walk.range.leaf(number), walk.range.layout);
         for _ in 0..TRIES {
             let mut batch = client.batch();
             let first = batch.read(addr, 1);
@@ -114,13 +183,13 @@ impl<F: Fabric> XStore<F> {
     async fn inspect_leaf(
         &self,
         client: &mut Pinned<'_, F>,
-        walk: &mut Walk,
+        walk: &mut Walk<'_>,
         number: u32,
         leaf: &Leaf,
     ) -> Result<bool> {
-        let addr = self.shared.descriptor.leaf(number);
+        let addr = walk.range.leaf(number);
         walk.leaves += 1;
-        walk.report.stats.keys += leaf.head.counted().len() as u64;
+        walk.keys += leaf.head.counted().len() as u64;
         if let Bound::Blob(bound, class) = leaf.head.low {
             let bytes = pair::class_words(class) as u64 * 8;
             walk.report.reach(bound, bytes, "bound");
@@ -153,7 +222,7 @@ impl<F: Fabric> XStore<F> {
     async fn bytes_of(
         &self,
         client: &mut Pinned<'_, F>,
-        walk: &mut Walk,
+        walk: &mut Walk<'_>,
         bound: &Bound,
     ) -> Result<Option<Vec<u8>>> {
         let (addr, class) = match bound {
@@ -181,11 +250,11 @@ impl<F: Fabric> XStore<F> {
     async fn keys_of(
         &self,
         client: &mut Pinned<'_, F>,
-        walk: &mut Walk,
+        walk: &mut Walk<'_>,
         number: u32,
         leaf: &Leaf,
     ) -> Result<Vec<Vec<u8>>> {
-        let addr = self.shared.descriptor.leaf(number);
+        let addr = walk.range.leaf(number);
         if self.shared.descriptor.layout.is_inline() {
             return Ok(leaf.head.counted().iter().map(|key| key.to_be_bytes().to_vec()).collect());
         }

@@ -1,4 +1,4 @@
-//! The check of models: a walk of all their objects by READs.
+//! The check of the models of a range: a walk of all their objects by READs.
 //!
 //! Root, segments and slabs overlap nothing; each sub-model is whole, its table lies in a slab, and
 //! each of its entries leads to a leaf. The server may train meanwhile: what is read of a generation
@@ -9,6 +9,7 @@ mod image;
 
 use super::XStore;
 use super::client::lookup::is_leaf;
+use super::descriptor::Descriptor;
 use super::leaf::{HEAD_WORDS, Head, address};
 use super::model::{Entry, SubModel};
 use super::root::{
@@ -21,6 +22,19 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Reads of a sub-model that is written meanwhile.
 const TRIES: u32 = 20;
+
+/// Counts nodes, with those of their type in the ranges before.
+pub(super) fn add_nodes(report: &mut CheckReport, more: NodeTypeStats) {
+    let nodes = &mut report.stats.nodes;
+    match nodes.iter_mut().find(|nodes| nodes.name == more.name) {
+        Some(nodes) => {
+            nodes.count += more.count;
+            nodes.bytes += more.bytes;
+            nodes.children += more.children;
+        }
+        None => nodes.push(more),
+    }
+}
 
 /// What was found of the models.
 #[derive(Debug, Default)]
@@ -35,16 +49,17 @@ impl<F: Fabric> XStore<F> {
     pub(super) async fn inspect_models(
         &self,
         client: &mut Pinned<'_, F>,
+        range: &Descriptor,
         report: &mut CheckReport,
         reads_all: bool,
     ) -> Result<Found> {
-        let [word] = client.read_words(self.shared.descriptor.models()).await?;
+        let [word] = client.read_words(range.models()).await?;
         let mut found = Found { word, numbers: HashSet::new() };
         let ModelsWord { root: number, .. } = ModelsWord::from_word(word);
         if number == 0 {
             return Ok(found);
         }
-        let addr = address(self.shared.descriptor.node, number);
+        let addr = address(range.node, number);
         let Some(root) = self.read_root(client, report, addr).await? else {
             return Ok(found);
         };
@@ -65,8 +80,10 @@ impl<F: Fabric> XStore<F> {
                 );
             }
         }
-        let nodes = &mut report.stats.nodes;
-        nodes.push(NodeTypeStats { name: "sub-model", count: root.submodels.into(), bytes, children: 0 });
+        add_nodes(
+            report,
+            NodeTypeStats { name: "sub-model", count: root.submodels.into(), bytes, children: 0 },
+        );
         report.stats.index_bytes += bytes;
         let slabs = self.read_slabs(client, report, addr, reads_all).await?;
         if let Some(image) = root.image.filter(|_| reads_all) {
@@ -95,16 +112,16 @@ impl<F: Fabric> XStore<F> {
     pub(super) async fn inspect_entries(
         &self,
         client: &mut Pinned<'_, F>,
+        range: &Descriptor,
         report: &mut CheckReport,
-        found: &Found,
-        leaves: &HashSet<u32>,
+        (found, leaves): (&Found, &HashSet<u32>),
     ) -> Result<()> {
-        let layout = self.shared.descriptor.layout;
+        let layout = range.layout;
         let mut strange = Vec::new();
         for &number in found.numbers.difference(leaves) {
-            let addr = self.shared.descriptor.leaf(number);
+            let addr = range.leaf(number);
             // A leaf may have gone since the tables were written, until their generation ends.
-            let words = if is_leaf(client, &self.shared.descriptor, number, HEAD_WORDS) {
+            let words = if is_leaf(client, range, number, HEAD_WORDS) {
                 client.read(addr, HEAD_WORDS).await?
             } else {
                 Vec::new()
@@ -114,7 +131,7 @@ impl<F: Fabric> XStore<F> {
             }
         }
         if !strange.is_empty() {
-            let [word] = client.read_words(self.shared.descriptor.models()).await?;
+            let [word] = client.read_words(range.models()).await?;
             if word == found.word {
                 report.violation(format!("entries of tables lead to no leaf: {strange:?}"));
             }
@@ -213,7 +230,7 @@ impl<F: Fabric> XStore<F> {
                 }
             }
         }
-        report.stats.nodes.push(NodeTypeStats { name: "slab", count, bytes: total, children: 0 });
+        add_nodes(report, NodeTypeStats { name: "slab", count, bytes: total, children: 0 });
         report.stats.index_bytes += total;
         Ok(slabs)
     }

@@ -1,13 +1,17 @@
-//! The descriptor: what everybody has to know of an index before its leaves make sense.
+//! The descriptor: what everybody has to know of a range of keys before its leaves make sense. That
+//! of the index is its first range's, as long as it has that one.
 //!
 //! ```text
-//! word 0   value words 8 | node 8 | node of the server 8 | image of the inner nodes 1
+//! word 0   value words 8 | node 8 | node of the server 8 | image of the inner nodes 8 | nodes 8
 //! word 1   number of the first leaf
 //! word 2   lock of the server: 0, or the word of its token
 //! word 3   word of the models: generation 32 | number of their root 32 ([`super::root`])
+//! word 4   of the index: address of the table of ranges ([`super::table`]), 0 for one range
 //! ```
 //!
-//! Root words of the pool: 3 the kind, 8 the address of the descriptor.
+//! *Nodes*: how many memory nodes, from that of the index on, may hold ranges, as far as the pool
+//! has so many. Root words of the
+//! pool: 3 the kind, 8 the address of the index's descriptor.
 
 use super::NAME;
 use super::leaf::{Bound, Header, Leaf};
@@ -19,10 +23,10 @@ use darter_index::{IndexError, Result};
 use darter_pool::{AllocKind, Client, Pinned, PoolError};
 
 /// "XSTORE" and the format's version, in the kind word of a pool's root.
-const KIND: u64 = u64::from_le_bytes(*b"XSTORE\x02\0");
+const KIND: u64 = u64::from_le_bytes(*b"XSTORE\x03\0");
 const KIND_WORD: usize = 3;
 const DESCRIPTOR_WORD: usize = 8;
-const WORDS: usize = 4;
+const WORDS: usize = 5;
 pub(crate) const DESCRIPTOR_BYTES: u64 = WORDS as u64 * 8;
 
 /// The part of a descriptor that never changes, and where the rest is.
@@ -36,6 +40,8 @@ pub(crate) struct Descriptor {
     pub(crate) server: u8,
     /// Whether the server writes an image of its inner nodes.
     pub(crate) has_image: bool,
+    /// How many memory nodes, from that of the index on, may hold ranges.
+    pub(crate) nodes: u8,
 }
 
 impl Descriptor {
@@ -53,6 +59,34 @@ impl Descriptor {
     /// before meaningless.
     pub(crate) fn models(&self) -> GlobalAddr {
         self.addr.plus(24)
+    }
+
+    /// The word that leads to the table of ranges, in the index's descriptor.
+    pub(crate) fn ranges(&self) -> GlobalAddr {
+        self.addr.plus(32)
+    }
+
+    /// The descriptor of a range of this index, at an address, with leaves on a node.
+    pub(crate) fn of_range(&self, addr: GlobalAddr, (node, server): (u8, u8)) -> Self {
+        Self { addr, node, server, ..*self }
+    }
+
+    /// The node whose server is to write leaves of a node: the node itself, where that is so for the
+    /// first range.
+    pub(crate) fn server_of(&self, node: u8) -> u8 {
+        if self.server == self.node { node } else { self.server }
+    }
+
+    /// The memory nodes that may hold ranges.
+    pub(crate) fn held_nodes(&self) -> std::ops::Range<u8> {
+        self.node..self.node.saturating_add(self.nodes)
+    }
+
+    /// The words of a range that is all in leaves from this one on, without a server or models.
+    pub(crate) fn words(&self, first: u32) -> [u64; WORDS] {
+        let Self { layout: Layout { value_words }, node, server, has_image, nodes, .. } = *self;
+        let shape = [value_words, node, server, u8::from(has_image), nodes, 0, 0, 0];
+        [u64::from_le_bytes(shape), u64::from(first), 0, 0, 0]
     }
 
     /// The address of a leaf.
@@ -74,13 +108,18 @@ impl Descriptor {
         }
         let addr = GlobalAddr::from_bits(addr);
         let [shape, ..] = client.read_words::<WORDS>(addr).await?;
-        let [value_words, node, server, image, rest @ ..] = shape.to_le_bytes();
+        Self::parse(addr, shape, client.pool().nodes())
+            .ok_or(IndexError::corrupt(addr, "no XStore index has this shape"))
+    }
+
+    /// Reads the first word of a descriptor in a pool of so many nodes. `None` if it is none's.
+    pub(crate) fn parse(addr: GlobalAddr, shape: u64, pool_nodes: u8) -> Option<Self> {
+        let [value_words, node, server, image, nodes, rest @ ..] = shape.to_le_bytes();
         let options = XStoreOptions { value_words, ..XStoreOptions::default() };
-        let nodes = client.pool().nodes();
-        let is_sound = node < nodes && server < nodes && image <= 1 && rest == [0; 4];
-        let layout = options.layout().ok().filter(|_| is_sound);
-        let layout = layout.ok_or(IndexError::corrupt(addr, "no XStore index has this shape"))?;
-        Ok(Self { addr, layout, node, server, has_image: image == 1 })
+        let is_sound = node < pool_nodes && server < pool_nodes && image <= 1 && nodes > 0 && rest == [0; 3];
+        let layout = options.layout().ok().filter(|_| is_sound)?;
+        let has_image = image == 1;
+        Some(Self { addr, layout, node, server, has_image, nodes })
     }
 
     /// Makes an index of one empty leaf; of several creators one wins.
@@ -94,6 +133,7 @@ impl Descriptor {
         if options.node.max(server) >= client.pool().nodes() {
             return Err(IndexError::Options("node or server is not one of the pool's"));
         }
+        let nodes = if options.nodes == 0 { u8::MAX } else { options.nodes };
         let pool = client.pool();
         let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
         let mut drafts = Drafts::new();
@@ -111,11 +151,11 @@ impl Descriptor {
         };
         let header = Header { incarnation: 2, count: 0, next: 0 };
         let head = Head { header, low: Bound::LEAST, high: Bound::None, keys: [0; SLOTS] };
-        let image = u8::from(options.tree_from.is_some());
-        let shape = u64::from_le_bytes([options.value_words, options.node, server, image, 0, 0, 0, 0]);
+        let index =
+            Self { addr, layout, node: options.node, server, has_image: options.tree_from.is_some(), nodes };
         let mut batch = client.batch();
         batch.write(address(options.node, first), &Leaf::image(layout, &head, &[]));
-        batch.write(addr, &[shape, u64::from(first), 0, 0]);
+        batch.write(addr, &index.words(first));
         client.complete(batch).await?;
         let mut batch = client.batch();
         let cas = batch.cas(descriptor_word, 0, addr.bits());

@@ -133,7 +133,7 @@ impl Bound {
     /// The bound below all keys.
     pub(crate) const LEAST: Self = Self::Short(Vec::new());
 
-    fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Self::None => NO_BOUND,
             Self::Short(bytes) => bytes.len() as u8,
@@ -153,7 +153,7 @@ impl Bound {
         }
     }
 
-    fn parse(code: u8, word: u64) -> Option<Self> {
+    pub(crate) fn parse(code: u8, word: u64) -> Option<Self> {
         match code {
             NO_BOUND => Some(Self::None),
             0..=8 => Some(Self::Short(word.to_be_bytes()[..usize::from(code)].to_vec())),
@@ -176,6 +176,9 @@ pub(crate) fn shape_word(layout: Layout, low: &Bound, high: &Bound) -> u64 {
 pub(crate) struct Pointer(u64);
 
 impl Pointer {
+    /// The bits of the address.
+    pub(crate) const ADDRESS: u64 = (1 << 48) - 1;
+
     /// To a pair whose key has this hash.
     pub(crate) fn new(addr: GlobalAddr, class: u8, hash: u64) -> Self {
         Self((hash & 0x1ff) << 55 | u64::from(class & 0x7f) << 48 | addr.bits())

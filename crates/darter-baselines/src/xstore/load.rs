@@ -1,26 +1,37 @@
 //! Bulk load: the client writes leaves from strictly ascending keys, and the server makes them the
-//! index's by one call. Nothing is visible before, so a failure gives everything back.
+//! index's by one call. Nothing is visible before, so a failure gives everything back. Where several
+//! nodes may hold ranges, each gets its share of the keys, as far as the iterator says how many there
+//! are, or what it has room for.
 
 use super::XStore;
-use super::descriptor::alloc_leaf;
-use super::leaf::{Bound, Head, Header, Leaf, NEW, Pointer, SLOTS, key_hash};
+use super::descriptor::{DESCRIPTOR_BYTES, alloc_leaf};
+use super::leaf::{Bound, Head, Header, Leaf, NEW, Pointer, SLOTS, address, key_hash};
 use super::record::Record;
+use super::table::{Entry, Table};
 use super::wire;
 use crate::sherman::bound::separator;
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::leaf as pair;
 use darter_index::radix::writes::Writes;
-use darter_index::{IndexError, KeyValue, Result};
+use darter_index::{Condition, IndexError, KeyValue, Result, ScanRange};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
 
 /// The leaf being filled.
 struct Open {
+    node: u8,
     number: u32,
     low: Bound,
     words: Vec<u64>,
     records: Vec<Record>,
+}
+
+/// The leaves on one node.
+struct Part {
+    node: u8,
+    low: Bound,
+    first: u32,
 }
 
 /// A load under way.
@@ -29,9 +40,22 @@ struct Loading {
     drafts: Drafts,
     writes: Writes,
     open: Option<Open>,
-    first: u32,
+    /// The nodes that take leaves, one after the other, and the one that does now.
+    nodes: Vec<u8>,
+    at: usize,
+    /// Keys of each but the last, and those that this one has still to get.
+    share: u64,
+    left: u64,
+    parts: Vec<Part>,
     last_key: Vec<u8>,
     count: u64,
+}
+
+impl Loading {
+    /// The node that is being filled.
+    fn node(&self) -> u8 {
+        self.nodes[self.at]
+    }
 }
 
 impl<F: Fabric> XStore<F> {
@@ -39,22 +63,23 @@ impl<F: Fabric> XStore<F> {
     where
         I: Iterator<Item = KeyValue> + Send,
     {
-        let mut client = client.pin(OpKind::Load).await?;
-        let mut loading = Loading::default();
+        // What this process knows of ranges may be old, and the pairs can be taken once.
+        self.find_ranges(client, &self.shared.ranges()).await?;
+        if self.shared.ranges().all.len() > 1 {
+            return self.load_by_puts(client, sorted).await;
+        }
+        let own = client;
+        let mut client = own.pin(OpKind::Load).await?;
+        let index = self.shared.descriptor;
+        let nodes: Vec<u8> = index.held_nodes().take_while(|&node| node < client.pool().nodes()).collect();
+        let share = match sorted.size_hint().0 as u64 {
+            0 => u64::MAX,
+            keys => keys.div_ceil(nodes.len() as u64),
+        };
+        let mut loading = Loading { nodes, share, ..Loading::default() };
         let outcome = match self.write_leaves(&mut client, &mut loading, sorted).await {
             Ok(()) if loading.count == 0 => return Ok(0),
-            Ok(()) => {
-                let request = vec![u64::from(loading.first)];
-                // When no answer comes the leaves may be the index's: they are left to the sweep.
-                let answer = match client.call(self.shared.descriptor.server, wire::PUBLISH, request).await {
-                    Ok(answer) => answer,
-                    Err(error) => {
-                        loading.drafts.keep();
-                        return Err(error.into());
-                    }
-                };
-                wire::outcome(&answer).map(|_| loading.count)
-            }
+            Ok(()) => self.publish(&mut client, &mut loading).await,
             Err(error) => Err(error),
         };
         if outcome.is_ok() {
@@ -62,7 +87,72 @@ impl<F: Fabric> XStore<F> {
         } else {
             loading.drafts.discard(&mut client);
         }
+        drop(client);
+        if outcome.is_ok() && !self.is_whole(&loading) {
+            // The ranges' servers train. Without models keys are read by calls.
+            let _ = self.call_all(own, wire::MAINTAIN).await;
+        }
         outcome
+    }
+
+    /// Loads into an index whose keys are on several nodes already: its servers take pair after pair.
+    async fn load_by_puts<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        if !self.pairs_of(client, &ScanRange::all(), 1).await?.is_empty() {
+            return Err(IndexError::NotEmpty);
+        }
+        let (mut count, mut last) = (0, Vec::new());
+        for (key, value) in sorted {
+            if count > 0 && key <= last {
+                return Err(IndexError::NotSorted { at: count });
+            }
+            self.put_by_call(client, (&key, &value), Condition::Always).await?;
+            (last, count) = (key, count + 1);
+        }
+        Ok(count)
+    }
+
+    /// Whether all leaves are where the index's are.
+    fn is_whole(&self, loading: &Loading) -> bool {
+        matches!(&loading.parts[..], [Part { node, .. }] if *node == self.shared.descriptor.node)
+    }
+
+    /// Has the server make the leaves the index's.
+    async fn publish(&self, client: &mut Pinned<'_, F>, loading: &mut Loading) -> Result<u64> {
+        let index = self.shared.descriptor;
+        let mut request = vec![u64::from(loading.parts[0].first)];
+        if !self.is_whole(loading) {
+            request = vec![0, self.write_table(client, loading).await?.bits()];
+        }
+        // When no answer comes the leaves may be the index's: they are left to the sweep.
+        let answer = match client.call(index.server, wire::PUBLISH, request).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                loading.drafts.keep();
+                return Err(error.into());
+            }
+        };
+        wire::outcome(&answer)?;
+        Ok(loading.count)
+    }
+
+    /// Writes descriptors of the parts, and a table that leads to them.
+    async fn write_table(&self, client: &mut Pinned<'_, F>, loading: &mut Loading) -> Result<GlobalAddr> {
+        let index = self.shared.descriptor;
+        let mut table = Table { addr: GlobalAddr::NULL, entries: Vec::new() };
+        for Part { node, low, first } in &loading.parts {
+            let (node, server) = (*node, index.server_of(*node));
+            let descriptor = loading.drafts.alloc(client, node, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
+            let words = index.of_range(descriptor, (node, server)).words(*first);
+            loading.writes.write(client, descriptor, &words).await?;
+            table.entries.push(Entry { low: low.clone(), node, server, descriptor });
+        }
+        let addr = loading.drafts.alloc(client, index.node, table.bytes(), AllocKind::Inner).await?;
+        loading.writes.write(client, addr, &table.words()).await?;
+        loading.writes.flush(client).await?;
+        Ok(addr)
     }
 
     async fn write_leaves(
@@ -83,6 +173,7 @@ impl<F: Fabric> XStore<F> {
             self.add_pair(client, loading, &key, &value).await?;
             loading.last_key = key;
             loading.count += 1;
+            loading.left = loading.left.saturating_sub(1);
         }
         if let Some(open) = loading.open.take() {
             self.end_leaf(client, loading, open, Bound::None, 0).await?;
@@ -92,23 +183,39 @@ impl<F: Fabric> XStore<F> {
 
     /// Ends the leaf being filled, and begins the next one, whose first key this is.
     async fn begin_leaf(&self, client: &mut Pinned<'_, F>, loading: &mut Loading, key: &[u8]) -> Result<()> {
-        let descriptor = &self.shared.descriptor;
-        let number = alloc_leaf(client, &mut loading.drafts, descriptor.node, descriptor.layout).await?;
-        let mut low = Bound::LEAST;
-        match loading.open.take() {
-            Some(open) => {
-                let parts = separator(&loading.last_key, key);
-                low = if parts.len() <= 8 {
-                    Bound::Short(parts.to_vec())
-                } else {
-                    let pointer = self.write_blob(client, loading, parts, &[]).await?;
-                    Bound::Blob(pointer.addr(), pointer.class())
-                };
-                self.end_leaf(client, loading, open, low.clone(), number).await?;
-            }
-            None => loading.first = number,
+        if loading.left == 0 && loading.at + 1 < loading.nodes.len() && loading.open.is_some() {
+            loading.at += 1;
         }
-        loading.open = Some(Open { number, low, words: Vec::new(), records: Vec::new() });
+        let layout = self.shared.descriptor.layout;
+        let number = loop {
+            let node = loading.node();
+            match alloc_leaf(client, &mut loading.drafts, node, layout).await {
+                // The rest goes to the nodes behind.
+                Err(error) if error.is_out_of_space() && loading.at + 1 < loading.nodes.len() => {
+                    loading.at += 1;
+                }
+                made => break made?,
+            }
+        };
+        let node = loading.node();
+        let mut low = Bound::LEAST;
+        if let Some(open) = loading.open.take() {
+            let parts = separator(&loading.last_key, key);
+            low = if parts.len() <= 8 {
+                Bound::Short(parts.to_vec())
+            } else {
+                let pointer = self.write_blob(client, loading, parts, &[]).await?;
+                Bound::Blob(pointer.addr(), pointer.class())
+            };
+            let next = if open.node == node { number } else { 0 };
+            self.end_leaf(client, loading, open, low.clone(), next).await?;
+        }
+        let is_first = loading.parts.last().is_none_or(|part| part.node != node);
+        if is_first {
+            loading.parts.push(Part { node, low: low.clone(), first: number });
+            loading.left = loading.share;
+        }
+        loading.open = Some(Open { node, number, low, words: Vec::new(), records: Vec::new() });
         Ok(())
     }
 
@@ -125,7 +232,7 @@ impl<F: Fabric> XStore<F> {
         let header = Header { incarnation: NEW, count: open.words.len() as u8, next };
         let head = Head { header, low: open.low, high, keys };
         let image = Leaf::image(self.shared.descriptor.layout, &head, &open.records);
-        loading.writes.write(client, self.shared.descriptor.leaf(open.number), &image).await
+        loading.writes.write(client, address(open.node, open.number), &image).await
     }
 
     async fn add_pair(
@@ -158,7 +265,7 @@ impl<F: Fabric> XStore<F> {
         value: &[u8],
     ) -> Result<Pointer> {
         let class = pair::class_within(client.pool().object_bytes_max(), key.len(), value.len())?;
-        let (node, bytes) = (self.shared.descriptor.node, class_bytes(class));
+        let (node, bytes) = (loading.node(), class_bytes(class));
         let addr = loading.drafts.alloc(client, node, bytes, AllocKind::Leaf).await?;
         loading.writes.write(client, addr, &pair::image(key, value)).await?;
         Ok(Pointer::new(addr, class, key_hash(key)))

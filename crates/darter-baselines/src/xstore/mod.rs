@@ -26,13 +26,14 @@ mod record;
 mod root;
 mod server;
 mod sweep;
+mod table;
 mod wire;
 
 pub use options::XStoreOptions;
 pub use server::XStoreService;
 
-use client::view::Sight;
-use darter_fabric::Fabric;
+use client::ranges::Ranges;
+use darter_fabric::{Fabric, OpKind};
 use darter_index::check_key;
 use darter_index::{
     CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
@@ -43,7 +44,7 @@ use descriptor::Descriptor;
 use model::Hits;
 use std::marker::PhantomData;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The index's name.
 pub(crate) const NAME: &str = "xstore";
@@ -53,9 +54,10 @@ const KEY_BYTES: usize = 8;
 /// What the clients of a process share of the index.
 #[derive(Debug)]
 struct Shared {
+    /// Of the index.
     descriptor: Descriptor,
     options: XStoreOptions,
-    sight: Sight,
+    ranges: Mutex<Arc<Ranges>>,
 }
 
 /// An XStore index in a pool.
@@ -129,9 +131,23 @@ fn bound_bytes(bound: &Bound<Vec<u8>>) -> &[u8] {
 }
 
 impl<F: Fabric> XStore<F> {
+    /// Has each range give the upper half of its leaves to the memory node with most room, full or
+    /// not, and returns how many did; none where only one node may hold ranges.
+    ///
+    /// # Errors
+    /// Those of the servers and the fabric.
+    pub async fn spread(&self, client: &mut Client<F>) -> Result<u64> {
+        Ok(self.call_all(client, wire::GIVE).await?.into_iter().sum())
+    }
+
+    /// The memory nodes of the ranges, in the order of their keys, as last read.
+    pub fn range_nodes(&self) -> Vec<u8> {
+        self.shared.ranges().all.iter().map(|range| range.descriptor.node).collect()
+    }
+
     /// How many keys this process has routed by models, and what its cache knew of them.
     pub fn cache_hits(&self) -> Hits {
-        self.shared.sight.cache.hits()
+        self.shared.ranges().hits()
     }
 }
 
@@ -145,7 +161,11 @@ impl<F: Fabric> OrderedIndex<F> for XStore<F> {
         if options.tree_from.is_some() && !descriptor.has_image {
             return Err(IndexError::Options("tree_from: the index was created without an image of its tree"));
         }
-        let shared = Shared { descriptor, options, sight: Sight::new(&options) };
+        let ranges = {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            Ranges::read(&mut client, &descriptor, &options).await?
+        };
+        let shared = Shared { descriptor, options, ranges: Mutex::new(Arc::new(ranges)) };
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 
@@ -162,7 +182,7 @@ impl<F: Fabric> OrderedIndex<F> for XStore<F> {
 
     async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         OrderedIndex::<F>::check_key(self, key)?;
-        Ok(self.values_of(client, &[key], darter_fabric::OpKind::Get).await?.pop().flatten())
+        Ok(self.values_of(client, &[key], OpKind::Get).await?.pop().flatten())
     }
 
     async fn put(
@@ -172,8 +192,7 @@ impl<F: Fabric> OrderedIndex<F> for XStore<F> {
         value: &[u8],
         condition: Condition<'_>,
     ) -> Result<PutOutcome> {
-        let hint = self.leaf_hint(key);
-        self.put_by_call(client, (key, value), condition, hint).await
+        self.put_by_call(client, (key, value), condition).await
     }
 
     async fn delete_when(
@@ -186,7 +205,7 @@ impl<F: Fabric> OrderedIndex<F> for XStore<F> {
     }
 
     async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.values_of(client, keys, darter_fabric::OpKind::MultiGet).await
+        self.values_of(client, keys, OpKind::MultiGet).await
     }
 
     async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
@@ -201,11 +220,11 @@ impl<F: Fabric> OrderedIndex<F> for XStore<F> {
     }
 
     async fn maintain(&self, client: &mut Client<F>) -> Result<()> {
-        self.call(client, wire::MAINTAIN, Vec::new()).await.map(drop)
+        self.call_all(client, wire::MAINTAIN).await.map(drop)
     }
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
-        self.call(client, wire::PING, Vec::new()).await?;
+        self.call_all(client, wire::PING).await?;
         self.inspect(client, true).await
     }
 
@@ -218,6 +237,6 @@ impl<F: Fabric> OrderedIndex<F> for XStore<F> {
     }
 
     fn cache_used_bytes(&self) -> u64 {
-        self.shared.sight.cache_bytes()
+        self.shared.ranges().cache_bytes()
     }
 }

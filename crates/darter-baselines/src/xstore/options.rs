@@ -15,8 +15,12 @@ pub struct XStoreOptions {
     pub value_words: u8,
     /// The memory node that holds the leaves.
     pub node: u8,
+    /// How many memory nodes of the pool, from `node` on, may hold ranges of the keys: at most so
+    /// many, or with 0 all that follow. An index begins on `node`, and gives keys to the others when
+    /// a node fills.
+    pub nodes: u8,
     /// The memory node whose server runs the calls; that of the leaves, if there is none. With
-    /// another one the server is a process of its own, without which leaves can still be read.
+    /// another one, which is then every range's, the server is a process of its own, without which leaves can still be read.
     pub server: Option<u8>,
     /// How full bulk load fills leaves, in percent.
     pub fill_percent: u8,
@@ -39,6 +43,7 @@ impl Default for XStoreOptions {
         Self {
             value_words: 0,
             node: 0,
+            nodes: 1,
             server: None,
             fill_percent: 75,
             cache_bytes: 64 << 20,

@@ -1,32 +1,39 @@
 //! Deaths of the server at every word it writes, and readers that race it, in the simulator.
 
+mod chronicle;
 mod dice;
 mod limits;
 mod models;
 mod pointers;
+mod ranges;
 mod service;
 mod strangers;
 
 use super::client::look::{Look, look};
 use super::leaf::Header;
 use super::{XStore, XStoreOptions, XStoreService};
+use chronicle::Chronicle;
 use darter_fabric::sim::{Event, EventKind, Executor, Relaxations, Sim, SimServer, WordOrder};
 use darter_fabric::{OpKind, block_on};
 use darter_index::{Condition, IndexError, OrderedIndex, ScanRange, Swept};
 use darter_pool::{Client, Pool, PoolOptions};
 use dice::{Dice, Turns};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 const INLINE: XStoreOptions = XStoreOptions {
     value_words: 2,
     node: 0,
+    nodes: 1,
     server: None,
     fill_percent: 75,
     cache_bytes: 0,
     tree_from: None,
 };
 const FAT: XStoreOptions = XStoreOptions { value_words: 0, ..INLINE };
+
+/// Processes of the servers of nodes behind the first count up from here.
+const OTHERS: u32 = 40;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -38,6 +45,9 @@ struct World {
     client: Client<Sim>,
     server: Option<SimServer>,
     process: u32,
+    /// Those of the nodes behind the first, and the number of the last one's process.
+    others: Vec<SimServer>,
+    last_other: u32,
 }
 
 impl Drop for World {
@@ -49,14 +59,21 @@ impl Drop for World {
 
 impl World {
     fn new(options: XStoreOptions) -> Self {
-        let sim = Sim::new(1, 8 << 20);
+        Self::on(1, options)
+    }
+
+    /// On so many nodes, with a server of its own each.
+    fn on(nodes: u8, options: XStoreOptions) -> Self {
+        let sim = Sim::new(nodes.into(), 8 << 20);
         let pool_options = PoolOptions { block_bytes: Some(256 << 10), ..PoolOptions::default() };
         let pool = block_on(Pool::create(sim.clone(), &pool_options)).unwrap();
         pool.set_magazine_objects_max(1);
         let mut client = pool.client().unwrap();
         let index = block_on(XStore::open_or_create(&mut client, options)).unwrap();
-        let mut world = Self { sim, pool, index, client, server: None, process: 0 };
+        let (server, others) = (None, Vec::new());
+        let mut world = Self { sim, pool, index, client, server, process: 0, others, last_other: OTHERS };
         world.serve();
+        (1..nodes).for_each(|node| world.serve_at(node));
         world
     }
 
@@ -67,22 +84,40 @@ impl World {
         self.server = Some(fabric.serve(0, XStoreService::new(&fabric).procedures()));
     }
 
+    /// Another process becomes the server of a node behind the first.
+    fn serve_at(&mut self, node: u8) {
+        self.last_other += 1;
+        let fabric = self.sim.process(self.last_other);
+        self.others.push(fabric.serve(node, XStoreService::new(&fabric).procedures()));
+    }
+
     fn put(&mut self, model: &mut Model, key: u64, value: &[u8]) {
         let key = key.to_be_bytes();
         block_on(self.index.put(&mut self.client, &key, value, Condition::Always)).unwrap();
         model.insert(key.to_vec(), value.to_vec());
     }
 
-    /// Lets a call go on until its server has written so many words, and kills the server. Returns
-    /// whether it had written so many.
+    /// Lets a call go on until the first node's server has written so many words, and kills that.
+    /// Returns whether it had written so many.
     fn kill_after(&mut self, written: u32, order: WordOrder, call: impl Future<Output = ()>) -> bool {
+        self.kill_process_after(self.process, written, order, call)
+    }
+
+    /// The same of the server in this process.
+    fn kill_process_after(
+        &mut self,
+        process: u32,
+        written: u32,
+        order: WordOrder,
+        call: impl Future<Output = ()>,
+    ) -> bool {
         let mut executor = Executor::new(&self.sim);
         executor.spawn(0, call);
         let (mut events, mut left, mut was_killed) = (Vec::new(), written, false);
         for _ in 0..1_000_000 {
             executor.events(&mut events);
             // What a server that died had posted executes no more.
-            let is_servers = |event: &Event| executor.process_of(event.task) == self.process;
+            let is_servers = |event: &Event| executor.process_of(event.task) == process;
             events.retain(|event| !(was_killed && is_servers(event)));
             let Some(&event) = events.first() else { break };
             let is_servers = is_servers(&event);
@@ -91,7 +126,7 @@ impl World {
                 && access.writes
             {
                 if left == 0 {
-                    executor.kill(self.process);
+                    executor.kill(process);
                     was_killed = true;
                     left = u32::MAX;
                     continue;
@@ -183,7 +218,12 @@ impl Asked {
 
 /// A world whose first leaf has so many keys, in no order.
 fn loaded(options: XStoreOptions, keys: u64) -> (World, Model) {
-    let (mut world, mut model) = (World::new(options), Model::new());
+    loaded_on(1, options, keys)
+}
+
+/// The same on so many nodes.
+fn loaded_on(nodes: u8, options: XStoreOptions, keys: u64) -> (World, Model) {
+    let (mut world, mut model) = (World::on(nodes, options), Model::new());
     for number in 0..keys {
         world.put(&mut model, (number * 7 % keys) * 16, &number.to_le_bytes());
     }
@@ -273,43 +313,6 @@ fn a_split_survives_its_server_and_the_next() {
     dies_at_every_word(FAT, 16, Asked::Put(8), 29);
 }
 
-/// What one key went through: for each state the moments at which its write began and ended.
-#[derive(Default)]
-struct History(Vec<(Option<Vec<u8>>, u64, u64)>);
-
-/// The moments and histories of a run, and where readers have come.
-#[derive(Default)]
-struct Chronicle {
-    now: Cell<u64>,
-    histories: RefCell<BTreeMap<u64, History>>,
-    proven: Cell<u64>,
-    found: Cell<u64>,
-}
-
-impl Chronicle {
-    fn begin(&self, key: u64, value: Option<Vec<u8>>) {
-        let entry = (value, self.now.get(), u64::MAX);
-        self.histories.borrow_mut().entry(key).or_default().0.push(entry);
-    }
-
-    fn end(&self, key: u64) {
-        if let Some(last) = self.histories.borrow_mut().entry(key).or_default().0.last_mut() {
-            last.2 = self.now.get();
-        }
-    }
-
-    /// Whether a read that began and ends now may see this state; `seen` is the oldest state that
-    /// the same reader may have seen before.
-    fn is_right(&self, key: u64, value: Option<&Vec<u8>>, began: u64, seen: &mut usize) -> bool {
-        let histories = self.histories.borrow();
-        let states = &histories[&key].0;
-        let ended = states.iter().rposition(|&(_, _, ended)| ended <= began).unwrap_or(0);
-        let at = (ended.max(*seen)..states.len()).find(|&at| states[at].0.as_ref() == value);
-        *seen = at.unwrap_or(*seen);
-        at.is_some()
-    }
-}
-
 /// Reads a key by looks at leaves, from the first one on, and by calls when that leads nowhere.
 async fn read(
     index: &XStore<Sim>,
@@ -387,7 +390,9 @@ fn race(options: XStoreOptions, seed: u64, keys: u64) -> (u64, u64) {
                 Some(new) => {
                     let hint = [0, first, 1 << 20][turn as usize % 3];
                     let pair = (&bytes[..], &new[..]);
-                    index.put_by_call(&mut writer, pair, Condition::Always, hint).await.unwrap();
+                    let ranges = index.shared.ranges();
+                    let range = (ranges.of(pair.0), hint);
+                    index.put_in(range, &mut writer, pair, Condition::Always).await.unwrap();
                 }
                 None => drop(index.delete(&mut writer, &bytes).await.unwrap()),
             }

@@ -27,7 +27,7 @@ impl<F: Fabric> XStore<F> {
             loop {
                 // A server that fails may do better the next time, or another one may be there.
                 // Without any the sweep waits for the lease of the last one to end.
-                let _ = self.call(&mut caller, wire::MAINTAIN, Vec::new()).await;
+                let _ = self.call_all(&mut caller, wire::MAINTAIN).await;
                 caller.pause().await;
                 // Also where neither calls nor pauses are ever pending.
                 yield_now().await;

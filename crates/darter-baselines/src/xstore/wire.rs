@@ -16,6 +16,18 @@ pub(crate) const SCAN: u64 = 0x5853_0004;
 pub(crate) const MAINTAIN: u64 = 0x5853_0005;
 pub(crate) const PUBLISH: u64 = 0x5853_0006;
 pub(crate) const PING: u64 = 0x5853_0007;
+/// Has a range give its upper half to another memory node.
+pub(crate) const GIVE: u64 = 0x5853_0008;
+/// A call to another range than the index's first: the address of its descriptor, the number of the
+/// procedure, and its request.
+pub(crate) const OF_RANGE: u64 = 0x5853_0009;
+
+/// What the answer to a SCAN says of what is behind its pairs: nothing.
+pub(crate) const SCAN_OVER: u64 = 0;
+/// There may be more.
+pub(crate) const SCAN_MORE: u64 = 1;
+/// The range of the server's keys has ended, at the bound that follows the pairs.
+pub(crate) const SCAN_ENDED: u64 = 2;
 
 /// Words of plain strings in a request, above which long ones go by blobs.
 pub(crate) const REQUEST_WORDS: usize = 2048;
@@ -120,6 +132,7 @@ const CORRUPT: u64 = 2;
 const NO_PROGRESS: u64 = 3;
 const NOT_EMPTY: u64 = 4;
 const NO_INDEX: u64 = 5;
+const MOVED: u64 = 6;
 
 /// The answer of a call: its words, or an error that the caller is to have as its own.
 pub(crate) fn answer(outcome: Result<Vec<u64>>) -> darter_fabric::Answer {
@@ -137,6 +150,7 @@ pub(crate) fn answer(outcome: Result<Vec<u64>>) -> darter_fabric::Answer {
         }
         Err(IndexError::NotEmpty) => Ok(vec![NOT_EMPTY]),
         Err(IndexError::NoIndex { found, .. }) => Ok(vec![NO_INDEX, found]),
+        Err(IndexError::Moved { addr }) => Ok(vec![MOVED, addr.bits()]),
         Err(error) => Err(ProcedureError::new(ProcedureError::FABRIC, error.to_string())),
     }
 }
@@ -157,6 +171,7 @@ pub(crate) fn outcome(words: &[u64]) -> Result<Reader<'_>> {
         NO_PROGRESS => IndexError::NoProgress { addr: GlobalAddr::from_bits(first), attempts: second as u32 },
         NOT_EMPTY => IndexError::NotEmpty,
         NO_INDEX => IndexError::NoIndex { expected: super::NAME, found: first },
+        MOVED => IndexError::Moved { addr: GlobalAddr::from_bits(first) },
         _ => strange(),
     })
 }

@@ -7,6 +7,7 @@
 mod common;
 mod ground;
 mod models;
+mod ranges;
 mod records;
 mod tree;
 

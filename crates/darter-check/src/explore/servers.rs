@@ -1,7 +1,8 @@
-//! The server of a run's index, where it has one: a process of the simulation that clients call, and another one in its place
-//! when it has died or was shut out.
+//! The server of a run's index, where it has one: a process of the simulation that clients call, at every node, and another one
+//! in its place when it has died or was shut out.
 
 use super::subject::{Serves, Subject};
+use darter_fabric::Fabric;
 use darter_fabric::sim::{Executor, Sim, SimServer};
 
 /// The process of the first server of a run; those that follow count up from it. Plans name the server by it, and count the pieces
@@ -16,8 +17,8 @@ const RENEWAL_MAX: u64 = 10_000;
 /// A server that runs.
 struct Running {
     service: Box<dyn Serves>,
-    /// Its procedures are the node's as long as this lives.
-    _registered: SimServer,
+    /// Its procedures are the nodes' as long as these live.
+    _registered: Vec<SimServer>,
 }
 
 /// The server of an index, and those before.
@@ -39,7 +40,8 @@ impl Servers {
     fn serve(&mut self) {
         let fabric = self.sim.process(self.process);
         self.running = (self.start)(&fabric).map(|service| {
-            let registered = fabric.serve(0, service.procedures());
+            let nodes = 0..u8::try_from(fabric.nodes()).unwrap_or(u8::MAX);
+            let registered = nodes.map(|node| fabric.serve(node, service.procedures())).collect();
             Running { service, _registered: registered }
         });
     }

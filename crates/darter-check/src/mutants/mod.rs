@@ -18,6 +18,7 @@ mod tcp;
 mod tree;
 mod wort;
 mod xstore_models;
+mod xstore_ranges;
 
 /// What finds a planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         redo_log::MUTANTS,
         gateway::MUTANTS,
         xstore_models::MUTANTS,
+        xstore_ranges::MUTANTS,
         wort::MUTANTS,
     ]
     .into_iter()

@@ -342,6 +342,7 @@ fn kills(options: XStoreOptions, mut nodes: Vec<Node>, at: usize) {
 const OPTIONS: XStoreOptions = XStoreOptions {
     value_words: 3,
     node: 0,
+    nodes: 1,
     server: None,
     fill_percent: 75,
     cache_bytes: 16 << 20,

@@ -1,24 +1,30 @@
 //! Operations: writes are calls, which the server answers in one round trip; reads find their leaves
-//! by models, and are calls where these lead nowhere.
+//! by models, and are calls where these lead nowhere. Each goes to the range of its keys ([`ranges`]).
 
 pub(crate) mod look;
 pub(crate) mod lookup;
+pub(crate) mod ranges;
 mod scan;
 mod tree;
 pub(crate) mod view;
 
+use super::descriptor::Descriptor;
 use super::model::{Step, SubModel, View, model_key};
 use super::wire::{self, REQUEST_WORDS, Reader, Taken, Text};
-use super::{Shared, XStore, bound_bytes, condition_word, range_word};
-use darter_fabric::{Fabric, OpKind};
+use super::{XStore, bound_bytes, condition_word, range_word};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::leaf as pair;
 use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
-use lookup::Lookup;
+use lookup::{Lookup, Reads};
+use ranges::{Range, Ranges, Tries};
 use scan::{End, Walk};
+use smallvec::SmallVec;
 use std::ops::Bound;
+use std::sync::Arc;
+use view::Models;
 
 /// Words of a string that goes by a blob when a request would be too long.
 const SPILLED_WORDS: usize = 64;
@@ -60,35 +66,60 @@ impl Request {
 
     /// Calls, and gives the blobs back. When it is not known what became of the call they are left
     /// to the sweep: its procedure may still read them.
-    async fn call<F: Fabric>(mut self, client: &mut Client<F>, node: u8, procedure: u64) -> Result<Vec<u64>> {
-        let answer = client.call(node, procedure, self.words).await?;
+    async fn call<F: Fabric>(
+        mut self,
+        client: &mut Client<F>,
+        (index, range): (&Descriptor, &Range),
+        procedure: u64,
+    ) -> Result<Vec<u64>> {
+        let answer = call(client, (index, &range.descriptor), procedure, self.words).await?;
         self.blobs.discard(client);
         Ok(answer)
     }
 }
 
+/// Calls a procedure of the server of a range; returns the answer's words.
+///
+/// # Errors
+/// Those of the fabric.
+async fn call<F: Fabric>(
+    client: &mut Client<F>,
+    (index, range): (&Descriptor, &Descriptor),
+    procedure: u64,
+    mut words: Vec<u64>,
+) -> Result<Vec<u64>> {
+    if range.addr == index.addr {
+        return Ok(client.call(range.server, procedure, words).await?);
+    }
+    words.splice(0..0, [range.addr.bits(), procedure]);
+    Ok(client.call(range.server, wire::OF_RANGE, words).await?)
+}
+
 impl<F: Fabric> XStore<F> {
-    fn node(&self) -> u8 {
-        self.shared.descriptor.node
-    }
-
-    /// The memory node whose server runs the calls.
-    fn server(&self) -> u8 {
-        self.shared.descriptor.server
-    }
-
-    /// Calls a procedure; returns the answer's words behind the first.
+    /// Calls a procedure without arguments of the servers of all ranges, which are found first;
+    /// returns the first word of each answer, 0 where there is none.
     ///
     /// # Errors
-    /// Those of the server and the fabric.
-    pub(super) async fn call(
-        &self,
-        client: &mut Client<F>,
-        procedure: u64,
-        words: Vec<u64>,
-    ) -> Result<Vec<u64>> {
-        let answer = client.call(self.server(), procedure, words).await?;
-        Ok(wire::outcome(&answer)?.0.to_vec())
+    /// Those of the servers and the fabric.
+    pub(super) async fn call_all(&self, client: &mut Client<F>, procedure: u64) -> Result<Vec<u64>> {
+        let (mut tries, mut at, mut words) = (Tries::default(), Vec::new(), Vec::new());
+        self.find_ranges(client, &self.shared.ranges()).await?;
+        loop {
+            let ranges = self.shared.ranges();
+            // What lies below a bound is done.
+            let place = if words.is_empty() { 0 } else { ranges.place_of(&at) };
+            let outcome =
+                call(client, (&self.shared.descriptor, &ranges.all[place].descriptor), procedure, Vec::new());
+            let outcome = outcome.await.and_then(|answer| Ok(wire::outcome(&answer)?.word().unwrap_or(0)));
+            if self.goes_elsewhere(client, &ranges, &outcome, &mut tries).await? {
+                continue;
+            }
+            words.push(outcome?);
+            match ranges.all.get(place + 1) {
+                Some(next) => at.clone_from(&next.low),
+                None => return Ok(words),
+            }
+        }
     }
 
     /// Refuses keys and values that the index has no room for.
@@ -110,50 +141,75 @@ impl<F: Fabric> XStore<F> {
         keys: &[&[u8]],
         kind: OpKind,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut client = client.pin(kind).await?;
-        let Shared { sight, descriptor, .. } = &*self.shared;
-        let Some(models) = sight.models(&mut client, descriptor).await? else {
-            return self.values_by_calls(&mut client, keys, None).await;
-        };
-        let mut lookups: Vec<_> =
-            keys.iter().map(|key| Lookup::new(descriptor, &models, sight, key)).collect();
+        let mut tries = Tries::default();
         loop {
-            let mut batch = client.batch();
-            let posted: Vec<_> = lookups.iter_mut().map(|lookup| lookup.post(&client, &mut batch)).collect();
-            if batch.is_empty() {
-                client.recycle(batch);
-                break;
+            let ranges = self.shared.ranges();
+            let outcome = self.values_in(&ranges, client, keys, kind).await;
+            if outcome.is_ok() || !self.goes_elsewhere(client, &ranges, &outcome, &mut tries).await? {
+                return outcome;
             }
-            let done = client.submit(batch).await?;
-            let outcome = lookups
-                .iter_mut()
-                .zip(&posted)
-                .filter(|(_, reads)| !reads.is_empty())
-                .try_for_each(|(lookup, reads)| lookup.absorb(&client, &done, reads));
-            client.recycle(done);
-            outcome?;
         }
-        let (mut values, mut left, mut submodel) = (Vec::with_capacity(keys.len()), Vec::new(), None);
+    }
+
+    /// The same by these ranges.
+    async fn values_in(
+        &self,
+        ranges: &Ranges,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+        kind: OpKind,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut client = client.pin(kind).await?;
+        let mut models: SmallVec<[(usize, Option<Arc<Models>>); 1]> = SmallVec::new();
+        let mut places: SmallVec<[usize; 1]> = SmallVec::with_capacity(keys.len());
+        for key in keys {
+            let place = ranges.place_of(key);
+            let known = models.iter().position(|&(known, _)| known == place);
+            places.push(known.unwrap_or(models.len()));
+            if known.is_none() {
+                let Range { descriptor, sight, .. } = &ranges.all[place];
+                models.push((place, sight.models(&mut client, descriptor).await?));
+            }
+        }
+        let mut lookups: Vec<Option<Lookup<'_>>> = keys
+            .iter()
+            .zip(&places)
+            .map(|(key, &at)| {
+                let (place, models) = &models[at];
+                let Range { descriptor, sight, .. } = &ranges.all[*place];
+                models.as_ref().map(|models| Lookup::new(descriptor, models, sight, key))
+            })
+            .collect();
+        read_all(&mut client, &mut lookups).await?;
+        let mut values = Vec::with_capacity(keys.len());
+        let (mut left, mut submodels) = (Vec::new(), Vec::new());
         for (at, lookup) in lookups.into_iter().enumerate() {
-            if !lookup.is_known() {
+            if !lookup.as_ref().is_some_and(Lookup::is_known) {
                 left.push(at);
-                submodel = submodel.or(lookup.submodel());
+                submodels.push(lookup.as_ref().and_then(Lookup::submodel));
             }
-            values.push(lookup.into_value());
+            values.push(lookup.and_then(Lookup::into_value));
         }
-        if !left.is_empty() {
-            let asked: Vec<&[u8]> = left.iter().map(|&at| keys[at]).collect();
-            let wanted = submodel.map(|submodel| (models.view, submodel));
-            let found = self.values_by_calls(&mut client, &asked, wanted).await?;
-            left.into_iter().zip(found).for_each(|(at, value)| values[at] = value);
+        for (at, (place, models)) in models.iter().enumerate() {
+            let ours: Vec<usize> = (0..left.len()).filter(|&one| places[left[one]] == at).collect();
+            if ours.is_empty() {
+                continue;
+            }
+            let asked: Vec<&[u8]> = ours.iter().map(|&one| keys[left[one]]).collect();
+            let submodel = ours.iter().find_map(|&one| submodels[one]);
+            let wanted = models.as_ref().zip(submodel).map(|(models, submodel)| (models.view, submodel));
+            let found = self.values_by_calls(&mut client, &ranges.all[*place], &asked, wanted).await?;
+            ours.into_iter().zip(found).for_each(|(one, value)| values[left[one]] = value);
         }
         Ok(values)
     }
 
-    /// The same by calls, the first of which brings the words of a sub-model, too.
+    /// The values of keys of a range by calls, the first of which brings the words of a sub-model,
+    /// too.
     async fn values_by_calls(
         &self,
         client: &mut Pinned<'_, F>,
+        range: &Range,
         keys: &[&[u8]],
         mut wanted: Option<(View, u32)>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
@@ -163,8 +219,8 @@ impl<F: Fabric> XStore<F> {
             let model = wanted.take();
             let word = wire::submodel_word(model.map(|(view, submodel)| (view.generation, submodel)));
             let mut request = Request { words: vec![asked.len() as u64, word], ..Request::default() };
-            request.add(client, self.node(), asked).await?;
-            let answer = request.call(client, self.server(), wire::GET).await?;
+            request.add(client, range.descriptor.node, asked).await?;
+            let answer = request.call(client, (&self.shared.descriptor, range), wire::GET).await?;
             let mut reader = wire::outcome(&answer)?;
             let count = reader.word().ok_or_else(wire::strange)?;
             if count == 0 || count > asked.len() as u64 {
@@ -182,45 +238,49 @@ impl<F: Fabric> XStore<F> {
             }
             let words = reader.0.try_into().ok().and_then(SubModel::from_words);
             if let (Some((view, submodel)), Some(words)) = (model, words) {
-                self.shared.sight.cache.learn_submodel(view, submodel, words);
+                range.sight.cache.learn_submodel(view, submodel, words);
             }
         }
         Ok(values)
     }
 
-    /// The leaf where the cache says that a key is, 0 if it does not say; the server verifies it.
-    pub(super) fn leaf_hint(&self, key: &[u8]) -> u32 {
-        let Some(models) = self.shared.sight.recent() else { return 0 };
-        let step = self.shared.sight.way(&models, model_key(key), (0, 0)).step();
-        let entries = match &step {
-            Step::Leaves(leaves) => &leaves.entries[..],
-            Step::Children(entries) => entries,
-            _ => &[],
-        };
-        match entries {
-            [(_, entry)] if entry.is_valid() => entry.number(),
-            _ => 0,
-        }
-    }
-
-    /// Puts by a call. `hint` is the number of the leaf where the key may be, 0 for none: then the
-    /// server need not search.
+    /// Puts by a call.
     pub(super) async fn put_by_call(
         &self,
         client: &mut Client<F>,
         (key, value): (&[u8], &[u8]),
         condition: Condition<'_>,
-        hint: u32,
     ) -> Result<PutOutcome> {
         self.check_pair(client, key, value)?;
+        let mut tries = Tries::default();
+        loop {
+            let ranges = self.shared.ranges();
+            let range = ranges.of(key);
+            // Where the leaf's number is cached, the server need not search.
+            let hint = range.leaf_hint(key);
+            let outcome = self.put_in((range, hint), client, (key, value), condition).await;
+            if outcome.is_ok() || !self.tries_again(client, &ranges, &outcome, &mut tries).await? {
+                return outcome;
+            }
+        }
+    }
+
+    /// The same, of a range. `hint` is the number of the leaf where the key may be, 0 for none.
+    pub(super) async fn put_in(
+        &self,
+        (range, hint): (&Range, u32),
+        client: &mut Client<F>,
+        (key, value): (&[u8], &[u8]),
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome> {
         let mut client = client.pin(condition.op_kind()).await?;
         let (kind, expected) = condition_word(condition);
         let mut request = Request { words: vec![kind, u64::from(hint)], ..Request::default() };
         if Self::cannot_equal(&client, expected) {
             return Ok(PutOutcome::Refused);
         }
-        request.add(&mut client, self.node(), &[key, value, expected]).await?;
-        let answer = request.call(&mut client, self.server(), wire::PUT).await?;
+        request.add(&mut client, range.descriptor.node, &[key, value, expected]).await?;
+        let answer = request.call(&mut client, (&self.shared.descriptor, range), wire::PUT).await?;
         match wire::outcome(&answer)?.word() {
             Some(0) => Ok(PutOutcome::Inserted),
             Some(1) => Ok(PutOutcome::Replaced),
@@ -241,77 +301,174 @@ impl<F: Fabric> XStore<F> {
         condition: Condition<'_>,
     ) -> Result<bool> {
         OrderedIndex::<F>::check_key(self, key)?;
+        let mut tries = Tries::default();
+        loop {
+            let ranges = self.shared.ranges();
+            let outcome = self.delete_in(ranges.of(key), client, key, condition).await;
+            if outcome.is_ok() || !self.goes_elsewhere(client, &ranges, &outcome, &mut tries).await? {
+                return outcome;
+            }
+        }
+    }
+
+    async fn delete_in(
+        &self,
+        range: &Range,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
         let mut client = client.pin(OpKind::Delete).await?;
         let (kind, expected) = condition_word(condition);
         if Self::cannot_equal(&client, expected) {
             return Ok(false);
         }
         let mut request = Request { words: vec![kind], ..Request::default() };
-        request.add(&mut client, self.node(), &[key, expected]).await?;
-        let answer = request.call(&mut client, self.server(), wire::DELETE).await?;
+        request.add(&mut client, range.descriptor.node, &[key, expected]).await?;
+        let answer = request.call(&mut client, (&self.shared.descriptor, range), wire::DELETE).await?;
         wire::outcome(&answer)?.word().map(|gone| gone != 0).ok_or_else(wire::strange)
     }
 
-    /// The first pairs of a range.
+    /// The first pairs of a range of keys, from one range of the index after the other.
     pub(super) async fn pairs_of(
         &self,
         client: &mut Client<F>,
-        range: &ScanRange,
+        scan: &ScanRange,
         limit: usize,
     ) -> Result<Vec<KeyValue>> {
-        let Shared { sight, descriptor, .. } = &*self.shared;
-        let (mut pairs, mut range, mut changes) = (Vec::new(), range.clone(), 0);
+        let (mut pairs, mut left, mut tries) = (Vec::new(), scan.clone(), Tries::default());
+        loop {
+            let ranges = self.shared.ranges();
+            let (range, mut part) = ranges.part_of(&left);
+            let whole = part.clone();
+            let outcome = self.pairs_in(range, client, &mut part, (limit, &mut pairs)).await;
+            if outcome.is_ok() {
+                if pairs.len() >= limit || !ranges::behind(&mut left, &whole) {
+                    return Ok(pairs);
+                }
+                continue;
+            }
+            if mutant!("xstore-scan-begins-again-when-keys-move") {
+                // What was found of the part is found again.
+            } else if left.reverse {
+                left.to = part.to;
+            } else {
+                left.from = part.from;
+            }
+            if !self.goes_elsewhere(client, &ranges, &outcome, &mut tries).await? {
+                return outcome.map(|()| pairs);
+            }
+        }
+    }
+
+    /// Adds the pairs of a part of a scan in a range, and leaves what of it is still to come.
+    async fn pairs_in(
+        &self,
+        range: &Range,
+        client: &mut Client<F>,
+        part: &mut ScanRange,
+        (limit, pairs): (usize, &mut Vec<KeyValue>),
+    ) -> Result<()> {
+        let Range { sight, descriptor, .. } = range;
+        let mut changes = 0;
         while changes < SCAN_CHANGES_MAX {
             let mut client = client.pin(OpKind::Scan).await?;
             let Some(models) = sight.models(&mut client, descriptor).await? else { break };
-            let mut walk = Walk::new(descriptor, &models, sight, &range, limit - pairs.len());
+            let mut walk = Walk::new(descriptor, &models, sight, part, limit - pairs.len());
             let end = walk.run(&mut client).await?;
             pairs.append(&mut walk.pairs);
-            let mut left = range.clone();
+            let mut left = part.clone();
             walk.narrow(&mut left);
             match end {
-                End::Over => return Ok(pairs),
-                End::Open if left != range => {}
+                End::Over => return Ok(()),
+                End::Open if left != *part => {}
                 End::Changed => changes += 1,
                 End::Open | End::Astray => changes = SCAN_CHANGES_MAX,
             }
-            range = left;
+            *part = left;
         }
-        pairs.extend(self.scan_by_calls(client, &range, limit - pairs.len()).await?);
-        Ok(pairs)
+        self.scan_by_calls(range, client, part, (limit, pairs)).await
     }
 
-    /// The first pairs of a range, in as many calls as their words need.
+    /// The same, in as many calls as their words need.
     async fn scan_by_calls(
         &self,
+        range: &Range,
         client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-    ) -> Result<Vec<KeyValue>> {
-        let (mut pairs, mut range) = (Vec::new(), range.clone());
-        let mut has_more = limit > 0;
-        while has_more {
+        part: &mut ScanRange,
+        (limit, pairs): (usize, &mut Vec<KeyValue>),
+    ) -> Result<()> {
+        while pairs.len() < limit {
             let mut client = client.pin(OpKind::Scan).await?;
             let left = (limit - pairs.len()) as u64;
-            let mut request = Request { words: vec![range_word(&range), left], ..Request::default() };
-            let (from, to) = (bound_bytes(&range.from), bound_bytes(&range.to));
-            request.add(&mut client, self.node(), &[from, to]).await?;
-            let answer = request.call(&mut client, self.server(), wire::SCAN).await?;
+            let mut request = Request { words: vec![range_word(part), left], ..Request::default() };
+            let (from, to) = (bound_bytes(&part.from), bound_bytes(&part.to));
+            request.add(&mut client, range.descriptor.node, &[from, to]).await?;
+            let answer = request.call(&mut client, (&self.shared.descriptor, range), wire::SCAN).await?;
             let mut reader = wire::outcome(&answer)?;
-            let (more, count) = (reader.word(), reader.word());
-            let (Some(more), Some(count)) = (more, count.filter(|&count| count <= left)) else {
+            let (behind, count) = (reader.word(), reader.word());
+            let (Some(behind), Some(count)) = (behind, count.filter(|&count| count <= left)) else {
                 return Err(wire::strange());
             };
+            let mut found = Vec::new();
             for _ in 0..count {
-                pairs.push(taken_pair(&mut client, &mut reader).await?);
+                found.push(taken_pair(&mut client, &mut reader).await?);
             }
-            has_more = more != 0 && count > 0;
-            if let Some((last, _)) = pairs.last() {
-                let bound = Bound::Excluded(last.clone());
-                *(if range.reverse { &mut range.to } else { &mut range.from }) = bound;
-            }
+            let last = found.last().map(|(last, _)| Bound::Excluded(last.clone()));
+            pairs.append(&mut found);
+            let cursor = match (behind, last) {
+                (wire::SCAN_MORE, Some(last)) => last,
+                (wire::SCAN_ENDED, _) => match reader.text() {
+                    Some(Taken::Plain(low)) if part.reverse => Bound::Excluded(low),
+                    Some(Taken::Plain(high)) => Bound::Included(high),
+                    _ => return Err(wire::strange()),
+                },
+                _ => return Ok(()),
+            };
+            *(if part.reverse { &mut part.to } else { &mut part.from }) = cursor;
         }
-        Ok(pairs)
+        Ok(())
+    }
+}
+
+impl Range {
+    /// The leaf where the cache says that a key is, 0 if it does not say; the server verifies it.
+    pub(super) fn leaf_hint(&self, key: &[u8]) -> u32 {
+        let Some(models) = self.sight.recent() else { return 0 };
+        let step = self.sight.way(&models, model_key(key), (0, 0)).step();
+        let entries = match &step {
+            Step::Leaves(leaves) => &leaves.entries[..],
+            Step::Children(entries) => entries,
+            _ => &[],
+        };
+        match entries {
+            [(_, entry)] if entry.is_valid() => entry.number(),
+            _ => 0,
+        }
+    }
+}
+
+/// Reads until nothing more is to be found out by READs.
+async fn read_all<F: Fabric>(client: &mut Pinned<'_, F>, lookups: &mut [Option<Lookup<'_>>]) -> Result<()> {
+    loop {
+        let mut batch = client.batch();
+        let posted: Vec<Reads> = lookups
+            .iter_mut()
+            .map(|lookup| lookup.as_mut().map_or_else(Reads::new, |lookup| lookup.post(client, &mut batch)))
+            .collect();
+        if batch.is_empty() {
+            client.recycle(batch);
+            return Ok(());
+        }
+        let done = client.submit(batch).await?;
+        let outcome = lookups
+            .iter_mut()
+            .zip(&posted)
+            .filter(|(_, reads)| !reads.is_empty())
+            .filter_map(|(lookup, reads)| lookup.as_mut().zip(Some(reads)))
+            .try_for_each(|(lookup, reads)| lookup.absorb(client, &done, reads));
+        client.recycle(done);
+        outcome?;
     }
 }
 

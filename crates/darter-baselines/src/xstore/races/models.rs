@@ -1,7 +1,7 @@
 //! Readers that models lead, against splits, training, another generation, and a server that dies.
 
 mod calls;
-mod emptied;
+pub(super) mod emptied;
 mod tree;
 
 use super::super::leaf::address;
@@ -10,24 +10,24 @@ use super::super::root::{ModelsWord, ROOT_WORDS, Root, SLAB_HEAD_BYTES, parse_sl
 use super::*;
 use darter_fabric::GlobalAddr;
 
-const BY_MODELS: XStoreOptions = XStoreOptions { cache_bytes: u64::MAX, ..INLINE };
-const BY_MODELS_FAT: XStoreOptions = XStoreOptions { cache_bytes: u64::MAX, ..FAT };
+pub(super) const BY_MODELS: XStoreOptions = XStoreOptions { cache_bytes: u64::MAX, ..INLINE };
+pub(super) const BY_MODELS_FAT: XStoreOptions = XStoreOptions { cache_bytes: u64::MAX, ..FAT };
 
 impl World {
     /// The server trains.
-    fn train(&mut self) {
+    pub(super) fn train(&mut self) {
         block_on(self.index.maintain(&mut self.client)).unwrap();
     }
 
     /// A process's own view of the index.
-    fn reader(&self, cache_bytes: u64) -> (XStore<Sim>, Client<Sim>) {
+    pub(super) fn reader(&self, cache_bytes: u64) -> (XStore<Sim>, Client<Sim>) {
         let mut client = self.pool.client().unwrap();
         let options = XStoreOptions { cache_bytes, ..self.index.shared.options };
         (block_on(XStore::open(&mut client, options)).unwrap(), client)
     }
 
     /// Everything is as the model says for a reader, in all ways.
-    fn assert_read((index, client): &mut (XStore<Sim>, Client<Sim>), model: &Model, what: &str) {
+    pub(super) fn assert_read((index, client): &mut (XStore<Sim>, Client<Sim>), model: &Model, what: &str) {
         for key in 0..model.len() as u64 * 16 + 40 {
             let key = key.to_be_bytes();
             let found = block_on(index.get(client, &key)).unwrap();
@@ -51,16 +51,18 @@ fn trained(options: XStoreOptions, keys: u64) -> (World, Model) {
 }
 
 /// What the tasks of a race share.
-struct Race {
+pub(super) struct Race {
     seed: u64,
     chronicle: Chronicle,
     hot: Vec<u64>,
     /// The number of the event at which the server dies, and another one begins.
     kill_at: u64,
-    was_killed: Cell<bool>,
+    pub(super) was_killed: Cell<bool>,
     reads: Cell<u64>,
     /// Keys that were routed by models.
     routed: Cell<u64>,
+    /// How often a range has given leaves away.
+    pub(super) given: Cell<u64>,
 }
 
 impl Race {
@@ -70,14 +72,14 @@ impl Race {
     }
 
     /// Of these keys.
-    fn of(hot: Vec<u64>, model: &Model, seed: u64, kill_at: u64) -> Self {
+    pub(super) fn of(hot: Vec<u64>, model: &Model, seed: u64, kill_at: u64) -> Self {
         let chronicle = Chronicle::default();
         for &key in &hot {
             chronicle.begin(key, model.get(&key.to_be_bytes()[..]).cloned());
             chronicle.end(key);
         }
-        let (was_killed, reads, routed) = Default::default();
-        Self { seed, chronicle, hot, kill_at, was_killed, reads, routed }
+        let (was_killed, reads, routed, given) = Default::default();
+        Self { seed, chronicle, hot, kill_at, was_killed, reads, routed, given }
     }
 
     fn hot_key(&self, dice: &mut Dice) -> u64 {
@@ -100,7 +102,12 @@ impl Race {
         let mut dice = Dice(self.seed + 1);
         for turn in 0..14_u64 {
             if dice.below(4) == 0 {
-                self.allow(index.maintain(&mut client).await);
+                if index.shared.descriptor.nodes > 1 && dice.below(2) == 0 {
+                    self.given
+                        .set(self.given.get() + self.allow(index.spread(&mut client).await).unwrap_or(0));
+                } else {
+                    self.allow(index.maintain(&mut client).await);
+                }
                 continue;
             }
             let key = self.hot_key(&mut dice);
@@ -191,7 +198,7 @@ fn race_with(caches: [u64; 2], options: XStoreOptions, seed: u64, (keys, kill_at
 }
 
 /// The same in a world with so many keys.
-fn race_in(world: &World, race: Race, caches: [u64; 2], keys: u64) -> Race {
+pub(super) fn race_in(world: &World, race: Race, caches: [u64; 2], keys: u64) -> Race {
     let (World { sim, pool, index, .. }, seed) = (world, race.seed);
     if seed % 2 == 1 {
         sim.relax(Relaxations { order: true, cas_writes_back: true, split_atomics: true });
@@ -381,7 +388,8 @@ fn a_hint_of_a_leaf_that_has_split_is_no_more_than_one() {
     for number in 0..30 {
         world.put(&mut model, 41 + number * 2, b"more");
     }
-    let hinted = (0..500_u64).filter(|key| index.leaf_hint(&key.to_be_bytes()) != 0).count();
+    let ranges = index.shared.ranges();
+    let hinted = (0..500_u64).filter(|key| ranges.all[0].leaf_hint(&key.to_be_bytes()) != 0).count();
     assert!(hinted > 200, "only {hinted} puts have hints");
     for key in 0..500_u64 {
         let value = key.to_le_bytes();

@@ -6,8 +6,17 @@ use super::super::wire::{self, Text};
 use super::*;
 use darter_fabric::{CALL_WORDS_MAX, CallFault, FabricError, GlobalAddr};
 
-const PROCEDURES: [u64; 7] =
-    [wire::GET, wire::PUT, wire::DELETE, wire::SCAN, wire::MAINTAIN, wire::PUBLISH, wire::PING];
+const PROCEDURES: [u64; 9] = [
+    wire::GET,
+    wire::PUT,
+    wire::DELETE,
+    wire::SCAN,
+    wire::MAINTAIN,
+    wire::PUBLISH,
+    wire::PING,
+    wire::GIVE,
+    wire::OF_RANGE,
+];
 
 fn call(world: &mut World, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, CallFault> {
     match block_on(world.client.call(0, procedure, words)) {
@@ -55,7 +64,7 @@ fn cut_and_unknown_calls_are_refused() {
         let (mut world, model) = loaded(options, 20);
         for procedure in PROCEDURES {
             let whole = request(procedure);
-            if procedure != wire::PUBLISH {
+            if procedure != wire::PUBLISH && procedure != wire::OF_RANGE {
                 assert!(call(&mut world, procedure, whole.clone()).is_ok(), "{procedure:#x}");
             }
             for cut in 0..whole.len() {
@@ -70,7 +79,7 @@ fn cut_and_unknown_calls_are_refused() {
             let fault = call(&mut world, procedure, vec![0; max + 1]).unwrap_err();
             assert_eq!(fault, CallFault::RequestTooLarge { words: max + 1, max });
         }
-        for number in [0, 1, wire::GET - 1, wire::PING + 1, u64::MAX] {
+        for number in [0, 1, wire::GET - 1, wire::OF_RANGE + 1, u64::MAX] {
             assert_eq!(call(&mut world, number, vec![1, 2, 3]).unwrap_err(), CallFault::Unknown);
         }
         assert_holds(&mut world, &model, "after what was refused");
@@ -122,7 +131,7 @@ fn calls_of_any_words_leave_an_index() {
         let (mut world, _) = loaded(options, 40);
         let mut dice = Dice(11);
         for turn in 0..4000 {
-            let procedure = PROCEDURES[dice.below(7) as usize];
+            let procedure = PROCEDURES[dice.below(9) as usize];
             let mut words = request(procedure);
             words.resize(words.len() + dice.below(3) as usize, 7);
             for _ in 0..=dice.below(3) {
@@ -144,6 +153,36 @@ fn calls_of_any_words_leave_an_index() {
                 assert_holds(&mut world, &found, "after calls of any words");
             }
         }
+    }
+}
+
+/// A range that there is not, by an address that is none, or a descriptor's that is no range's; and
+/// a table that is none.
+#[test]
+fn calls_of_no_range_are_refused() {
+    for options in [INLINE, FAT] {
+        let (mut world, model) = loaded(XStoreOptions { nodes: 0, ..options }, 20);
+        let index = world.index.shared.descriptor.addr;
+        let mut dice = Dice(5);
+        for turn in 0..300_u64 {
+            let addr = match turn % 3 {
+                0 => index.plus(8 * (1 + dice.below(8))),
+                1 => GlobalAddr::new(0, dice.below(8 << 17) * 8),
+                _ => GlobalAddr::from_bits(dice.below(1 << 31) << 33 ^ dice.below(1 << 31)),
+            };
+            let words = [vec![addr.bits(), wire::GET], request(wire::GET)].concat();
+            if addr != index && !addr.is_null() {
+                let answer = call(&mut world, wire::OF_RANGE, words).unwrap();
+                assert!(matches!(wire::outcome(&answer), Err(IndexError::Moved { .. })), "{addr}");
+            }
+            let answer = call(&mut world, wire::PUBLISH, vec![0, addr.bits()]);
+            assert!(answer.is_err() || wire::outcome(&answer.unwrap()).is_err(), "{addr}");
+        }
+        // By its address, the index's own range is the one that its server has.
+        let words = [vec![index.bits(), wire::GET], request(wire::GET)].concat();
+        let answer = call(&mut world, wire::OF_RANGE, words).unwrap();
+        assert!(wire::outcome(&answer).is_ok(), "{answer:?}");
+        assert_holds(&mut world, &model, "after calls of no range");
     }
 }
 

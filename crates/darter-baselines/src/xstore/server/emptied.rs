@@ -45,6 +45,11 @@ impl Emptied {
         *lock(&self.lows) = lows;
     }
 
+    /// Forgets the leaves from this low bound on, which are another server's now.
+    pub(super) fn forget_from(&self, low: &[u8]) {
+        lock(&self.lows).retain(|noted| &noted[..] < low);
+    }
+
     /// The low bounds of the leaves that are to be taken out now, of so many leaves: few enough of
     /// these have to be read by training for each leaf that goes, or for each round of upkeep.
     fn due(&self, leaves: u64) -> Vec<Vec<u8>> {
@@ -65,12 +70,11 @@ impl<F: Fabric> Owner<F> {
     pub(super) fn note_emptied(&self, key: &[u8]) {
         let low = {
             let tree = self.tree();
-            tree.by_low
-                .range::<[u8], _>((At::Unbounded, At::Included(key)))
-                .next_back()
-                .map(|(low, _)| low.clone())
+            let mut below = tree.by_low.range::<[u8], _>((At::Unbounded, At::Included(key)));
+            let last = below.next_back();
+            last.filter(|_| below.next().is_some()).map(|(low, _)| low.clone())
         };
-        if let Some(low) = low.filter(|low| !low.is_empty()) {
+        if let Some(low) = low {
             lock(&self.emptied.lows).insert(low);
         }
     }

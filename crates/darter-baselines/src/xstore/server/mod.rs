@@ -1,12 +1,13 @@
-//! The server: one process that owns an index's leaves and writes them, for clients that call.
+//! The server: one process that owns the leaves of a range and writes them, for clients that call.
 //!
-//! It is a member of the pool, and takes the lock in the index's descriptor over from a server that
+//! It is a member of the pool, and takes the lock in the range's descriptor over from a server that
 //! can write no more. Its inner nodes are in its own memory: a map from the low bounds of the
 //! leaves to their numbers, made by a walk of the leaves when it starts. A call holds at most one
 //! leaf's lock at a time, so no two wait for each other; bulk loading holds all, and taking out an
-//! emptied leaf holds two, taken from left to right.
+//! emptied leaf holds two, taken from left to right, and giving leaves to another node holds those.
 
 mod emptied;
+mod give;
 mod image;
 mod learning;
 mod mend;
@@ -20,6 +21,7 @@ pub use service::XStoreService;
 
 use super::descriptor::Descriptor;
 use super::leaf::{Bound, Leaf, Pointer};
+use super::table::{Table, bound_bytes};
 use crate::compute_node::{LocalGuard, LocalLocks};
 use crate::lock_token::{LockToken, LockTokens};
 use crate::operation;
@@ -30,6 +32,7 @@ use darter_index::radix::leaf as pair;
 use darter_index::{IndexError, Result};
 use darter_pool::{Client, Pool};
 use emptied::Emptied;
+pub(super) use give::Reason;
 use learning::Learning;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound as At;
@@ -45,17 +48,39 @@ const LEARNT_MAX: u32 = 64;
 /// A call under way.
 pub(super) type Operation<'a, F> = operation::Operation<'a, Owner<F>, F>;
 
+/// The keys of a range: its bounds, and their bytes.
+#[derive(Clone, Debug)]
+struct Span {
+    low: (Bound, Vec<u8>),
+    high: (Bound, Option<Vec<u8>>),
+}
+
+impl Span {
+    /// Whether a key is one of them.
+    fn has(&self, key: &[u8]) -> bool {
+        key >= &self.low.1[..] && self.high.1.as_ref().is_none_or(|high| key < &high[..])
+    }
+}
+
 /// The inner nodes: the leaves by their low bounds, and the numbers of all.
 #[derive(Debug, Default)]
 struct Tree {
     by_low: BTreeMap<Vec<u8>, u32>,
     numbers: HashSet<u32>,
+    /// The keys that are this server's; none if it is no range's.
+    span: Option<Span>,
 }
 
 impl Tree {
-    fn new(by_low: BTreeMap<Vec<u8>, u32>) -> Self {
-        let numbers = by_low.values().copied().collect();
-        Self { by_low, numbers }
+    /// Takes these leaves for all there are.
+    fn know(&mut self, by_low: BTreeMap<Vec<u8>, u32>) {
+        self.numbers = by_low.values().copied().collect();
+        self.by_low = by_low;
+    }
+
+    /// Whether a key is this server's.
+    fn has(&self, key: &[u8]) -> bool {
+        self.span.as_ref().is_some_and(|span| span.has(key) || mutant!("xstore-server-of-moved-keys"))
     }
 
     fn insert(&mut self, low: Vec<u8>, number: u32) {
@@ -74,12 +99,17 @@ impl Tree {
 #[derive(Debug)]
 pub(super) struct Owner<F: Fabric> {
     pool: Pool<F>,
+    /// Of the index.
+    index: Descriptor,
+    /// Of the range.
     pub(super) descriptor: Descriptor,
     tree: Mutex<Tree>,
     locks: Arc<LocalLocks<()>>,
     stock: Mutex<Vec<Client<F>>>,
     learning: Learning,
     emptied: Emptied,
+    /// The epoch in which it has given leaves away last, and how many it has kept.
+    gave: Mutex<Option<(u64, usize)>>,
     /// It does not know which leaves are the index's any more.
     is_lost: AtomicBool,
     /// The name in the descriptor's lock. Dropped, another server may take over.
@@ -87,14 +117,23 @@ pub(super) struct Owner<F: Fabric> {
 }
 
 impl<F: Fabric> Owner<F> {
-    /// Becomes the owner of the pool's index, waiting for as long as another can write, and mends
-    /// what that one left.
+    /// Becomes the owner of a range of the pool's index, by default the one whose descriptor is the
+    /// index's, waiting for as long as another can write, and mends what that one left.
     ///
     /// # Errors
-    /// [`IndexError::NoIndex`], damage, those of the fabric.
-    pub(super) async fn start(pool: &Pool<F>) -> Result<Arc<Self>> {
+    /// [`IndexError::NoIndex`], [`IndexError::Moved`] if there is no such range, damage, those of the
+    /// fabric.
+    pub(super) async fn start(pool: &Pool<F>, range: Option<GlobalAddr>) -> Result<Arc<Self>> {
         let mut client = pool.client()?;
-        let descriptor = Descriptor::read(&mut client).await?;
+        let index = Descriptor::read(&mut client).await?;
+        let descriptor = {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let table = Table::read(&mut client, &index).await?;
+            let addr = range.unwrap_or(index.addr);
+            let entry = table.find(addr).map(|at| &table.entries[at]);
+            let entry = entry.ok_or(IndexError::Moved { addr })?;
+            index.of_range(addr, (entry.node, entry.server))
+        };
         if client.read_words::<1>(descriptor.lock()).await? != [0] {
             // The server before may be dead, and its lease not over.
             pool.evict(&mut client).await?;
@@ -106,12 +145,14 @@ impl<F: Fabric> Owner<F> {
         };
         let owner = Self {
             pool: pool.clone(),
+            index,
             descriptor,
             tree: Mutex::default(),
             locks: Arc::default(),
             stock: Mutex::default(),
             learning: Learning::default(),
             emptied: Emptied::default(),
+            gave: Mutex::default(),
             is_lost: AtomicBool::new(false),
             _token: acquired.token.leave(),
         };
@@ -146,10 +187,31 @@ impl<F: Fabric> Owner<F> {
     }
 
     /// The number of the leaf for a key.
+    ///
+    /// # Errors
+    /// [`IndexError::Moved`], damage.
     fn locate(&self, key: &[u8]) -> Result<u32> {
         let tree = self.tree();
+        if !tree.has(key) {
+            return Err(self.moved());
+        }
         let below = tree.by_low.range::<[u8], _>((At::Unbounded, At::Included(key))).next_back();
         below.map(|(_, number)| *number).ok_or(self.damage("the leaves leave a gap"))
+    }
+
+    /// Whether this server has no keys: its range is no part of the index any more.
+    fn is_over(&self) -> bool {
+        self.tree().span.is_none()
+    }
+
+    /// The error of a call for keys that are not this server's.
+    fn moved(&self) -> IndexError {
+        IndexError::Moved { addr: self.descriptor.addr }
+    }
+
+    /// The bound above all keys of this server.
+    fn high(&self) -> Bound {
+        self.tree().span.as_ref().map_or(Bound::None, |span| span.high.0.clone())
     }
 
     /// The low bound of the leaf behind the one of a key.
@@ -177,7 +239,11 @@ impl<F: Fabric> Owner<F> {
         drop(stock);
         let mut client = self.take_client()?;
         client.maintain().await?;
-        Operation::pin(self, &mut client, OpKind::Maintain).await?.learn().await?;
+        let mut operation = Operation::pin(self, &mut client, OpKind::Maintain).await?;
+        // Without room anywhere else the keys stay.
+        operation.give(Reason::AlmostFull).await?;
+        operation.learn().await?;
+        drop(operation);
         self.give_back(client);
         Ok(())
     }
@@ -187,7 +253,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Takes the lock of the leaf for a key; returns its number, and the leaf, which is sound.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// [`IndexError::Moved`] for a key that is not this server's, damage, those of the fabric.
     async fn lock_leaf(&mut self, key: &[u8]) -> Result<(LocalGuard<()>, u32, Leaf)> {
         let owner = self.shared;
         let mut learnt = 0;
@@ -272,14 +338,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// The bytes of a bound, none for the one above all keys.
     async fn bound_bytes(&mut self, bound: &Bound) -> Result<Option<Vec<u8>>> {
-        match bound {
-            Bound::None => Ok(None),
-            Bound::Short(bytes) => Ok(Some(bytes.clone())),
-            Bound::Blob(addr, class) => {
-                let words = self.client.read(*addr, pair::class_words(*class)).await?;
-                Ok(Some(pair::parse(*addr, &words)?.key.to_vec()))
-            }
-        }
+        bound_bytes(&mut self.client, bound).await
     }
 
     /// Reads the pair that a pointer leads to.

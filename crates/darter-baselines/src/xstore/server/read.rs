@@ -1,8 +1,8 @@
 //! Scans, a leaf at a time.
 
 use super::super::leaf::{Leaf, Pointer};
-use super::super::wire::{self, ANSWER_WORDS, PLAIN_WORDS, Text};
-use super::Operation;
+use super::super::wire::{self, ANSWER_WORDS, PLAIN_WORDS, SCAN_ENDED, SCAN_MORE, SCAN_OVER, Text};
+use super::{Operation, Owner};
 use darter_fabric::{Fabric, mutant};
 use darter_index::{Result, ScanRange};
 use std::ops::Bound as At;
@@ -17,6 +17,55 @@ fn add(words: &mut Vec<u64>, (key, value, pointer): &Pair) {
     } else {
         wire::write(words, Some(Text::Plain(key)));
         wire::write(words, Some(Text::Plain(value)));
+    }
+}
+
+impl<F: Fabric> Owner<F> {
+    /// Whether a range begins, in its direction, among this server's keys.
+    fn begins_here(&self, range: &ScanRange) -> bool {
+        let tree = self.tree();
+        let Some(span) = &tree.span else { return false };
+        let (low, high) = (&span.low.1, span.high.1.as_ref());
+        match (if range.reverse { &range.to } else { &range.from }, range.reverse) {
+            (At::Unbounded, true) => high.is_none(),
+            (At::Unbounded, false) => low.is_empty(),
+            (At::Excluded(key), true) => {
+                // Nothing is below all keys: that is for the first range to say.
+                let is_first = low.is_empty() && !mutant!("xstore-scan-below-all-keys-moves");
+                (key > low || is_first) && high.is_none_or(|high| key <= high)
+            }
+            (At::Included(key) | At::Excluded(key), _) => span.has(key),
+        }
+    }
+
+    /// Whether this server's keys end at a key.
+    fn ends_at(&self, key: &[u8]) -> bool {
+        self.tree().span.as_ref().is_some_and(|span| span.high.1.as_deref() == Some(key))
+    }
+
+    /// Whether this server's keys end at a key or behind it.
+    fn ends_behind(&self, key: &[u8]) -> bool {
+        let tree = self.tree();
+        tree.span.as_ref().is_some_and(|span| span.high.1.as_ref().is_none_or(|high| key <= &high[..]))
+    }
+
+    /// The bound at which this server's keys end, in the range's direction, if the range does not.
+    fn ends_before(&self, range: &ScanRange) -> Option<Vec<u8>> {
+        let tree = self.tree();
+        let span = tree.span.as_ref()?;
+        if range.reverse {
+            let low = &span.low.1;
+            let goes_on = match &range.from {
+                At::Unbounded => true,
+                At::Included(from) | At::Excluded(from) => from < low,
+            };
+            return (goes_on && !low.is_empty()).then(|| low.clone());
+        }
+        span.high.1.clone().filter(|high| match &range.to {
+            At::Unbounded => true,
+            At::Included(to) => to >= high,
+            At::Excluded(to) => to > high,
+        })
     }
 }
 
@@ -40,15 +89,20 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(pairs)
     }
 
-    /// The words of an answer with the first pairs of a range: whether there may be more behind
-    /// them, how many they are, and the pairs.
+    /// The words of an answer with the first pairs of a range: what is behind them, how many they
+    /// are, the pairs, and the bound of this server's keys if the range goes on behind it.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// [`IndexError::Moved`] if the range begins in another server's keys; damage; those of the
+    /// fabric.
+    ///
+    /// [`IndexError::Moved`]: darter_index::IndexError::Moved
     pub(super) async fn scan(&mut self, range: &ScanRange, limit: u64) -> Result<Vec<u64>> {
         let (mut words, mut count) = (vec![0, 0], 0);
         let mut at = match (if range.reverse { &range.to } else { &range.from }, range.reverse) {
             (At::Unbounded, true) => None,
+            // All are below the end of this server's keys.
+            (At::Excluded(key), true) if self.shared.ends_at(key) => None,
             (At::Unbounded, false) => Some(Vec::new()),
             (At::Included(key) | At::Excluded(key), _) => Some(key.clone()),
         };
@@ -63,6 +117,9 @@ impl<F: Fabric> Operation<'_, F> {
                 }
             };
             let (guard, _, leaf) = self.lock_leaf(&key).await?;
+            if reached.is_none() && !self.shared.begins_here(range) {
+                return Err(self.shared.moved());
+            }
             if at.is_none() && self.shared.bound_behind(&key).is_some() {
                 // It is not the last one any more.
                 continue;
@@ -76,6 +133,13 @@ impl<F: Fabric> Operation<'_, F> {
                 at = self.shared.last_below(reached);
                 continue;
             }
+            if let Some(reached) = &reached
+                && behind.is_none()
+                && !self.shared.ends_behind(reached)
+            {
+                // What lies between has been given to another server.
+                return Err(self.shared.moved());
+            }
             let mut pairs = self.pairs_of(&leaf, range).await?;
             // A leaf that has taken the place of others begins in front of `key`, or ends behind what
             // was reached.
@@ -84,10 +148,12 @@ impl<F: Fabric> Operation<'_, F> {
                 None => range.reverse || *pair >= key,
             });
             let low = self.bound_bytes(&leaf.head.low).await?.unwrap_or_default();
+            let ended = self.shared.ends_before(range);
             drop(guard);
             for pair in &pairs {
                 if count == limit || words.len() > ANSWER_WORDS {
-                    words[..2].copy_from_slice(&[u64::from(count < limit), count]);
+                    let behind = if count < limit { SCAN_MORE } else { SCAN_OVER };
+                    words[..2].copy_from_slice(&[behind, count]);
                     return Ok(words);
                 }
                 add(&mut words, pair);
@@ -101,10 +167,15 @@ impl<F: Fabric> Operation<'_, F> {
                 (At::Included(from) | At::Excluded(from), _) if range.reverse => low <= *from,
                 _ => false,
             };
-            match next.filter(|next| !is_over(next)) {
-                Some(next) => at = Some(next),
-                None => return Ok(words),
-            }
+            let next_is_none = next.is_none();
+            let Some(next) = next.filter(|next| !is_over(next)) else {
+                if let Some(bound) = ended.filter(|_| next_is_none && count < limit) {
+                    words[0] = SCAN_ENDED;
+                    wire::write(&mut words, Some(Text::Plain(&bound)));
+                }
+                return Ok(words);
+            };
+            at = Some(next);
             reached = range.reverse.then_some(low);
         }
     }

@@ -1,26 +1,32 @@
-//! The procedures, and the server behind them, which starts with the first call: a memory node runs
+//! The procedures, and the server behind them, which starts with the first call to a range: a memory node runs
 //! before there is a pool, and a pool before there is an index.
 
 use super::super::wire::{self, PLAIN_WORDS, Reader, Taken, Text};
 use super::super::{condition_of, range_of};
-use super::{Operation, Owner};
+use super::{Descriptor, Operation, Owner, Reason};
 use crate::compute_node::LocalLocks;
 use crate::sync::lock;
-use darter_fabric::{Answer, Fabric, FabricError, OpKind, Procedures, mutant};
+use darter_fabric::{Answer, Fabric, FabricError, GlobalAddr, OpKind, Procedures, mutant};
 use darter_index::radix::leaf as pair;
 use darter_index::{IndexError, Result};
 use darter_pool::{Pool, PoolError};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// The server of a pool's index. Clones are the same server. It ends when the last clone, and the
+/// The server of a pool's index, or of the ranges of it whose clients call it. Clones are the same server. It ends when the last clone, and the
 /// last list of its procedures, is dropped.
 #[derive(Clone, Debug)]
 pub struct XStoreService<F: Fabric> {
     state: Arc<State<F>>,
 }
+
+/// Stands for the range whose descriptor is the index's.
+const INDEX: u64 = 0;
+/// The lock under which the pool is opened, among those of ranges: no descriptor lies there.
+const OPENING: u64 = 1;
 
 /// How a server reaches its pool's memory nodes.
 type Connect<F> = Box<dyn Fn() -> Result<F> + Send + Sync>;
@@ -34,7 +40,8 @@ struct State<F: Fabric> {
 /// What the server is at the moment.
 struct Role<F: Fabric> {
     pool: Option<Pool<F>>,
-    owner: Option<Arc<Owner<F>>>,
+    /// By the address of a range's descriptor; 0 stands for the index's.
+    owners: BTreeMap<u64, Arc<Owner<F>>>,
     /// It begins no more.
     is_over: bool,
 }
@@ -66,7 +73,7 @@ impl<F: Fabric> XStoreService<F> {
     }
 
     fn with(connect: impl Fn() -> Result<F> + Send + Sync + 'static, pool: Option<Pool<F>>) -> Self {
-        let role = Mutex::new(Role { pool, owner: None, is_over: false });
+        let role = Mutex::new(Role { pool, owners: BTreeMap::new(), is_over: false });
         Self { state: Arc::new(State { connect: Box::new(connect), role, starting: Arc::default() }) }
     }
 
@@ -79,7 +86,18 @@ impl<F: Fabric> XStoreService<F> {
         let procedures = self.add(procedures, wire::SCAN, scan);
         let procedures = self.add(procedures, wire::MAINTAIN, maintain);
         let procedures = self.add(procedures, wire::PUBLISH, publish);
-        self.add(procedures, wire::PING, ping)
+        let procedures = self.add(procedures, wire::GIVE, give);
+        let procedures = self.add(procedures, wire::PING, ping);
+        let state = Arc::clone(&self.state);
+        procedures.with_plain(wire::OF_RANGE, move |mut words| {
+            let state = Arc::clone(&state);
+            async move {
+                let &[range, procedure, ..] = &words[..] else { return Err(wire::malformed()) };
+                let range = GlobalAddr::from_bits(range).bits();
+                words.drain(..2);
+                state.run(range, |owner| run(owner, procedure, words)).await
+            }
+        })
     }
 
     fn add<R>(
@@ -94,7 +112,7 @@ impl<F: Fabric> XStoreService<F> {
         let state = Arc::clone(&self.state);
         procedures.with_plain(number, move |words| {
             let state = Arc::clone(&state);
-            async move { state.run(|owner| procedure(owner, words)).await }
+            async move { state.run(INDEX, |owner| procedure(owner, words)).await }
         })
     }
 
@@ -103,7 +121,7 @@ impl<F: Fabric> XStoreService<F> {
     /// # Errors
     /// [`IndexError::NoIndex`], damage, those of the pool and the fabric.
     pub async fn start(&self) -> Result<()> {
-        self.state.owner().await.map(drop)
+        self.state.owner(INDEX).await.map(drop)
     }
 
     /// One round of upkeep, if the server has begun: a server that is not called for longer than
@@ -112,18 +130,20 @@ impl<F: Fabric> XStoreService<F> {
     /// # Errors
     /// Those of the pool and the fabric.
     pub async fn maintain(&self) -> Result<()> {
-        let owner = lock(&self.state.role).owner.clone();
-        let Some(owner) = owner else { return Ok(()) };
-        let outcome = owner.maintain().await;
-        self.state.leave_if_shut_out(&owner, &outcome);
-        outcome
+        let owners: Vec<_> = lock(&self.state.role).owners.values().cloned().collect();
+        for owner in owners {
+            let outcome = owner.maintain().await;
+            self.state.leave_if_done(&owner, &outcome);
+            outcome?;
+        }
+        Ok(())
     }
 
     /// Begins no more calls, and leaves the pool with the end of those under way.
     pub fn end(&self) {
         let mut role = lock(&self.state.role);
         role.is_over = true;
-        let left = (role.owner.take(), role.pool.take());
+        let left = (std::mem::take(&mut role.owners), role.pool.take());
         drop(role);
         drop(left);
     }
@@ -160,20 +180,18 @@ impl<F: Fabric> XStoreService<F> {
 }
 
 impl<F: Fabric> State<F> {
-    async fn run<R>(&self, call: impl FnOnce(Arc<Owner<F>>) -> R) -> Answer
+    /// Runs a call to the owner of a range.
+    async fn run<R>(&self, range: u64, call: impl FnOnce(Arc<Owner<F>>) -> R) -> Answer
     where
         R: Future<Output = Result<Option<Vec<u64>>>>,
     {
         if lock(&self.role).is_over {
             return Err(wire::stopping());
         }
-        let outcome = match self.owner().await {
+        let outcome = match self.owner(range).await {
             Ok(owner) => {
                 let outcome = call(Arc::clone(&owner)).await;
-                self.leave_if_shut_out(&owner, &outcome);
-                if owner.is_lost.load(Ordering::Acquire) {
-                    self.forget(&owner);
-                }
+                self.leave_if_done(&owner, &outcome);
                 outcome
             }
             Err(error) => Err(error),
@@ -185,59 +203,71 @@ impl<F: Fabric> State<F> {
         }
     }
 
-    /// The owner, started if there is none.
-    async fn owner(&self) -> Result<Arc<Owner<F>>> {
-        if let Some(owner) = &lock(&self.role).owner {
-            return Ok(Arc::clone(owner));
+    fn known(&self, range: u64) -> Option<Arc<Owner<F>>> {
+        lock(&self.role).owners.get(&range).cloned()
+    }
+
+    /// The owner of a range, started if there is none.
+    async fn owner(&self, range: u64) -> Result<Arc<Owner<F>>> {
+        if let Some(owner) = self.known(range) {
+            return Ok(owner);
         }
-        let _turn = self.starting.lock(0).await;
-        let known = {
-            let role = lock(&self.role);
-            if let Some(owner) = &role.owner {
-                return Ok(Arc::clone(owner));
-            }
-            role.pool.clone()
-        };
-        let pool = if let Some(pool) = known {
-            pool
-        } else {
-            let pool = Pool::open((self.connect)()?).await?;
-            lock(&self.role).pool.insert(pool).clone()
-        };
-        let owner = match Owner::start(&pool).await {
+        let pool = self.pool().await?;
+        let is_named = range != INDEX && Descriptor::read(&mut pool.client()?).await?.addr.bits() == range;
+        let range = if is_named { INDEX } else { range };
+        let _turn = self.starting.lock(range).await;
+        if let Some(owner) = self.known(range) {
+            return Ok(owner);
+        }
+        let addr = Some(GlobalAddr::from_bits(range)).filter(|_| range != INDEX);
+        let owner = match Owner::start(&pool, addr).await {
             Ok(owner) => owner,
             Err(error) => {
                 if is_shut_out(&error) {
-                    pool.abandon();
-                    lock(&self.role).pool = None;
+                    self.leave(&pool);
                 }
                 return Err(error);
             }
         };
-        lock(&self.role).owner = Some(Arc::clone(&owner));
+        lock(&self.role).owners.insert(range, Arc::clone(&owner));
         Ok(owner)
     }
 
-    /// Has the next call begin another owner, which waits for the calls of this one.
-    fn forget(&self, owner: &Arc<Owner<F>>) {
-        let mut role = lock(&self.role);
-        let is_it = role.owner.as_ref().is_some_and(|now| Arc::ptr_eq(now, owner));
-        let left = if is_it { role.owner.take() } else { None };
-        drop(role);
-        drop(left);
+    /// The pool, which the first caller opens.
+    async fn pool(&self) -> Result<Pool<F>> {
+        let _turn = self.starting.lock(OPENING).await;
+        let known = lock(&self.role).pool.clone();
+        if let Some(pool) = known {
+            return Ok(pool);
+        }
+        let pool = Pool::open((self.connect)()?).await?;
+        Ok(lock(&self.role).pool.insert(pool).clone())
     }
 
-    /// Forgets a membership that others have ended; the next call begins another.
-    fn leave_if_shut_out<T>(&self, owner: &Arc<Owner<F>>, outcome: &Result<T>) {
-        let Err(error) = outcome else { return };
-        if !is_shut_out(error) || mutant!("xstore-stays-shut-out") {
-            return;
+    /// Forgets an owner that has ended, or all, when others have ended the membership. Another one,
+    /// begun by the next call, waits for the calls of this one.
+    fn leave_if_done<T>(&self, owner: &Arc<Owner<F>>, outcome: &Result<T>) {
+        if let Err(error) = outcome
+            && is_shut_out(error)
+            && !mutant!("xstore-stays-shut-out")
+        {
+            self.leave(&owner.pool);
+        } else if owner.is_lost.load(Ordering::Acquire) {
+            let mut role = lock(&self.role);
+            let its = role.owners.iter().find(|(_, now)| Arc::ptr_eq(now, owner)).map(|(&range, _)| range);
+            let left = its.and_then(|range| role.owners.remove(&range));
+            drop(role);
+            drop(left);
         }
+    }
+
+    /// Leaves a pool of which this process is a member no more; the next call opens it anew.
+    fn leave(&self, pool: &Pool<F>) {
         let mut role = lock(&self.role);
-        if role.owner.as_ref().is_some_and(|now| Arc::ptr_eq(now, owner)) {
+        if role.pool.as_ref().is_some_and(|now| now.is_same(pool)) {
             // There is nothing to close.
-            owner.pool.abandon();
-            let left = (role.owner.take(), role.pool.take());
+            pool.abandon();
+            let left = (std::mem::take(&mut role.owners), role.pool.take());
             drop(role);
             drop(left);
         }
@@ -262,6 +292,20 @@ async fn bytes_of<F: Fabric>(operation: &mut Operation<'_, F>, taken: Taken) -> 
             let words = operation.client.read(addr, pair::class_words(class)).await?;
             Ok(pair::parse(addr, &words)?.value.to_vec())
         }
+    }
+}
+
+/// Runs a procedure by its number.
+async fn run<F: Fabric>(owner: Arc<Owner<F>>, procedure: u64, words: Vec<u64>) -> Words {
+    match procedure {
+        wire::GET => Box::pin(get(owner, words)).await,
+        wire::PUT => Box::pin(put(owner, words)).await,
+        wire::DELETE => Box::pin(delete(owner, words)).await,
+        wire::SCAN => Box::pin(scan(owner, words)).await,
+        wire::MAINTAIN => Box::pin(maintain(owner, words)).await,
+        wire::GIVE => Box::pin(give(owner, words)).await,
+        wire::PING => ping(owner, words).await,
+        _ => Ok(None),
     }
 }
 
@@ -312,7 +356,12 @@ async fn put<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
         let value = bytes_of(&mut operation, value).await?;
         let expected = bytes_of(&mut operation, expected).await?;
         let Some(condition) = condition_of(kind, &expected) else { return Ok(None) };
-        let outcome = operation.put(&key, &value, condition, hint as u32).await?;
+        let outcome = operation.put(&key, &value, condition, hint as u32).await;
+        if outcome.as_ref().is_err_and(IndexError::is_out_of_space) && operation.give(Reason::Full).await? {
+            // Whoever has the key now, the caller tries again.
+            return Err(owner.moved());
+        }
+        let outcome = outcome?;
         operation.learn_beside().await;
         outcome
     };
@@ -358,11 +407,33 @@ async fn scan<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
 
 async fn maintain<F: Fabric>(owner: Arc<Owner<F>>, _: Vec<u64>) -> Words {
     owner.maintain().await?;
-    Ok(Some(Vec::new()))
+    // Whoever calls for a range that is over has to do the upkeep of others.
+    if owner.is_over() { Err(owner.moved()) } else { Ok(Some(Vec::new())) }
 }
 
+async fn give<F: Fabric>(owner: Arc<Owner<F>>, _: Vec<u64>) -> Words {
+    let mut client = owner.take_client()?;
+    let mut operation = Operation::pin(&*owner, &mut client, OpKind::Maintain).await?;
+    let has_given = operation.give(Reason::Asked).await?;
+    if has_given {
+        // Without models the keys that stay are read by calls.
+        let _ = operation.learn().await;
+    }
+    drop(operation);
+    owner.give_back(client);
+    Ok(Some(vec![u64::from(has_given)]))
+}
+
+/// Publishes the leaves from one on, or those of a table of ranges.
 async fn publish<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
-    let first = Reader(&words).word().and_then(|first| u32::try_from(first).ok());
+    let mut reader = Reader(&words);
+    let (first, table) = (reader.word().and_then(|first| u32::try_from(first).ok()), reader.word());
+    if let (Some(0), Some(table)) = (first, table) {
+        let mut client = owner.take_client()?;
+        let mut operation = Operation::pin(&*owner, &mut client, OpKind::Load).await?;
+        operation.publish_ranges(GlobalAddr::from_bits(table)).await?;
+        return Ok(Some(Vec::new()));
+    }
     let Some(first) = first.filter(|&first| first != 0) else { return Ok(None) };
     let mut client = owner.take_client()?;
     let keys = {

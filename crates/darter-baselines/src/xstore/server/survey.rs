@@ -50,6 +50,8 @@ impl<F: Fabric> Owner<F> {
     fn places(&self, from: &[u8], last: u64) -> (Vec<Place>, Option<Vec<u8>>) {
         let tree = self.tree();
         let first = tree.by_low.range::<[u8], _>((At::Unbounded, At::Included(from))).next_back();
+        // Keys below all are another server's.
+        let first = first.or_else(|| tree.by_low.iter().next());
         let Some((first, _)) = first else { return (Vec::new(), None) };
         let mut leaves = tree.by_low.range::<[u8], _>((At::Included(&first[..]), At::Unbounded)).peekable();
         let mut places = Vec::new();

@@ -54,6 +54,19 @@ pub struct Hits {
     pub entries: u64,
 }
 
+impl std::ops::Add for Hits {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            keys: self.keys + other.keys,
+            top: self.top + other.top,
+            submodels: self.submodels + other.submodels,
+            entries: self.entries + other.entries,
+        }
+    }
+}
+
 /// The counters behind [`Hits`].
 #[derive(Debug, Default)]
 struct Counters {

@@ -165,42 +165,42 @@ fn readers_race_leaves_that_go() {
     assert!(kills > 30, "{kills}");
 }
 
-/// A scan whose steps are `alone` before upkeep takes leaves out, and go on behind it. Returns
+/// A scan whose steps are `alone` before something else is done, and go on behind it. Returns
 /// what it has found, and whether it was over before.
-fn scan_around(
+pub(in super::super) fn scan_around(
     world: &World,
+    other: impl Future<Output = ()>,
     reader: &mut (XStore<Sim>, Client<Sim>),
     reverse: bool,
     alone: u32,
 ) -> (Vec<KeyValue>, bool) {
-    let World { sim, pool, index, .. } = world;
+    let World { sim, .. } = world;
     let found = Cell::new(None);
-    let mut writer = pool.client().unwrap();
     let mut executor = Executor::new(sim);
     let scan = executor.spawn(0, async {
         let range = ScanRange { reverse, ..ScanRange::all() };
         found.set(Some(reader.0.scan(&mut reader.1, &range, usize::MAX).await.unwrap()));
     });
-    let mut maintain = Some(async { index.maintain(&mut writer).await.unwrap() });
-    let (mut events, mut held, mut has_upkeep) = (Vec::new(), BTreeSet::from([scan]), false);
+    let mut other = Some(other);
+    let (mut events, mut held, mut has_other) = (Vec::new(), BTreeSet::from([scan]), false);
     let (mut steps, mut was_over) = (0, false);
     loop {
         executor.events(&mut events);
-        if !has_upkeep && steps == alone {
+        if !has_other && steps == alone {
             // What goes on by now is the scan's.
             held.extend(events.iter().map(|event| event.task));
             was_over = executor.has_ended(scan);
-            if let Some(maintain) = maintain.take() {
-                executor.spawn(0, maintain);
-                has_upkeep = true;
+            if let Some(other) = other.take() {
+                executor.spawn(0, other);
+                has_other = true;
             }
             continue;
         }
         steps += 1;
-        let is_others = |event: &&Event| has_upkeep && !held.contains(&event.task);
+        let is_others = |event: &&Event| has_other && !held.contains(&event.task);
         match events.iter().find(is_others).or(events.first()) {
             Some(&event) => executor.perform(event, u32::MAX, WordOrder::Ascending),
-            None if !has_upkeep => steps = alone,
+            None if !has_other => steps = alone,
             None => break,
         }
     }
@@ -223,7 +223,9 @@ fn a_scan_goes_on_behind_what_it_has_passed() {
                 if cache_bytes == 0 {
                     reader = world.reader(0);
                 }
-                let (mut found, was_over) = scan_around(&world, &mut reader, reverse, alone);
+                let (index, mut writer) = (world.index.clone(), world.pool.client().unwrap());
+                let maintain = async { index.maintain(&mut writer).await.unwrap() };
+                let (mut found, was_over) = scan_around(&world, maintain, &mut reader, reverse, alone);
                 if reverse {
                     found.reverse();
                 }
