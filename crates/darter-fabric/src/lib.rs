@@ -11,6 +11,8 @@
 //! - [`local`]: the provider for this process's memory and for shared files.
 //! - `tcp`: the provider for memory nodes across a network (feature `tcp`, with TLS: `tls`);
 //!   `wire`: what both ends share.
+//! - `group`: replicas that are one memory node to clients, as a state machine without input or
+//!   output (feature `tcp`); `effects`: what frames change, and what replies depend on.
 //! - `rdma`: the same memory nodes through an RDMA device (feature `tcp`).
 //! - `sim`: a deterministic simulation that executes verbs in any order a scheduler chooses
 //!   (feature `sim`).
@@ -51,9 +53,13 @@ mod call_fault;
 mod counted;
 mod counters;
 pub mod decorate;
+#[cfg(feature = "tcp")]
+pub mod effects;
 mod endpoint;
 mod error;
 mod executor;
+#[cfg(feature = "tcp")]
+pub mod group;
 pub mod local;
 #[cfg(feature = "model")]
 pub mod model;

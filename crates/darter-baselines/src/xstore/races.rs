@@ -8,6 +8,7 @@ mod pointers;
 mod ranges;
 mod service;
 mod strangers;
+mod torn;
 
 use super::client::look::{Look, look};
 use super::leaf::Header;
@@ -543,57 +544,4 @@ fn a_key_that_moves_during_a_look_is_not_absent() {
         index.put(client, &8_u64.to_be_bytes(), b"another", Condition::Always).await.unwrap();
     };
     assert_eq!(look_around((INLINE, 16), (144, Some(12)), moves, u32::MAX), Look::Again);
-}
-
-/// An update comes apart under a reader's eyes: it sees neither value, or one of them.
-#[test]
-fn a_torn_record_is_no_value() {
-    for written in 0..8 {
-        let (world, _) = loaded(INLINE, 5);
-        let World { sim, pool, index, process, .. } = &world;
-        let (mut reading, mut writing) = (pool.client().unwrap(), pool.client().unwrap());
-        let descriptor = index.shared.descriptor;
-        let words = block_on(reading.read_words::<1>(descriptor.first())).unwrap();
-        let outcome = Cell::new(None);
-        let mut executor = Executor::new(sim);
-        let key = 32_u64.to_be_bytes();
-        executor.spawn(0, async {
-            let value = [9; 16];
-            index.put(&mut writing, &key, &value, Condition::Always).await.unwrap();
-        });
-        let (mut events, mut left) = (Vec::new(), written);
-        loop {
-            executor.events(&mut events);
-            let Some(&event) = events.first() else { break };
-            if let EventKind::Execute { access, .. } = event.kind
-                && access.writes
-                && executor.process_of(event.task) == *process
-            {
-                if left == 0 {
-                    break;
-                }
-                left -= 1;
-            }
-            executor.perform(event, 1, WordOrder::Ascending);
-        }
-        let reader = executor.spawn(0, async {
-            let mut pinned = reading.pin(OpKind::Get).await.unwrap();
-            let seen = look(&mut pinned, &descriptor, words[0] as u32, &key, None).await.unwrap();
-            outcome.set(Some(seen));
-        });
-        while !executor.has_ended(reader) {
-            executor.events(&mut events);
-            let event = *events.iter().find(|event| event.task == reader).unwrap();
-            executor.perform(event, u32::MAX, WordOrder::Ascending);
-        }
-        drop(executor);
-        match outcome.into_inner().unwrap() {
-            Look::Again => assert!(written > 4, "the spare is nobody's"),
-            Look::Present { value, .. } => {
-                let number = 1_u64;
-                assert!(value == number.to_le_bytes() || value == [9; 16], "{value:?} after {written} words");
-            }
-            other => panic!("{other:?}"),
-        }
-    }
 }

@@ -5,6 +5,7 @@
 //! `tests/it/mutants.rs` holds the explorer to what this list says of it.
 
 mod gateway;
+mod group;
 mod hunt;
 mod indexes;
 mod memnode;
@@ -94,6 +95,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         tcp::MUTANTS,
         memnode::MUTANTS,
         redo_log::MUTANTS,
+        group::MUTANTS,
         gateway::MUTANTS,
         xstore_models::MUTANTS,
         xstore_ranges::MUTANTS,

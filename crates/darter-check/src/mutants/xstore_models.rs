@@ -158,4 +158,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A scan takes keys that it has passed from a leaf that has taken the place of others.",
         FoundBy::Tests("--package darter-baselines --lib what_a_scan_has_passed_is_not_to_come"),
     ),
+    Mutant::new(
+        "XStore",
+        "xstore-looks-at-a-torn-record-for-ever",
+        "A reader looks at a record again as long as it is torn.",
+        FoundBy::Tests("--package darter-baselines --lib a_record_that_stays_torn_is_left_to_a_call"),
+    ),
 ];

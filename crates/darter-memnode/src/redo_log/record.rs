@@ -6,7 +6,7 @@
 //!          16  unsynced 4 | kind 4            bytes before it that were not known to be durable
 //!          24  payload, padded with zeros to 8 bytes
 //!
-//! effects      offset 40 bits, words 24 bits | the words, as often as there are effects
+//! effects      as `darter_fabric::effects` puts them
 //! entered      session 8
 //! fenced       session 8
 //! stopped      -
@@ -23,8 +23,6 @@ use darter_fabric::mutant;
 pub(super) const HEAD_BYTES: usize = 24;
 /// Maximum bytes of a payload: those of the largest frame, with a head for each verb.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
-/// Bits of an effect's offset; the number of its words has the others.
-const OFFSET_BITS: u32 = 40;
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,34 +111,6 @@ impl Draft {
     }
 }
 
-/// Appends one effect to a record's payload.
-#[inline]
-pub(super) fn put_effect(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
-    let words = bytes.len() as u64 / 8;
-    out.extend_from_slice(&(offset | words << OFFSET_BITS).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
-/// Returns the effects of a payload; the last is an error if the payload is not whole.
-pub(super) fn effects(mut payload: &[u8]) -> impl Iterator<Item = Option<(u64, &[u8])>> {
-    std::iter::from_fn(move || {
-        if payload.is_empty() {
-            return None;
-        }
-        let whole = payload.split_first_chunk::<8>().and_then(|(head, rest)| {
-            let head = u64::from_le_bytes(*head);
-            let bytes = (head >> OFFSET_BITS) as usize * 8;
-            let (words, rest) = rest.split_at_checked(bytes)?;
-            payload = rest;
-            Some((head & ((1 << OFFSET_BITS) - 1), words))
-        });
-        if whole.is_none() {
-            payload = &[];
-        }
-        Some(whole)
-    })
-}
-
 /// Returns the bytes of the record that begins here, by its head alone; `None` if no record has
 /// such a head.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
@@ -170,6 +140,7 @@ pub(super) fn parse(bytes: &[u8], position: u64) -> Option<Record<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use darter_fabric::effects::{effects, put_effect};
 
     fn some_record(out: &mut Vec<u8>, position: u64) -> u64 {
         let draft = Draft::begin(out);
@@ -202,13 +173,5 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(parse(&flipped, 4096), None, "{bit}");
         }
-    }
-
-    #[test]
-    fn half_an_effect_is_none() {
-        let mut payload = Vec::new();
-        put_effect(&mut payload, 8, &[1; 16]);
-        assert_eq!(effects(&payload[..16]).collect::<Vec<_>>(), [None]);
-        assert_eq!(effects(&payload[..4]).collect::<Vec<_>>(), [None]);
     }
 }

@@ -1,9 +1,10 @@
 //! What the serving thread does for the log: it records what frames change, and knows for each
 //! reply up to which position the log must be durable before it may be sent.
 
-use super::chunks::{ChunkSet, Lines};
-use super::record::{self, Draft, HEAD_BYTES, Kind, put_effect};
-use darter_fabric::local::{FrameObserver, LocalEndpoint};
+use super::chunks::ChunkSet;
+use super::record::{Draft, HEAD_BYTES, Kind};
+use darter_fabric::effects::{EffectsObserver, Lines, effects};
+use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
 use darter_fabric::{FabricError, mutant};
 
@@ -21,35 +22,11 @@ pub(super) struct Recorder {
     changed: ChunkSet,
 }
 
-/// Writes a frame's effects into its record, and notes what it sees.
-struct Observer<'r> {
-    records: &'r mut Vec<u8>,
-    /// `None` if everything is durable.
-    lines: Option<&'r Lines>,
-    need: u64,
-}
-
-impl FrameObserver for Observer<'_> {
-    #[inline]
-    fn saw(&mut self, offset: u64, bytes: usize) {
-        if let Some(lines) = self.lines {
-            self.need = self.need.max(lines.need(offset, bytes));
-        }
-    }
-
-    #[inline]
-    fn wrote(&mut self, offset: u64, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            put_effect(self.records, offset, bytes);
-        }
-    }
-}
-
 impl Recorder {
     /// Begins at a position, before which everything is durable. Chunks in `changed` are not in the
     /// newest checkpoint.
     pub(super) fn new(position: u64, changed: ChunkSet) -> Self {
-        Self { records: Vec::new(), position, durable: position, lines: Lines::new(), changed }
+        Self { records: Vec::new(), position, durable: position, lines: Lines::default(), changed }
     }
 
     /// Returns the position of the next record.
@@ -87,7 +64,7 @@ impl Recorder {
         let at = self.records.len();
         let draft = Draft::begin(&mut self.records);
         let lines = (self.position > self.durable).then_some(&self.lines);
-        let mut observer = Observer { records: &mut self.records, lines, need: 0 };
+        let mut observer = EffectsObserver { effects: &mut self.records, lines, need: 0 };
         let executed = endpoint.execute_frame_observed(verbs, out, &mut observer);
         let need = observer.need;
         if executed.is_err() || draft.is_empty(&self.records) {
@@ -97,7 +74,7 @@ impl Recorder {
         }
         let payload = at + HEAD_BYTES..self.records.len();
         self.end(draft, Kind::Effects);
-        for (offset, bytes) in record::effects(&self.records[payload]).flatten() {
+        for (offset, bytes) in effects(&self.records[payload]).flatten() {
             self.lines.changed(offset, bytes.len(), self.position);
             self.changed.add_range(offset, bytes.len());
         }

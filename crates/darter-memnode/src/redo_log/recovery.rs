@@ -17,6 +17,7 @@ use super::medium::Medium;
 use super::record::{self, Kind};
 use super::segment::{self, SegmentReader};
 use crate::session_set::SessionSet;
+use darter_fabric::effects::effects;
 use darter_fabric::mutant;
 use std::io;
 use std::path::PathBuf;
@@ -202,7 +203,7 @@ impl Replay<'_> {
             let session = record::word64(record.payload, 0);
             match record.kind {
                 Kind::Effects => {
-                    let is_sound = record::effects(record.payload)
+                    let is_sound = effects(record.payload)
                         .all(|effect| effect.is_some_and(|(offset, bytes)| self.target.store(offset, bytes)));
                     if !is_sound {
                         let what = format!("the record at {:#x} is of another region", self.position);

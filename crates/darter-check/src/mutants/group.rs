@@ -1,0 +1,82 @@
+//! Errors planted in memory groups: what a reply waits for, who may serve, what the next primary knows.
+
+use super::{FoundBy, Mutant};
+
+const BED: FoundBy = FoundBy::Tests("-p darter-fabric --test group_bed groups_survive_whatever_happens");
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant::new(
+        "group",
+        "group-reply-before-acknowledgement",
+        "A frame that changed memory is answered before the backups have its record.",
+        BED,
+    ),
+    Mutant::new(
+        "group",
+        "group-read-before-acknowledgement",
+        "A read of words whose record the backups lack is answered at once.",
+        BED,
+    ),
+    Mutant::new("group", "group-no-lease", "Reads are answered whether a lease covers them or not.", BED),
+    Mutant::new(
+        "group",
+        "group-lease-from-its-arrival",
+        "The lease begins when a backup's grant arrives, and not when the heartbeat was sent.",
+        FoundBy::Tests("-p darter-fabric --test group_bed a_lease_counts_from_the_sending_of_the_heartbeat"),
+    ),
+    Mutant::new("group", "group-no-duplicate-table", "A frame that is sent again is executed again.", BED),
+    Mutant::new(
+        "group",
+        "group-frames-of-an-old-connection-executed",
+        "A frame is executed though its client has begun another connection for the channel.",
+        BED,
+    ),
+    Mutant::new(
+        "group",
+        "group-frames-of-another-view-executed",
+        "A primary executes frames of clients that go by another view.",
+        FoundBy::Tests("-p darter-fabric --test group_bed a_frame_of_another_view_is_void"),
+    ),
+    Mutant::new(
+        "group",
+        "group-old-memory-serves",
+        "A replica that was not alone in its view goes on with the memory it comes back with.",
+        BED,
+    ),
+    Mutant::new(
+        "group",
+        "group-learner-promoted",
+        "A learner counts as a backup while its memory is still copied.",
+        BED,
+    ),
+    Mutant::new(
+        "group",
+        "group-learner-not-awaited",
+        "A primary does not wait for a learner while the view that makes it a backup is asked for.",
+        BED,
+    ),
+    Mutant::new(
+        "group",
+        "group-fences-forgotten",
+        "Backups are not told whom the primary has shut out.",
+        BED,
+    ),
+    Mutant::new(
+        "group",
+        "group-gap-in-the-log",
+        "A record is left out of a stream, and the backup takes the next one.",
+        BED,
+    ),
+    Mutant::new(
+        "group",
+        "group-suffix-kept",
+        "A replica that a view leaves out keeps its log, and no primary compares it.",
+        BED,
+    ),
+    Mutant::new(
+        "group",
+        "group-floor-forgotten",
+        "A new primary shows what the one before had executed before all backups have it.",
+        FoundBy::Tests("-p darter-fabric --test group_bed a_new_primary_shows_nothing_that_a_backup_lacks"),
+    ),
+];

@@ -1,0 +1,86 @@
+//! Frames that were executed and whose clients may not have the reply yet.
+//!
+//! A frame that is sent again, to this primary or to the next, is answered with what it was
+//! answered, or would have been. Words that it has read are among the results: reading them again
+//! would show the frame what has changed since, behind a CAS or FAA of its own that came later.
+//!
+//! A frame without effects is not known here. It may be executed again if it is sent again, but not
+//! twice without its client's knowledge: a CAS that had failed could swap then. So frames of an
+//! older connection than the channel's newest are not executed, and none of another view.
+
+use super::record::FrameId;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// What is known of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It was not executed, as far as it has effects.
+    New,
+    /// It was executed, with these results; its record has this number.
+    Executed(Arc<[u8]>, u64),
+    /// Its client has the reply.
+    Over,
+}
+
+/// The frames of one channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Channel {
+    answered: u64,
+    frames: VecDeque<(u64, u64, Arc<[u8]>)>,
+}
+
+/// The frames of all channels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Duplicates {
+    channels: BTreeMap<(u64, u32), Channel>,
+}
+
+impl Duplicates {
+    pub(super) fn find(&self, frame: &FrameId) -> Known {
+        let Some(channel) = self.channels.get(&(frame.session, frame.channel)) else { return Known::New };
+        if let Some((_, lsn, results)) = channel.frames.iter().find(|(id, ..)| *id == frame.id) {
+            return Known::Executed(Arc::clone(results), *lsn);
+        }
+        if frame.id <= channel.answered { Known::Over } else { Known::New }
+    }
+
+    /// Returns how many frames of a channel are kept.
+    pub(super) fn kept(&self, frame: &FrameId) -> usize {
+        self.channels.get(&(frame.session, frame.channel)).map_or(0, |channel| channel.frames.len())
+    }
+
+    pub(super) fn executed(&mut self, frame: &FrameId, lsn: u64, results: Arc<[u8]>) {
+        let channel = self.channels.entry((frame.session, frame.channel)).or_default();
+        channel.answered = channel.answered.max(frame.answered);
+        let answered = channel.answered;
+        channel.frames.retain(|(id, ..)| *id > answered);
+        channel.frames.push_back((frame.id, lsn, results));
+    }
+
+    /// Forgets a session.
+    pub(super) fn forget(&mut self, session: u64) {
+        self.channels.retain(|(owner, _), _| *owner != session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_known_until_its_reply_has_arrived() {
+        let mut known = Duplicates::default();
+        let frame = |id, answered| FrameId { session: 7, channel: 0, id, answered };
+        assert_eq!(known.find(&frame(1, 0)), Known::New);
+        known.executed(&frame(1, 0), 10, [1; 8].into());
+        known.executed(&frame(3, 0), 11, [3; 8].into());
+        assert_eq!(known.find(&frame(1, 0)), Known::Executed([1; 8].into(), 10));
+        assert_eq!(known.find(&frame(2, 0)), Known::New, "it had no effects");
+        known.executed(&frame(4, 2), 12, [4; 8].into());
+        assert_eq!(known.find(&frame(1, 0)), Known::Over);
+        assert_eq!((known.kept(&frame(4, 0)), known.find(&frame(5, 0))), (2, Known::New));
+        known.forget(7);
+        assert_eq!(known, Duplicates::default());
+    }
+}

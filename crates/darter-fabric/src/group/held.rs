@@ -1,0 +1,93 @@
+//! Replies that wait: for backups to acknowledge what they depend on, or for a lease.
+
+use super::interface::{Outcome, Output};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// When a reply may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// When its record is at all backups: it shows nothing else.
+    WithItsRecord,
+    /// When this turn has ended and the clock was read.
+    Executed,
+    /// When a lease covers this moment, which was behind the frame's execution.
+    Leased(Duration),
+}
+
+/// A reply.
+#[derive(Debug)]
+struct Held {
+    id: u64,
+    /// The last record that it depends on.
+    need: u64,
+    leave: Leave,
+    outcome: Outcome,
+}
+
+/// The replies of all connections. Those of one leave in order.
+#[derive(Debug, Default)]
+pub(super) struct HeldReplies {
+    connections: BTreeMap<u64, VecDeque<Held>>,
+    count: usize,
+}
+
+impl HeldReplies {
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn hold(&mut self, connection: u64, id: u64, need: u64, leave: Leave, outcome: Outcome) {
+        let reply = Held { id, need, leave, outcome };
+        self.connections.entry(connection).or_default().push_back(reply);
+        self.count += 1;
+    }
+
+    /// Notes the clock's reading behind the execution of all frames so far.
+    pub(super) fn executed(&mut self, clock: Duration) {
+        let new = self.connections.values_mut().flat_map(|replies| replies.iter_mut().rev());
+        for reply in new.filter(|reply| reply.leave == Leave::Executed) {
+            reply.leave = Leave::Leased(clock);
+        }
+    }
+
+    /// Sends what waits no more. `covers` says whether a lease covers a moment.
+    pub(super) fn release(
+        &mut self,
+        everywhere: u64,
+        covers: impl Fn(Duration) -> bool,
+        out: &mut Vec<Output>,
+    ) {
+        let may_leave = |reply: &Held| {
+            reply.need <= everywhere
+                && match reply.leave {
+                    Leave::WithItsRecord => true,
+                    Leave::Executed => false,
+                    Leave::Leased(clock) => covers(clock),
+                }
+        };
+        for (&connection, replies) in &mut self.connections {
+            while replies.front().is_some_and(&may_leave) {
+                let Some(reply) = replies.pop_front() else { break };
+                self.count -= 1;
+                out.push(Output::Reply { connection, id: reply.id, outcome: reply.outcome });
+            }
+        }
+        self.connections.retain(|_, replies| !replies.is_empty());
+    }
+
+    /// Gives all of them another outcome.
+    pub(super) fn refuse(&mut self, outcome: &Outcome, out: &mut Vec<Output>) {
+        for (connection, replies) in std::mem::take(&mut self.connections) {
+            for Held { id, .. } in replies {
+                out.push(Output::Reply { connection, id, outcome: outcome.clone() });
+            }
+        }
+        self.count = 0;
+    }
+
+    /// Forgets those of a connection that has ended.
+    pub(super) fn end(&mut self, connection: u64) {
+        self.count -= self.connections.remove(&connection).map_or(0, |replies| replies.len());
+    }
+}

@@ -1,0 +1,207 @@
+//! A replica: what it consists of, and who in this module takes what goes in.
+
+use super::interface::{Kept, Options, Output, Role, Start};
+use super::log::Log;
+use super::memory::Memory;
+use super::message::{Beside, Message};
+use super::primary::Primary;
+use super::record::StreamId;
+use super::view::{ReplicaId, StoreReply, StoreRequest, View};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a replica that does not serve knows of its primary.
+#[derive(Debug, Default)]
+pub(super) struct Follower {
+    /// The stream that it follows, and whether that has begun.
+    pub(super) stream: Option<(StreamId, bool)>,
+    /// Parts of the memory that were copied.
+    pub(super) copies: u64,
+    /// It acknowledges nothing and grants nothing any more in this view.
+    pub(super) suspects: bool,
+    /// Backups that have answered, and how long it waits for others.
+    pub(super) survey: Option<(BTreeSet<ReplicaId>, Duration)>,
+}
+
+/// A replica of a group.
+#[derive(Debug)]
+pub struct Replica<M> {
+    pub(super) me: ReplicaId,
+    pub(super) options: Options,
+    pub(super) memory: M,
+    pub(super) view: Option<Arc<View>>,
+    /// It has everything that was ever answered.
+    pub(super) is_sound: bool,
+    /// The view in which it was alone when it stopped.
+    pub(super) resumes: Option<u64>,
+    pub(super) beside: Beside,
+    pub(super) log: Log,
+    /// Nothing behind this record was ever the ground of an answer.
+    pub(super) told: u64,
+    /// When the primary was heard last, and when the view was adopted.
+    pub(super) heard: Duration,
+    pub(super) follower: Follower,
+    pub(super) primary: Option<Primary>,
+    /// The view that it has asked the store for, and when it did so last.
+    pub(super) proposal: Option<(Arc<View>, Duration)>,
+    /// When it has last asked the store for the view.
+    pub(super) looked: Option<Duration>,
+    pub(super) out: Vec<Output>,
+}
+
+impl<M: Memory> Replica<M> {
+    /// Returns a replica that begins so.
+    pub fn new(me: ReplicaId, options: Options, memory: M, start: Start, now: Duration) -> Self {
+        let mut replica = Self {
+            me,
+            options,
+            memory,
+            view: None,
+            is_sound: false,
+            resumes: None,
+            beside: Beside::default(),
+            log: Log::default(),
+            told: 0,
+            heard: now,
+            follower: Follower::default(),
+            primary: None,
+            proposal: None,
+            looked: None,
+            out: Vec::new(),
+        };
+        match start {
+            Start::Founding(view) => {
+                replica.is_sound = true;
+                replica.adopt(&view, now);
+            }
+            Start::Empty => replica.look(now),
+            Start::Kept(kept) => {
+                let Kept { id, view, beside, log, told } = *kept;
+                let was_alone = view.primary == id && view.backups.is_empty();
+                if was_alone || crate::mutant!("group-old-memory-serves") {
+                    replica.resumes = Some(view.number);
+                    (replica.view, replica.beside, replica.log, replica.told) =
+                        (Some(view), beside, log, told);
+                }
+                replica.look(now);
+            }
+        }
+        replica
+    }
+
+    /// Returns what is left beside the memory if it stops now; `None` if there is nothing to rely
+    /// on.
+    pub fn kept(&self) -> Option<Kept> {
+        let view = self.view.clone().filter(|_| self.is_sound)?;
+        let (beside, log) = (self.beside.clone(), self.log.clone());
+        Some(Kept { id: self.me, view, beside, log, told: self.told })
+    }
+
+    /// Returns the view that it goes by.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.view.as_ref()
+    }
+
+    /// Returns what it does.
+    pub fn role(&self) -> Role {
+        let is_backup = self.view.as_ref().is_some_and(|view| view.backups.contains(&self.me));
+        match (&self.primary, is_backup && self.is_sound) {
+            (Some(_), _) => Role::Primary,
+            (None, true) => Role::Backup,
+            (None, false) => Role::Learner,
+        }
+    }
+
+    /// Returns the number of its last record.
+    pub fn lsn(&self) -> u64 {
+        self.beside.last.lsn
+    }
+
+    /// Returns its memory.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Returns what is to be done, in order.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Takes a message of another replica.
+    pub fn receive(&mut self, from: ReplicaId, message: Message, now: Duration) {
+        match message {
+            Message::View(view) => self.adopt(&view, now),
+            Message::Join => self.joined_by(from, now),
+            Message::Attach { stream, view } => self.attach(stream, &view, now),
+            Message::Attached { stream, last } => self.attached(from, stream, last),
+            Message::Resume { stream } => self.resume(stream),
+            Message::Begin { stream, state } => self.begin(stream, &state),
+            Message::Records { stream, records, everywhere } => self.follow(stream, &records, everywhere),
+            Message::Copy { stream, number, offset, bytes, content, is_last } => {
+                let is_next = number == self.follower.copies && bytes <= self.options.copy_bytes as u64;
+                self.copied(stream, is_next, (offset, bytes), content.as_deref(), is_last);
+            }
+            Message::Lost { stream } if self.is_mine(stream) => self.parted(from),
+            Message::Lost { .. } => {}
+            Message::Acknowledge { stream, lsn, copies } => {
+                self.acknowledged(from, stream, lsn, copies, now);
+            }
+            Message::Heartbeat { view, sent, everywhere } => {
+                self.heartbeat(from, &view, sent, everywhere, now);
+            }
+            Message::Granted { view, sent } => self.granted(from, view, sent, now),
+            Message::Survey { view, last } => self.surveyed_by(from, view, last),
+            Message::Surveyed { view, last, fits, records } => {
+                self.surveyed(from, view, last, fits, &records, now);
+            }
+        }
+    }
+
+    /// Takes a reply of the store.
+    pub fn store_replied(&mut self, reply: &StoreReply, now: Duration) {
+        let is_known = self.view.as_ref().is_some_and(|view| view.number == reply.view.number);
+        self.adopt(&reply.view, now);
+        if is_known && self.resumes == Some(reply.view.number) && self.proposal.is_none() {
+            self.propose(reply.view.next(self.me, BTreeSet::new()), now);
+        }
+    }
+
+    /// Sees to what is due. Call it a few times in each lease.
+    pub fn tick(&mut self, now: Duration) {
+        if let Some((view, sent)) = &mut self.proposal
+            && now.saturating_sub(*sent) >= self.options.patience / 2
+        {
+            *sent = now;
+            let request = StoreRequest::Set(Arc::clone(view));
+            self.out.push(Output::Store(request));
+        }
+        if self.primary.is_some() {
+            self.lead(now);
+            self.end_turn(now);
+        } else {
+            self.watch(now);
+        }
+    }
+
+    pub(super) fn send(&mut self, to: ReplicaId, message: Message) {
+        self.out.push(Output::Send { to, message });
+    }
+
+    /// Asks the store for the current view.
+    pub(super) fn look(&mut self, now: Duration) {
+        self.looked = Some(now);
+        self.out.push(Output::Store(StoreRequest::Read));
+    }
+
+    /// Tells a replica that goes by an older view which one there is.
+    pub(super) fn correct(&mut self, other: ReplicaId) {
+        if let Some(view) = self.view.clone().filter(|_| other != self.me) {
+            self.send(other, Message::View(view));
+        }
+    }
+
+    pub(super) fn is_current(&self, number: u64) -> bool {
+        self.view.as_ref().is_some_and(|view| view.number == number)
+    }
+}

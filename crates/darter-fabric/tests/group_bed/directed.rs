@@ -1,0 +1,237 @@
+//! Situations that seeds hardly meet, made by hand.
+
+use crate::node::Life;
+use darter_fabric::group::{
+    FrameId, Message, Options, Outcome, Output, ReplicaId, Request, Role, Start, StoreReply, StoreRequest,
+    View,
+};
+use darter_fabric::wire::{self, FrameVerbs};
+use darter_fabric::{Batch, GlobalAddr};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Replicas whose messages are delivered at once, unless a direction is held.
+struct Group {
+    lives: Vec<Life>,
+    now: Duration,
+    store: Arc<View>,
+    wires: BTreeMap<(ReplicaId, ReplicaId), VecDeque<Message>>,
+    /// Directions on which only so many messages more are delivered.
+    held: BTreeMap<(ReplicaId, ReplicaId), usize>,
+    dead: BTreeSet<ReplicaId>,
+    /// Those that see to nothing by themselves.
+    quiet: BTreeSet<ReplicaId>,
+    replies: Vec<(u64, Outcome)>,
+}
+
+impl Group {
+    fn new(replicas: u64) -> Self {
+        let store = Arc::new(View::founding(0, 1..replicas));
+        let now = Duration::from_secs(1);
+        let live = |id| Life::new(id, Options::default(), Start::Founding(Arc::clone(&store)), None, now);
+        let lives = (0..replicas).map(live).collect();
+        let (wires, held, dead) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let quiet = BTreeSet::new();
+        let mut group = Self { lives, now, store, wires, held, dead, quiet, replies: Vec::new() };
+        group.pass(0);
+        group
+    }
+
+    /// Lets so many tenths of a second pass.
+    fn pass(&mut self, tenths: u32) {
+        for _ in 0..=tenths {
+            for at in 0..self.lives.len() {
+                let id = at as u64;
+                if !self.dead.contains(&id) && !self.quiet.contains(&id) {
+                    self.lives[at].replica.tick(self.now);
+                }
+            }
+            self.settle();
+            self.now += Duration::from_millis(100);
+        }
+    }
+
+    /// Delivers what may be delivered.
+    fn settle(&mut self) {
+        loop {
+            for at in 0..self.lives.len() {
+                self.collect(at);
+            }
+            let open = |key: &&(ReplicaId, ReplicaId)| {
+                !self.wires[*key].is_empty() && self.held.get(*key).is_none_or(|left| *left > 0)
+            };
+            let Some(&(from, to)) = self.wires.keys().find(open) else { return };
+            let message = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front).unwrap();
+            self.held.entry((from, to)).and_modify(|left| *left -= 1);
+            if !self.dead.contains(&to) {
+                let replica = &mut self.lives[to as usize].replica;
+                replica.receive(from, message, self.now);
+                replica.end_turn(self.now);
+            }
+        }
+    }
+
+    fn collect(&mut self, at: usize) {
+        let id = at as u64;
+        for output in self.lives[at].replica.take_outputs() {
+            match output {
+                _ if self.dead.contains(&id) => {}
+                Output::Send { to, message } => self.wires.entry((id, to)).or_default().push_back(message),
+                Output::Reply { connection, outcome, .. } => self.replies.push((connection, outcome)),
+                Output::Store(request) => {
+                    if let StoreRequest::Set(view) = request
+                        && view.number == self.store.number + 1
+                    {
+                        self.store = view;
+                    }
+                    let reply = StoreReply { view: Arc::clone(&self.store) };
+                    self.lives[at].replica.store_replied(&reply, self.now);
+                }
+            }
+        }
+    }
+
+    /// Gives a replica a frame, in a turn of its own.
+    fn request(&mut self, to: usize, view: u64, id: u64, fill: impl FnOnce(&mut Batch)) {
+        let mut batch = Batch::new();
+        fill(&mut batch);
+        let mut payload = Vec::new();
+        let (verbs, data) = batch.parts_mut();
+        for verb in verbs {
+            wire::put_verb(&mut payload, verb, data);
+        }
+        let frame = FrameId { session: 1, channel: 0, id, answered: 0 };
+        let request = Request { connection: id, attempt: 1, view, frame };
+        let verbs = FrameVerbs::new(&payload, verbs.len() as u16, wire::FRAME_BYTES_MAX).unwrap();
+        self.lives[to].replica.request(&request, verbs);
+        self.lives[to].replica.end_turn(self.now);
+        self.settle();
+    }
+
+    fn reply(&self, id: u64) -> Option<&Outcome> {
+        self.replies.iter().find(|(connection, _)| *connection == id).map(|(_, outcome)| outcome)
+    }
+}
+
+fn word() -> GlobalAddr {
+    GlobalAddr::new(0, 64)
+}
+
+fn done(word: u64) -> Outcome {
+    Outcome::Done(word.to_le_bytes().into())
+}
+
+#[test]
+fn a_new_primary_shows_nothing_that_a_backup_lacks() {
+    let mut group = Group::new(3);
+    // Replica 2 is cut off from the records; replica 1 has them and is asked for the next view.
+    group.held.insert((0, 2), 0);
+    group.request(0, 1, 1, |batch| batch.write(word(), &[7]));
+    assert_eq!(group.reply(1), None, "a backup lacks it");
+    group.dead.insert(0);
+    group.quiet.insert(2);
+    // Replica 2 is asked what it has, whether it follows, and for a lease. No record reaches it.
+    group.held.insert((1, 2), 3);
+    for _ in 0..15 {
+        if group.lives[1].replica.role() != Role::Primary {
+            group.pass(0);
+        }
+    }
+    assert_eq!((group.store.primary, group.lives[1].replica.role()), (1, Role::Primary));
+    assert_eq!((group.lives[1].replica.lsn(), group.lives[2].replica.lsn()), (1, 0));
+    group.request(1, 2, 2, |batch| _ = batch.read(word(), 1));
+    assert_eq!(group.reply(2), None, "replica 2 may be the next primary, and lacks it");
+    group.held.clear();
+    group.quiet.clear();
+    group.pass(3);
+    assert_eq!(group.reply(2), Some(&done(7)));
+}
+
+#[test]
+fn a_frame_of_another_view_is_void() {
+    let mut group = Group::new(2);
+    let fill = |batch: &mut Batch| _ = batch.cas(word(), 5, 6);
+    group.request(0, 1, 1, fill);
+    assert_eq!(group.reply(1), Some(&done(0)), "it swaps nothing, so no table knows of it");
+    for (from, to) in [(0, 1), (1, 0)] {
+        assert!(group.lives[from].replica.hand_over(to, group.now));
+        group.pass(3);
+        assert_eq!(group.store.primary, to);
+    }
+    group.request(0, 3, 2, |batch| batch.write(word(), &[5]));
+    // The same frame has been in another connection for all that time.
+    group.replies.clear();
+    group.request(0, 1, 1, fill);
+    assert_eq!(group.reply(1), Some(&Outcome::View(Some(Arc::clone(&group.store)))));
+    group.request(0, 3, 3, |batch| _ = batch.read(word(), 1));
+    group.pass(3);
+    assert_eq!(group.reply(3), Some(&done(5)));
+}
+
+#[test]
+fn a_lease_covers_what_was_executed_before_it_was_granted() {
+    let mut group = Group::new(2);
+    group.held.insert((1, 0), 0);
+    group.pass(7);
+    group.request(0, 1, 1, |batch| _ = batch.read(word(), 1));
+    assert_eq!(group.reply(1), None, "the lease is over");
+    group.held.clear();
+    group.pass(2);
+    assert_eq!(group.reply(1), Some(&done(0)));
+}
+
+#[test]
+fn a_lease_counts_from_the_sending_of_the_heartbeat() {
+    let mut group = Group::new(2);
+    group.pass(2);
+    group.held.insert((1, 0), 0);
+    group.pass(6);
+    // The first of the grants that were under way arrives, seven tenths of a second late.
+    group.held.insert((1, 0), 1);
+    group.pass(1);
+    group.request(0, 1, 1, |batch| _ = batch.read(word(), 1));
+    assert_eq!(group.reply(1), None, "the backup may be the primary by now");
+}
+
+#[test]
+fn a_frame_outside_the_region_changes_nothing() {
+    let mut group = Group::new(2);
+    group.request(0, 1, 1, |batch| {
+        batch.write(word(), &[7]);
+        batch.write(GlobalAddr::new(0, 1 << 30), &[7]);
+    });
+    assert_eq!(group.reply(1), Some(&Outcome::OutOfBounds));
+    group.request(0, 1, 2, |batch| _ = batch.read(word(), 1));
+    assert_eq!(group.reply(2), Some(&done(0)));
+}
+
+#[test]
+fn a_session_that_has_left_is_forgotten_everywhere() {
+    let mut group = Group::new(2);
+    group.request(0, 1, 1, |batch| batch.write(word(), &[7]));
+    group.lives[0].replica.forget(1);
+    group.pass(1);
+    assert_eq!(group.lives[1].replica.lsn(), 2);
+    assert!(group.lives[0].replica.hand_over(1, group.now));
+    group.pass(3);
+    // So the next primary does not know the frame either.
+    group.request(1, 2, 1, |batch| batch.write(word(), &[8]));
+    assert_eq!(group.lives[1].replica.lsn(), 3);
+}
+
+#[test]
+fn a_frame_that_is_sent_again_shows_what_it_showed() {
+    let mut group = Group::new(2);
+    let fill = |batch: &mut Batch| {
+        _ = batch.read(word(), 1);
+        _ = batch.faa(word(), 2);
+    };
+    group.request(0, 1, 1, fill);
+    assert!(group.lives[0].replica.hand_over(1, group.now));
+    group.pass(3);
+    group.replies.clear();
+    group.request(1, 2, 1, fill);
+    assert_eq!(group.reply(1), Some(&Outcome::Done([0; 16].into())));
+    assert_eq!(group.lives[1].replica.lsn(), 1);
+}

@@ -1,0 +1,67 @@
+//! The starts and bounds that are explored, and which of them finds which planted error.
+
+use crate::state::{Flaw, Op};
+use crate::step::Scenario;
+
+/// Two replicas, two clients with one operation each, nothing that goes wrong but suspicion.
+const PAIR: Scenario = Scenario {
+    name: "two replicas",
+    replicas: 2,
+    programs: [&[Op::Add], &[Op::Read]],
+    switches: 1,
+    deaths: 0,
+    learns: false,
+    returns: false,
+    changes: true,
+    views_max: 3,
+    hands_over: false,
+};
+
+/// Those of the default tests.
+pub(crate) fn small() -> Vec<Scenario> {
+    vec![
+        Scenario { deaths: 1, ..PAIR },
+        Scenario { name: "a primary that hands over", hands_over: true, ..PAIR },
+        Scenario {
+            name: "a reader that looks twice",
+            programs: [&[Op::Add], &[Op::Read, Op::Read]],
+            views_max: 2,
+            ..PAIR
+        },
+        Scenario {
+            name: "a client that is shut out",
+            programs: [&[Op::Add], &[Op::Fence, Op::Read]],
+            views_max: 2,
+            ..PAIR
+        },
+        Scenario { name: "three replicas", replicas: 3, views_max: 2, ..PAIR },
+    ]
+}
+
+/// Those that take minutes.
+pub(crate) fn large() -> Vec<Scenario> {
+    vec![
+        Scenario { name: "three replicas and a death", replicas: 3, views_max: 2, deaths: 1, ..PAIR },
+        Scenario { name: "a replica that comes back", deaths: 1, returns: true, ..PAIR },
+        Scenario { name: "a learner", learns: true, deaths: 1, ..PAIR },
+        Scenario { name: "three replicas and three views", replicas: 3, deaths: 1, switches: 0, ..PAIR },
+    ]
+}
+
+/// Where an error is looked for.
+pub(crate) fn finder(flaw: Flaw) -> Scenario {
+    let reads_twice = Scenario { deaths: 1, programs: [&[Op::Add], &[Op::Read, Op::Read]], ..PAIR };
+    match flaw {
+        Flaw::FencesForgotten => {
+            Scenario { programs: [&[Op::Add], &[Op::Fence, Op::Read]], views_max: 2, ..PAIR }
+        }
+        Flaw::OldServes => Scenario { deaths: 1, returns: true, views_max: 2, ..PAIR },
+        Flaw::LearnerPromoted | Flaw::LearnerUnawaited => {
+            Scenario { replicas: 1, learns: true, deaths: 1, ..PAIR }
+        }
+        Flaw::FloorForgotten => Scenario { replicas: 3, changes: false, ..PAIR },
+        Flaw::ReadBeforeAcks => Scenario { views_max: 2, ..reads_twice },
+        Flaw::NoViewCheck | Flaw::SuffixKept => Scenario { programs: [&[Op::Add], &[Op::Add]], ..PAIR },
+        _ => PAIR,
+    }
+}
