@@ -7,6 +7,7 @@
 mod gateway;
 mod hunt;
 mod indexes;
+mod medium;
 mod memnode;
 mod pool;
 mod quiver;
@@ -18,6 +19,8 @@ mod tcp;
 mod tree;
 mod wort;
 mod xstore_models;
+
+use darter_fabric::sim::Medium;
 
 /// What finds a planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,15 @@ pub enum FoundBy {
         fault: &'static str,
         /// The scenarios.
         scenarios: &'static [&'static str],
+    },
+    /// Schedules of this index whose memory has this rule, in half of which the power fails.
+    Power {
+        /// The index.
+        index: &'static str,
+        /// What memory keeps.
+        medium: Medium,
+        /// At most so many.
+        schedules: u64,
     },
     /// `cargo test` with these arguments.
     Tests(&'static str),
@@ -93,6 +105,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         tcp::MUTANTS,
         memnode::MUTANTS,
         redo_log::MUTANTS,
+        medium::MUTANTS,
         gateway::MUTANTS,
         xstore_models::MUTANTS,
         wort::MUTANTS,
