@@ -287,14 +287,9 @@ impl Explored {
         })
     }
 
-    /// Names of the faults that it survives where memory has this rule. On a medium that keeps what was acknowledged the failure
-    /// of the power is the death of all, whatever the index.
-    pub fn survives(&self, medium: Medium) -> Vec<String> {
-        let mut names: Vec<String> = self.promises.survives.iter().map(ToString::to_string).collect();
-        if medium != Medium::Never && !names.iter().any(|name| name == "power") {
-            names.push("power".to_owned());
-        }
-        names
+    /// Names of the faults that it survives.
+    pub fn survives(&self) -> Vec<String> {
+        self.promises.survives.iter().map(ToString::to_string).collect()
     }
 
     /// Builds a scenario on so many memory nodes.

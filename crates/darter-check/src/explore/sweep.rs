@@ -74,8 +74,9 @@ pub const SLOW: &str = "slow";
 /// Steps of all clients to one of a slow one, each in turn.
 const PACES: [u64; 4] = [3, 6, 12, 30];
 
-/// Runs for the choices of one power failure, at most: those of ten words.
-const CHOICES_MAX: usize = 1 << 10;
+/// Words of which all choices of one power failure are tried, and runs for them, at most.
+const CHOSEN_WORDS_MAX: usize = 10;
+const CHOICES_MAX: usize = 1 << CHOSEN_WORDS_MAX;
 
 /// Who works beside a client that is struck, from a process of its own.
 const BYSTANDER: &str = "p0,d1,i2,g0";
@@ -253,6 +254,9 @@ impl Sweep {
                 return None;
             }
             outcome = fixtures.run(plan, &mut Choosing::new(scheduler(), &choices));
+            if outcome.choices.len() > CHOSEN_WORDS_MAX {
+                break;
+            }
             // The next in their order, which begins with the newest everywhere.
             let Some(last) = outcome.choices.iter().rposition(|&(back, most)| back + 1 < most) else { break };
             choices = outcome.choices[..=last].iter().map(|&(back, _)| back as u16).collect();

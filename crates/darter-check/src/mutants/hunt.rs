@@ -3,7 +3,7 @@
 use super::{FoundBy, Mutant};
 use crate::explore::{Explored, Scenario, Settings, Summary, Sweep, subject};
 use darter_fabric::mutants::plant;
-use darter_fabric::sim::{Medium, Relaxations};
+use darter_fabric::sim::Relaxations;
 
 impl Mutant {
     /// The indexes under which the explorer can meet the error, the likeliest first; none where no simulated client comes.
@@ -40,7 +40,7 @@ impl Mutant {
             FoundBy::Relaxed { index, schedules: runs } => {
                 let verbs = Relaxations { order: true, cas_writes_back: true, split_atomics: false };
                 let settings = Settings { verbs, ..Settings::of(explored(index)) };
-                let faults = settings.subject.survives(Medium::Never);
+                let faults = settings.subject.survives();
                 Some(explore_with(settings, faults, schedules.unwrap_or(runs), threads))
             }
             FoundBy::Focused { index, scenarios, schedules: runs } => {
@@ -87,7 +87,7 @@ fn explore(
 ) -> Summary {
     let settings = Settings::of(subject);
     let scenarios = scenarios.unwrap_or(settings.scenarios.clone());
-    explore_with(Settings { scenarios, ..settings }, subject.survives(Medium::Never), runs, threads)
+    explore_with(Settings { scenarios, ..settings }, subject.survives(), runs, threads)
 }
 
 fn explore_with(settings: Settings, faults: Vec<String>, runs: u64, threads: usize) -> Summary {

@@ -13,13 +13,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "medium",
         "medium-reply-before-its-sync",
         "A batch completes before all that it has written is on the medium.",
-        found("dart", Medium::Log, 2000),
+        found("dart", Medium::Log, 4000),
     ),
     Mutant::new(
         "medium",
         "medium-read-shown-early",
         "A batch completes before all that it has read is on the medium.",
-        found("dart", Medium::Log, 4000),
+        found("dart", Medium::Log, 8000),
     ),
     Mutant::new(
         "medium",
@@ -32,5 +32,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "medium-no-fence-before-a-cas",
         "A CAS executes before what was written before it is on the medium.",
         found("dart", Medium::Flush, 2000),
+    ),
+    Mutant::new(
+        "medium",
+        "medium-writes-in-any-order",
+        "A WRITE executes before what was written before it in its batch is on the medium.",
+        found("chime-inline", Medium::Flush, 2000),
     ),
 ];

@@ -29,8 +29,8 @@ pub enum Medium {
     /// completes when all that it wrote and all that it read is there.
     Log,
     /// As persistent memory behind caches: each line on its own, in any order. A batch completes as
-    /// above. A CAS or FAA, or a fenced verb, executes when all WRITEs before it in its batch to its
-    /// node are there.
+    /// above. A verb that may change words executes when all WRITEs before it in its batch to its
+    /// node are there, and a fenced one when all changes are.
     Flush,
 }
 

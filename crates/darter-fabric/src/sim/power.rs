@@ -9,8 +9,10 @@ use crate::{Verb, VerbKind, mutant};
 impl Posted {
     /// Returns whether a verb has to wait until something before it in its batch is on the medium.
     pub(super) fn awaits_medium(&self, medium: Medium, lane: &Lane, verb: &Verb) -> bool {
-        let is_ordered = verb.is_fenced || verb.kind != VerbKind::Read;
-        if medium != Medium::Flush || !is_ordered || mutant!("medium-no-fence-before-a-cas") {
+        let is_ordered = verb.kind == VerbKind::Write && !mutant!("medium-writes-in-any-order")
+            || verb.is_atomic() && !mutant!("medium-no-fence-before-a-cas")
+            || verb.is_fenced;
+        if medium != Medium::Flush || !is_ordered {
             return false;
         }
         let is_before = |by: VerbKind| by == VerbKind::Write || verb.is_fenced && by != VerbKind::Read;

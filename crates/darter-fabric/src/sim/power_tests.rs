@@ -145,10 +145,20 @@ fn a_later_store_is_not_waited_for() {
 }
 
 #[test]
-fn a_cas_waits_until_the_writes_before_it_are_flushed() {
+fn what_changes_words_waits_until_the_writes_before_it_are_flushed() {
+    for fenced in [false, true] {
+        what_waits(fenced);
+    }
+}
+
+/// With a WRITE of two lines, a CAS, and a WRITE.
+fn what_waits(fenced: bool) {
     let fill = |batch: &mut Batch| {
         batch.write(at(8), &[7; 16]);
         batch.cas(at(64), 0, 8);
+        if fenced {
+            batch.fence();
+        }
         batch.write(at(72), &[9]);
     };
     let sim = scheduled(Medium::Flush);
@@ -164,8 +174,8 @@ fn a_cas_waits_until_the_writes_before_it_are_flushed() {
     perform(&mut executor, 'm', 1);
     assert_eq!(offered(&executor), "x");
     perform(&mut executor, 'x', 1);
-    // The WRITE behind it waits for nothing.
-    assert_eq!(offered(&executor), "xm");
+    // The WRITE behind it waits for WRITEs only, unless it is fenced.
+    assert_eq!(offered(&executor), if fenced { "m" } else { "xm" });
     let sim = scheduled(Medium::Log);
     let mut executor = Executor::new(&sim);
     executor.spawn(0, submit(sim.clone(), fill));
