@@ -144,6 +144,17 @@ impl std::fmt::Debug for Executor<'_> {
     }
 }
 
+/// What may reach the medium next.
+fn reaching(world: &World, task: TaskId, events: &mut Vec<Event>) {
+    for (node, memory) in (0..).zip(&world.nodes) {
+        if let Some(volatile) = memory.lacks() {
+            volatile.offer(|word, pieces| {
+                events.push(Event { task, kind: EventKind::Reach { node, word, pieces } });
+            });
+        }
+    }
+}
+
 impl<'f> Executor<'f> {
     /// No tasks yet. From now on verbs of the simulation wait for [`Executor::perform`].
     pub fn new(sim: &Sim) -> Self {
@@ -168,17 +179,6 @@ impl<'f> Executor<'f> {
         id
     }
 
-    /// What may reach the medium next.
-    fn reaching(&self, world: &World, task: TaskId, events: &mut Vec<Event>) {
-        for (node, memory) in (0..).zip(&world.nodes) {
-            if let Some(volatile) = memory.lacks() {
-                volatile.offer(|word, pieces| {
-                    events.push(Event { task, kind: EventKind::Reach { node, word, pieces } });
-                });
-            }
-        }
-    }
-
     /// What may happen next, in a fixed order: task by task, what lets the task go on first, then
     /// its verbs.
     pub fn events(&self, events: &mut Vec<Event>) {
@@ -186,7 +186,7 @@ impl<'f> Executor<'f> {
         let world = self.sim.world();
         for (id, task) in (0..).zip(&self.tasks) {
             if self.medium == Some(id) {
-                self.reaching(&world, id, events);
+                reaching(&world, id, events);
                 continue;
             }
             let can_run = task.future.is_some() && world.life(task.process) != Life::Paused;

@@ -65,6 +65,9 @@ pub(super) struct Need {
     pub by: VerbKind,
 }
 
+/// Words that a power failure has left with any of some values, the newest last.
+pub(super) type Unsettled = BTreeMap<u32, Vec<u64>>;
+
 /// A word of which the medium lacks something.
 #[derive(Debug)]
 struct Pending {
@@ -187,7 +190,9 @@ impl Volatile {
                 let lines = word / LINE_WORDS + first..word / LINE_WORDS + first + pieces;
                 let words = lines.start * LINE_WORDS..lines.end * LINE_WORDS;
                 let reached: Vec<u32> = self.words.range(words).map(|(&word, _)| word).collect();
-                reached.iter().for_each(|word| drop(self.words.remove(word)));
+                for word in reached {
+                    self.words.remove(&word);
+                }
             }
         }
     }
@@ -203,9 +208,8 @@ impl Volatile {
         if self.medium == Medium::Log { 1 } else { self.words.len() }
     }
 
-    /// The power fails. Returns the words to set at once, and those that hold any of some values, the
-    /// newest last.
-    pub(super) fn lose_power(&mut self, choices: &mut Choices) -> (Vec<(u32, u64)>, BTreeMap<u32, Vec<u64>>) {
+    /// The power fails. Returns the words to set at once, and those of which nothing is decided.
+    pub(super) fn lose_power(&mut self, choices: &mut Choices) -> (Vec<(u32, u64)>, Unsettled) {
         if self.medium == Medium::Log {
             // Any more of the log may be there than was waited for.
             let lost = choices.choose(self.stores.len() + 1);

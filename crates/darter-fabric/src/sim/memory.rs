@@ -10,10 +10,9 @@
 //! keeps it from being freed.
 
 use super::WordOrder;
-use super::medium::{Choices, Medium, Need, Volatile};
+use super::medium::{Choices, Medium, Need, Unsettled, Volatile};
 use crate::{Batch, FabricError, GlobalAddr, ObjectState, Verb, VerbKind};
 use bytemuck::Zeroable;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 const PAGE_WORDS: usize = 512;
@@ -81,7 +80,7 @@ pub(super) struct Memory {
     volatile: Option<Volatile>,
     /// After it has failed: words that nobody has looked at, and what they may hold, the newest
     /// last.
-    unsettled: BTreeMap<u32, Vec<u64>>,
+    unsettled: Unsettled,
 }
 
 /// The words of all nodes at one moment.
@@ -104,7 +103,7 @@ impl Memory {
             used: vec![false; words.div_ceil(PAGE_WORDS)],
             dirty_pages: Vec::new(),
             volatile: None,
-            unsettled: BTreeMap::new(),
+            unsettled: Unsettled::new(),
         }
     }
 
