@@ -58,6 +58,7 @@ pub(crate) fn seek_all(text: &str, threads: usize, is_json: bool) -> Result<Answ
             FoundBy::Explorer(..)
             | FoundBy::Focused { .. }
             | FoundBy::Relaxed { .. }
+            | FoundBy::Power { .. }
             | FoundBy::Sweep { .. } => {}
         }
         let start = Instant::now();

@@ -9,7 +9,7 @@ use darter_check::explore::{
     SchedulerKind, Settings, Sides, Summary, Sweep, exhaust, parse_replay, subject,
 };
 use darter_fabric::counted;
-use darter_fabric::sim::Relaxations;
+use darter_fabric::sim::{Medium, Relaxations};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::{IsTerminal, Read, Write};
@@ -96,6 +96,11 @@ pub(crate) struct SimCommand {
     /// the others, to see why memory nodes refuse that; needs `--verbs split` or `rdma+split`
     #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "published", "mutants"])]
     mixed_sides: bool,
+    /// What memory nodes keep when the power fails: `never`, what happens to have been written back;
+    /// `log`, what they have executed, up to some moment, and all that a client was told; `flush`, the
+    /// same, with what clients were not told line by line
+    #[arg(long, value_name = "RULE", default_value = "never")]
+    durability: Medium,
     /// Do not make a violation short, which takes thousands of runs
     #[arg(long)]
     quick: bool,
@@ -163,6 +168,7 @@ impl SimCommand {
             threads: self.threads(),
             shrinks: !self.quick,
             verbs: self.verbs,
+            medium: self.durability,
             sides: if self.mixed_sides { Sides::Mixed } else { Sides::One },
             ..Settings::of(index)
         };
@@ -249,6 +255,7 @@ impl SimCommand {
             seed: settings.seed,
             holes: settings.holes,
             verbs: settings.verbs,
+            medium: settings.medium,
             shrinks: settings.shrinks,
             threads: settings.threads,
         };
@@ -337,7 +344,7 @@ impl SimCommand {
 fn faults(index: &Explored, list: &str, is_sweep: bool) -> Result<Vec<String>, Failure> {
     match list {
         "none" | "" => Ok(Vec::new()),
-        "all" => Ok(index.promises.survives.iter().map(ToString::to_string).collect()),
+        "all" => Ok(index.survives()),
         _ => {
             let names = list.split(',').map(str::trim);
             let known = names.map(|name| {
@@ -375,8 +382,8 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
     if summary.lost > 0 {
         writeln!(out, "lost       a value, as {} learned", counted(summary.lost, "operation"))?;
     }
-    if summary.words_lost > 0 {
-        writeln!(out, "power      {} went back", counted(summary.words_lost, "unflushed word"))?;
+    if summary.taken_back > 0 {
+        writeln!(out, "power      took {} back", counted(summary.taken_back, "unflushed value"))?;
     }
     writeln!(
         out,
@@ -467,7 +474,7 @@ fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_js
         "verbs": summary.verbs,
         "torn_verbs": summary.torn,
         "faults": summary.faults,
-        "words_lost": summary.words_lost,
+        "taken_back": summary.taken_back,
         "told_of_lost_values": summary.lost,
         "states_checked": summary.states,
         "longest_history": summary.longest_history,

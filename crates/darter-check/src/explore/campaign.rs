@@ -14,7 +14,7 @@ use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
 use super::subject::Holes;
 use crate::dice::Dice;
-use darter_fabric::sim::Relaxations;
+use darter_fabric::sim::{Medium, Relaxations};
 use darter_index::checker::{Situation, take_situations, take_trail};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,6 +79,8 @@ pub struct Settings {
     pub verbs: Relaxations,
     /// Who executes them.
     pub sides: Sides,
+    /// When what they write is on the medium, and what waits for that.
+    pub medium: Medium,
     /// Whether a violation is made as short as can be, which takes thousands of runs.
     pub shrinks: bool,
     /// Threads.
@@ -101,6 +103,7 @@ impl Settings {
             holes: Holes::default(),
             verbs: Relaxations::default(),
             sides: Sides::One,
+            medium: Medium::Never,
             shrinks: true,
             threads: 1,
         }
@@ -120,8 +123,8 @@ pub struct Summary {
     pub torn: u64,
     /// Faults that struck, by name.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Words that power failures took back.
-    pub words_lost: u64,
+    /// Choices of power failures by which something that was written is not there.
+    pub taken_back: u64,
     /// Operations that were told that a value was lost.
     pub lost: u64,
     /// States that the checker looked at.
@@ -146,7 +149,7 @@ impl Summary {
         self.steps += outcome.steps;
         self.verbs += outcome.counts.verbs;
         self.torn += outcome.counts.torn;
-        self.words_lost += outcome.words_lost;
+        self.taken_back += outcome.choices.iter().filter(|(back, _)| *back > 0).count() as u64;
         self.states += outcome.states;
         self.lost += outcome.lost;
         for fault in &outcome.struck {
@@ -163,7 +166,7 @@ impl Summary {
         self.steps += other.steps;
         self.verbs += other.verbs;
         self.torn += other.torn;
-        self.words_lost += other.words_lost;
+        self.taken_back += other.taken_back;
         self.states += other.states;
         self.lost += other.lost;
         for (name, count) in other.faults {
@@ -206,6 +209,7 @@ impl Settings {
             holes: self.holes,
             verbs: self.verbs,
             sides: self.sides,
+            medium: self.medium,
             faults: Vec::new(),
             clients: (0..clients).map(|_| self.ops_of(scenario, keys, &mut dice)).collect(),
         };
@@ -231,7 +235,9 @@ impl Settings {
         // A sweep waits for all that live, for long where one of them does not move.
         let moves = |fault: &Fault| !matches!(fault, Fault::Hold(..) | Fault::Pause(..) | Fault::Stop(..));
         let is_calm = self.kind_of(run) == SchedulerKind::Random && plan.faults.iter().all(moves);
-        if self.subject.promises.exact_memory && is_calm && dice.one_in(SWEEPS_ONE_IN) {
+        // And it moves the clock of leases, while those that wait for the medium cannot renew theirs.
+        let waits = self.medium != Medium::Never;
+        if self.subject.promises.exact_memory && is_calm && dice.one_in(SWEEPS_ONE_IN) && !waits {
             let ops = &mut plan.clients[dice.below(clients as u64) as usize];
             ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Sweep);
         }

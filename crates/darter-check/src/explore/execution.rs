@@ -9,7 +9,7 @@ use super::schedule::{Decision, Scheduler};
 use super::servers::{LATE_SERVER, SERVER, Servers};
 use super::subject::Subject;
 use darter_fabric::counted;
-use darter_fabric::sim::{Event, EventKind, Executor, Sim, WordOrder};
+use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use darter_index::checker::trail_len;
 use darter_pool::Pool;
 use std::cell::RefCell;
@@ -44,6 +44,8 @@ pub(super) struct Execution<'r> {
     /// Processes cut off, and the step at which they are connected again.
     pub(super) healing: Vec<(u32, u64)>,
     pub(super) power_lost: bool,
+    /// Whose events it is when something reaches the medium.
+    pub(super) medium: TaskId,
 }
 
 impl Execution<'_> {
@@ -62,7 +64,7 @@ impl Execution<'_> {
                 return Ok(());
             }
             executor.events(&mut events);
-            let runs = |event: &Event| !matches!(event.kind, EventKind::Execute { .. });
+            let runs = |event: &Event| matches!(event.kind, EventKind::Run | EventKind::Complete);
             if executor.all_ended() && !events.iter().any(runs) && !self.has_living_verbs(executor, &events) {
                 return Ok(());
             }
@@ -73,11 +75,7 @@ impl Execution<'_> {
                 }
                 return Err(Violation::new("stuck", "nothing can happen, but a client has not ended"));
             }
-            // Who waits for others or for the clock lets the others go first: else it would spin for ever.
-            let goes_on = |event: &Event| Some(event.task) == self.current && event.kind != EventKind::Run;
-            let next = self.current.map_or(0, |at| if events.iter().any(goes_on) { at } else { at + 1 });
-            let at = events.iter().position(|event| event.task >= next).unwrap_or(0);
-            events.rotate_left(at);
+            self.begin_with_current(&mut events);
             if self.scheduler.is_eager()
                 && let Some(event) = events.iter().find(|event| runs(event)).copied()
             {
@@ -92,7 +90,9 @@ impl Execution<'_> {
             }
             let event = events[usize::from(decision.event).min(events.len() - 1)];
             self.outcome.schedule.0.push(decision);
-            self.current = Some(event.task);
+            if event.task != self.medium {
+                self.current = Some(event.task);
+            }
             let (words, order) = decision.piece();
             if self.scheduler.traces() {
                 self.outcome.trace.push(describe(&event, decision));
@@ -116,6 +116,7 @@ impl Execution<'_> {
             }
             executor.perform(event, words, order);
             self.outcome.steps += 1;
+            self.outcome.reached += u64::from(event.task == self.medium);
             count_at(&mut self.outcome.events, event.task as usize, 1);
             self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
             if let (true, Some(misuse)) = (S::PROMISES.exact_memory, self.fixture.sim.misuse()) {
@@ -132,6 +133,21 @@ impl Execution<'_> {
                 ));
             }
         }
+    }
+
+    /// Has the events begin with those of who moved last. Who waits for others or for the clock lets the others go first, or it
+    /// would spin for ever; who waits for the medium has that go first.
+    fn begin_with_current(&self, events: &mut [Event]) {
+        let goes_on = |event: &Event| Some(event.task) == self.current && event.kind != EventKind::Run;
+        let is_medium = |event: &Event| event.task == self.medium;
+        let at = if events.iter().any(goes_on) {
+            events.iter().position(|event| Some(event.task) == self.current)
+        } else {
+            let next = self.current.map_or(0, |at| at + 1);
+            let follows = |event: &Event| event.task >= next;
+            events.iter().position(is_medium).or_else(|| events.iter().position(follows))
+        };
+        events.rotate_left(at.unwrap_or(0));
     }
 
     /// Takes out the events of clients that are held, unless nobody else can move: then those go on.
@@ -170,7 +186,7 @@ impl Execution<'_> {
         for fault in std::mem::take(&mut self.pending) {
             let (_, who, when) = fault.parts();
             let count = match fault {
-                Fault::Power(..) => self.outcome.verbs.iter().sum(),
+                Fault::Power(..) => self.outcome.power_points(),
                 Fault::Hold(..) => self.outcome.events.get(who as usize).copied().unwrap_or(0),
                 _ if who == SERVER => self.outcome.server_pieces,
                 _ if who == LATE_SERVER => self.outcome.verbs.get(SERVER as usize).copied().unwrap_or(0),
@@ -199,13 +215,14 @@ impl Execution<'_> {
                     self.healing.push((who, step + CUT_EVENTS));
                 }
                 Fault::Power(..) => {
-                    (0..self.plan.processes()).for_each(|who| kill(executor, processes, who));
-                    self.servers.replace(Some(executor), false);
-                    for node in 0..self.plan.nodes {
-                        let scheduler = &mut *self.scheduler;
-                        let mut choose = |possibilities| scheduler.pick(possibilities);
-                        self.outcome.words_lost += sim.lose_power(node, &mut choose);
+                    for who in 0..self.plan.processes() {
+                        kill(executor, processes, who);
+                        // What it has posted is lost with the nodes.
+                        sim.process(who).kill();
                     }
+                    self.servers.replace(Some(executor), false);
+                    let script = (0..sim.choices_max()).map(|_| self.scheduler.pick()).collect();
+                    sim.lose_power(script);
                     self.power_lost = true;
                 }
                 Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..) => {}
@@ -235,6 +252,15 @@ fn describe(event: &Event, decision: Decision) -> String {
     match event.kind {
         EventKind::Run => format!("client {} begins or goes on", event.task),
         EventKind::Complete => format!("client {} gets its answers and goes on", event.task),
+        EventKind::Reach { node, word, pieces } => {
+            let pieces = if decision.words == 0 { pieces } else { pieces.min(decision.words.into()) };
+            let last = if decision.descending { ", last first" } else { "" };
+            format!(
+                "medium: {} from mn{node}+{:#x} on{last}",
+                counted(pieces.into(), "piece"),
+                u64::from(word) * 8
+            )
+        }
         EventKind::Execute { batch, node, verb, access } => {
             let what = if access.writes { "writes" } else { "reads" };
             let piece = match decision.words {

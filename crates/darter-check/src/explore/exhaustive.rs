@@ -26,6 +26,8 @@ struct Step {
     writes: bool,
     /// It may end or begin an operation.
     is_border: bool,
+    /// It reaches the medium, for which anything may have to wait.
+    reaches: bool,
 }
 
 impl Step {
@@ -40,6 +42,18 @@ impl Step {
                 words: if tears && access.is_long { 1 } else { access.words.into() },
                 writes: access.writes,
                 is_border: access.is_border,
+                reaches: false,
+            },
+            EventKind::Reach { node, word, .. } => Self {
+                task: event.task,
+                batch: 0,
+                verb: 0,
+                node,
+                start: word.into(),
+                words: 0,
+                writes: false,
+                is_border: false,
+                reaches: true,
             },
             EventKind::Run | EventKind::Complete => Self {
                 task: event.task,
@@ -50,6 +64,7 @@ impl Step {
                 words: 0,
                 writes: false,
                 is_border: true,
+                reaches: false,
             },
         }
     }
@@ -58,7 +73,11 @@ impl Step {
         let touch = self.node == other.node
             && self.start < other.start + other.words
             && other.start < self.start + self.words;
-        self.task == other.task || touch && (self.writes || other.writes) || self.is_border && other.is_border
+        self.reaches
+            || other.reaches
+            || self.task == other.task
+            || touch && (self.writes || other.writes)
+            || self.is_border && other.is_border
     }
 }
 
@@ -130,7 +149,7 @@ impl Scheduler for Exhaustive {
         Decision { event, words, descending: false }
     }
 
-    fn pick(&mut self, _: usize) -> usize {
+    fn pick(&mut self) -> u16 {
         0
     }
 

@@ -26,9 +26,9 @@ impl Explored {
         if !hole.sweep {
             return settings.explore(&|_| {});
         }
-        let Settings { subject, faults, scenarios, seed, holes, verbs, .. } = settings;
+        let Settings { subject, faults, scenarios, seed, holes, verbs, medium, .. } = settings;
         let schedules = budget.div_ceil(RUNS_OF_A_SWEEP);
-        Sweep { subject, faults, scenarios, schedules, seed, holes, verbs, shrinks: true, threads }
+        Sweep { subject, faults, scenarios, schedules, seed, holes, verbs, medium, shrinks: true, threads }
             .run(&|_| {})
     }
 }

@@ -42,6 +42,7 @@ fn in_turns<T>(sim: &Sim, process: &Sim, future: impl Future<Output = T>) -> Opt
     let output = Cell::new(None);
     let mut executor = Executor::new(sim);
     let task = executor.spawn(process.number(), async { output.set(Some(future.await)) });
+    executor.spawn_medium();
     let (mut events, mut last) = (Vec::new(), 0);
     for _ in 0..EVENTS_MAX {
         executor.events(&mut events);
@@ -216,8 +217,16 @@ async fn read_hot_keys<S: Subject>(
     let number = plan.clients.len() as u32;
     let identity =
         Identity { number, process: number, scenario: &fixture.scenario, holes: plan.holes, cancel_at: None };
-    let mut ops: Vec<Op> = (0..fixture.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
+    let keys = 0..fixture.scenario.hot.len() as u8;
+    let mut ops: Vec<Op> = keys.clone().map(Op::Get).collect();
     ops.push(Op::Scan(false));
+    if outcome.has_lost_power() {
+        // Nobody else has met what was left: locks, and nodes in the middle of a change.
+        ops.extend(keys.clone().map(Op::Put));
+        ops.extend(keys.clone().map(Op::Delete));
+        ops.extend(keys.map(Op::Insert));
+        ops.push(Op::MultiGet);
+    }
     let own = pool.client()?;
     client::<S>(identity, Rc::clone(&recorder), pool, index, own, ops).await;
     let mut recorder = recorder.borrow_mut();

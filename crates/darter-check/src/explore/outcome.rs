@@ -37,6 +37,8 @@ pub struct Outcome {
     pub counts: SimCounts,
     /// Verbs of each process.
     pub verbs: Vec<u64>,
+    /// Times that something reached the medium.
+    pub reached: u64,
     /// Pieces of the first server's verbs.
     pub server_pieces: u64,
     /// Awaits of each client.
@@ -52,8 +54,8 @@ pub struct Outcome {
     pub has_remains: bool,
     /// The most round trips, and the verbs in them, that one operation of each client took; upkeep left out.
     pub longest_op: Vec<(u64, u64)>,
-    /// Words that a power failure took back.
-    pub words_lost: u64,
+    /// What a power failure left: how far back from the newest, and of how many possibilities.
+    pub choices: Vec<(usize, usize)>,
     /// States that the checker looked at.
     pub states: u64,
     /// Operations that were told that a value was lost.
@@ -67,6 +69,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether the power has failed.
+    pub(super) fn has_lost_power(&self) -> bool {
+        self.struck.iter().any(|fault| matches!(fault, Fault::Power(..)))
+    }
+
+    /// Moments at which the power can fail.
+    pub(super) fn power_points(&self) -> u64 {
+        self.verbs.iter().sum::<u64>() + self.reached
+    }
+
     /// The most round trips of one operation, and its verbs, of all clients but one.
     pub(super) fn longest_op_but(&self, client: Option<u32>) -> (u64, u64) {
         let others = (0_u32..).zip(&self.longest_op).filter(|(other, _)| Some(*other) != client);

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a digit a client), errors
-//! brought back, what verbs do not promise (`verbs=`), who executes them (`sides=`), faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
+//! brought back, what verbs do not promise (`verbs=`), the rule of the medium (`durability=`), who executes them (`sides=`), faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
 
 use super::fault::Fault;
 use super::fixture::Fixture;
@@ -14,7 +14,7 @@ use super::outcome::Outcome;
 use super::scenario::Scenario;
 use super::schedule::Scheduler;
 use super::subject::{Hole, Holes, Promises};
-use darter_fabric::sim::{Relaxations, Side};
+use darter_fabric::sim::{Medium, Relaxations, Side};
 use darter_index::checker::Situation;
 use std::fmt;
 use std::sync::LazyLock;
@@ -38,6 +38,8 @@ pub struct Plan {
     pub verbs: Relaxations,
     /// Who executes them.
     pub sides: Sides,
+    /// When what they write is on the medium, and what waits for that.
+    pub medium: Medium,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Each client's operations.
@@ -116,8 +118,19 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, scenario, nodes, processes: _, warm, holes, verbs, sides, faults, clients } =
-            self;
+        let Self {
+            subject,
+            scenario,
+            nodes,
+            processes: _,
+            warm,
+            holes,
+            verbs,
+            sides,
+            medium,
+            faults,
+            clients,
+        } = self;
         let (process, start) = (self.processes_text(), if *warm { "warm" } else { "cold" });
         let (index, scenario) = (subject.name, &scenario.name);
         write!(f, "{index}/{scenario}/nodes={nodes}/process={process}/{start}")?;
@@ -129,6 +142,9 @@ impl fmt::Display for Plan {
         }
         if *sides == Sides::Mixed {
             f.write_str("/sides=mixed")?;
+        }
+        if *medium != Medium::Never {
+            write!(f, "/durability={medium}")?;
         }
         for fault in faults {
             write!(f, "/{fault}")?;
@@ -170,6 +186,7 @@ impl Plan {
             holes: Holes::default(),
             verbs: Relaxations::default(),
             sides: Sides::One,
+            medium: Medium::Never,
             faults: Vec::new(),
             clients: Vec::new(),
         };
@@ -185,6 +202,7 @@ impl Plan {
                 ("process", _) => processes = value,
                 ("warm" | "cold", "") => plan.warm = name == "warm",
                 ("verbs", _) => plan.verbs = value.parse()?,
+                ("durability", _) => plan.medium = value.parse()?,
                 ("sides", "mixed") => plan.sides = Sides::Mixed,
                 ("hole", _) => {
                     plan.holes = plan.holes.with(subject.hole(value)?);
@@ -269,6 +287,11 @@ impl Explored {
         })
     }
 
+    /// Names of the faults that it survives.
+    pub fn survives(&self) -> Vec<String> {
+        self.promises.survives.iter().map(ToString::to_string).collect()
+    }
+
     /// Builds a scenario on so many memory nodes.
     ///
     /// # Panics
@@ -312,6 +335,7 @@ mod tests {
             "dart/plain/nodes=1/process=0010/warm/p0;p1;L;M,M",
             "dart/plain/nodes=1/process=each/warm/verbs=rdma/p0;p1",
             "dart/plain/nodes=1/process=each/warm/verbs=rdma+split/sides=mixed/p0;p1",
+            "dart/plain/nodes=1/process=each/warm/durability=flush/power=0@7/p0;p1",
         ] {
             assert_eq!(line.parse::<Plan>().unwrap().to_string(), line);
         }
@@ -330,6 +354,7 @@ mod tests {
             "dart/plain/nodes=0/g0",
             "dart/plain/verbs=mixed/g0",
             "dart/plain/sides=three/g0",
+            "dart/plain/durability=none/g0",
             "dart/plain/g99",
             "dart/plain/kill=1/g0",
             "dart/plain/kill=x@y/g0",

@@ -12,12 +12,12 @@ use super::last_look::{after_power_failure, alone, last_look, look_around, repai
 use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::{Explored, Plan};
-use super::schedule::Scheduler;
+use super::schedule::{Decision, Scheduler};
 use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
 use super::verdict;
 use darter_fabric::counted;
-use darter_fabric::sim::{Executor, Sim};
+use darter_fabric::sim::{Executor, Medium, Sim};
 use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
 use std::cell::RefCell;
@@ -51,6 +51,10 @@ fn run<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler
         outcome.violation = Some(violation);
     }
     outcome.effort = fixture.sim.counts().batches;
+    // A replay finds them where the decisions end.
+    outcome.choices = fixture.sim.choices();
+    let decision = |&(back, _): &(usize, usize)| Decision { words: back as u16, ..Decision::default() };
+    outcome.schedule.0.extend(outcome.choices.iter().map(decision));
     outcome
 }
 fn broken(what: &'static str) -> impl FnOnce(IndexError) -> Violation {
@@ -120,8 +124,9 @@ fn spawn_clients<'f, S: Subject>(
         });
         fixture.sim.process(process).refuse_allocation(refused);
     }
-    if plan.faults.iter().any(|fault| matches!(fault, Fault::Power(..))) {
-        fixture.sim.watch_flushes();
+    let loses_power = plan.faults.iter().any(|fault| matches!(fault, Fault::Power(..)));
+    if loses_power || plan.medium != Medium::Never {
+        fixture.sim.set_medium(plan.medium);
     }
     Ok(())
 }
@@ -149,6 +154,7 @@ fn perform<S: Subject>(
     let mut executor = Executor::new(sim);
     sim.schedule(false);
     spawn_clients::<S>(fixture, plan, &recorder, (&processes, &servers), &mut executor)?;
+    let medium = executor.spawn_medium();
     sim.schedule(true);
     let mut execution = Execution {
         fixture,
@@ -162,6 +168,7 @@ fn perform<S: Subject>(
         held: Vec::new(),
         healing: Vec::new(),
         power_lost: false,
+        medium,
     };
     let ended = execution.play(&mut executor, &mut processes);
     execution.servers.heal();
@@ -187,7 +194,7 @@ fn perform<S: Subject>(
     if servers.is_shut_out() || servers.holds_sweeps() || power_lost {
         servers.replace(None, false);
     }
-    if power_lost {
+    if power_lost && plan.medium == Medium::Never {
         return after_power_failure::<S>(fixture, options);
     }
     let faultless = plan.faults.iter().all(|fault| matches!(fault, Fault::Hold(..)));
@@ -287,6 +294,9 @@ fn finish_paused<S: Subject>(
     processes: &mut [Option<Process<S>>],
 ) -> Result<(), Violation> {
     ended?;
+    if execution.power_lost {
+        return Ok(());
+    }
     let sim = &fixture.sim;
     let has = |kind: fn(&Fault) -> bool| -> Vec<u32> {
         execution.outcome.struck.iter().filter(|fault| kind(fault)).map(|fault| fault.parts().1).collect()

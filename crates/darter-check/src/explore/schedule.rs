@@ -101,8 +101,8 @@ pub trait Scheduler {
     /// Chooses one of the events on offer, which begin with those of the task that moved last. `current` is whose they are.
     fn decide(&mut self, events: &[Event]) -> Decision;
 
-    /// Chooses one of so many possibilities that are no events: what a power failure leaves of a word.
-    fn pick(&mut self, possibilities: usize) -> usize;
+    /// Chooses what is no event: how far back from the newest a power failure leaves a word, or a log, modulo what there is.
+    fn pick(&mut self) -> u16;
 
     /// Whether batches are to complete, and operations to begin, as early as they can, so that only verbs are decided on.
     fn is_eager(&self) -> bool {

@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::plan::Plan;
 use super::schedule::{Decision, Schedule, Scheduler};
 use crate::dice::Dice;
-use darter_fabric::sim::{Event, EventKind, TaskId};
+use darter_fabric::sim::{Event, EventKind, Medium, TaskId};
 use darter_pool::HEAD_BYTES;
 
 /// Events of an average operation, to spread a schedule's few changes over the whole of a run.
@@ -17,12 +17,17 @@ const HEADS_OF_AN_OPERATION: u64 = 3;
 const STEPS_WITHOUT_END: u64 = 1 << 40;
 /// One long verb in this many executes in pieces.
 const TORN_ONE_IN: u64 = 8;
+/// The same of what reaches the medium.
+const REACHING_TORN_ONE_IN: u64 = 2;
 
 fn piece(dice: &mut Dice, event: &Event) -> (u16, bool) {
     match event.kind {
         EventKind::Execute { access, .. } if access.is_long && dice.one_in(TORN_ONE_IN) => {
             let words = 1 + dice.below(u64::from(access.words.min(1024)));
             (words as u16, dice.one_in(2))
+        }
+        EventKind::Reach { pieces, .. } if pieces > 1 && dice.one_in(REACHING_TORN_ONE_IN) => {
+            (1 + dice.below(pieces.min(1024).into()) as u16, dice.one_in(2))
         }
         _ => (0, false),
     }
@@ -67,8 +72,8 @@ impl Scheduler for Random {
         Decision { event: at as u16, words, descending }
     }
 
-    fn pick(&mut self, possibilities: usize) -> usize {
-        self.dice.below(possibilities.max(1) as u64) as usize
+    fn pick(&mut self) -> u16 {
+        self.dice.below(1 << 16) as u16
     }
 }
 
@@ -160,7 +165,8 @@ impl Late {
     /// A schedule in which some of a plan's clients are held within their first `operations` operations.
     pub fn new(seed: u64, plan: &Plan, operations: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x1a7e);
-        let tasks = plan.clients.len() as u64;
+        // The medium is late as others are, where clients wait for it.
+        let tasks = plan.clients.len() as u64 + u64::from(plan.medium != Medium::Never);
         let holds = 1 + dice.below(2);
         let late_verbs = plan.faults.iter().find_map(|fault| match *fault {
             Fault::Cancel(task, at) | Fault::Drop(task, at) => {
@@ -240,8 +246,8 @@ impl Scheduler for Late {
         decision
     }
 
-    fn pick(&mut self, possibilities: usize) -> usize {
-        self.random.pick(possibilities)
+    fn pick(&mut self) -> u16 {
+        self.random.pick()
     }
 }
 
@@ -279,8 +285,31 @@ impl Scheduler for Paced {
         self.random.decide_among(events, &self.offered).0
     }
 
-    fn pick(&mut self, possibilities: usize) -> usize {
-        self.random.pick(possibilities)
+    fn pick(&mut self) -> u16 {
+        self.random.pick()
+    }
+}
+
+/// Another schedule, with these choices of what a power failure leaves; the newest where they end.
+pub(super) struct Choosing<'s> {
+    rest: Box<dyn Scheduler>,
+    choices: std::slice::Iter<'s, u16>,
+}
+
+impl<'s> Choosing<'s> {
+    /// The choices come in the order in which they are asked for.
+    pub(super) fn new(rest: Box<dyn Scheduler>, choices: &'s [u16]) -> Self {
+        Self { rest, choices: choices.iter() }
+    }
+}
+
+impl Scheduler for Choosing<'_> {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        self.rest.decide(events)
+    }
+
+    fn pick(&mut self) -> u16 {
+        self.choices.next().copied().unwrap_or(0)
     }
 }
 
@@ -306,8 +335,8 @@ impl Scheduler for After<'_> {
         }
     }
 
-    fn pick(&mut self, possibilities: usize) -> usize {
-        self.rest.pick(possibilities)
+    fn pick(&mut self) -> u16 {
+        self.rest.pick()
     }
 }
 
@@ -380,8 +409,8 @@ impl Scheduler for Pct {
         Decision { event: at as u16, words, descending }
     }
 
-    fn pick(&mut self, possibilities: usize) -> usize {
-        self.dice.below(possibilities.max(1) as u64) as usize
+    fn pick(&mut self) -> u16 {
+        self.dice.below(1 << 16) as u16
     }
 }
 
@@ -409,10 +438,9 @@ impl Scheduler for Replay<'_> {
         if usize::from(decision.event) < events.len() { decision } else { Decision::default() }
     }
 
-    fn pick(&mut self, possibilities: usize) -> usize {
-        let decision = self.rest.next().copied().unwrap_or_default();
+    fn pick(&mut self) -> u16 {
         // Words of a decision, so that a shrunk schedule keeps the newest value: 0.
-        possibilities - 1 - usize::from(decision.words).min(possibilities - 1)
+        self.rest.next().copied().unwrap_or_default().words
     }
 
     fn traces(&self) -> bool {

@@ -6,14 +6,15 @@ use super::fault::Fault;
 use super::finding::Finding;
 use super::fixtures::Fixtures;
 use super::op::Op;
+use super::outcome::{Outcome, Violation};
 use super::plan::{Explored, Plan, Sides};
 use super::scenario::Scenario;
 use super::schedule::{Schedule, Scheduler};
-use super::schedulers::{Paced, Random};
+use super::schedulers::{Choosing, Paced, Random};
 use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
 use super::subject::Holes;
-use darter_fabric::sim::Relaxations;
+use darter_fabric::sim::{Medium, Relaxations};
 use darter_index::checker::take_situations;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -35,6 +36,8 @@ pub struct Sweep {
     pub holes: Holes,
     /// What verbs promise less than those of other providers.
     pub verbs: Relaxations,
+    /// When what they write is on the medium, and what waits for that.
+    pub medium: Medium,
     /// Whether a violation is made short.
     pub shrinks: bool,
     /// Threads.
@@ -70,6 +73,10 @@ const HOLD: &str = "hold";
 pub const SLOW: &str = "slow";
 /// Steps of all clients to one of a slow one, each in turn.
 const PACES: [u64; 4] = [3, 6, 12, 30];
+
+/// Words of which all choices of one power failure are tried, and runs for them, at most.
+const CHOSEN_WORDS_MAX: usize = 10;
+const CHOICES_MAX: usize = 1 << CHOSEN_WORDS_MAX;
 
 /// Who works beside a client that is struck, from a process of its own.
 const BYSTANDER: &str = "p0,d1,i2,g0";
@@ -112,6 +119,7 @@ impl Sweep {
             holes: self.holes,
             verbs: self.verbs,
             sides: Sides::One,
+            medium: self.medium,
             faults: Vec::new(),
             clients: clients.iter().map(|ops| ops.iter().filter(is_there).copied().collect()).collect(),
         }
@@ -205,7 +213,7 @@ impl Sweep {
                 "cancel" | "drop" => quiet.awaits.first().copied().unwrap_or(0),
                 "refuse" => quiet.allocations.first().copied().unwrap_or(0),
                 HOLD | SLOW => quiet.events.first().copied().unwrap_or(0),
-                "power" => quiet.verbs.iter().sum(),
+                "power" => quiet.power_points(),
                 // Its long verbs execute in pieces.
                 _ if who == SERVER => 3 * quiet.server_pieces + 1,
                 _ if who == LATE_SERVER => quiet.verbs.get(SERVER as usize).copied().unwrap_or(0) + 1,
@@ -216,28 +224,57 @@ impl Sweep {
                 plan.faults.extend(Fault::named(name, who, point));
                 let paces = if name == SLOW { PACES.len() as u64 } else { 1 };
                 for schedule in 0..self.schedules * paces {
-                    let outcome = fixtures.run(&plan, &mut *self.scheduler(name, point, schedule));
-                    summary.add(&outcome);
-                    if let Some(violation) = outcome.violation {
-                        let schedule = outcome.schedule.trimmed();
-                        let (small_plan, small_schedule, violation) = if self.shrinks {
-                            shrink(fixtures, &plan, &schedule, violation)
-                        } else {
-                            (plan.clone(), schedule.clone(), violation)
-                        };
-                        return Some(Finding {
-                            run: 0,
-                            plan,
-                            schedule,
-                            small_plan,
-                            small_schedule,
-                            violation,
-                        });
+                    let scheduler = || self.scheduler(name, point, schedule);
+                    if let Some(finding) = self.strike(&plan, &scheduler, fixtures, summary) {
+                        return Some(finding);
                     }
                 }
             }
         }
         None
+    }
+
+    /// Runs a plan under a schedule, and once more for each other choice that a power failure had, as long as there are not too
+    /// many.
+    fn strike(
+        &self,
+        plan: &Plan,
+        scheduler: &dyn Fn() -> Box<dyn Scheduler>,
+        fixtures: &mut Fixtures,
+        summary: &mut Summary,
+    ) -> Option<Finding> {
+        let mut outcome = fixtures.run(plan, &mut *scheduler());
+        let mut choices: Vec<u16> = Vec::new();
+        for _ in 0..CHOICES_MAX {
+            summary.add(&outcome);
+            if outcome.violation.is_some() {
+                return Some(self.finding(plan, outcome, fixtures));
+            }
+            if plan.medium == Medium::Never || outcome.choices.is_empty() {
+                return None;
+            }
+            outcome = fixtures.run(plan, &mut Choosing::new(scheduler(), &choices));
+            if outcome.choices.len() > CHOSEN_WORDS_MAX {
+                break;
+            }
+            // The next in their order, which begins with the newest everywhere.
+            let Some(last) = outcome.choices.iter().rposition(|&(back, most)| back + 1 < most) else { break };
+            choices = outcome.choices[..=last].iter().map(|&(back, _)| back as u16).collect();
+            choices[last] += 1;
+        }
+        summary.add(&outcome);
+        outcome.violation.is_some().then(|| self.finding(plan, outcome, fixtures))
+    }
+
+    fn finding(&self, plan: &Plan, outcome: Outcome, fixtures: &mut Fixtures) -> Finding {
+        let schedule = outcome.schedule.trimmed();
+        let violation = outcome.violation.unwrap_or(Violation { kind: "none", text: String::new() });
+        let (small_plan, small_schedule, violation) = if self.shrinks {
+            shrink(fixtures, plan, &schedule, violation)
+        } else {
+            (plan.clone(), schedule.clone(), violation)
+        };
+        Finding { run: 0, plan: plan.clone(), schedule, small_plan, small_schedule, violation }
     }
 
     fn scheduler(&self, fault: &str, point: u64, schedule: u64) -> Box<dyn Scheduler> {

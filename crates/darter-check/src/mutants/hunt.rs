@@ -16,6 +16,7 @@ impl Mutant {
             "CHIME" => &["chime-inline", "chime"],
             "XStore" => &["xstore-inline", "xstore"],
             "WORT" => &["wort", "woart", "artcow"],
+            "medium" => &["dart", "wort"],
             "locks" => &["sherman", "art", "smart-in-place"],
             _ => &[],
         }
@@ -39,18 +40,23 @@ impl Mutant {
             FoundBy::Relaxed { index, schedules: runs } => {
                 let verbs = Relaxations { order: true, cas_writes_back: true, split_atomics: false };
                 let settings = Settings { verbs, ..Settings::of(explored(index)) };
-                Some(explore_with(settings, schedules.unwrap_or(runs), threads))
+                let faults = settings.subject.survives();
+                Some(explore_with(settings, faults, schedules.unwrap_or(runs), threads))
             }
             FoundBy::Focused { index, scenarios, schedules: runs } => {
                 let subject = explored(index);
                 let scenarios = scenarios.iter().map(|name| scenario(subject, name)).collect();
                 Some(explore(subject, Some(scenarios), schedules.unwrap_or(runs), threads))
             }
+            FoundBy::Power { index, medium, schedules: runs } => {
+                let settings = Settings { medium, ..Settings::of(explored(index)) };
+                Some(explore_with(settings, vec!["power".to_owned()], schedules.unwrap_or(runs), threads))
+            }
             FoundBy::Sweep { index, fault, scenarios } => {
                 let subject = explored(index);
                 let faults = vec![fault.to_owned()];
                 let scenarios = scenarios.iter().map(|name| scenario(subject, name)).collect();
-                let Settings { seed, holes, verbs, .. } = Settings::of(subject);
+                let Settings { seed, holes, verbs, medium, .. } = Settings::of(subject);
                 let sweep = Sweep {
                     subject,
                     faults,
@@ -59,6 +65,7 @@ impl Mutant {
                     seed,
                     holes,
                     verbs,
+                    medium,
                     shrinks: false,
                     threads,
                 };
@@ -80,10 +87,9 @@ fn explore(
 ) -> Summary {
     let settings = Settings::of(subject);
     let scenarios = scenarios.unwrap_or(settings.scenarios.clone());
-    explore_with(Settings { scenarios, ..settings }, runs, threads)
+    explore_with(Settings { scenarios, ..settings }, subject.survives(), runs, threads)
 }
 
-fn explore_with(settings: Settings, runs: u64, threads: usize) -> Summary {
-    let faults = settings.subject.promises.survives.iter().map(ToString::to_string).collect();
+fn explore_with(settings: Settings, faults: Vec<String>, runs: u64, threads: usize) -> Summary {
     Settings { faults, runs, clients: 4, shrinks: false, threads, ..settings }.explore(&|_| {})
 }

@@ -8,6 +8,7 @@ mod gateway;
 mod group;
 mod hunt;
 mod indexes;
+mod medium;
 mod memnode;
 mod pool;
 mod quiver;
@@ -20,6 +21,8 @@ mod tree;
 mod wort;
 mod xstore_models;
 mod xstore_ranges;
+
+use darter_fabric::sim::Medium;
 
 /// What finds a planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,15 @@ pub enum FoundBy {
         fault: &'static str,
         /// The scenarios.
         scenarios: &'static [&'static str],
+    },
+    /// Schedules of this index whose memory has this rule, in half of which the power fails.
+    Power {
+        /// The index.
+        index: &'static str,
+        /// What memory keeps.
+        medium: Medium,
+        /// At most so many.
+        schedules: u64,
     },
     /// `cargo test` with these arguments.
     Tests(&'static str),
@@ -96,6 +108,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         memnode::MUTANTS,
         redo_log::MUTANTS,
         group::MUTANTS,
+        medium::MUTANTS,
         gateway::MUTANTS,
         xstore_models::MUTANTS,
         xstore_ranges::MUTANTS,

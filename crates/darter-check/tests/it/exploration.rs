@@ -6,7 +6,7 @@ use darter_check::explore::{
     Sweep, exhaust, parse_replay, subject, subjects,
 };
 use darter_check::history::{Operation, Outcome as Told};
-use darter_fabric::sim::Relaxations;
+use darter_fabric::sim::{Medium, Relaxations};
 
 fn dart() -> &'static Explored {
     subject("dart").unwrap()
@@ -27,6 +27,7 @@ fn sweep(subject: &'static Explored, fault: &str, scenarios: &[&str], seed: u64)
         seed,
         holes,
         verbs: Relaxations::default(),
+        medium: Medium::Never,
         shrinks: true,
         threads: 2,
     }
@@ -155,6 +156,53 @@ fn faults_at_every_point_harm_nothing() {
         let summary = sweep.run(&|_| {});
         assert_clean(summary.finding.as_ref());
         assert!(summary.faults[fault] > 30, "{fault}: {:?}", summary.faults);
+    }
+}
+
+const DURABLE: [Medium; 2] = [Medium::Log, Medium::Flush];
+
+/// Where memory keeps what was acknowledged, the failure of the power is the death of all clients, which every index survives.
+#[test]
+fn every_index_stands_power_failures_of_durable_memory() {
+    for index in subjects().iter().filter(|index| index.promises.survives.contains(&"power")) {
+        for medium in DURABLE {
+            let faults = vec!["power".to_owned()];
+            let settings = Settings { seed: 5, runs: 300, threads: 2, medium, faults, ..Settings::of(index) };
+            let summary = settings.explore(&|_| {});
+            assert_clean(summary.finding.as_ref());
+            assert!(summary.faults["power"] > 50 && summary.taken_back > 50, "{index:?} {medium}");
+        }
+    }
+}
+
+#[test]
+fn power_fails_at_every_point_with_every_choice_that_tells() {
+    for medium in DURABLE {
+        let sweep = Sweep { medium, ..sweep(dart(), "power", &["plain"], 3) };
+        let summary = sweep.run(&|_| {});
+        assert_clean(summary.finding.as_ref());
+        let failures = summary.faults["power"];
+        assert!(summary.taken_back > 1000 && failures > 2000, "{medium}: {failures}, {}", summary.taken_back);
+    }
+}
+
+/// Whoever comes after a failure of the power finds the locks of those who held them, and takes them over.
+#[test]
+fn a_lock_from_before_a_power_failure_is_not_believed() {
+    for name in ["art", "sherman", "chime", "wort"] {
+        let index = subject(name).unwrap();
+        let hole = index.hole("locks-of-the-dead").unwrap();
+        let settings = Settings {
+            faults: vec!["power".to_owned()],
+            holes: Holes::default().with(hole),
+            medium: Medium::Log,
+            ..settings(1, 2000)
+        };
+        let settings =
+            Settings { scenarios: vec![index.scenario("plain").unwrap()], subject: index, ..settings };
+        let finding = settings.explore(&|_| {}).finding.unwrap_or_else(|| panic!("{name}: not found"));
+        assert_eq!(finding.violation.kind, "endless", "{}", finding.violation.text);
+        assert_shows(&finding, hole);
     }
 }
 

@@ -4,7 +4,7 @@
 use super::calls::Caller;
 use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
-use super::{Relaxations, Side};
+use super::{Medium, Relaxations, Side};
 use crate::{
     Batch, CALL_WORDS_MAX, CallFault, Capabilities, Durability, Endpoint, Fabric, FabricError, FenceOutcome,
     GlobalAddr, Identity, ObjectState, Orphans, Procedures, Suspect, verify_request,
@@ -138,18 +138,6 @@ impl Sim {
         self.world().allocations.get(self.process as usize).map_or(0, |counts| counts.0)
     }
 
-    /// From now on remembers which words are not flushed, for [`Sim::lose_power`].
-    pub fn watch_flushes(&self) {
-        self.world().nodes.iter_mut().for_each(super::memory::Memory::watch_flushes);
-    }
-
-    /// A node loses power: each word written since the last [`Fabric::persist`] holds its flushed
-    /// value or any later one, as `choose` says of so many possibilities (the last is the newest).
-    /// Returns how many words went back. Kill the processes too, when they shall not go on.
-    pub fn lose_power(&self, node: u8, choose: &mut dyn FnMut(usize) -> usize) -> u64 {
-        self.world().nodes.get_mut(usize::from(node)).map_or(0, |memory| memory.lose_power(choose))
-    }
-
     pub(super) fn die(&self) {
         let mut world = self.world();
         if world.life(self.process) != Life::Fenced {
@@ -235,14 +223,17 @@ impl Fabric for Sim {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let Relaxations { order, cas_writes_back, split_atomics } = self.world().relaxations;
+        let (Relaxations { order, cas_writes_back, split_atomics }, medium) = {
+            let world = self.world();
+            (world.relaxations, world.medium)
+        };
         Capabilities {
             ordered_batches: !order,
             pure_cas: !cas_writes_back,
             global_atomics: !split_atomics,
             on_chip_bytes: 0,
             persistent: true,
-            durability: Durability::Never,
+            durability: if medium == Medium::Never { Durability::Never } else { Durability::OnCompletion },
             inline_bytes: 0,
             calls: true,
         }
@@ -288,7 +279,7 @@ impl Fabric for Sim {
     fn persist(&self) -> Result<(), FabricError> {
         let mut world = self.world();
         world.admit(self.process)?;
-        world.nodes.iter_mut().for_each(super::memory::Memory::flush);
+        world.reach_all();
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Tasks, and what may happen next. A call is one more task, of its server's process. The executor
 //! offers events and performs the one that the scheduler chose.
 
-use super::world::Life;
+use super::world::{Life, Posted, World};
 use super::{Sim, WordOrder};
 use crate::VerbKind;
 use std::future::Future;
@@ -13,10 +13,13 @@ use std::task::{Context, Poll, Wake, Waker};
 /// Names a task of an [`Executor`].
 pub type TaskId = u32;
 
+/// The process of tasks that are no process's.
+const NOBODY: u32 = u32::MAX;
+
 /// What may happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whose event it is: the task that posted the verb, dead or alive.
+    /// Whose event it is: the task that posted the verb, dead or alive, or the medium's.
     pub task: TaskId,
     /// What happens.
     pub kind: EventKind,
@@ -40,6 +43,15 @@ pub enum EventKind {
         verb: u32,
         /// What it touches.
         access: Access,
+    },
+    /// Something that was stored reaches a node's medium, whole or in part.
+    Reach {
+        /// The node.
+        node: u8,
+        /// Its first word's index in the region.
+        word: u32,
+        /// In how many pieces it may come: the stores of a log, or lines beside each other.
+        pieces: u32,
     },
 }
 
@@ -122,6 +134,8 @@ struct Task<'f> {
 pub struct Executor<'f> {
     sim: Sim,
     tasks: Vec<Task<'f>>,
+    /// Whose events it is when something reaches the medium.
+    medium: Option<TaskId>,
 }
 
 impl std::fmt::Debug for Executor<'_> {
@@ -130,11 +144,22 @@ impl std::fmt::Debug for Executor<'_> {
     }
 }
 
+/// What may reach the medium next.
+fn reaching(world: &World, task: TaskId, events: &mut Vec<Event>) {
+    for (node, memory) in (0..).zip(&world.nodes) {
+        if let Some(volatile) = memory.lacks() {
+            volatile.offer(|word, pieces| {
+                events.push(Event { task, kind: EventKind::Reach { node, word, pieces } });
+            });
+        }
+    }
+}
+
 impl<'f> Executor<'f> {
     /// No tasks yet. From now on verbs of the simulation wait for [`Executor::perform`].
     pub fn new(sim: &Sim) -> Self {
         sim.schedule(true);
-        Self { sim: sim.clone(), tasks: Vec::new() }
+        Self { sim: sim.clone(), tasks: Vec::new(), medium: None }
     }
 
     /// Adds a task of a process; it does nothing until its first event.
@@ -145,12 +170,25 @@ impl<'f> Executor<'f> {
         self.tasks.len() as TaskId - 1
     }
 
+    /// Adds the task whose events it is when something reaches the medium ([`super::Medium`]). It
+    /// has no other, and counts as ended.
+    pub fn spawn_medium(&mut self) -> TaskId {
+        let id = self.spawn(NOBODY, std::future::ready(()));
+        self.tasks[id as usize].future = None;
+        self.medium = Some(id);
+        id
+    }
+
     /// What may happen next, in a fixed order: task by task, what lets the task go on first, then
     /// its verbs.
     pub fn events(&self, events: &mut Vec<Event>) {
         events.clear();
         let world = self.sim.world();
         for (id, task) in (0..).zip(&self.tasks) {
+            if self.medium == Some(id) {
+                reaching(&world, id, events);
+                continue;
+            }
             let can_run = task.future.is_some() && world.life(task.process) != Life::Paused;
             if can_run && task.ready.get() {
                 events.push(Event { task: id, kind: EventKind::Run });
@@ -159,14 +197,17 @@ impl<'f> Executor<'f> {
                 events.push(Event { task: id, kind: EventKind::Complete });
             }
             for posted in world.posted.iter().filter(|posted| posted.task == id) {
-                if can_run && !posted.orphan && posted.is_executed() {
+                if can_run && posted.may_complete() {
                     events.push(Event { task: id, kind: EventKind::Complete });
                     continue;
                 }
                 for lane in posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()) {
                     for at in posted.next(lane, world.relaxations.order) {
                         let verb = posted.batch.verbs()[at];
-                        if lane.words_done == 0 && world.awaits_second_half(posted.process, &verb) {
+                        if lane.words_done == 0
+                            && (world.awaits_second_half(posted.process, &verb)
+                                || posted.awaits_medium(world.medium, lane, &verb))
+                        {
                             continue;
                         }
                         let pieces = world.relaxations.pieces(&verb);
@@ -200,8 +241,7 @@ impl<'f> Executor<'f> {
             EventKind::Run => self.poll(event.task),
             EventKind::Complete => {
                 let mut world = self.sim.world();
-                let waiting =
-                    |p: &&mut super::world::Posted| p.task == event.task && !p.orphan && p.is_executed();
+                let waiting = |posted: &&mut Posted| posted.task == event.task && posted.may_complete();
                 if let Some(posted) = world.posted.iter_mut().find(waiting) {
                     posted.completed = true;
                 } else {
@@ -219,6 +259,10 @@ impl<'f> Executor<'f> {
                 {
                     world.execute(at, lane, verb as usize, words, order);
                 }
+            }
+            EventKind::Reach { node, word, pieces } => {
+                let is_descending = order == WordOrder::Descending;
+                self.sim.world().write_back(node, word, (words, pieces), is_descending);
             }
         }
     }

@@ -1,5 +1,4 @@
-//! The simulated memory nodes' words: bounds, snapshots to start from again, and what a power
-//! failure leaves.
+//! The simulated memory nodes' words: bounds, and snapshots to start from again.
 //!
 //! An explorer runs hundreds of thousands of short schedules from the same beginning. So a memory
 //! knows which pages were written since it was last restored, and restores only those.
@@ -11,9 +10,10 @@
 //! keeps it from being freed.
 
 use super::WordOrder;
+use super::medium::{Choices, Medium, Need, Unsettled, Volatile};
 use crate::{Batch, FabricError, GlobalAddr, ObjectState, Verb, VerbKind};
 use bytemuck::Zeroable;
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 const PAGE_WORDS: usize = 512;
 
@@ -76,9 +76,11 @@ pub(super) struct Memory {
     /// Pages that were ever written; the others are as they were made.
     used: Vec<bool>,
     dirty_pages: Vec<u32>,
-    /// When power may fail: each word written since the last flush with all it has held since, the
-    /// flushed value first.
-    volatile: Option<BTreeMap<u32, Vec<u64>>>,
+    /// When power may fail: what the medium lacks.
+    volatile: Option<Volatile>,
+    /// After it has failed: words that nobody has looked at, and what they may hold, the newest
+    /// last.
+    unsettled: Unsettled,
 }
 
 /// The words of all nodes at one moment.
@@ -101,6 +103,7 @@ impl Memory {
             used: vec![false; words.div_ceil(PAGE_WORDS)],
             dirty_pages: Vec::new(),
             volatile: None,
+            unsettled: Unsettled::new(),
         }
     }
 
@@ -144,34 +147,68 @@ impl Memory {
             self.dirty[page as usize] = false;
         }
         self.volatile = None;
+        self.unsettled.clear();
     }
 
-    /// From now on remembers what is not flushed.
-    pub(super) fn watch_flushes(&mut self) {
-        self.volatile.get_or_insert_default();
+    /// From now on remembers what is not on the medium.
+    pub(super) fn watch(&mut self, medium: Medium) {
+        self.volatile = Some(Volatile::of(medium));
+    }
+
+    /// Returns what the medium lacks, where that is watched.
+    pub(super) fn volatile(&mut self) -> Option<&mut Volatile> {
+        self.volatile.as_mut()
+    }
+
+    /// Returns the same to look at.
+    pub(super) fn lacks(&self) -> Option<&Volatile> {
+        self.volatile.as_ref()
     }
 
     /// Everything written so far survives a power failure.
     pub(super) fn flush(&mut self) {
         if let Some(volatile) = &mut self.volatile {
-            volatile.clear();
+            volatile.reach_all();
         }
     }
 
-    /// Loses power: each word written since the last flush holds what it was flushed with, or
-    /// anything it held since, as `choose` says, which is given the number of possibilities.
-    /// Returns how many words went back.
-    pub(super) fn lose_power(&mut self, choose: &mut dyn FnMut(usize) -> usize) -> u64 {
-        let mut lost = 0;
-        for (word, values) in std::mem::take(&mut self.volatile).unwrap_or_default() {
-            let now = values.len() - 1;
-            let kept = choose(values.len()).min(now);
-            if kept != now {
-                lost += 1;
-                self.store(word as usize, values[kept]);
+    /// Loses power. From now on what is written is there.
+    pub(super) fn lose_power(&mut self, choices: &mut Choices) {
+        let Some(mut volatile) = self.volatile.take() else { return };
+        let (undone, unsettled) = volatile.lose_power(choices);
+        for (word, old) in undone {
+            self.set(word, old);
+        }
+        self.unsettled = unsettled;
+    }
+
+    /// Settles what words hold that a verb is about to read. What they held is of no interest if it
+    /// overwrites them.
+    pub(super) fn settle(&mut self, words: Range<usize>, kind: VerbKind, choices: &mut Choices) {
+        if self.unsettled.is_empty() {
+            return;
+        }
+        let range = words.start as u32..words.end as u32;
+        while let Some((&word, _)) = self.unsettled.range(range.clone()).next() {
+            let Some(values) = self.unsettled.remove(&word) else { return };
+            if kind != VerbKind::Write {
+                let back = choices.choose(values.len());
+                self.set(word, values[values.len() - 1 - back]);
             }
         }
-        lost
+    }
+
+    /// Makes a word what a power failure has left; the allocator's state of it is another matter.
+    fn set(&mut self, word: u32, value: u64) {
+        self.touch(word as usize / PAGE_WORDS);
+        self.words[word as usize] = value;
+    }
+
+    /// Adds what a batch needs of which a verb has read these words, or stored them.
+    pub(super) fn add_needs(&self, node: u8, words: Range<usize>, by: VerbKind, needs: &mut Vec<Need>) {
+        if let Some(volatile) = &self.volatile {
+            volatile.add_needs(node, words, by, needs);
+        }
     }
 
     /// Returns the stamp of the retired object at an address.
@@ -226,10 +263,7 @@ impl Memory {
         order: WordOrder,
         pin: Option<u64>,
     ) -> Option<Misuse> {
-        let words = match order {
-            WordOrder::Ascending => start + from as usize..start + to as usize,
-            WordOrder::Descending => start + (verb.words - to) as usize..start + (verb.words - from) as usize,
-        };
+        let words = order.piece(start, verb.words, (from, to));
         let addr_of = |at: usize| GlobalAddr::new(verb.addr.node(), at as u64 * 8);
         if let Some(at) = words.clone().find(|&at| self.shadow[at] == Shadow::FREE) {
             let what = match verb.kind {
@@ -268,8 +302,7 @@ impl Memory {
             self.shadow[at] = Shadow::WRITTEN;
         }
         if let Some(volatile) = &mut self.volatile {
-            let old = self.words[at];
-            volatile.entry(at as u32).or_insert_with(|| vec![old]).push(word);
+            volatile.store(at as u32, self.words[at], word);
         }
         self.words[at] = word;
     }

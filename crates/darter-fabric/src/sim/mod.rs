@@ -16,8 +16,8 @@
 //!   the nodes' devices or their processors execute a process's verbs ([`Side`]).
 //! - A process can be killed (posted verbs may still take effect until it is fenced), paused (it is
 //!   then fenced for real, and wakes to [`crate::FabricError::Fenced`]), cut off from a node and
-//!   connected again; a future that is dropped leaves its posted verbs under way. A node can lose
-//!   power: only what [`crate::Fabric::persist`] has seen is sure to stay.
+//!   connected again; a future that is dropped leaves its posted verbs under way. All nodes can lose
+//!   power ([`Sim::lose_power`]): what is sure to stay is what their [`Medium`] has.
 //! - A process can be a node's server ([`Sim::serve`]): each call is a task of that process, which
 //!   dies, pauses and is shut out with it.
 //!
@@ -26,17 +26,22 @@
 mod calls;
 mod endpoint;
 mod executor;
+mod medium;
 mod memory;
+mod power;
 mod relaxations;
 mod server;
 mod world;
 
 pub use endpoint::{Sim, SimEndpoint};
 pub use executor::{Access, Event, EventKind, Executor, TaskId};
+pub use medium::Medium;
 pub use memory::{Misuse, Snapshot};
 pub use relaxations::{Relaxations, Side};
 pub use server::SimServer;
 pub use world::SimCounts;
+
+use std::ops::Range;
 
 /// The order in which the words of a long verb execute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,9 +60,20 @@ impl WordOrder {
             Self::Descending => (words - 1 - step) as usize,
         }
     }
+
+    /// Returns the words of a region that the steps `from..to` of a verb touch, which begins at word
+    /// `start`.
+    fn piece(self, start: usize, words: u32, (from, to): (u32, u32)) -> Range<usize> {
+        match self {
+            Self::Ascending => start + from as usize..start + to as usize,
+            Self::Descending => start + (words - to) as usize..start + (words - from) as usize,
+        }
+    }
 }
 
 #[cfg(test)]
 mod call_tests;
+#[cfg(test)]
+mod power_tests;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //! identities.
 
 use super::calls::Calls;
+use super::medium::{Choices, Medium, Need};
 use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
 use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
@@ -64,12 +65,19 @@ pub(super) struct Posted {
     pub completed: bool,
     pub batch: Batch,
     pub lanes: Vec<Lane>,
+    /// What must be on the medium before it completes.
+    pub needs: Vec<Need>,
     pub error: Option<FabricError>,
 }
 
 impl Posted {
     pub(super) fn is_executed(&self) -> bool {
         self.lanes.iter().all(|lane| lane.at >= self.batch.len())
+    }
+
+    /// Returns whether its client may be told.
+    pub(super) fn may_complete(&self) -> bool {
+        !self.orphan && self.is_executed() && self.needs.is_empty()
     }
 
     /// Returns the verbs of a lane, from its first one on, that have not executed.
@@ -170,6 +178,9 @@ pub(super) struct World {
     pub base: u64,
     pub snapshots: u64,
     pub relaxations: Relaxations,
+    pub medium: Medium,
+    /// What the last power failure has left.
+    pub choices: Choices,
 }
 
 impl World {
@@ -200,6 +211,8 @@ impl World {
             base: 0,
             snapshots: 0,
             relaxations: Relaxations::default(),
+            medium: Medium::default(),
+            choices: Choices::default(),
         }
     }
 
@@ -226,6 +239,8 @@ impl World {
         self.pins.clear();
         self.misuse = None;
         self.relaxations = Relaxations::default();
+        self.medium = Medium::default();
+        self.choices = Choices::default();
         calls
     }
 
@@ -361,6 +376,7 @@ impl World {
             completed: false,
             batch,
             lanes,
+            needs: Vec::new(),
             error,
         });
         id
@@ -414,18 +430,27 @@ impl World {
                 let pieces = relaxations.pieces(&verb);
                 let to = pieces.min(from.saturating_add(words.max(1)));
                 let mut is_done = to == pieces;
+                let end = if verb.is_long() { to } else { verb.words };
+                let touched =
+                    lane.order.piece(start, verb.words, (if verb.is_long() { from } else { 0 }, end));
+                memory.settle(touched.clone(), verb.kind, &mut self.choices);
+                // What it has stored, or else what it has read.
+                let mut stores = verb.kind == VerbKind::Write;
                 let misuse = if !verb.is_atomic() {
-                    let end = if verb.is_long() { to } else { verb.words };
                     memory.execute(&mut posted.batch, verb, start, (from, end), lane.order, pin)
                 } else if from > 0 {
+                    stores = true;
                     memory.end_atomic(verb, start, lane.second, pin)
                 } else {
                     let (word, takes_effect, misuse) =
                         memory.begin_atomic(&mut posted.batch, verb, start, pin);
                     lane.second = word;
                     is_done |= !relaxations.has_second_half(takes_effect);
-                    if is_done && takes_effect { memory.end_atomic(verb, start, word, pin) } else { misuse }
+                    stores = is_done && takes_effect;
+                    if stores { memory.end_atomic(verb, start, word, pin) } else { misuse }
                 };
+                let by = if stores { verb.kind } else { VerbKind::Read };
+                memory.add_needs(lane.node, touched, by, &mut posted.needs);
                 self.misuse = self.misuse.or(misuse);
                 if !is_done {
                     lane.words_done = to;
@@ -478,6 +503,9 @@ impl World {
             }
         }
         self.posted[at].completed = true;
+        if self.medium != Medium::Never {
+            self.reach_all();
+        }
         self.take(id).unwrap_or(Err(FabricError::Fenced))
     }
 
@@ -504,6 +532,7 @@ impl World {
             for lane in posted.lanes.iter_mut().filter(|lane| lane.node == node) {
                 lane.at = count;
                 posted.error = Some(FabricError::Disconnected { node });
+                posted.needs.retain(|need| need.node != node);
             }
         }
         self.posted.retain(|posted| posted.process != process || !(posted.orphan && posted.is_executed()));
