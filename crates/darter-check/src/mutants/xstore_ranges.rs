@@ -57,10 +57,4 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A full range waits for one epoch more than garbage makes pass, and gives nothing away a second time.",
         FoundBy::Tests("--package darter-baselines --test xstore a_node_that_fills_gives_its_keys_away"),
     ),
-    Mutant::new(
-        "XStore",
-        "xstore-range-that-is-over-answers",
-        "A server goes on to answer for the range that a bulk load over several nodes has ended.",
-        FoundBy::Tests("--package darter-baselines --test xstore a_bulk_load_splits_by_node"),
-    ),
 ];

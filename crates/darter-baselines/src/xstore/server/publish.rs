@@ -67,10 +67,8 @@ impl<F: Fabric> Operation<'_, F> {
         if !self.cas_or_lose(word, 0, addr.bits()).await? {
             return Err(self.shared.damage("somebody else wrote the descriptor"));
         }
-        if !mutant!("xstore-range-that-is-over-answers") {
-            // What its clients have unlinked is freed behind its end.
-            self.shared.lose();
-        }
+        // What its clients have unlinked is freed behind its end.
+        self.shared.lose();
         self.retire_all(&going);
         Ok(())
     }
