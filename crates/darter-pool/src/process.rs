@@ -117,7 +117,7 @@ impl<F: Fabric> Process<F> {
         if !waiting_for.is_empty() {
             return Ok(SweepReport { waiting_for, ..SweepReport::default() });
         }
-        self.members.sweep(endpoint, &self.blocks, &adoption, reachable).await
+        self.members.sweep(endpoint, &self.blocks, adoption, reachable).await
     }
 
     /// Compares the pool's books with what the index reaches.

@@ -45,21 +45,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
-        "sweep-drops-the-bits-it-fetched",
-        "A sweep clears the freed bits of reachable objects and does not free what they name.",
+        "sweep-ignores-freed-bits",
+        "A sweep takes reachable objects for objects in use that were freed since the walk met them.",
         FoundBy::Tests("--package darter-pool --lib races::what_is_freed_after_the_walk_of_a_sweep_is_free"),
     ),
     Mutant::new(
         "pool",
-        "sweep-fetches-freed-bits-once",
-        "What is freed between a sweep's look at the freed bits and the block's first allocation is not fetched.",
+        "sweep-adds-bits-that-are-set",
+        "A sweep adds the bits of all free objects to the freed bits, also those that are set already.",
         FoundBy::Tests("--package darter-pool --lib races::what_is_freed_during_a_sweep_is_free"),
     ),
     Mutant::new(
         "pool",
-        "sweep-keeps-the-old-block-word",
-        "A swept block is entered in the heap with the word that it had before the sweep.",
-        FoundBy::Explorer("dart", 2_000),
+        "sweep-begins-again-under-late-bits",
+        "A sweep that was cut short while it added bits is begun again by the same process, with those bits still on their way.",
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_sweep_cut_short_while_it_adds_bits_is_not_begun_again",
+        ),
     ),
     Mutant::new(
         "pool",

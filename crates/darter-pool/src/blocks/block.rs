@@ -13,7 +13,7 @@
 //!    |           owner's  | death                 | adopt for a sweep
 //!    |                    v                       v
 //!    |                 SWEEPING(me) <-------------'
-//!    `------------------- OWNED(me) once swept
+//!    `--- if empty -------'`---- once swept ---> CLOSED
 //! ```
 //!
 //! Every change is one CAS and adds one to the sequence, so that a CAS that was posted by a
@@ -104,6 +104,11 @@ impl BlockWord {
     pub(crate) fn closed(self, room: u64) -> Self {
         let units = u32::try_from(room / 16).unwrap_or(u32::MAX);
         self.next(BlockState::Closed, self.kind, MemberId { member: 0, incarnation: units })
+    }
+
+    /// Bytes that the last owner left free in a closed block; 0 for any other.
+    pub(crate) fn closed_room(self) -> u64 {
+        if self.state == BlockState::Closed { u64::from(self.low) * 16 } else { 0 }
     }
 
     /// Whose the block is, in the states that name an owner.

@@ -1,4 +1,5 @@
-//! How blocks stay behind at the end of a membership: closed, with exact books for the next owner.
+//! How blocks stay behind at the end of a membership, or after a sweep: closed, with exact books for
+//! the next owner.
 //!
 //! For each block: FAA the bits of its free objects onto the freed bitmaps, WRITE the page words,
 //! CAS the block's word to CLOSED, in this order in one batch. The bits that are added are those
@@ -8,7 +9,7 @@
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
 
-use super::block::BlockWord;
+use super::block::{BlockState, BlockWord};
 use super::heap::{Heap, OwnBlock, Page};
 use super::layout::{BlockId, Layout, PageId};
 use super::share::Blocks;
@@ -29,16 +30,31 @@ impl<F: Fabric> Blocks<F> {
         Ok(())
     }
 
-    /// Leaves one block closed, with exact books.
-    pub(crate) async fn close_block(
+    /// Leaves one block of this process closed, with exact books.
+    pub(super) async fn close_block(
         &self,
         endpoint: &mut F::Endpoint,
         block: BlockId,
     ) -> Result<(), PoolError> {
-        let Some((bits, page_words, word, closed)) = self.books(block) else { return Ok(()) };
+        let closing = {
+            let heap = self.heap();
+            let Some(books) = heap.block(block).filter(|books| !books.leaving) else { return Ok(()) };
+            Closing::new(self.layout(), block, books)
+        };
+        self.post_closing(endpoint, block, closing).await.map(drop)
+    }
+
+    /// Closes a block. Returns whether its word was still the one that the books name.
+    pub(super) async fn post_closing(
+        &self,
+        endpoint: &mut F::Endpoint,
+        block: BlockId,
+        closing: Closing,
+    ) -> Result<bool, PoolError> {
+        let Closing { bits, page_words, word, next } = closing;
         let mut batch = endpoint.batch();
         if mutant!("close-says-closed-before-its-books") {
-            batch.cas(Layout::block_word(block), word.encode(), closed.encode());
+            batch.cas(Layout::block_word(block), word.encode(), next.encode());
         }
         for (at, (addr, bits)) in bits.into_iter().enumerate() {
             if at % WORDS_PER_BATCH == WORDS_PER_BATCH - 1 {
@@ -52,30 +68,45 @@ impl<F: Fabric> Blocks<F> {
             }
         }
         batch.write(self.layout().block_addr(block), &page_words);
-        batch.cas(Layout::block_word(block), word.encode(), closed.encode());
-        submit(endpoint, batch).await?;
-        Ok(())
+        let cas = batch.cas(Layout::block_word(block), word.encode(), next.encode());
+        Ok(submit(endpoint, batch).await?.swapped(cas))
     }
+}
 
-    /// The bits of a block's free objects, its page words, its word and the next.
-    #[allow(clippy::type_complexity)] // a private tuple, taken apart at once
-    fn books(&self, block: BlockId) -> Option<(Vec<(GlobalAddr, u64)>, Vec<u64>, BlockWord, BlockWord)> {
-        let heap = self.heap();
-        let books: &OwnBlock = heap.block(block)?;
-        if books.leaving {
-            return None;
-        }
+/// What closes a block.
+pub(super) struct Closing {
+    /// The words of freed bitmaps, with the bits to be added.
+    pub bits: Vec<(GlobalAddr, u64)>,
+    page_words: Vec<u64>,
+    word: BlockWord,
+    next: BlockWord,
+}
+
+impl Closing {
+    /// Closes a block with these books: closed, or free if nothing is in use.
+    pub(super) fn new(layout: &Layout, block: BlockId, books: &OwnBlock) -> Self {
         let mut bits = Vec::new();
+        let mut is_empty = true;
         for (page, held) in (0u32..).zip(&books.pages) {
-            let Page::Slab(slab) = held else { continue };
+            let Page::Slab(slab) = held else {
+                is_empty &= matches!(held, Page::Free);
+                continue;
+            };
             if slab.free == slab.count {
                 continue; // its page word will say that the page is free
             }
-            let (addr, _) = self.layout().bitmap_of(PageId { block, page }, slab.class);
+            is_empty = false;
+            let (addr, _) = layout.bitmap_of(PageId { block, page }, slab.class);
             let words = slab.free_bits().iter().enumerate().filter(|(_, bits)| **bits != 0);
             bits.extend(words.map(|(at, &bits)| (addr.plus(at as u64 * 8), bits)));
         }
-        debug_assert!(books.room() <= self.layout().block_bytes + class_bytes(127));
-        Some((bits, Heap::page_words(books), books.word, books.word.closed(books.room())))
+        debug_assert!(books.room() <= layout.block_bytes + class_bytes(127));
+        let next = if is_empty { books.word.freed() } else { books.word.closed(books.room()) };
+        Self { bits, page_words: Heap::page_words(books), word: books.word, next }
+    }
+
+    /// Whether the block has nothing in use.
+    pub(super) fn is_empty(&self) -> bool {
+        self.next.state == BlockState::Free
     }
 }

@@ -1,13 +1,17 @@
 //! The sweep of one block whose owner is gone: what the index does not reach is free.
 //!
-//! When a block may be swept, and why that is safe, `adoption` says.
+//! When a block may be swept, and why that is safe, `adoption` says. A swept block is left closed
+//! for whoever needs room first: the sweeping process may have no use for it, and kept all blocks of
+//! a hundred dead ones, each with little in use, while others found the pool full.
 
 use darter_fabric::{Endpoint, Fabric, ObjectState, mutant};
+use std::collections::HashMap;
 
 use super::bits::ones;
 use super::block::{BlockState, BlockWord};
-use super::heap::{Claim, Heap, OwnBlock, Page};
-use super::layout::{BlockId, Layout, PAGE_BYTES, PageId, Spot, run_pages};
+use super::close::Closing;
+use super::heap::{Claim, OwnBlock, Page};
+use super::layout::{BlockId, PAGE_BYTES, PageId, Spot, run_pages};
 use super::reachable::ReachableSet;
 use super::rebuild::{Rebuilt, rebuild};
 use super::share::Blocks;
@@ -15,35 +19,40 @@ use super::size_class::class_bytes;
 use crate::error::PoolError;
 use crate::round_trip::submit;
 
-/// What came of the sweep of one block.
-pub(crate) struct Swept {
+/// Pages whose freed bits are read in one batch.
+const PAGES_PER_BATCH: usize = 64;
+
+/// A block whose sweep has found out what is in use in it.
+pub(crate) struct Sweep {
+    block: BlockId,
+    closing: Closing,
     /// Bytes of reachable objects.
     pub kept_bytes: u64,
-    /// Bytes that can be allocated now.
-    pub reclaimed_bytes: u64,
+    /// Bytes that can be allocated once the block is closed.
+    pub room: u64,
     /// Reachable objects that contradict each other.
     pub violations: Vec<String>,
 }
 
 impl<F: Fabric> Blocks<F> {
-    /// Takes one block that this process is sweeping into the heap, with exact books. Returns
-    /// `None` if another sweep was faster.
-    pub(crate) async fn sweep(
+    /// Finds out what is in use in a block that this process is sweeping. Changes nothing but the
+    /// block's word. Returns `None` if another sweep was faster.
+    pub(crate) async fn begin_sweep(
         &self,
         endpoint: &mut F::Endpoint,
         block: BlockId,
         word: BlockWord,
         reachable: &ReachableSet,
-    ) -> Result<Option<Swept>, PoolError> {
-        // A new word first: of two sweeps of this process one goes on, and the other cannot touch
-        // what it made.
+    ) -> Result<Option<Sweep>, PoolError> {
+        // A new word first: of two sweeps of this process one goes on, and the other cannot close
+        // the block.
         let reserved = word.next(BlockState::Sweeping, word.kind, self.me());
         if !self.change_word(endpoint, block, word, reserved).await? {
             return Ok(None);
         }
-        let word = reserved;
-        let Rebuilt { mut books, kept_bytes, violations } = rebuild(self.layout(), block, word, reachable);
-        let claims: Vec<Claim> = (0u32..)
+        let Rebuilt { mut books, kept_bytes, violations } =
+            rebuild(self.layout(), block, reserved, reachable);
+        let pages: Vec<Claim> = (0u32..)
             .zip(&books.pages)
             .filter_map(|(page, held)| {
                 let class = match held {
@@ -54,36 +63,45 @@ impl<F: Fabric> Blocks<F> {
                 Some(Claim { page: PageId { block, page }, class })
             })
             .collect();
-        // What members freed since the walk. Before the block is in the heap: a slot could be
-        // allocated again meanwhile.
-        let mut freed_bytes = 0;
-        for claims in claims.chunks(64) {
-            for (claim, won) in claims.iter().zip(self.fetch_bits(endpoint, claims).await?) {
-                if !mutant!("sweep-drops-the-bits-it-fetched") {
-                    freed_bytes += free_won(&mut books, *claim, &won);
+        // What members have freed so far. What they free of the others from now on sets bits that
+        // are not set below.
+        let (mut freed_bytes, mut set) = (0, HashMap::new());
+        for pages in pages.chunks(PAGES_PER_BATCH) {
+            let places: Vec<_> =
+                pages.iter().map(|page| self.layout().bitmap_of(page.page, page.class)).collect();
+            let mut batch = endpoint.batch();
+            let reads: Vec<_> = places.iter().map(|&(addr, words)| batch.read(addr, words)).collect();
+            let done = submit(endpoint, batch).await?;
+            for ((page, &(addr, _)), &read) in pages.iter().zip(&places).zip(&reads) {
+                for (word, &bits) in done.words(read).iter().enumerate().filter(|(_, bits)| **bits != 0) {
+                    set.insert(addr.plus(word as u64 * 8), bits);
+                    if !mutant!("sweep-ignores-freed-bits") {
+                        freed_bytes += free_bits(&mut books, *page, word, bits);
+                    }
                 }
             }
         }
-        let owned = word.next(BlockState::Owned, word.kind, self.me());
-        let mut batch = endpoint.batch();
-        batch.write(self.layout().block_addr(block), &Heap::page_words(&books));
-        let cas = batch.cas(Layout::block_word(block), word.encode(), owned.encode());
-        let is_ours = submit(endpoint, batch).await?.swapped(cas);
-        if !is_ours {
-            // Another sweep is at it, and what that makes of the block holds.
-            return Ok(None);
-        }
-        if !mutant!("sweep-keeps-the-old-block-word") {
-            books.word = owned;
-        }
         self.note_free(block, &books);
-        let swept = Swept { kept_bytes: kept_bytes - freed_bytes, reclaimed_bytes: books.room(), violations };
-        let claims = self.heap().add_and_claim(block, books);
-        // What was freed since the bits were fetched.
-        if !mutant!("sweep-fetches-freed-bits-once") {
-            self.fetch_claims(endpoint, &claims).await?;
+        let mut closing = Closing::new(self.layout(), block, &books);
+        if !mutant!("sweep-adds-bits-that-are-set") {
+            closing.bits.retain_mut(|(addr, bits)| {
+                *bits &= !set.get(addr).copied().unwrap_or(0);
+                *bits != 0
+            });
         }
-        Ok(Some(swept))
+        let room = if closing.is_empty() { self.layout().block_bytes } else { books.room() };
+        Ok(Some(Sweep { block, closing, kept_bytes: kept_bytes - freed_bytes, room, violations }))
+    }
+
+    /// Leaves a swept block closed, or free if nothing is in use in it. The verbs must not be posted
+    /// twice: no sweep of this process may begin anew when this one does not return. Returns
+    /// whether the block was still this sweep's.
+    pub(crate) async fn end_sweep(
+        &self,
+        endpoint: &mut F::Endpoint,
+        Sweep { block, closing, .. }: Sweep,
+    ) -> Result<bool, PoolError> {
+        self.post_closing(endpoint, block, closing).await
     }
 
     /// Notes what is free in a block whose books were rebuilt.
@@ -117,15 +135,12 @@ impl<F: Fabric> Blocks<F> {
     }
 }
 
-/// Frees in a block's books what members have freed; returns its bytes.
-fn free_won(books: &mut OwnBlock, claim: Claim, won: &[(usize, u64)]) -> u64 {
-    let first = claim.page.page as usize;
+/// Frees in a block's books what a word of a page's freed bits names; returns its bytes.
+fn free_bits(books: &mut OwnBlock, page: Claim, word: usize, bits: u64) -> u64 {
+    let first = page.page.page as usize;
     match &mut books.pages[first] {
-        Page::Slab(slab) => {
-            let bytes = class_bytes(slab.class);
-            won.iter().map(|&(word, bits)| u64::from(slab.give_word(word, bits)) * bytes).sum()
-        }
-        Page::Run { class, .. } if won.iter().any(|&(word, bits)| word == 0 && bits & 1 != 0) => {
+        Page::Slab(slab) => u64::from(slab.give_word(word, bits)) * class_bytes(slab.class),
+        Page::Run { class, .. } if word == 0 && bits & 1 != 0 => {
             let (bytes, pages) = (class_bytes(*class), run_pages(*class).unwrap_or(1));
             books.pages[first..first + pages as usize].fill_with(|| Page::Free);
             books.free_pages += pages;

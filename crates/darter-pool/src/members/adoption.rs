@@ -11,14 +11,18 @@
 //!    member's *flushed* epoch is above `w`: every operation that was under way is over, and
 //!    whatever any member unlinked up to now has been freed for good, which for these blocks means
 //!    that its freed bit has landed. Every slot that the walk did not reach is free, whatever its
-//!    bit says; of the reached ones those whose bit is set are. The bits are cleared, and the block
-//!    is this process's.
+//!    bit says; of the reached ones those whose bit is set are. The bits that lack are added, and the
+//!    block is closed: the next one that needs room takes it, this process or another.
 //!
 //! *No double free.* A slot the walk did not reach was unlinked before the walk ended, so before
 //! `w` was read: by an operation born at `w` or earlier, whose freed bit landed before step 3
 //! looked; or its unlinker is dead and was fenced. So no bit for it can come later. A slot the walk
 //! did reach is freed only by its bit. *No reader.* Readers pinned at `w` or earlier are gone, and
 //! hints to unreached objects were cleared before `w`.
+//!
+//! *No bit is added twice.* A sweep that is cut short while it adds bits may have some on their way.
+//! So no other sweep of this process takes that block: it stays SWEEPING until the process ends and
+//! is fenced.
 //!
 //! When a member does not move on, nothing is freed; the blocks stay SWEEPING and a later adoption
 //! takes them again. When the sweeping process dies in between, its blocks are a dead member's:
@@ -34,11 +38,20 @@ use crate::blocks::{BlockId, BlockState, BlockWord, Blocks, ReachableSet, VIOLAT
 use crate::error::PoolError;
 use crate::sync::lock;
 
+/// A block taken for a sweep.
+#[derive(Clone, Copy, Debug)]
+struct Adopted {
+    block: BlockId,
+    word: BlockWord,
+    /// Bytes that could be allocated in it before.
+    room: u64,
+}
+
 /// Blocks taken for a sweep.
 #[derive(Debug)]
 #[must_use = "walk the index, then pass it to finish_adoption"]
 pub struct Adoption {
-    blocks: Vec<(BlockId, BlockWord)>,
+    blocks: Vec<Adopted>,
     /// All blocks that sweeps of this process are at, these among them until this is dropped.
     in_sweep: Arc<Mutex<BTreeSet<BlockId>>>,
     dead_blocks: u64,
@@ -48,8 +61,8 @@ pub struct Adoption {
 impl Drop for Adoption {
     fn drop(&mut self) {
         let mut in_sweep = lock(&self.in_sweep);
-        for (block, _) in &self.blocks {
-            in_sweep.remove(block);
+        for adopted in &self.blocks {
+            in_sweep.remove(&adopted.block);
         }
     }
 }
@@ -85,7 +98,7 @@ pub struct SweepReport {
     pub blocks: u64,
     /// Bytes of reachable objects in them.
     pub kept_bytes: u64,
-    /// Bytes that can be allocated in them now; in blocks that were closed, some could before.
+    /// Bytes that can be allocated in them now and could not before.
     pub reclaimed_bytes: u64,
     /// Slots of live members that did not move on. When this process is among them, an operation of
     /// its own is under way, or objects wait for `take_graced`.
@@ -123,7 +136,7 @@ impl Members {
                 if is_mine {
                     // Left by a sweep that was cut short; not one that another thread is at.
                     if lock(in_sweep).insert(block) {
-                        adoption.blocks.push((block, word));
+                        adoption.blocks.push(Adopted { block, word, room: 0 });
                     }
                 } else if is_dead
                     || word.state == BlockState::Closed && !mutant!("adopt-leaves-closed-blocks")
@@ -131,7 +144,7 @@ impl Members {
                     let taken = word.next(BlockState::Sweeping, word.kind, self.me());
                     if blocks.change_word(endpoint, block, word, taken).await? {
                         lock(in_sweep).insert(block);
-                        adoption.blocks.push((block, taken));
+                        adoption.blocks.push(Adopted { block, word: taken, room: word.closed_room() });
                         adoption.dead_blocks += u64::from(is_dead);
                     }
                 }
@@ -145,19 +158,32 @@ impl Members {
         &self,
         endpoint: &mut F::Endpoint,
         blocks: &Blocks<F>,
-        adoption: &Adoption,
+        mut adoption: Adoption,
         reachable: &ReachableSet,
     ) -> Result<SweepReport, PoolError> {
         let mut report = SweepReport { finished: true, ..SweepReport::default() };
-        for &(block, word) in &adoption.blocks {
-            let Some(swept) = blocks.sweep(endpoint, block, word, reachable).await? else { continue };
-            report.blocks += 1;
-            report.kept_bytes += swept.kept_bytes;
-            report.reclaimed_bytes += swept.reclaimed_bytes;
-            let room = VIOLATIONS_MAX.saturating_sub(report.violations.len());
-            report.violations.extend(swept.violations.into_iter().take(room));
+        while let Some(&Adopted { block, word, room }) = adoption.blocks.last() {
+            let swept = blocks.begin_sweep(endpoint, block, word, reachable).await?;
+            if !mutant!("sweep-begins-again-under-late-bits") {
+                // Not by way of the adoption's end: see "no bit is added twice".
+                adoption.blocks.pop();
+            }
+            if let Some(mut swept) = swept {
+                let violations = std::mem::take(&mut swept.violations);
+                let (kept_bytes, room_now) = (swept.kept_bytes, swept.room);
+                if blocks.end_sweep(endpoint, swept).await? {
+                    report.blocks += 1;
+                    report.kept_bytes += kept_bytes;
+                    report.reclaimed_bytes += room_now.saturating_sub(room);
+                }
+                let left = VIOLATIONS_MAX.saturating_sub(report.violations.len());
+                report.violations.extend(violations.into_iter().take(left));
+            }
+            if mutant!("sweep-begins-again-under-late-bits") {
+                adoption.blocks.pop();
+            }
+            lock(self.in_sweep()).remove(&block);
         }
-        blocks.return_blocks(endpoint, 0).await?;
         Ok(report)
     }
 }

@@ -295,6 +295,53 @@ fn what_is_freed_during_a_sweep_is_free() {
     assert!(freed > 3, "{freed}");
 }
 
+/// A sweep is cut short at every round trip. From the one on that adds the bits, which may then be
+/// on their way, no other sweep of that process takes the block, but one of another process does
+/// once the first is gone.
+#[test]
+fn a_sweep_cut_short_while_it_adds_bits_is_not_begun_again() {
+    let mut taken = Vec::new();
+    for polls in 1.. {
+        let sim = Sim::new(1, 4 << 20);
+        let former = open_first(&sim, 1);
+        let mut client = former.client().unwrap();
+        let addrs = [0; 2].map(|_| block_on(client.alloc(0, 64, AllocKind::Leaf)).unwrap());
+        drop(client);
+        block_on(former.close()).unwrap();
+        let sweeper = block_on(Pool::open(slow(&sim, 0))).unwrap();
+        let mut client = sweeper.client().unwrap();
+        let mut met = ReachableSet::new();
+        assert!(met.insert(addrs[0], 64));
+        let adoption = block_on(sweeper.adopt(&mut client)).unwrap();
+        assert_eq!(adoption.blocks(), 1);
+        let mut sweep = Box::pin(sweeper.finish_adoption(&mut client, adoption, &met));
+        let is_swept = !is_pending_after(sweep.as_mut(), polls);
+        drop(sweep);
+        if !is_swept {
+            taken.push(block_on(sweeper.adopt(&mut client)).unwrap().blocks());
+        }
+        drop(client);
+        sweeper.abandon();
+        sim.process(0).kill();
+        let last = open(&sim, 2);
+        let mut client = last.client().unwrap();
+        let adoption = block_on(last.adopt(&mut client)).unwrap();
+        assert_eq!(adoption.blocks(), 1, "after {polls} polls");
+        assert!(block_on(last.finish_adoption(&mut client, adoption, &met)).unwrap().finished);
+        let audit = block_on(last.audit(&mut client, &met)).unwrap();
+        assert_eq!((audit.leaked_bytes, audit.violations.len()), (0, 0), "after {polls} polls: {audit:?}");
+        drop(client);
+        last.abandon();
+        if is_swept {
+            break;
+        }
+    }
+    // The last round trip adds the bits.
+    let (last, others) = taken.split_last().unwrap();
+    assert!(others.len() > 3 && others.iter().all(|&blocks| blocks == 1), "{taken:?}");
+    assert_eq!(*last, 0, "{taken:?}");
+}
+
 /// One process makes a pool, and at any two of its round trips another begins, and goes on or
 /// waits.
 #[test]

@@ -296,6 +296,41 @@ fn a_dead_members_blocks_are_swept() {
     assert_eq!((audit.leaked_bytes, audit.violations.len()), (0, 0), "{audit:?}");
 }
 
+/// Round after round a member dies that had filled what it found free, and leaves one reachable
+/// object in each block. The process that sweeps needs nothing for itself.
+#[test]
+fn what_a_sweep_frees_is_for_whoever_needs_room() {
+    let pool = create(2 << 20, 2);
+    let mut client = pool.client().unwrap();
+    let mut kept: Vec<GlobalAddr> = Vec::new();
+    let mut filled = Vec::new();
+    for _ in 0..5 {
+        let dying = open(&pool);
+        let mut other = dying.client().unwrap();
+        let objects = fill(&mut other, 200, AllocKind::Leaf);
+        filled.push(objects.len() + kept.len());
+        if kept.is_empty() {
+            let mut blocks = HashSet::new();
+            kept.extend(
+                objects.iter().filter(|addr| blocks.insert((addr.node(), addr.offset() / BLOCK))).copied(),
+            );
+        }
+        die(dying, other);
+        let adoption = block_on(pool.adopt(&mut client)).unwrap();
+        let report = block_on(pool.finish_adoption(&mut client, adoption, &reachable(&kept, 200))).unwrap();
+        assert!(report.finished, "{report:?}");
+        assert_eq!(
+            block_on(pool.usage(&mut client)).unwrap().nodes.iter().map(|node| node.mine).sum::<u64>(),
+            0
+        );
+    }
+    assert!(kept.len() >= 14 && filled.iter().all(|&objects| objects == filled[0]), "{filled:?}");
+    // A sweep of what the last one left finds no more room in it.
+    let adoption = block_on(pool.adopt(&mut client)).unwrap();
+    let report = block_on(pool.finish_adoption(&mut client, adoption, &reachable(&kept, 200))).unwrap();
+    assert_eq!((report.finished, report.blocks, report.reclaimed_bytes), (true, 14, 0));
+}
+
 #[test]
 fn a_sweep_waits_for_live_members_and_frees_nothing_when_they_do_not_move() {
     let pool = create(2 << 20, 1);
