@@ -18,6 +18,7 @@ mod redo_log;
 mod skip_table;
 mod tcp;
 mod tree;
+mod views;
 mod wort;
 mod xstore_models;
 mod xstore_ranges;
@@ -108,6 +109,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         memnode::MUTANTS,
         redo_log::MUTANTS,
         group::MUTANTS,
+        views::MUTANTS,
         medium::MUTANTS,
         gateway::MUTANTS,
         xstore_models::MUTANTS,

@@ -1,0 +1,66 @@
+//! Consul's key-value store: `GET /v1/kv/KEY?consistent`, `PUT /v1/kv/KEY?cas=INDEX`.
+
+use crate::StoreError;
+use crate::engine::{Engine, Revision, Stored};
+use crate::http::Addresses;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ureq::http::Method;
+
+/// One key of Consul.
+pub(crate) struct Consul {
+    addresses: Addresses,
+    key: String,
+    token: Option<String>,
+}
+
+impl Consul {
+    /// A key at these addresses.
+    pub(crate) fn new(addresses: Addresses, key: String, token: Option<String>) -> Self {
+        Self { addresses, key, token }
+    }
+
+    fn headers(&self) -> Vec<(&'static str, String)> {
+        self.token.iter().map(|token| ("X-Consul-Token", token.clone())).collect()
+    }
+}
+
+impl Engine for Consul {
+    fn name(&self) -> String {
+        format!("Consul key {}", self.key)
+    }
+
+    fn read(&mut self) -> Result<Stored, StoreError> {
+        let path = format!("/v1/kv/{}?consistent", self.key);
+        let answer = self.addresses.send(&Method::GET, &path, &self.headers(), "")?;
+        // An empty body says that there is no key; any other that something is in the way.
+        if answer.status == 404 && answer.body.trim().is_empty() {
+            return Ok(Stored { text: None, revision: Revision::Absent });
+        }
+        if answer.status != 200 {
+            return Err(answer.refused());
+        }
+        let found = answer.json()?;
+        let damaged = |why: &str| StoreError::Damaged { name: self.name(), why: why.to_owned() };
+        let index = found[0]["ModifyIndex"].as_u64().ok_or_else(|| damaged("it has no ModifyIndex"))?;
+        let value = BASE64_STANDARD.decode(found[0]["Value"].as_str().unwrap_or_default());
+        let text = value.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = text.ok_or_else(|| damaged("it is no text"))?;
+        Ok(Stored { text: Some(text), revision: Revision::At(index.to_string()) })
+    }
+
+    fn compare_and_set(&mut self, expected: Revision, text: &str) -> Result<bool, StoreError> {
+        // 0 stands for no key.
+        let index = match expected {
+            Revision::Absent => "0".to_owned(),
+            Revision::At(index) => index,
+        };
+        let path = format!("/v1/kv/{}?cas={index}", self.key);
+        let answer = self.addresses.send(&Method::PUT, &path, &self.headers(), text)?;
+        match (answer.status, answer.body.trim()) {
+            (200, "true") => Ok(true),
+            (200, "false") => Ok(false),
+            _ => Err(answer.refused()),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! etcd by its JSON gateway (`/v3/kv/range`, `/v3/kv/txn`), which every etcd since 3.4 serves at its
+//! client port. Reads are linearizable by default.
+
+use crate::StoreError;
+use crate::engine::{Engine, Revision, Stored};
+use crate::http::{Addresses, Answer};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use darter_fabric::mutant;
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+/// Who asks, where etcd wants to know.
+pub(crate) struct Account {
+    pub user: String,
+    pub password: String,
+}
+
+/// One key of etcd.
+pub(crate) struct Etcd {
+    addresses: Addresses,
+    key: String,
+    account: Option<Account>,
+    /// The token of the account, until etcd does not know it any more.
+    token: Option<String>,
+}
+
+impl Etcd {
+    /// A key at these addresses.
+    pub(crate) fn new(addresses: Addresses, key: String, account: Option<Account>) -> Self {
+        Self { addresses, key, account, token: None }
+    }
+
+    fn call(&mut self, path: &str, body: &Value) -> Result<Value, StoreError> {
+        let body = body.to_string();
+        let mut is_new = false;
+        loop {
+            if let (Some(account), None) = (&self.account, &self.token) {
+                let names = json!({ "name": account.user, "password": account.password }).to_string();
+                let answer = self.addresses.send(&Method::POST, "/v3/auth/authenticate", &[], &names)?;
+                let token = answer.json()?["token"].as_str().map(str::to_owned);
+                self.token = Some(token.ok_or_else(|| answer.refused())?);
+                is_new = true;
+            }
+            let headers: Vec<_> = self.token.iter().map(|token| ("Authorization", token.clone())).collect();
+            let answer = self.addresses.send(&Method::POST, path, &headers, &body)?;
+            if answer.status == 200 {
+                return answer.json();
+            }
+            if self.token.take().is_none() || is_new || !is_old_token(&answer) {
+                return Err(answer.refused());
+            }
+        }
+    }
+}
+
+/// Whether etcd does not know a token any more.
+fn is_old_token(answer: &Answer) -> bool {
+    answer.status == 401 || answer.body.contains("invalid auth token")
+}
+
+impl Engine for Etcd {
+    fn name(&self) -> String {
+        format!("etcd key {}", self.key)
+    }
+
+    fn read(&mut self) -> Result<Stored, StoreError> {
+        let found = self.call("/v3/kv/range", &json!({ "key": BASE64_STANDARD.encode(&self.key) }))?;
+        let Some(pair) = found["kvs"].as_array().and_then(|pairs| pairs.first()) else {
+            return Ok(Stored { text: None, revision: Revision::Absent });
+        };
+        let damaged = |why: &str| StoreError::Damaged { name: self.name(), why: why.to_owned() };
+        // Numbers of 64 bits are strings in protobuf's JSON.
+        let revision = pair["mod_revision"].as_str().ok_or_else(|| damaged("it has no mod_revision"))?;
+        let value = BASE64_STANDARD.decode(pair["value"].as_str().unwrap_or_default());
+        let text = value.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = text.ok_or_else(|| damaged("it is no text"))?;
+        Ok(Stored { text: Some(text), revision: Revision::At(revision.to_owned()) })
+    }
+
+    fn compare_and_set(&mut self, expected: Revision, text: &str) -> Result<bool, StoreError> {
+        let key = BASE64_STANDARD.encode(&self.key);
+        let revision = match expected {
+            Revision::Absent => "0".to_owned(),
+            Revision::At(revision) => revision,
+        };
+        let compared = if mutant!("etcd-compares-existence-alone") && revision != "0" {
+            json!({ "key": key, "target": "CREATE", "result": "GREATER", "create_revision": "0" })
+        } else {
+            json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision })
+        };
+        let transaction = json!({
+            "compare": [compared],
+            "success": [{ "requestPut": { "key": key, "value": BASE64_STANDARD.encode(text) } }],
+        });
+        let done = self.call("/v3/kv/txn", &transaction)?;
+        // What is false is left out.
+        Ok(done["succeeded"].as_bool().unwrap_or(false))
+    }
+}

@@ -1,0 +1,90 @@
+//! A file, for groups whose replicas all run on one machine. A lock on a file beside it makes each
+//! call atomic; a new file takes the old one's place by a rename, so that a process that dies leaves
+//! the old view or the new one.
+
+use crate::StoreError;
+use crate::engine::{Engine, Revision, Stored};
+use darter_fabric::mutant;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Read as _, Write as _};
+use std::path::PathBuf;
+
+/// The most that a file with a view can hold.
+const BYTES_MAX: u64 = 64 << 10;
+
+/// One file.
+pub(crate) struct FileEngine {
+    path: PathBuf,
+}
+
+impl FileEngine {
+    /// A file, which need not be there.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(ending);
+        name.into()
+    }
+
+    /// Waits for the lock, which the system drops with the file.
+    fn lock(&self) -> Result<File, Error> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.beside(".lock"))?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    fn load(&self) -> Result<Option<String>, Error> {
+        let mut text = String::new();
+        match File::open(&self.path) {
+            Ok(file) => drop(file.take(BYTES_MAX).read_to_string(&mut text)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        Ok(Some(text))
+    }
+
+    fn store(&self, text: &str) -> Result<(), Error> {
+        let new = self.beside(".new");
+        let mut file = File::create(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.path)?;
+        // The rename lasts when the folder does.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(".".as_ref()))?.sync_all()
+    }
+
+    fn fault(&self, why: Error) -> StoreError {
+        StoreError::File { path: self.path.display().to_string(), why }
+    }
+}
+
+/// The text is its own revision: a view's number never comes back.
+fn revision(text: Option<&String>) -> Revision {
+    text.map_or(Revision::Absent, |text| Revision::At(text.clone()))
+}
+
+impl Engine for FileEngine {
+    fn name(&self) -> String {
+        format!("file {}", self.path.display())
+    }
+
+    fn read(&mut self) -> Result<Stored, StoreError> {
+        let text = self.load().map_err(|why| self.fault(why))?;
+        Ok(Stored { revision: revision(text.as_ref()), text })
+    }
+
+    fn compare_and_set(&mut self, expected: Revision, text: &str) -> Result<bool, StoreError> {
+        let set = || {
+            let _lock = (!mutant!("file-of-views-without-a-lock")).then(|| self.lock()).transpose()?;
+            if revision(self.load()?.as_ref()) != expected {
+                return Ok(false);
+            }
+            self.store(text).map(|()| true)
+        };
+        set().map_err(|why| self.fault(why))
+    }
+}
