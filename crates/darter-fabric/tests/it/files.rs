@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const NODE_BYTES: u64 = 64 << 10;
-const OVERWRITE: FileOptions = FileOptions { overwrite: true, space: Space::Sparse };
+const OVERWRITE: FileOptions = FileOptions { overwrite: true, space: Space::Sparse, flush: false };
 
 /// Writes the words of the superblock that this crate reads.
 fn write_superblock(pool: &Local) {
@@ -187,7 +187,7 @@ fn space_can_be_reserved() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     for space in [Space::Reserved, Space::Preallocated] {
-        let options = FileOptions { space, overwrite: true };
+        let options = FileOptions { space, overwrite: true, flush: false };
         let pool = Local::file_create_with(&path, NODE_BYTES, 2, options).unwrap();
         assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 * NODE_BYTES);
         drop(pool);
