@@ -35,6 +35,7 @@ mod x86 {
         ///
         /// # Errors
         /// Fails on processors whose instructions are not known here.
+        #[allow(clippy::unnecessary_wraps)] // elsewhere it fails
         pub(in crate::local) fn detect() -> Result<Self, FabricError> {
             let features = if __cpuid(0).eax >= LEAF { __cpuid_count(LEAF, 0).ebx } else { 0 };
             Ok(Self::of(features))

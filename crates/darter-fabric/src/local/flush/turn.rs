@@ -110,7 +110,7 @@ impl<'m> Turn<'m> {
         } else {
             self.raised.push(lines.clone());
         }
-        let last = if mutant!("flush-last-line-forgotten") && lines.len() > 1 { 1 } else { 0 };
+        let last = usize::from(mutant!("flush-last-line-forgotten") && lines.len() > 1);
         for line in lines.start..lines.end - last {
             self.flush(line);
         }
