@@ -11,6 +11,7 @@ use crate::target::Target;
 use crate::{BenchError, compare::Variant};
 use darter::report::PoolUsage;
 use darter::{DefaultFabric, Fabric, IndexKind, Pool, PoolUrl, Scheme, block_on};
+use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Local, Provider, Tcp};
 use darter_index::CheckReport;
 use darter_pool::PoolOptions;
@@ -80,8 +81,12 @@ fn open_pool<I: Adjusts>(
         Scheme::File(path) => {
             let is_new = std::fs::metadata(path).map_or(true, |found| found.is_file() && found.len() == 0);
             let local = match bytes {
+                _ if !is_new && url.is_flushed() => Local::file_open_flushed(path),
                 _ if !is_new => Local::file_open(path),
-                Some(bytes) => Local::file_create(path, bytes, nodes),
+                Some(bytes) => {
+                    let how = FileOptions { flush: url.is_flushed(), ..FileOptions::default() };
+                    Local::file_create_with(path, bytes, nodes, how)
+                }
                 None => {
                     return Err(darter::Error::Missing { pool: url.to_string(), path: path.clone() }.into());
                 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! mem:SIZE[?nodes=N]                          this process's memory, gone with it
-//! file:PATH[?size=SIZE&nodes=N&sparse]        a file mapped by every process that opens it
+//! file:PATH[?size=SIZE&nodes=N&sparse&durability=flush]
+//!                                             a file mapped by every process that opens it
 //! tcp://HOST:PORT[,HOST:PORT…][?durability=log]
 //!                                             memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
 //! rdma://HOST:PORT[,HOST:PORT…]?device=DEVICE[:PORT[:GID]]
@@ -14,6 +15,7 @@
 //! to the first `?`; nothing is percent-decoded, so a path that contains `?` cannot be named.
 //! A new file's disk space is reserved where the file system can do that; `sparse` does without,
 //! `preallocate` writes it where the file system cannot.
+//! With `durability=flush` a file lies in persistent memory, and what is acknowledged was flushed.
 //! With `durability=log` every node must be one whose replies say nothing that is not on its disk.
 //! The addresses of `rdma:` are those at which the nodes listen for TCP connections.
 //! `tcp:` and `rdma:` need the feature `tcp`, `sim:` the feature `model`.
@@ -60,6 +62,7 @@ pub struct PoolUrl {
     nodes: Option<u16>,
     space: Space,
     is_durable: bool,
+    is_flushed: bool,
 }
 
 /// Why a text is not the name of a pool.
@@ -82,6 +85,7 @@ impl PoolUrl {
             nodes: None,
             space: Space::Reserved,
             is_durable: false,
+            is_flushed: false,
         }
     }
 
@@ -93,6 +97,7 @@ impl PoolUrl {
             nodes: None,
             space: Space::Reserved,
             is_durable: false,
+            is_flushed: false,
         }
     }
 
@@ -105,6 +110,7 @@ impl PoolUrl {
             nodes: None,
             space: Space::Reserved,
             is_durable: false,
+            is_flushed: false,
         }
     }
 
@@ -112,7 +118,7 @@ impl PoolUrl {
     #[cfg(feature = "tcp")]
     pub fn rdma(addresses: Vec<String>, device: DeviceName) -> Self {
         let scheme = Scheme::Rdma { addresses, device };
-        Self { scheme, size: None, nodes: None, space: Space::Reserved, is_durable: false }
+        Self { scheme, size: None, nodes: None, space: Space::Reserved, is_durable: false, is_flushed: false }
     }
 
     /// Returns a modelled cluster.
@@ -124,6 +130,7 @@ impl PoolUrl {
             nodes: None,
             space: Space::Reserved,
             is_durable: false,
+            is_flushed: false,
         }
     }
 
@@ -187,6 +194,11 @@ impl PoolUrl {
         self.is_durable
     }
 
+    /// Returns whether what is acknowledged must have been flushed to persistent memory.
+    pub fn is_flushed(&self) -> bool {
+        self.is_flushed
+    }
+
     /// Returns how a new file gets its disk space.
     pub fn space(&self) -> Space {
         self.space
@@ -217,8 +229,17 @@ impl PoolUrl {
             ("preallocate", None) => self.space = Space::Preallocated,
             ("sparse", None) => self.space = Space::Sparse,
             ("preallocate" | "sparse", Some(_)) => return Err(format!("`{name}` takes no value")),
+            ("durability", _) if self.is_durable || self.is_flushed => {
+                return Err("`durability` is given twice".to_owned());
+            }
             ("durability", Some("log")) => self.is_durable = true,
-            ("durability", _) => return Err("there is `durability=log`, for memory nodes".to_owned()),
+            ("durability", Some("flush")) => self.is_flushed = true,
+            ("durability", _) => {
+                return Err(
+                    "there are `durability=log`, for memory nodes, and `durability=flush`, for files in persistent memory"
+                        .to_owned(),
+                );
+            }
             ("device", _) => return Err("`device` is for `rdma://`".to_owned()),
             ("size" | "nodes", None) => return Err(format!("`{name}` lacks a value, as in `{name}=4`")),
             _ => {
@@ -233,6 +254,11 @@ impl PoolUrl {
     /// Checks what can be checked before anything is opened.
     fn verified(self) -> Result<Self, String> {
         match (&self.scheme, self.size) {
+            (scheme, _) if self.is_flushed && !matches!(scheme, Scheme::File(_)) => {
+                return Err(
+                    "`durability=flush` is for files in persistent memory; memory nodes have `durability=log`".to_owned()
+                );
+            }
             #[cfg(feature = "tcp")]
             (Scheme::Tcp(_), size)
                 if size.is_some() || self.nodes.is_some() || self.space != Space::Reserved =>
@@ -254,7 +280,8 @@ impl PoolUrl {
             }
             (Scheme::File(_), _) if self.is_durable => {
                 return Err(
-                    "a file has nobody who holds answers back until a log is on disk: serve the memory by `darter \
+                    "a file has nobody who holds answers back until a log is on disk; in persistent memory it has \
+                     `durability=flush`, elsewhere serve the memory by `darter \
                      memnode --durability log --log DIR`, and name the pool `tcp://HOST:PORT?durability=log`"
                         .to_owned(),
                 );
@@ -397,6 +424,9 @@ impl fmt::Display for PoolUrl {
         if self.is_durable {
             option(f, format_args!("durability=log"))?;
         }
+        if self.is_flushed {
+            option(f, format_args!("durability=flush"))?;
+        }
         match self.space {
             Space::Reserved => Ok(()),
             Space::Preallocated => option(f, format_args!("preallocate")),
@@ -420,6 +450,8 @@ mod tests {
             "file:/p?size=8G",
             "file:/p?size=8G&nodes=256&preallocate",
             "file:/p?size=8G&sparse",
+            "file:/mnt/pmem/pool?durability=flush",
+            "file:/mnt/pmem/pool?size=8G&durability=flush",
             "tcp://127.0.0.1:7000",
             "tcp://mn-0.rack:7000,mn-1.rack:7000,[::1]:7000",
             "tcp://127.0.0.1:7000,[::1]:7000?durability=log",
@@ -464,10 +496,15 @@ mod tests {
             ("tcp://host:70000", "no `host:port`"),
             ("tcp://me:secret@host:7000", "credentials"),
             ("tcp://host:7000?size=1G", "no option but"),
-            ("tcp://host:7000?durability=disk", "there is `durability=log`"),
-            ("tcp://host:7000?durability", "there is `durability=log`"),
-            ("file:/p?size=1G&durability=log", "serve the memory by `darter memnode --durability log"),
-            ("file:/p?size=1G&durability=flush", "there is `durability=log`"),
+            ("tcp://host:7000?durability=disk", "there are `durability=log`"),
+            ("tcp://host:7000?durability", "there are `durability=log`"),
+            (
+                "file:/p?size=1G&durability=log",
+                "elsewhere serve the memory by `darter memnode --durability log",
+            ),
+            ("file:/p?durability=flush&durability=flush", "given twice"),
+            ("tcp://host:7000?durability=flush", "for files in persistent memory"),
+            ("mem:1G?durability=flush", "for files in persistent memory"),
             ("mem:1G?durability=log", "ends with it"),
             ("tcp://host:7000?device=mlx5_0", "`device` is for `rdma://`"),
             ("rdma:host:1", "lacks the `//`"),

@@ -49,7 +49,7 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
                     create_at::<I>(url, path, options, index)?;
                 }
             }
-            open_over(url, Local::file_open(path)?)
+            open_over(url, open_file(url, path)?)
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => open_nodes(url, addresses, options),
@@ -99,7 +99,7 @@ pub(crate) fn open_existing<F: Fabric>(
         Scheme::File(path) if PathState::of(path)? != PathState::Taken => {
             return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
         }
-        Scheme::File(path) => counted(Local::file_open(path)?),
+        Scheme::File(path) => counted(open_file(url, path)?),
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => {
             let tcp = options.tcp.clone().for_pool(url);
@@ -112,6 +112,24 @@ pub(crate) fn open_existing<F: Fabric>(
 
 fn counted(fabric: Local) -> DefaultFabric {
     Counting::new(Provider::Local(fabric))
+}
+
+/// Opens a pool file as its name says: with flushes or without.
+fn open_file(url: &PoolUrl, path: &Path) -> Result<Local, Error> {
+    if !url.is_flushed() {
+        return Ok(Local::file_open(path)?);
+    }
+    let fabric = Local::file_open_flushed(path)?;
+    // What is acknowledged from now on must not be lost with the file's name; a DAX device has one
+    // anyway.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let synced = fs::File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| Error::Io {
+        path: path.to_owned(),
+        action: "make the file's name last",
+        source,
+    })?;
+    Ok(fabric)
 }
 
 fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<DefaultFabric>, Error> {
@@ -192,7 +210,7 @@ fn create_at<I: OrderedIndex<DefaultFabric>>(
     options: &StoreOptions,
     index: &I::Options,
 ) -> Result<(), Error> {
-    let how = FileOptions { overwrite: options.overwrite, space: url.space() };
+    let how = FileOptions { overwrite: options.overwrite, space: url.space(), flush: url.is_flushed() };
     let fabric = Local::file_create_with(path, url.node_bytes().unwrap_or(0), url.nodes(), how)?;
     fill::<I>(counted(fabric), options, index).map_err(|error| match error {
         Error::Pool(source) => Error::Open { pool: url.to_string(), source },

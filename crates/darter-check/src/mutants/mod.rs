@@ -4,6 +4,7 @@
 //! believed as far as it finds them. `scripts/mutants` plants one after the other and prints who found it after how long;
 //! `tests/it/mutants.rs` holds the explorer to what this list says of it.
 
+mod flush;
 mod gateway;
 mod group;
 mod hunt;
@@ -110,6 +111,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         redo_log::MUTANTS,
         group::MUTANTS,
         views::MUTANTS,
+        flush::MUTANTS,
         medium::MUTANTS,
         gateway::MUTANTS,
         xstore_models::MUTANTS,

@@ -13,6 +13,7 @@
 //! that is what a doorbell batch is for, on memory as on a network.
 
 use super::LocalPool;
+use super::flush::{Flushing, Raised, Turn};
 use super::mapping::Mapping;
 use crate::call::NodeProcedures;
 use crate::spares::Spares;
@@ -37,10 +38,10 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// The caller gives a mapping of `nodes * node_bytes` bytes.
+    /// The caller gives a mapping of `nodes * node_bytes` bytes, or more.
     pub(super) fn new(mapping: Mapping, node_bytes: u64, nodes: usize) -> Self {
         let regions = Self { mapping, nodes: nodes as u64, node_bytes };
-        assert_eq!(regions.mapping.words().len() as u64 * 8, regions.nodes * node_bytes);
+        assert!(regions.mapping.words().len() as u64 * 8 >= regions.nodes * node_bytes);
         assert_eq!(node_bytes % 8, 0);
         regions
     }
@@ -68,7 +69,7 @@ impl Regions {
         }
         let start = (node * self.node_bytes + offset) / 8;
         // SAFETY: `node < nodes` and `end <= node_bytes`, so the range ends at or before `nodes *
-        // node_bytes`, the size of the mapping (asserted in `new`); `offset` and `node_bytes` are
+        // node_bytes`, which the mapping has (asserted in `new`); `offset` and `node_bytes` are
         // multiples of 8.
         Ok(unsafe {
             self.mapping.words().get_unchecked(start as usize..(start + u64::from(verb.words)) as usize)
@@ -109,15 +110,39 @@ impl Regions {
         let _ = (addr, words, LINE_WORDS, PREFETCH_LINES_MAX);
     }
 
-    /// Executes a batch in posting order. On an error the verbs before the refused one have landed.
     #[inline]
-    fn execute(&self, batch: &mut Batch) -> Result<(), FabricError> {
-        let (verbs, data) = batch.parts_mut();
+    fn prefetch_reads(&self, verbs: &[Verb]) {
         if verbs.len() > 1 {
             for verb in verbs.iter().filter(|verb| verb.kind == VerbKind::Read) {
                 self.prefetch(verb.addr, verb.words);
             }
         }
+    }
+
+    /// [`Regions::execute`] on persistent memory: all that the batch has stored and seen is on the
+    /// medium when this returns, also with an error.
+    fn execute_flushed(
+        &self,
+        flushing: &Flushing,
+        raised: &mut Raised,
+        batch: &mut Batch,
+    ) -> Result<(), FabricError> {
+        let (verbs, data) = batch.parts_mut();
+        self.prefetch_reads(verbs);
+        let mut turn = Turn::new(flushing, &self.mapping, raised);
+        for verb in verbs {
+            let words = self.locate(verb)?;
+            let buffer = &mut data[verb.at as usize..];
+            turn.execute(verb, words, buffer);
+        }
+        Ok(())
+    }
+
+    /// Executes a batch in posting order. On an error the verbs before the refused one have landed.
+    #[inline]
+    fn execute(&self, batch: &mut Batch) -> Result<(), FabricError> {
+        let (verbs, data) = batch.parts_mut();
+        self.prefetch_reads(verbs);
         let mut order = Order::default();
         for verb in verbs {
             let words = self.locate(verb)?;
@@ -193,11 +218,13 @@ pub struct LocalEndpoint {
     pub(super) pool: Arc<LocalPool>,
     spares: Spares,
     procedures: NodeProcedures,
+    /// Room for what a batch on persistent memory has raised; empty between batches.
+    raised: Raised,
 }
 
 impl LocalEndpoint {
     pub(super) fn new(pool: Arc<LocalPool>, procedures: NodeProcedures) -> Self {
-        Self { pool, spares: Spares::default(), procedures }
+        Self { pool, spares: Spares::default(), procedures, raised: Raised::new() }
     }
 }
 
@@ -219,6 +246,10 @@ impl Endpoint for LocalEndpoint {
 
     #[inline]
     fn glance(&self, addr: GlobalAddr) -> Option<u64> {
+        if self.pool.flushing.is_some() {
+            // What a glance saw would have to be flushed.
+            return None;
+        }
         let words =
             self.pool.regions.locate(&Verb { kind: VerbKind::Read, addr, at: 0, words: 1, is_fenced: false });
         words.ok().map(|words| words[0].load(Ordering::Relaxed))
@@ -226,7 +257,10 @@ impl Endpoint for LocalEndpoint {
 
     #[inline]
     async fn submit(&mut self, mut batch: Batch) -> Result<Batch, FabricError> {
-        self.pool.regions.execute(&mut batch)?;
+        match &self.pool.flushing {
+            None => self.pool.regions.execute(&mut batch)?,
+            Some(flushing) => self.pool.regions.execute_flushed(flushing, &mut self.raised, &mut batch)?,
+        }
         Ok(batch)
     }
 

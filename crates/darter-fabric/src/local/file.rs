@@ -10,6 +10,7 @@
 //! Each process that has the file mapped holds a shared lock on it; a creator needs the lock alone.
 //! So a file in use cannot be truncated under its users.
 
+use super::flush::{Flushing, TABLE_BYTES};
 use super::locks::{LockKind, MAPPED_LOCK, READ_LOCK, is_locked, try_lock};
 use super::mapping::Mapping;
 use super::total_bytes;
@@ -47,10 +48,22 @@ pub struct FileOptions {
     pub overwrite: bool,
     /// How it gets its disk space.
     pub space: Space,
+    /// Whoever opens it makes all durable that it writes and reads, by flushing the processor's
+    /// caches. Only in persistent memory; see [`super::Local::file_open_flushed`].
+    pub flush: bool,
 }
 
 /// How so many bytes at the beginning of a file are mapped.
 type MapFile = fn(&File, &Path, usize) -> Result<Mapping, FabricError>;
+
+/// A pool file, mapped, and its shape.
+pub(super) struct Opened {
+    pub file: PoolFile,
+    /// With the table of a pool whose clients flush behind the regions.
+    pub mapping: Mapping,
+    pub bytes_per_node: u64,
+    pub nodes: usize,
+}
 
 /// A pool file that this process has open.
 #[derive(Debug)]
@@ -62,7 +75,8 @@ pub(super) struct PoolFile {
 }
 
 impl PoolFile {
-    /// Creates a file of `bytes` zero bytes and maps it.
+    /// Creates a file of `bytes` zero bytes, and of those of the table if its clients are to flush,
+    /// and maps it.
     pub(super) fn create(
         path: &Path,
         bytes: usize,
@@ -71,10 +85,16 @@ impl PoolFile {
         let pool = Self::opened(path, true)?;
         pool.lock(LockKind::Exclusive)?;
         let held = pool.held_bytes()?;
+        let mapped: MapFile = if options.flush { Mapping::synced } else { Mapping::shared };
+        let bytes = if options.flush { bytes + TABLE_BYTES } else { bytes };
         if !options.overwrite && pool.has_contents(held)? {
             return Err(pool.refusal(
                 "exists and has contents; open it, choose another path, or ask for it to be overwritten",
             ));
+        }
+        if options.flush {
+            // Nothing is emptied that cannot be mapped then.
+            mapped(&pool.file, path, pool.page_bytes() as usize)?;
         }
         if pool.is_device {
             if held < bytes as u64 {
@@ -89,16 +109,25 @@ impl PoolFile {
                 let _ = pool.file.set_len(0);
                 return Err(error);
             }
-        }
-        let mapping = Mapping::shared(&pool.file, path, bytes)?;
-        if pool.is_device {
-            // A device cannot be cut to zero length; a pool must begin with zeros all the same.
-            for word in mapping.words() {
-                word.store(0, Ordering::Release);
+            if options.flush {
+                pool.file.sync_all().map_err(|source| pool.error("write its size back", source))?;
             }
         }
+        if pool.is_device {
+            pool.clear((bytes as u64 + TABLE_BYTES as u64).min(held) as usize)?;
+        }
+        let mapping = mapped(&pool.file, path, bytes)?;
         pool.lock(LockKind::Shared)?;
         Ok((pool, mapping))
+    }
+
+    /// Stores zeros: a device cannot be cut to zero length, and a pool must begin with them all the
+    /// same. The mark of a pool that was there must not stay behind a new one.
+    fn clear(&self, bytes: usize) -> Result<(), FabricError> {
+        let page = DEVICE_PAGE_BYTES as usize;
+        let all = Mapping::shared(&self.file, &self.path, (bytes / page * page).max(bytes.min(page)))?;
+        all.words().iter().for_each(|word| word.store(0, Ordering::Release));
+        Ok(())
     }
 
     /// Returns whether its bytes are memory that stays where it is: a DAX device, or a file of a
@@ -117,16 +146,15 @@ impl PoolFile {
         Ok([libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC].contains(&system.f_type))
     }
 
-    /// Opens and maps a file. Also returns the bytes of a node and the number of nodes.
-    pub(super) fn open(path: &Path) -> Result<(Self, Mapping, u64, usize), FabricError> {
+    /// Opens and maps a file, whose clients must be those that flush or those that do not.
+    pub(super) fn open(path: &Path, flush: bool) -> Result<Opened, FabricError> {
         let pool = Self::opened(path, false)?;
         pool.lock(LockKind::Shared)?;
-        pool.map(Mapping::shared)
+        pool.map(if flush { Mapping::synced } else { Mapping::shared }, flush)
     }
 
-    /// Opens a file to be read, which nobody else may have open, and maps a copy of it. Also returns
-    /// the bytes of a node and the number of nodes.
-    pub(super) fn open_snapshot(path: &Path) -> Result<(Self, Mapping, u64, usize), FabricError> {
+    /// Opens a file to be read, which nobody else may have open, and maps a copy of it.
+    pub(super) fn open_snapshot(path: &Path) -> Result<Opened, FabricError> {
         let pool = Self::opened_to_read(path)?;
         try_lock(&pool.file, READ_LOCK, LockKind::Shared).map_err(|source| pool.error("lock it", source))?;
         if pool.is_in_use()? {
@@ -135,7 +163,7 @@ impl PoolFile {
                  open it as a user who may write it, or when nobody else has it open",
             ));
         }
-        pool.map(Mapping::copy)
+        pool.map(Mapping::copy, false)
     }
 
     /// Returns whether another process has the file mapped.
@@ -144,8 +172,9 @@ impl PoolFile {
     }
 
     /// Maps the file once its superblock has said how much there is.
-    fn map(self, mapped: MapFile) -> Result<(Self, Mapping, u64, usize), FabricError> {
-        let pool = self;
+    fn map(self, mapped: MapFile, flush: bool) -> Result<Opened, FabricError> {
+        let file = self;
+        let pool = &file;
         let held = pool.held_bytes()?;
         if held < SUPERBLOCK_BYTES {
             return Err(pool.refusal(if held == 0 {
@@ -163,8 +192,33 @@ impl PoolFile {
                 "was cut short: it has {held} of the pool's {bytes} bytes; restore it from a copy"
             )));
         }
-        let mapping = mapped(&pool.file, &pool.path, bytes)?;
-        Ok((pool, mapping, bytes_per_node, nodes))
+        let has_table = pool.has_table(bytes, held, mapped)?;
+        if has_table != flush {
+            return Err(pool.refusal(if flush {
+                "was not created with `durability=flush`, so others may write it without a flush; copy it to a pool that \
+                 was: `darter export`, then `import`"
+            } else {
+                "is kept durable by those who flush what they write and read, and this was to be opened without: name it \
+                 with `?durability=flush`, with the right to write it"
+            }));
+        }
+        let mapping = mapped(&pool.file, &pool.path, if flush { bytes + TABLE_BYTES } else { bytes })?;
+        Ok(Opened { file, mapping, bytes_per_node, nodes })
+    }
+
+    /// Returns whether a table of those who flush lies behind the regions.
+    fn has_table(&self, bytes: usize, held: u64, mapped: MapFile) -> Result<bool, FabricError> {
+        let all = bytes + TABLE_BYTES;
+        if held < all as u64 {
+            return Ok(false);
+        }
+        let mapping = mapped(&self.file, &self.path, all)?;
+        Ok(Flushing::is_marked(&mapping, bytes))
+    }
+
+    /// Bytes that can be mapped at least.
+    fn page_bytes(&self) -> u64 {
+        if self.is_device { DEVICE_PAGE_BYTES } else { SUPERBLOCK_BYTES }
     }
 
     /// Opens a memory node's region, or makes it of zeros, and keeps the file for this process
@@ -262,8 +316,7 @@ impl PoolFile {
 
     /// Reads the bytes of a node and the number of nodes from the first superblock.
     fn geometry(&self, held: u64, mapped: MapFile) -> Result<(u64, usize), FabricError> {
-        let page = if self.is_device { DEVICE_PAGE_BYTES } else { SUPERBLOCK_BYTES };
-        let head = mapped(&self.file, &self.path, page.min(held) as usize)?;
+        let head = mapped(&self.file, &self.path, self.page_bytes().min(held) as usize)?;
         let word = |index: usize| head.words()[index].load(Ordering::Acquire);
         match word(0) {
             SUPERBLOCK_MAGIC => {}

@@ -45,7 +45,18 @@ impl LocalEndpoint {
         out: &mut Vec<u8>,
         observer: &mut impl FrameObserver,
     ) -> Result<(), FabricError> {
+        self.check_unflushed()?;
         self.pool.regions.execute_frame(verbs, out, observer)
+    }
+
+    /// Fails on persistent memory: frames are not flushed.
+    fn check_unflushed(&self) -> Result<(), FabricError> {
+        if self.pool.flushing.is_some() {
+            return Err(FabricError::geometry(
+                "a pool with `durability=flush` cannot be served across a network; nodes keep a log instead",
+            ));
+        }
+        Ok(())
     }
 
     /// Copies whole words of node 0 at an offset, little-endian.
@@ -53,6 +64,7 @@ impl LocalEndpoint {
     /// # Errors
     /// Fails as a READ of them does.
     pub fn copy_words(&self, offset: u64, bytes: &mut [u8]) -> Result<(), FabricError> {
+        self.check_unflushed()?;
         let words = self.pool.regions.locate(&verb(VerbKind::Read, offset, bytes.len())?)?;
         let loaded = Order::default().load(words);
         let room = bytes.chunks_exact_mut(8);
@@ -65,6 +77,7 @@ impl LocalEndpoint {
     /// # Errors
     /// Fails as a WRITE of them does.
     pub fn store_words(&self, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
+        self.check_unflushed()?;
         let words = self.pool.regions.locate(&verb(VerbKind::Write, offset, bytes.len())?)?;
         Order::default().store(words, bytes.chunks_exact(8).map(word));
         Ok(())

@@ -132,6 +132,24 @@ impl Mapping {
         Ok(Self { base: base.cast(), bytes, backing: Backing::File })
     }
 
+    /// [`Mapping::shared`] of a file on persistent memory, whose bytes are on the medium as soon as
+    /// the processor's caches are flushed: the file system has written down where they lie before a
+    /// store lands.
+    pub(super) fn synced(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
+        let flags = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;
+        let base = map(bytes, flags, Some(file)).map_err(|source| match source.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::EINVAL) => FabricError::geometry(format!(
+                "{} does not lie in persistent memory ({source}), so no flush of a cache makes it durable: choose a file \
+                 of a file system that is mounted with `-o dax`, or a DAX device; or serve the memory by `darter memnode \
+                 --durability log --log DIR`, and name the pool `tcp://HOST:PORT?durability=log`",
+                path.display()
+            )),
+            _ => FabricError::io(path, "map it", source),
+        })?;
+        advise_huge(base, bytes);
+        Ok(Self { base: base.cast(), bytes, backing: Backing::File })
+    }
+
     /// Returns the first `bytes` bytes of a file as they are when they are touched. What this
     /// process writes goes to a copy of its own. The caller has checked the length as for
     /// [`Mapping::shared`].

@@ -3,7 +3,8 @@
 //!
 //! [`Local::memory`] keeps the pool in this process. [`Local::file_create`] and
 //! [`Local::file_open`] keep it in a file that any number of processes map; `/dev/shm` makes that
-//! shared memory, a DAX device makes it CXL or persistent memory. In both, region `i` lies at `i *
+//! shared memory, a DAX device makes it CXL or persistent memory; with [`FileOptions::flush`] what a
+//! batch has written is on that medium when it completes (`flush/`). In both, region `i` lies at `i *
 //! bytes_per_node`:
 //!
 //! ```text
@@ -21,6 +22,7 @@
 
 mod endpoint;
 mod file;
+mod flush;
 #[cfg(feature = "tcp")]
 mod frames;
 mod identity;
@@ -31,6 +33,7 @@ mod snapshot;
 
 pub use endpoint::LocalEndpoint;
 pub use file::{FileOptions, Space};
+pub use flush::Persistence;
 #[cfg(feature = "tcp")]
 pub use frames::FrameObserver;
 
@@ -40,7 +43,8 @@ use crate::{
 };
 use crate::{NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use endpoint::Regions;
-use file::PoolFile;
+use file::{Opened, PoolFile};
+use flush::{Flushing, Instruction, TABLE_BYTES};
 use identity::{FileIdentity, MemoryIdentities};
 use mapping::Mapping;
 use snapshot::Snapshot;
@@ -63,6 +67,8 @@ struct LocalPool {
     /// Dropped first: unmapped before the file's lock is given up.
     regions: Regions,
     source: Source,
+    /// It is persistent memory, and this is how words are made durable.
+    flushing: Option<Flushing>,
 }
 
 /// Where the regions are kept, with the client slots claimed there.
@@ -85,6 +91,23 @@ impl Local {
         let bytes = total_bytes(bytes_per_node, nodes)?;
         let mapping = Mapping::anonymous(bytes)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
+    }
+
+    /// [`Local::memory`] that is treated as persistent memory behind caches: `persistence` is told
+    /// of every line that clients flush, and of every fence. For tests and for counting.
+    ///
+    /// # Errors
+    /// Fails as [`Local::memory`] does.
+    pub fn memory_flushed(
+        bytes_per_node: u64,
+        nodes: usize,
+        persistence: Arc<dyn Persistence>,
+    ) -> Result<Self, FabricError> {
+        let bytes = total_bytes(bytes_per_node, nodes)?;
+        let mapping = Mapping::anonymous(bytes + TABLE_BYTES)?;
+        let source = Source::Memory(MemoryIdentities::default());
+        let flushing = Flushing::new(persistence, bytes);
+        Ok(Self::flushed(mapping, bytes_per_node, nodes, source, Some(flushing)))
     }
 
     /// [`Local::memory`] in huge pages of 2 MiB that the system's operator has reserved, all of
@@ -143,8 +166,13 @@ impl Local {
         options: FileOptions,
     ) -> Result<Self, FabricError> {
         let bytes = total_bytes(bytes_per_node, nodes)?;
+        let instruction = if options.flush { Some(Instruction::detect()?) } else { None };
         let (file, mapping) = PoolFile::create(path.as_ref(), bytes, options)?;
-        Ok(Self::over(mapping, bytes_per_node, nodes, Source::File(file)))
+        let flushing = instruction.map(|instruction| Flushing::new(Arc::new(instruction), bytes));
+        if let Some(flushing) = &flushing {
+            flushing.mark(&mapping, file.is_device());
+        }
+        Ok(Self::flushed(mapping, bytes_per_node, nodes, Source::File(file), flushing))
     }
 
     /// Opens a pool file, whose shape is read from its superblock. Nothing is written.
@@ -153,8 +181,21 @@ impl Local {
     /// [`FabricError::Geometry`] when the file is empty, cut short, no pool, or of a shape that
     /// cannot be; [`FabricError::Io`] when the system refuses.
     pub fn file_open(path: impl AsRef<Path>) -> Result<Self, FabricError> {
-        let (file, mapping, bytes_per_node, nodes) = PoolFile::open(path.as_ref())?;
+        let Opened { file, mapping, bytes_per_node, nodes } = PoolFile::open(path.as_ref(), false)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::File(file)))
+    }
+
+    /// [`Local::file_open`] for a file that was created with [`FileOptions::flush`]: a batch
+    /// completes when all that it wrote and read is on the medium.
+    ///
+    /// # Errors
+    /// Fails as [`Local::file_open`] does; with [`FabricError::Geometry`] when the file was not
+    /// created so, does not lie in persistent memory, or the processor's instructions are unknown.
+    pub fn file_open_flushed(path: impl AsRef<Path>) -> Result<Self, FabricError> {
+        let instruction = Arc::new(Instruction::detect()?);
+        let Opened { file, mapping, bytes_per_node, nodes } = PoolFile::open(path.as_ref(), true)?;
+        let flushing = Flushing::new(instruction, mapping.words().len() * 8 - TABLE_BYTES);
+        Ok(Self::flushed(mapping, bytes_per_node, nodes, Source::File(file), Some(flushing)))
     }
 
     /// Opens a pool file as it is now, without the right to write it: what is written stays in this
@@ -163,13 +204,24 @@ impl Local {
     /// # Errors
     /// Fails as [`Local::file_open`] does, and when another process has the file open.
     pub fn file_snapshot(path: impl AsRef<Path>) -> Result<Self, FabricError> {
-        let (file, mapping, bytes_per_node, nodes) = PoolFile::open_snapshot(path.as_ref())?;
+        let Opened { file, mapping, bytes_per_node, nodes } = PoolFile::open_snapshot(path.as_ref())?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Snapshot(Snapshot::of(file)?)))
     }
 
     fn over(mapping: Mapping, bytes_per_node: u64, nodes: usize, source: Source) -> Self {
+        Self::flushed(mapping, bytes_per_node, nodes, source, None)
+    }
+
+    fn flushed(
+        mapping: Mapping,
+        bytes_per_node: u64,
+        nodes: usize,
+        source: Source,
+        flushing: Option<Flushing>,
+    ) -> Self {
         let regions = Regions::new(mapping, bytes_per_node, nodes);
-        Self { pool: Arc::new(LocalPool { regions, source }), procedures: NodeProcedures::default() }
+        let pool = Arc::new(LocalPool { regions, source, flushing });
+        Self { pool, procedures: NodeProcedures::default() }
     }
 
     /// Returns the same pool with procedures at a node, which endpoints of the returned handle and
@@ -208,6 +260,9 @@ impl Local {
     /// # Errors
     /// Fails if it is an ordinary file, whose pages the system writes back and takes away.
     pub(crate) fn check_pinnable(&self) -> Result<(), FabricError> {
+        if self.pool.flushing.is_some() {
+            return Err(FabricError::geometry("an RDMA device passes the flushes of `durability=flush` by"));
+        }
         let is_pinnable = match &self.pool.source {
             Source::Memory(_) => true,
             Source::File(file) => file.is_memory()?,
@@ -262,7 +317,10 @@ impl Fabric for Local {
             global_atomics: true,
             on_chip_bytes: 0,
             persistent: matches!(self.pool.source, Source::File(_)),
-            durability: Durability::Never,
+            durability: match self.pool.flushing {
+                Some(_) => Durability::OnCompletion,
+                None => Durability::Never,
+            },
             inline_bytes: u32::MAX,
             calls: true,
         }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const NODE_BYTES: u64 = 64 << 10;
-const OVERWRITE: FileOptions = FileOptions { overwrite: true, space: Space::Sparse };
+const OVERWRITE: FileOptions = FileOptions { overwrite: true, space: Space::Sparse, flush: false };
 
 /// Writes the words of the superblock that this crate reads.
 fn write_superblock(pool: &Local) {
@@ -187,7 +187,7 @@ fn space_can_be_reserved() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     for space in [Space::Reserved, Space::Preallocated] {
-        let options = FileOptions { space, overwrite: true };
+        let options = FileOptions { space, overwrite: true, flush: false };
         let pool = Local::file_create_with(&path, NODE_BYTES, 2, options).unwrap();
         assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 * NODE_BYTES);
         drop(pool);
@@ -334,4 +334,34 @@ fn a_killed_process_is_known_to_be_dead_and_its_writes_stay() {
 /// Whoever holds a slot here: a lock says enough about it.
 fn suspect(slot: u32) -> Suspect {
     Suspect { slot, holder: 0, lapsed: true }
+}
+
+/// In the virtual machine of `scripts/rdma-vm --memmap '256M!1G'`, whose persistent memory is mounted
+/// with `-o dax`.
+#[test]
+#[ignore = "needs a DAX file system, whose directory the variable DARTER_DAX names"]
+fn a_file_in_persistent_memory_is_flushed() {
+    let folder = std::path::PathBuf::from(std::env::var_os("DARTER_DAX").unwrap());
+    let path = folder.join("pool");
+    let flushed = FileOptions { flush: true, overwrite: true, ..FileOptions::default() };
+    let pool = Local::file_create_with(&path, NODE_BYTES, 3, flushed).unwrap();
+    write_superblock(&pool);
+    assert_eq!(pool.capabilities().durability, darter_fabric::Durability::OnCompletion);
+    let second = Local::file_open_flushed(&path).unwrap();
+    let at = GlobalAddr::new(2, NODE_BYTES - 8);
+    std::thread::scope(|scope| {
+        for pool in [&pool, &second] {
+            scope.spawn(move || (0..1000).for_each(|_| add(pool, at, 1)));
+        }
+    });
+    assert_eq!((word(&pool, at), word(&second, at)), (2000, 2000));
+    let refused = Local::file_open(&path).unwrap_err().to_string();
+    assert!(refused.contains("`?durability=flush`"), "{refused}");
+    drop((pool, second));
+    assert_eq!(word(&Local::file_open_flushed(&path).unwrap(), at), 2000);
+    std::fs::remove_file(&path).unwrap();
+    // An ordinary file of the same machine.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let refused = Local::file_create_with(elsewhere.path().join("pool"), NODE_BYTES, 1, flushed).unwrap_err();
+    assert!(refused.to_string().contains("--durability log"), "{refused}");
 }

@@ -4,6 +4,7 @@
 
 mod common;
 mod dart;
+mod flushes;
 mod ground;
 mod modelled;
 mod quiver;

@@ -1,0 +1,96 @@
+//! Persistent memory behind the processor's caches, `durability=flush`: a batch completes when all
+//! that it wrote and all that it read is on the medium.
+//!
+//! A store reaches the medium when its cache line is written back, which the processor does when it
+//! likes, line by line. So each batch ([`Turn`]) flushes the lines that it stores to, and fences:
+//!
+//! - A WRITE is flushed at once. A verb behind it that may change a word executes only after a
+//!   fence, so that what was written reaches the medium in posting order, and a slot never before
+//!   the leaf that it names.
+//! - Everything is fenced before the batch completes.
+//! - Others can see a word before it is flushed. A table of [`Counters`], shared by all processes,
+//!   tells them: a line's counter is raised before a store, and lowered after its flush and fence.
+//!   Who has read a line and *then* finds its counter at zero has read what is on the medium; else
+//!   it flushes the line itself. A writer that dies leaves its counters raised, which costs flushes
+//!   and nothing else.
+//!
+//! ```text
+//! regions, node 0 to the last | mark, 1 MiB | counters, 1 MiB
+//! ```
+//!
+//! The counters need not last: after a power failure no line is in a cache, and any count is right.
+//! The mark lasts; it keeps out processes that would neither flush nor count.
+
+mod counters;
+mod instructions;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use super::mapping::Mapping;
+use counters::Counters;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(super) use counters::Raised;
+pub(super) use instructions::Instruction;
+pub(super) use turn::Turn;
+
+/// Words in a cache line.
+pub(super) const LINE_WORDS: usize = 8;
+/// Bytes behind the regions that hold mark and counters; devices map in pages of this size.
+pub(super) const TABLE_BYTES: usize = 2 << 20;
+/// The first word behind the regions of a pool whose clients flush.
+const MARK: u64 = u64::from_le_bytes(*b"DARTERFL");
+/// Words from the mark to the first counter.
+const COUNTERS_AT: usize = TABLE_BYTES / 2 / 8;
+
+/// How lines are brought from the caches to the medium.
+pub trait Persistence: Send + Sync + fmt::Debug {
+    /// Begins to write a cache line back: 8 words.
+    fn flush(&self, line: &[AtomicU64]);
+
+    /// Returns when all that this thread has flushed is on the medium.
+    fn fence(&self);
+}
+
+/// How a pool's words reach their medium, and who has stored what is perhaps not there yet.
+#[derive(Clone, Debug)]
+pub(super) struct Flushing {
+    persistence: Arc<dyn Persistence>,
+    /// The word of the mapping at which the table begins.
+    table_at: usize,
+}
+
+impl Flushing {
+    /// `bytes` are those of the regions; the mapping has [`TABLE_BYTES`] more.
+    pub(super) fn new(persistence: Arc<dyn Persistence>, bytes: usize) -> Self {
+        Self { persistence, table_at: bytes / 8 }
+    }
+
+    /// Returns whether the mapping has the mark behind so many bytes.
+    pub(super) fn is_marked(mapping: &Mapping, bytes: usize) -> bool {
+        mapping.words().get(bytes / 8).is_some_and(|word| word.load(Ordering::Acquire) == MARK)
+    }
+
+    /// Marks a new pool as one whose clients flush. All else that was stored in the mapping is on
+    /// the medium, too, when this returns.
+    pub(super) fn mark(&self, mapping: &Mapping, flushes_all: bool) {
+        let words = mapping.words();
+        words[self.table_at].store(MARK, Ordering::Release);
+        let from = if flushes_all { 0 } else { self.table_at };
+        let to = if flushes_all { words.len() } else { self.table_at + LINE_WORDS };
+        words[from..to].chunks(LINE_WORDS).for_each(|line| self.persistence.flush(line));
+        self.persistence.fence();
+    }
+
+    pub(super) fn persistence(&self) -> &dyn Persistence {
+        &*self.persistence
+    }
+
+    pub(super) fn counters<'m>(&self, mapping: &'m Mapping) -> Counters<'m> {
+        let from = self.table_at + COUNTERS_AT;
+        Counters::over(&mapping.words()[from..self.table_at + TABLE_BYTES / 8])
+    }
+}

@@ -1,0 +1,144 @@
+//! The memory accesses of one batch on persistent memory: stores, flushes and fences in their order.
+
+use super::super::endpoint::Order;
+use super::super::mapping::Mapping;
+use super::{Counters, Flushing, LINE_WORDS, Persistence, Raised};
+use crate::{Verb, VerbKind, mutant};
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+
+/// Executes the verbs of one batch. When it is dropped, all that they have stored and seen is on the
+/// medium.
+pub(in crate::local) struct Turn<'m> {
+    persistence: &'m dyn Persistence,
+    counters: Counters<'m>,
+    words: &'m [AtomicU64],
+    raised: &'m mut Raised,
+    order: Order,
+    /// A WRITE was flushed, and no fence has come since.
+    has_unfenced_write: bool,
+    /// Anything was.
+    has_unfenced: bool,
+}
+
+impl<'m> Turn<'m> {
+    /// `raised` is empty, and lends its room.
+    pub(in crate::local) fn new(
+        flushing: &'m Flushing,
+        mapping: &'m Mapping,
+        raised: &'m mut Raised,
+    ) -> Self {
+        Self {
+            persistence: flushing.persistence(),
+            counters: flushing.counters(mapping),
+            words: mapping.words(),
+            raised,
+            order: Order::default(),
+            has_unfenced_write: false,
+            has_unfenced: false,
+        }
+    }
+
+    /// Executes a verb on its words, behind all before it. `buffer` is the batch's from the verb's
+    /// place on.
+    pub(in crate::local) fn execute(&mut self, verb: &Verb, words: &[AtomicU64], buffer: &mut [u64]) {
+        let must_wait = match verb.kind {
+            VerbKind::Read => false,
+            VerbKind::Write => self.has_unfenced_write && !mutant!("flush-writes-in-any-order"),
+            VerbKind::Cas | VerbKind::Faa => {
+                self.has_unfenced_write && !mutant!("flush-no-fence-before-a-cas")
+            }
+        };
+        if must_wait || verb.is_fenced && self.has_unfenced {
+            self.settle();
+        }
+        let lines = self.lines(words);
+        match verb.kind {
+            VerbKind::Read => {
+                buffer.iter_mut().zip(self.order.load(words)).for_each(|(to, word)| *to = word);
+                self.flush_seen(lines);
+            }
+            VerbKind::Write => self.write(lines, words, buffer),
+            VerbKind::Cas => {
+                self.counters.raise(lines.clone());
+                let expected = buffer[0];
+                buffer[0] = self.order.cas(&words[0], expected, buffer[1]);
+                if buffer[0] == expected {
+                    self.flush_stored(lines);
+                } else {
+                    // Nothing was stored; what it has found may be another's.
+                    self.counters.lower(lines.clone());
+                    if !mutant!("flush-failed-cas-shown-early") {
+                        self.flush_seen(lines);
+                    }
+                }
+            }
+            VerbKind::Faa => {
+                self.counters.raise(lines.clone());
+                buffer[0] = self.order.add(&words[0], buffer[0]);
+                self.flush_stored(lines);
+            }
+        }
+    }
+
+    fn write(&mut self, lines: Range<usize>, words: &[AtomicU64], values: &[u64]) {
+        self.counters.raise(lines.clone());
+        self.order.store(words, values.iter().copied());
+        if mutant!("flush-write-not-flushed") {
+            self.raised.push(lines);
+            return;
+        }
+        self.flush_stored(lines);
+        self.has_unfenced_write = true;
+    }
+
+    /// Returns the numbers of the lines that words lie in.
+    fn lines(&self, words: &[AtomicU64]) -> Range<usize> {
+        let first = (words.as_ptr().addr() - self.words.as_ptr().addr()) / size_of::<AtomicU64>();
+        first / LINE_WORDS..(first + words.len()).div_ceil(LINE_WORDS)
+    }
+
+    fn flush(&mut self, line: usize) {
+        self.persistence.flush(&self.words[line * LINE_WORDS..(line + 1) * LINE_WORDS]);
+        self.has_unfenced = true;
+    }
+
+    /// Flushes lines that this batch has stored to, with their counters raised.
+    fn flush_stored(&mut self, lines: Range<usize>) {
+        if mutant!("flush-counter-lowered-early") {
+            self.counters.lower(lines.clone());
+        } else {
+            self.raised.push(lines.clone());
+        }
+        let last = usize::from(mutant!("flush-last-line-forgotten") && lines.len() > 1);
+        for line in lines.start..lines.end - last {
+            self.flush(line);
+        }
+    }
+
+    /// Flushes lines, words of which were read just now, if they are perhaps not on the medium.
+    fn flush_seen(&mut self, lines: Range<usize>) {
+        for line in lines {
+            if self.counters.is_raised(line) && !mutant!("flush-reader-does-not-flush") {
+                self.flush(line);
+            }
+        }
+    }
+
+    /// Waits until all that was flushed is on the medium, and says so to all.
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.has_unfenced) {
+            self.persistence.fence();
+        }
+        self.has_unfenced_write = false;
+        for lines in self.raised.drain(..) {
+            self.counters.lower(lines);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
