@@ -158,7 +158,7 @@ impl SimCommand {
             clients: self.clients as usize,
             ops: self.ops as usize,
             keys: self.keys as usize,
-            faults: faults(index, &self.faults, self.sweep)?,
+            faults: faults((index, self.durability), &self.faults, self.sweep)?,
             scheduler: match self.scheduler {
                 SchedulerName::Random => SchedulerKind::Random,
                 SchedulerName::Pct => SchedulerKind::Pct,
@@ -341,10 +341,10 @@ impl SimCommand {
     }
 }
 
-fn faults(index: &Explored, list: &str, is_sweep: bool) -> Result<Vec<String>, Failure> {
+fn faults((index, medium): (&Explored, Medium), list: &str, is_sweep: bool) -> Result<Vec<String>, Failure> {
     match list {
         "none" | "" => Ok(Vec::new()),
-        "all" => Ok(index.survives()),
+        "all" => Ok(index.survives(medium)),
         _ => {
             let names = list.split(',').map(str::trim);
             let known = names.map(|name| {

@@ -287,9 +287,12 @@ impl Explored {
         })
     }
 
-    /// Names of the faults that it survives.
-    pub fn survives(&self) -> Vec<String> {
-        self.promises.survives.iter().map(ToString::to_string).collect()
+    /// Names of the faults that it survives on memory with this medium. Where that keeps what was acknowledged, the failure of
+    /// the power is the death of all clients, and every index survives it.
+    pub fn survives(&self, medium: Medium) -> Vec<String> {
+        let is_durable = |name: &&&str| **name == "power" && medium != Medium::Never;
+        let promised = |name: &&&str| self.promises.survives.contains(*name) || is_durable(name);
+        Fault::NAMES.iter().filter(promised).map(ToString::to_string).collect()
     }
 
     /// Builds a scenario on so many memory nodes.

@@ -40,7 +40,7 @@ impl Mutant {
             FoundBy::Relaxed { index, schedules: runs } => {
                 let verbs = Relaxations { order: true, cas_writes_back: true, split_atomics: false };
                 let settings = Settings { verbs, ..Settings::of(explored(index)) };
-                let faults = settings.subject.survives();
+                let faults = settings.subject.survives(settings.medium);
                 Some(explore_with(settings, faults, schedules.unwrap_or(runs), threads))
             }
             FoundBy::Focused { index, scenarios, schedules: runs } => {
@@ -87,7 +87,8 @@ fn explore(
 ) -> Summary {
     let settings = Settings::of(subject);
     let scenarios = scenarios.unwrap_or(settings.scenarios.clone());
-    explore_with(Settings { scenarios, ..settings }, subject.survives(), runs, threads)
+    let faults = subject.survives(settings.medium);
+    explore_with(Settings { scenarios, ..settings }, faults, runs, threads)
 }
 
 fn explore_with(settings: Settings, faults: Vec<String>, runs: u64, threads: usize) -> Summary {

@@ -57,4 +57,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A full range waits for one epoch more than garbage makes pass, and gives nothing away a second time.",
         FoundBy::Tests("--package darter-baselines --test xstore a_node_that_fills_gives_its_keys_away"),
     ),
+    Mutant::new(
+        "XStore",
+        "xstore-stays-shut-out-without-a-range",
+        "A server that owns no range, and was shut out, keeps the membership that it no longer has.",
+        FoundBy::Tests("--package darter-baselines --lib a_server_without_a_range_comes_back"),
+    ),
 ];

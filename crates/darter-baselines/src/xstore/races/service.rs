@@ -2,7 +2,7 @@
 
 use super::super::wire;
 use super::*;
-use darter_fabric::CallFault;
+use darter_fabric::{CallFault, GlobalAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -40,6 +40,39 @@ fn a_server_that_was_shut_out_comes_back() {
             assert!(error.message.contains("shut out") || error.message.contains("evicted"), "{error}");
         }
         assert_eq!(call(&service, wire::MAINTAIN), Ok(vec![0]));
+        assert_eq!(memberships.load(Ordering::Relaxed), 2);
+    }
+}
+
+/// The same of a server that owns no range yet, whose first call was for one that there is not.
+#[test]
+fn a_server_without_a_range_comes_back() {
+    for by_upkeep in [false, true] {
+        let (mut world, service, memberships) = unregistered();
+        let ping = |range: GlobalAddr| {
+            block_on(service.procedures().run(wire::OF_RANGE, vec![range.bits(), wire::PING]))
+        };
+        let range = world.index.shared.descriptor.addr;
+        let answer = ping(range.plus(8)).unwrap();
+        assert!(matches!(wire::outcome(&answer), Err(IndexError::Moved { .. })));
+        // Upkeep keeps the membership.
+        for _ in 0..4 {
+            block_on(world.pool.maintain(&mut world.client)).unwrap();
+            world.sim.advance_ms(PoolOptions::default().lease_ms / 2);
+            block_on(service.maintain()).unwrap();
+        }
+        assert!(!world.pool.take_evicted());
+        block_on(world.pool.maintain(&mut world.client)).unwrap();
+        world.sim.advance_ms(60_000);
+        block_on(world.pool.maintain(&mut world.client)).unwrap();
+        assert!(world.pool.take_evicted());
+        if by_upkeep {
+            block_on(service.maintain()).unwrap_err();
+        } else {
+            let CallFault::Failed(error) = ping(range).unwrap_err() else { panic!() };
+            assert!(error.message.contains("shut out") || error.message.contains("evicted"), "{error}");
+        }
+        assert!(wire::outcome(&ping(range).unwrap()).is_ok());
         assert_eq!(memberships.load(Ordering::Relaxed), 2);
     }
 }

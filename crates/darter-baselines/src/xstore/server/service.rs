@@ -126,17 +126,27 @@ impl<F: Fabric> XStoreService<F> {
 
     /// One round of upkeep, if the server has begun: a server that is not called for longer than
     /// the pool's lease needs it to remain a member, and others, to free what they have unlinked.
+    /// What fails for one range keeps no other from its own.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Those of the pool and the fabric; the first, if there are several.
     pub async fn maintain(&self) -> Result<()> {
-        let owners: Vec<_> = lock(&self.state.role).owners.values().cloned().collect();
-        for owner in owners {
+        let (pool, owners): (_, Vec<_>) = {
+            let role = lock(&self.state.role);
+            (role.pool.clone(), role.owners.values().cloned().collect())
+        };
+        let mut all = Ok(());
+        for owner in &owners {
             let outcome = owner.maintain().await;
-            self.state.leave_if_done(&owner, &outcome);
-            outcome?;
+            self.state.leave_if_done(owner, &outcome);
+            all = all.and(outcome);
         }
-        Ok(())
+        if let (Some(pool), []) = (pool, &owners[..]) {
+            // A member without a range.
+            all = self.renew().await;
+            self.state.leave_if_shut_out(&pool, &all);
+        }
+        all
     }
 
     /// Begins no more calls, and leaves the pool with the end of those under way.
@@ -213,6 +223,13 @@ impl<F: Fabric> State<F> {
             return Ok(owner);
         }
         let pool = self.pool().await?;
+        let started = self.start(&pool, range).await;
+        self.leave_if_shut_out(&pool, &started);
+        started
+    }
+
+    /// Starts the owner of a range, unless another call has done so meanwhile.
+    async fn start(&self, pool: &Pool<F>, range: u64) -> Result<Arc<Owner<F>>> {
         let is_named = range != INDEX && Descriptor::read(&mut pool.client()?).await?.addr.bits() == range;
         let range = if is_named { INDEX } else { range };
         let _turn = self.starting.lock(range).await;
@@ -220,15 +237,7 @@ impl<F: Fabric> State<F> {
             return Ok(owner);
         }
         let addr = Some(GlobalAddr::from_bits(range)).filter(|_| range != INDEX);
-        let owner = match Owner::start(&pool, addr).await {
-            Ok(owner) => owner,
-            Err(error) => {
-                if is_shut_out(&error) {
-                    self.leave(&pool);
-                }
-                return Err(error);
-            }
-        };
+        let owner = Owner::start(pool, addr).await?;
         lock(&self.role).owners.insert(range, Arc::clone(&owner));
         Ok(owner)
     }
@@ -258,6 +267,16 @@ impl<F: Fabric> State<F> {
             let left = its.and_then(|range| role.owners.remove(&range));
             drop(role);
             drop(left);
+        }
+    }
+
+    /// The same where there may be no owner that would notice.
+    fn leave_if_shut_out<T>(&self, pool: &Pool<F>, outcome: &Result<T>) {
+        if let Err(error) = outcome
+            && is_shut_out(error)
+            && !mutant!("xstore-stays-shut-out-without-a-range")
+        {
+            self.leave(pool);
         }
     }
 

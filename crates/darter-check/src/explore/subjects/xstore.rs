@@ -40,8 +40,8 @@ impl Held for Values {
 
 /// Slots of a leaf.
 const SLOTS: u64 = 16;
-/// Not `power`: a member may come alive under the name of the server that the descriptor's lock names still, if the pool has lost
-/// the words that tell the two apart, and another server then waits for ever.
+/// Not `power`, but where memory keeps what was acknowledged: a member may come alive under the name of the server that the
+/// descriptor's lock names still, if the pool has lost the words that tell the two apart, and another server then waits for ever.
 const SURVIVES: &[&str] = &["kill", "cancel", "drop", "hold", "pause", "stop", "cut", "refuse"];
 /// Round trips of an operation beside a client that has stopped: no client waits for another.
 const TRIPS: u64 = 200;
