@@ -138,6 +138,29 @@ fn a_bulk_load_splits_by_node() {
     }
 }
 
+/// A load whose pairs come while another one makes the index's keys those of other nodes.
+#[test]
+fn a_load_that_another_overtakes_finds_keys() {
+    for value_words in [1, 0] {
+        let options = XStoreOptions { value_words, nodes: 0, ..XStoreOptions::default() };
+        let mut bench = Bench::new((3, 8 << 20), options);
+        let model = pairs(600);
+        let mut other = bench.pool.client().unwrap();
+        let index = block_on(XStore::open(&mut other, options)).unwrap();
+        let mut faster = Some(model.clone());
+        let late = pairs(60).into_iter().inspect(move |_| {
+            if let Some(faster) = faster.take() {
+                assert_eq!(block_on(index.bulk_load(&mut other, faster.into_iter())).unwrap(), 600);
+            }
+        });
+        let error = block_on(bench.index.bulk_load(&mut bench.client, late)).unwrap_err();
+        assert!(matches!(error, IndexError::NotEmpty), "{error}");
+        assert_eq!(bench.index.range_nodes(), [0, 1, 2]);
+        bench.assert_holds(&model);
+        bench.assert_sound(600);
+    }
+}
+
 /// An iterator that says nothing of its length fills a node, and goes on with the next.
 #[test]
 fn a_bulk_load_of_unknown_length_fills_node_after_node() {

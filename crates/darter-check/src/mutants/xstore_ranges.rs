@@ -59,6 +59,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "XStore",
+        "xstore-overtaken-load-says-moved",
+        "A bulk load that another one has overtaken says that keys have moved, as if it had been in their way.",
+        FoundBy::Tests("--package darter-baselines --test xstore a_load_that_another_overtakes_finds_keys"),
+    ),
+    Mutant::new(
+        "XStore",
         "xstore-stays-shut-out-without-a-range",
         "A server that owns no range, and was shut out, keeps the membership that it no longer has.",
         FoundBy::Tests("--package darter-baselines --lib a_server_without_a_range_comes_back"),
