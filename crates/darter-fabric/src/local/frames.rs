@@ -2,7 +2,8 @@
 //! network, and what else it does with the memory.
 
 use super::LocalEndpoint;
-use super::endpoint::{Order, Regions};
+use super::endpoint::Regions;
+use super::order::Order;
 use crate::wire::FrameVerbs;
 use crate::{FabricError, GlobalAddr, Verb, VerbKind};
 

@@ -29,6 +29,7 @@ mod identity;
 mod locks;
 mod mapping;
 mod notes;
+mod order;
 mod snapshot;
 
 pub use endpoint::LocalEndpoint;

@@ -1,7 +1,7 @@
 //! The memory accesses of one batch on persistent memory: stores, flushes and fences in their order.
 
-use super::super::endpoint::Order;
 use super::super::mapping::Mapping;
+use super::super::order::Order;
 use super::{Counters, Flushing, LINE_WORDS, Persistence, Raised};
 use crate::{Verb, VerbKind, mutant};
 use std::ops::Range;

@@ -1,0 +1,66 @@
+//! Accesses to words of the mapping in the order that verbs have.
+//!
+//! Words are loaded with Acquire and stored with Release, so that a client that reads a word also
+//! sees what was written before it; CAS and FAA are sequentially consistent. A completed verb must
+//! be visible to everyone before a later one begins, as it is on a network: a store that still sits
+//! in this core's buffer while a later READ looks elsewhere would break protocols that write, then
+//! look (epochs). So a WRITE is followed by a full fence, at the latest at the end of its batch;
+//! CAS and FAA are such fences themselves on x86-64, which makes "WRITE leaf, CAS slot" as cheap as
+//! it looks.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Whether CAS and FAA order later loads as a full fence does.
+const ATOMICS_FENCE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
+/// The memory accesses of one batch, in their order. A store is settled before the next load, and
+/// when dropped.
+#[derive(Default)]
+pub(super) struct Order {
+    /// A store of this batch may still be invisible to others.
+    unsettled: bool,
+}
+
+impl Order {
+    #[inline]
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.unsettled) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    #[inline]
+    pub(super) fn load<'w>(&mut self, words: &'w [AtomicU64]) -> impl Iterator<Item = u64> + use<'w> {
+        self.settle();
+        words.iter().map(|word| word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(super) fn store(&mut self, words: &[AtomicU64], values: impl Iterator<Item = u64>) {
+        words.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Release));
+        self.unsettled = true;
+    }
+
+    /// Returns the word found.
+    #[inline]
+    pub(super) fn cas(&mut self, word: &AtomicU64, expected: u64, desired: u64) -> u64 {
+        let outcome = word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
+        self.unsettled = !ATOMICS_FENCE;
+        let (Ok(found) | Err(found)) = outcome;
+        found
+    }
+
+    /// Returns the word found.
+    #[inline]
+    pub(super) fn add(&mut self, word: &AtomicU64, addend: u64) -> u64 {
+        self.unsettled = !ATOMICS_FENCE;
+        word.fetch_add(addend, Ordering::SeqCst)
+    }
+}
+
+impl Drop for Order {
+    #[inline]
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
