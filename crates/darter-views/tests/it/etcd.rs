@@ -3,9 +3,11 @@
 
 use crate::contract::{assert_has_one_winner, assert_keeps_views, set, view};
 use darter_views::{StoreError, ViewStore};
+use std::fs::File;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Looks at a server that starts, until it answers: one in 50 ms.
@@ -20,10 +22,16 @@ fn is_installed() -> bool {
     is_there
 }
 
-/// Ports that nobody listens on now.
-fn free_ports<const N: usize>() -> [u16; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
+/// Returns a port that nobody listens on, each one once. Below those that the system gives to
+/// connections, which could take it while a server that was killed is started again.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let candidate = 20_000 + (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        if TcpListener::bind(("127.0.0.1", candidate as u16)).is_ok() {
+            return candidate as u16;
+        }
+    }
 }
 
 /// Servers of one cluster, killed when dropped.
@@ -37,8 +45,7 @@ struct Cluster {
 impl Cluster {
     fn start<const N: usize>() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (clients, peers) = (free_ports::<N>(), free_ports::<N>());
-        let ports: Vec<_> = clients.into_iter().zip(peers).collect();
+        let ports: Vec<_> = (0..N).map(|_| (free_port(), free_port())).collect();
         let mut cluster = Self { folder, ports, servers: Vec::new() };
         cluster.servers = (0..N).map(|at| cluster.spawn(at)).collect();
         cluster
@@ -56,9 +63,13 @@ impl Cluster {
             .args(["--initial-cluster", &all.collect::<Vec<_>>().join(",")])
             .args(["--heartbeat-interval", "50", "--election-timeout", "500", "--log-level", "error"])
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::options().create(true).append(true).open(self.log(at)).unwrap())
             .spawn()
             .unwrap()
+    }
+
+    fn log(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("s{at}.log"))
     }
 
     fn url(&self) -> String {
@@ -83,6 +94,11 @@ impl Drop for Cluster {
         for server in &mut self.servers {
             let _ = server.kill();
             let _ = server.wait();
+        }
+        if std::thread::panicking() {
+            for at in 0..self.servers.len() {
+                println!("s{at}: {}", std::fs::read_to_string(self.log(at)).unwrap_or_default());
+            }
         }
     }
 }
