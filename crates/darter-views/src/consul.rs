@@ -1,10 +1,8 @@
 //! Consul's key-value store: `GET /v1/kv/KEY?consistent`, `PUT /v1/kv/KEY?cas=INDEX`.
 
 use crate::StoreError;
-use crate::engine::{Engine, Revision, Stored};
+use crate::engine::{Engine, Revision, Stored, decoded};
 use crate::http::Addresses;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use ureq::http::Method;
 
 /// One key of Consul.
@@ -41,11 +39,8 @@ impl Engine for Consul {
             return Err(answer.refused());
         }
         let found = answer.json()?;
-        let damaged = |why: &str| StoreError::Damaged { name: self.name(), why: why.to_owned() };
-        let index = found[0]["ModifyIndex"].as_u64().ok_or_else(|| damaged("it has no ModifyIndex"))?;
-        let value = BASE64_STANDARD.decode(found[0]["Value"].as_str().unwrap_or_default());
-        let text = value.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.ok_or_else(|| damaged("it is no text"))?;
+        let index = found[0]["ModifyIndex"].as_u64().ok_or_else(|| self.damaged("it has no ModifyIndex"))?;
+        let text = decoded(&found[0]["Value"]).ok_or_else(|| self.damaged("it is no text"))?;
         Ok(Stored { text: Some(text), revision: Revision::At(index.to_string()) })
     }
 

@@ -2,7 +2,7 @@
 //! client port. Reads are linearizable by default.
 
 use crate::StoreError;
-use crate::engine::{Engine, Revision, Stored};
+use crate::engine::{Engine, Revision, Stored, decoded};
 use crate::http::{Addresses, Answer};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -69,12 +69,9 @@ impl Engine for Etcd {
         let Some(pair) = found["kvs"].as_array().and_then(|pairs| pairs.first()) else {
             return Ok(Stored { text: None, revision: Revision::Absent });
         };
-        let damaged = |why: &str| StoreError::Damaged { name: self.name(), why: why.to_owned() };
         // Numbers of 64 bits are strings in protobuf's JSON.
-        let revision = pair["mod_revision"].as_str().ok_or_else(|| damaged("it has no mod_revision"))?;
-        let value = BASE64_STANDARD.decode(pair["value"].as_str().unwrap_or_default());
-        let text = value.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.ok_or_else(|| damaged("it is no text"))?;
+        let revision = pair["mod_revision"].as_str().ok_or_else(|| self.damaged("it has no mod_revision"))?;
+        let text = decoded(&pair["value"]).ok_or_else(|| self.damaged("it is no text"))?;
         Ok(Stored { text: Some(text), revision: Revision::At(revision.to_owned()) })
     }
 

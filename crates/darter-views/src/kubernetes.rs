@@ -53,10 +53,9 @@ impl Engine for Kubernetes {
         if answer.status != 200 {
             return Err(answer.refused());
         }
-        let damaged = |why: &str| StoreError::Damaged { name: self.name(), why: why.to_owned() };
         let version = found["metadata"]["resourceVersion"].as_str();
-        let version = version.ok_or_else(|| damaged("it has no resourceVersion"))?;
-        let text = found["data"][ENTRY].as_str().ok_or_else(|| damaged("it has no entry `view`"))?;
+        let version = version.ok_or_else(|| self.damaged("it has no resourceVersion"))?;
+        let text = found["data"][ENTRY].as_str().ok_or_else(|| self.damaged("it has no entry `view`"))?;
         Ok(Stored { text: Some(text.to_owned()), revision: Revision::At(version.to_owned()) })
     }
 

@@ -21,7 +21,7 @@ mod url;
 
 use darter_fabric::group::{StoreReply, StoreRequest, View};
 use darter_fabric::mutant;
-use engine::Engine;
+use engine::{Engine, Revision, Stored};
 use std::sync::Arc;
 
 /// Why a store did not do what it was asked.
@@ -96,8 +96,7 @@ impl ViewStore {
     /// # Errors
     /// All but [`StoreError::Url`] and [`StoreError::Lost`].
     pub fn view(&mut self) -> Result<Option<View>, StoreError> {
-        let stored = self.engine.read()?;
-        stored.text.as_deref().map(|text| self.parse(text)).transpose()
+        Ok(self.read()?.0)
     }
 
     /// Carries out what a replica asks for; `None` when a read finds that there is no view yet. A
@@ -110,29 +109,35 @@ impl ViewStore {
     /// All but [`StoreError::Url`].
     pub fn carry_out(&mut self, request: &StoreRequest) -> Result<Option<StoreReply>, StoreError> {
         let StoreRequest::Set(wanted) = request else {
-            return Ok(self.view()?.map(|view| StoreReply { view: Arc::new(view) }));
+            return Ok(self.view()?.map(reply));
         };
-        let stored = self.engine.read()?;
-        let current = stored.text.as_deref().map(|text| self.parse(text)).transpose()?;
+        let (current, revision) = self.read()?;
         let follows = match &current {
             Some(current) => current.number.checked_add(1) == Some(wanted.number),
             None if wanted.number == 1 => true,
             None => return Err(StoreError::Lost { name: self.engine.name(), wanted: wanted.number }),
         };
         if !follows && !mutant!("store-sets-views-that-do-not-follow") {
-            return Ok(current.map(|view| StoreReply { view: Arc::new(view) }));
+            return Ok(current.map(reply));
         }
-        if self.engine.compare_and_set(stored.revision, &text::of(wanted))? {
+        if self.engine.compare_and_set(revision, &text::of(wanted))? {
             return Ok(Some(StoreReply { view: Arc::clone(wanted) }));
         }
         if mutant!("store-tells-what-it-read-before") {
-            return Ok(current.map(|view| StoreReply { view: Arc::new(view) }));
+            return Ok(current.map(reply));
         }
         // Another replica was faster, or the first of two tries was not lost after all.
-        Ok(self.view()?.map(|view| StoreReply { view: Arc::new(view) }))
+        Ok(self.view()?.map(reply))
     }
 
-    fn parse(&self, text: &str) -> Result<View, StoreError> {
-        text::parse(text).map_err(|why| StoreError::Damaged { name: self.engine.name(), why })
+    /// Returns the current view, and what a compare-and-set must still find.
+    fn read(&mut self) -> Result<(Option<View>, Revision), StoreError> {
+        let Stored { text, revision } = self.engine.read()?;
+        let view = text.map(|text| text::parse(&text).map_err(|why| self.engine.damaged(&why)));
+        Ok((view.transpose()?, revision))
     }
+}
+
+fn reply(view: View) -> StoreReply {
+    StoreReply { view: Arc::new(view) }
 }
