@@ -172,36 +172,21 @@ impl<F: Fabric> Blocks<F> {
         let done = submit(endpoint, batch).await?;
         let mut books = OwnBlock::from_page_words(self.layout(), word, done.words(read));
         drop(done);
-        let mut batch = endpoint.batch();
-        let mut reads = Vec::new();
-        for (page, held) in (0u32..).zip(&books.pages) {
-            let at = PageId { block, page };
-            let class = match held {
-                Page::Slab(slab) => slab.class,
-                Page::Run { class, .. } => *class,
-                Page::Lost => {
-                    let addr = self.layout().page_addr(at);
-                    report
-                        .violation(format!("{addr}: the page's word is damaged, or it was lost to a sweep"));
-                    continue;
-                }
-                _ => continue,
-            };
-            let (addr, words) = self.layout().bitmap_of(at, class);
-            reads.push((at, batch.read(addr, words)));
+        for (page, _) in (0u32..).zip(&books.pages).filter(|(_, held)| matches!(held, Page::Lost)) {
+            let addr = self.layout().page_addr(PageId { block, page });
+            report.violation(format!("{addr}: the page's word is damaged, or it was lost to a sweep"));
         }
-        let done = submit(endpoint, batch).await?;
-        for (at, read) in reads {
-            for (word, &bits) in done.words(read).iter().enumerate() {
-                if give(&mut books.pages[at.page as usize], word, bits) < bits.count_ones() {
-                    let addr = self.layout().page_addr(at);
+        let claimable = books.claimable(block);
+        for (claim, words) in claimable.iter().zip(self.read_bits(endpoint, &claimable).await?) {
+            for (word, bits) in words.into_iter().enumerate() {
+                if books.give(claim.page.page, word, bits) < bits.count_ones() {
+                    let addr = self.layout().page_addr(claim.page);
                     report.violation(format!(
                         "{addr}: word {word} of the freed bits, {bits:#x}, names objects that the page does not have"
                     ));
                 }
             }
         }
-        drop(done);
         Ok(books)
     }
 
@@ -250,18 +235,6 @@ impl<F: Fabric> Blocks<F> {
             }
         }
         leaked + taken * PAGE_BYTES
-    }
-}
-
-/// Marks the objects of a bitmap word of a page free; returns how many of them there are.
-fn give(page: &mut Page, word: usize, bits: u64) -> u32 {
-    match page {
-        Page::Slab(slab) => slab.give_word(word, bits),
-        Page::Run { .. } if word == 0 && bits & 1 != 0 => {
-            *page = Page::Taken;
-            1
-        }
-        _ => 0,
     }
 }
 

@@ -6,7 +6,8 @@
 
 use darter_fabric::{Endpoint, Fabric, mutant};
 
-use super::heap::{Claim, ClaimFilter};
+use super::heap::{Claim, ClaimFilter, OwnBlock, Page};
+use super::layout::{BlockId, PageId, run_pages};
 use super::share::Blocks;
 use crate::error::PoolError;
 use crate::round_trip::submit;
@@ -14,7 +15,54 @@ use crate::round_trip::submit;
 /// Bitmap words fetched in one batch.
 const BITMAP_WORDS_PER_BATCH: usize = 4096;
 
+impl OwnBlock {
+    /// The slabs and runs of a block with this number, whose freed bits name objects.
+    pub(super) fn claimable(&self, block: BlockId) -> Vec<Claim> {
+        let claim = |(page, held): (u32, &Page)| {
+            let class = match held {
+                Page::Slab(slab) => slab.class,
+                Page::Run { class, .. } => *class,
+                _ => return None,
+            };
+            Some(Claim { page: PageId { block, page }, class })
+        };
+        (0u32..).zip(&self.pages).filter_map(claim).collect()
+    }
+
+    /// Marks the objects free that a word of a page's freed bits names; returns how many of them
+    /// were in use. For books that are in no heap.
+    pub(super) fn give(&mut self, page: u32, word: usize, bits: u64) -> u32 {
+        let first = page as usize;
+        match &mut self.pages[first] {
+            Page::Slab(slab) => slab.give_word(word, bits),
+            Page::Run { class, .. } if word == 0 && bits & 1 != 0 => {
+                let pages = run_pages(*class).unwrap_or(1);
+                self.pages[first..first + pages as usize].fill_with(|| Page::Free);
+                self.free_pages += pages;
+                1
+            }
+            _ => 0,
+        }
+    }
+}
+
 impl<F: Fabric> Blocks<F> {
+    /// Reads the freed bitmaps of pages, all in one batch.
+    pub(super) async fn read_bits(
+        &self,
+        endpoint: &mut F::Endpoint,
+        pages: &[Claim],
+    ) -> Result<Vec<Vec<u64>>, PoolError> {
+        let mut batch = endpoint.batch();
+        let read = |claim: &Claim| {
+            let (addr, words) = self.layout().bitmap_of(claim.page, claim.class);
+            batch.read(addr, words)
+        };
+        let reads: Vec<_> = pages.iter().map(read).collect();
+        let done = submit(endpoint, batch).await?;
+        Ok(reads.iter().map(|&read| done.words(read).to_vec()).collect())
+    }
+
     /// Fetches everything that others freed, and makes wholly free slabs free pages.
     pub(crate) async fn claim_and_trim(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         if self.has_met_others() {
@@ -58,17 +106,13 @@ impl<F: Fabric> Blocks<F> {
         pages: &[Claim],
     ) -> Result<Vec<Vec<(usize, u64)>>, PoolError> {
         let mut won = vec![Vec::new(); pages.len()];
-        let mut batch = endpoint.batch();
-        let places: Vec<_> =
-            pages.iter().map(|claim| self.layout().bitmap_of(claim.page, claim.class)).collect();
-        let reads: Vec<_> = places.iter().map(|&(addr, words)| batch.read(addr, words)).collect();
-        let done = submit(endpoint, batch).await?;
         let mut wanted = Vec::new();
-        for (page, &read) in reads.iter().enumerate() {
-            let words = done.words(read).iter().copied().enumerate();
+        for (page, words) in self.read_bits(endpoint, pages).await?.into_iter().enumerate() {
+            let words = words.into_iter().enumerate();
             wanted.extend(words.filter(|(_, bits)| *bits != 0).map(|(word, bits)| (page, word, bits)));
         }
-        drop(done);
+        let places: Vec<_> =
+            pages.iter().map(|claim| self.layout().bitmap_of(claim.page, claim.class).0).collect();
         // Anyone who beats a CAS has set at least one more of a word's 64 bits.
         for _ in 0..=64 {
             if wanted.is_empty() {
@@ -77,7 +121,7 @@ impl<F: Fabric> Blocks<F> {
             let mut batch = endpoint.batch();
             let tries: Vec<_> = wanted
                 .iter()
-                .map(|&(page, word, bits)| batch.cas(places[page].0.plus(word as u64 * 8), bits, 0))
+                .map(|&(page, word, bits)| batch.cas(places[page].plus(word as u64 * 8), bits, 0))
                 .collect();
             let done = submit(endpoint, batch).await?;
             let mut lost = Vec::new();

@@ -44,8 +44,9 @@ impl<F: Fabric> Blocks<F> {
         self.post_closing(endpoint, block, closing).await.map(drop)
     }
 
-    /// Closes a block. Returns whether its word was still the one that the books name.
-    pub(super) async fn post_closing(
+    /// Closes a block. Returns whether its word was still the one that the books name. Bits are not
+    /// to be added twice: when this does not return, nobody in this process may try again.
+    pub(crate) async fn post_closing(
         &self,
         endpoint: &mut F::Endpoint,
         block: BlockId,
@@ -74,9 +75,9 @@ impl<F: Fabric> Blocks<F> {
 }
 
 /// What closes a block.
-pub(super) struct Closing {
+pub(crate) struct Closing {
     /// The words of freed bitmaps, with the bits to be added.
-    pub bits: Vec<(GlobalAddr, u64)>,
+    pub(super) bits: Vec<(GlobalAddr, u64)>,
     page_words: Vec<u64>,
     word: BlockWord,
     next: BlockWord,

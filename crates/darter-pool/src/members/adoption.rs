@@ -163,21 +163,19 @@ impl Members {
     ) -> Result<SweepReport, PoolError> {
         let mut report = SweepReport { finished: true, ..SweepReport::default() };
         while let Some(&Adopted { block, word, room }) = adoption.blocks.last() {
-            let swept = blocks.begin_sweep(endpoint, block, word, reachable).await?;
+            let swept = blocks.sweep(endpoint, block, word, reachable).await?;
             if !mutant!("sweep-begins-again-under-late-bits") {
                 // Not by way of the adoption's end: see "no bit is added twice".
                 adoption.blocks.pop();
             }
-            if let Some(mut swept) = swept {
-                let violations = std::mem::take(&mut swept.violations);
-                let (kept_bytes, room_now) = (swept.kept_bytes, swept.room);
-                if blocks.end_sweep(endpoint, swept).await? {
+            if let Some((closing, swept)) = swept {
+                if blocks.post_closing(endpoint, block, closing).await? {
                     report.blocks += 1;
-                    report.kept_bytes += kept_bytes;
-                    report.reclaimed_bytes += room_now.saturating_sub(room);
+                    report.kept_bytes += swept.kept_bytes;
+                    report.reclaimed_bytes += swept.room.saturating_sub(room);
                 }
                 let left = VIOLATIONS_MAX.saturating_sub(report.violations.len());
-                report.violations.extend(violations.into_iter().take(left));
+                report.violations.extend(swept.violations.into_iter().take(left));
             }
             if mutant!("sweep-begins-again-under-late-bits") {
                 adoption.blocks.pop();
