@@ -21,23 +21,32 @@ fn call(service: &XStoreService<Sim>, procedure: u64) -> Result<Vec<u64>, CallFa
     block_on(service.procedures().run(procedure, Vec::new()))
 }
 
+/// Has the server be silent until the others have shut it out.
+fn shut_out(world: &mut World) {
+    // Silence counts from when it is noticed.
+    block_on(world.pool.maintain(&mut world.client)).unwrap();
+    world.sim.advance_ms(60_000);
+    block_on(world.pool.maintain(&mut world.client)).unwrap();
+    assert!(world.pool.take_evicted());
+}
+
+fn assert_says_shut_out(fault: CallFault) {
+    let CallFault::Failed(error) = fault else { panic!() };
+    assert!(error.message.contains("shut out") || error.message.contains("evicted"), "{error}");
+}
+
 /// The call that finds the server shut out fails, and the next one is a member's again.
 #[test]
 fn a_server_that_was_shut_out_comes_back() {
     for by_upkeep in [false, true] {
         let (mut world, service, memberships) = unregistered();
         assert_eq!(call(&service, wire::MAINTAIN), Ok(vec![0]));
-        // Silence counts from when it is noticed.
-        block_on(world.pool.maintain(&mut world.client)).unwrap();
-        world.sim.advance_ms(60_000);
-        block_on(world.pool.maintain(&mut world.client)).unwrap();
-        assert!(world.pool.take_evicted());
+        shut_out(&mut world);
         if by_upkeep {
             block_on(service.maintain()).unwrap_err();
             assert!(block_on(service.maintain()).is_ok(), "upkeep of nobody");
         } else {
-            let CallFault::Failed(error) = call(&service, wire::MAINTAIN).unwrap_err() else { panic!() };
-            assert!(error.message.contains("shut out") || error.message.contains("evicted"), "{error}");
+            assert_says_shut_out(call(&service, wire::MAINTAIN).unwrap_err());
         }
         assert_eq!(call(&service, wire::MAINTAIN), Ok(vec![0]));
         assert_eq!(memberships.load(Ordering::Relaxed), 2);
@@ -62,15 +71,11 @@ fn a_server_without_a_range_comes_back() {
             block_on(service.maintain()).unwrap();
         }
         assert!(!world.pool.take_evicted());
-        block_on(world.pool.maintain(&mut world.client)).unwrap();
-        world.sim.advance_ms(60_000);
-        block_on(world.pool.maintain(&mut world.client)).unwrap();
-        assert!(world.pool.take_evicted());
+        shut_out(&mut world);
         if by_upkeep {
             block_on(service.maintain()).unwrap_err();
         } else {
-            let CallFault::Failed(error) = ping(range).unwrap_err() else { panic!() };
-            assert!(error.message.contains("shut out") || error.message.contains("evicted"), "{error}");
+            assert_says_shut_out(ping(range).unwrap_err());
         }
         assert!(wire::outcome(&ping(range).unwrap()).is_ok());
         assert_eq!(memberships.load(Ordering::Relaxed), 2);
