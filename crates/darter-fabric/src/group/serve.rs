@@ -102,6 +102,15 @@ impl<M: Memory> Replica<M> {
         self.hold(request, last, Leave::WithItsRecord, Outcome::Done([].into()));
     }
 
+    /// Answers when it is certain that it served, in the request's view, when it was asked.
+    pub fn confirm(&mut self, request: &Request) {
+        if self.primary.is_none() || !self.is_current(request.view) {
+            return self.reply(request, Outcome::View(self.view.clone()));
+        }
+        let last = self.beside.last.lsn;
+        self.hold(request, last, Leave::Executed, Outcome::Done([].into()));
+    }
+
     /// Forgets the frames of a session that has no connection any more, and will have none.
     pub fn forget(&mut self, session: u64) {
         if self.takes_requests() {
