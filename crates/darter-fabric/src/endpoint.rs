@@ -43,6 +43,8 @@ pub struct Capabilities {
     pub inline_bytes: u32,
     /// Procedures can be called, where a node has any ([`Endpoint::call`]).
     pub calls: bool,
+    /// How long a node may be silent while another replica takes its place. Leases must be longer.
+    pub failover: Duration,
 }
 
 /// When what a batch has written survives a power failure, and what it has read.

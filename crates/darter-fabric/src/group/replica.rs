@@ -138,9 +138,9 @@ impl<M: Memory> Replica<M> {
             id,
             is_backup: backups.is_some_and(|backups| backups.contains(&id)),
             lsn: peer.acked,
-            copied_bytes: peer.copied().map(|parts| {
-                (parts * self.options.copy_bytes as u64).min(self.memory.bytes())
-            }),
+            copied_bytes: peer
+                .copied()
+                .map(|parts| (parts * self.options.copy_bytes as u64).min(self.memory.bytes())),
         };
         primary.peers.iter().map(of).collect()
     }
