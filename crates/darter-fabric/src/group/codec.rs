@@ -6,9 +6,9 @@
 //!   view     group | number | primary | backups | each
 //!   stream   view | primary | number
 //!   position view | lsn
-//!   record   position | kind: 0 frame, 1 fenced, 2 forgotten
+//!   record   position | kind: 0 frame, 1 fenced
 //!              frame    session | channel | id | answered | results | effects
-//!              fenced, forgotten   session
+//!              fenced   session
 //!   beside   position | starts, each a position | channels | fenced, each a session
 //!     channel  session | number | answered | frames, each: id | lsn | results
 //! run        length in bytes 8 | the bytes
@@ -54,6 +54,7 @@ impl Message {
                 out.word(10).view(view).time(*sent).word(*everywhere)
             }
             Self::Granted { view, sent } => out.word(11).word(*view).time(*sent),
+            Self::Leave => out.word(14),
             Self::Survey { view, last } => out.word(12).word(*view).position(*last),
             Self::Surveyed { view, last, fits, records } => {
                 out.word(13).word(*view).position(*last).word((*fits).into()).records(records)
@@ -94,6 +95,7 @@ impl Message {
                 let (view, last, fits) = (rest.word()?, rest.position()?, rest.flag()?);
                 Self::Surveyed { view, last, fits, records: rest.records()? }
             }
+            14 => Self::Leave,
             _ => return None,
         };
         rest.0.is_empty().then_some(message)
@@ -150,7 +152,6 @@ impl Put<'_> {
                 self.word(frame.answered).run(results).run(effects)
             }
             Content::Fenced(session) => self.word(1).word(*session),
-            Content::Forgotten(session) => self.word(2).word(*session),
         };
     }
 
@@ -236,7 +237,6 @@ impl<'b> Take<'b> {
                 Content::Frame { frame, results: self.run()?.into(), effects: self.run()?.into() }
             }
             1 => Content::Fenced(self.word()?),
-            2 => Content::Forgotten(self.word()?),
             _ => return None,
         };
         Some(Record { position, content })
@@ -268,7 +268,6 @@ mod tests {
             Content::Frame { frame, results: [1; 16].into(), effects: [2; 24].into() },
             Content::Frame { frame, results: [].into(), effects: [].into() },
             Content::Fenced(3),
-            Content::Forgotten(4),
         ];
         let record = |(lsn, content)| Arc::new(Record { position: Position { view: 7, lsn }, content });
         let records: Vec<_> = (8..).zip(contents).map(record).collect();
@@ -280,6 +279,7 @@ mod tests {
         vec![
             Message::View(Arc::clone(&view)),
             Message::Join,
+            Message::Leave,
             Message::Attach { stream, view: Arc::clone(&view) },
             Message::Attached { stream, last: Some(last) },
             Message::Attached { stream, last: None },

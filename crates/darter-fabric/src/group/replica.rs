@@ -48,6 +48,8 @@ pub struct Replica<M> {
     pub(super) proposal: Option<(Arc<View>, Duration)>,
     /// When it has last asked the store for the view.
     pub(super) looked: Option<Duration>,
+    /// It is about to stop, and wants to be no member any more.
+    pub(super) leaves: bool,
     pub(super) out: Vec<Output>,
 }
 
@@ -69,6 +71,7 @@ impl<M: Memory> Replica<M> {
             primary: None,
             proposal: None,
             looked: None,
+            leaves: false,
             out: Vec::new(),
         };
         match start {
@@ -170,6 +173,7 @@ impl<M: Memory> Replica<M> {
         match message {
             Message::View(view) => self.adopt(&view, now),
             Message::Join => self.joined_by(from, now),
+            Message::Leave => self.left_by(from),
             Message::Attach { stream, view } => self.attach(stream, &view, now),
             Message::Attached { stream, last } => self.attached(from, stream, last),
             Message::Resume { stream } => self.resume(stream),

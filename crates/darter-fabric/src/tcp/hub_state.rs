@@ -447,10 +447,17 @@ impl HubState {
         }
     }
 
-    /// The frames that a group owed replies to will have none: no replica serves.
+    /// The frames that a group owed replies to will have none: no replica serves, or none serves
+    /// this session any more.
     pub(super) fn give_group_up(&mut self, node: u8) {
         if let Some(group) = self.groups.get_mut(&node) {
             let unanswered = group.give_up();
+            if self.fenced.load(Ordering::Relaxed) {
+                for sent in &unanswered {
+                    let pending = self.batches.get(sent.batch);
+                    pending.map(|pending| pending.error.get_or_insert(FabricError::Fenced));
+                }
+            }
             self.frames_lost(node, unanswered);
         }
     }

@@ -40,9 +40,11 @@ mod links;
 mod options;
 mod pairing;
 mod reactor;
+mod replica_link;
 mod session;
 
 pub use endpoint::TcpEndpoint;
 pub use fabric::Tcp;
 pub use group::{ReplicaReport, ReplicaReports};
 pub use options::TcpOptions;
+pub use replica_link::ReplicaLink;

@@ -55,6 +55,8 @@ pub const VERBS_MAX: usize = 4096;
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
 /// Most payload bytes of a frame with a part of a replica's message.
 pub const RELAY_BYTES_MAX: usize = 1 << 20;
+/// The channel of a connection from another replica of the group.
+pub const RELAY_CHANNEL: u32 = u32::MAX;
 /// Most bytes of a replica's message.
 pub const MESSAGE_BYTES_MAX: usize = 512 << 20;
 /// Bytes of request and reply headers, and of a verb's.
