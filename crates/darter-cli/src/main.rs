@@ -25,6 +25,7 @@ mod pairs;
 mod pool;
 mod range;
 mod reference;
+mod replication;
 mod scan;
 mod serve;
 mod shell;

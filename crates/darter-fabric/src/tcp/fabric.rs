@@ -12,8 +12,8 @@ use super::session::{NodeInfo, Session};
 use crate::rdma::{Adapter, BareLoop};
 use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
 use crate::{
-    Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect,
-    mutant,
+    Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX,
+    ReplicaStatus, Suspect, mutant,
 };
 use std::any::Any;
 use std::io::ErrorKind;
@@ -265,6 +265,14 @@ impl Fabric for Tcp {
         if is_last {
             self.links.forget(node);
         }
+    }
+
+    fn replicas(&self, node: u8) -> Vec<ReplicaStatus> {
+        self.replica_statuses(node)
+    }
+
+    fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
+        self.hand_group_over(node, to, patience)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -9,8 +9,9 @@ use super::connection::{Connection, Sent};
 use super::fabric::Tcp;
 use super::handshake::{Caller, greet};
 use super::options::TcpOptions;
-use crate::wire::{self, Control, FollowerStatus, GroupStatus, Refusal, RequestKind, Welcome};
-use crate::{FabricError, mutant};
+use crate::replica_status::no_group;
+use crate::wire::{self, Control, GroupStatus, Refusal, RequestKind, Welcome};
+use crate::{FabricError, ReplicaRole, ReplicaState, ReplicaStatus, mutant};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::mpsc;
@@ -115,35 +116,36 @@ fn ask_all(
     }
 }
 
-/// How a replica and its group are, as it says itself.
-#[derive(Clone, Debug)]
-pub struct ReplicaReport {
-    /// What it says of itself.
-    pub status: GroupStatus,
-    /// How far others are that it sends to.
-    pub followers: Vec<FollowerStatus>,
-}
-
-/// The replicas of a node, each with its address and what it says, or why it says nothing.
-pub type ReplicaReports = Vec<(String, Result<ReplicaReport, FabricError>)>;
-
 impl Tcp {
-    /// Returns how the replicas of a memory group are; none if the node is no group.
-    pub fn replicas(&self, node: u8) -> ReplicaReports {
+    /// [`crate::Fabric::replicas`].
+    pub(super) fn replica_statuses(&self, node: u8) -> Vec<ReplicaStatus> {
         let Some(known) = self.known_node(node).filter(|known| is_group(&known.address)) else {
             return Vec::new();
         };
-        let options = self.tcp_options();
-        let report = |address: &str| (address.to_owned(), report(address, node, options));
-        replicas(&known.address).map(report).collect()
+        let state = |status: GroupStatus| ReplicaState {
+            role: match status.role {
+                0 => ReplicaRole::Primary,
+                1 => ReplicaRole::Backup,
+                _ => ReplicaRole::Learner,
+            },
+            view: status.view,
+            record: status.lsn,
+            held: status.held,
+            log_bytes: status.log_bytes,
+        };
+        let status = |address: &str| ReplicaStatus {
+            address: address.to_owned(),
+            state: report(address, node, self.tcp_options()).ok().map(state),
+        };
+        replicas(&known.address).map(status).collect()
     }
 
-    /// Has a group's primary hand over to the replica at an address, and waits until that serves.
-    ///
-    /// # Errors
-    /// Fails if that is no backup of the group, or does not serve within `patience`.
-    pub fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
+    /// [`crate::Fabric::hand_over`].
+    pub(super) fn hand_group_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
         let known = self.known_node(node).ok_or(FabricError::Unreachable { node })?;
+        if !is_group(&known.address) {
+            return Err(no_group(node));
+        }
         if !replicas(&known.address).any(|address| address == to) {
             return Err(FabricError::geometry(format!(
                 "{to}: it is no replica of memory node {node}, {}",
@@ -152,7 +154,7 @@ impl Tcp {
         }
         let deadline = Instant::now() + patience;
         loop {
-            let status = report(to, node, self.tcp_options())?.status;
+            let status = report(to, node, self.tcp_options())?;
             match status.role {
                 0 => return Ok(()),
                 1 => {}
@@ -165,15 +167,15 @@ impl Tcp {
             if Instant::now() >= deadline {
                 return Err(FabricError::geometry(format!("{to}: it does not serve yet; look again later")));
             }
-            let about = Control { number: status.replica, flag: 0 };
             // It may hand over already, or just have done so.
-            let _ = self.request(node, RequestKind::HandOver, about)?;
+            self.request(node, RequestKind::HandOver, Control { number: status.replica, flag: 0 })?;
             std::thread::sleep(ROUND * 5);
         }
     }
 }
 
-fn report(address: &str, node: u8, options: &TcpOptions) -> Result<ReplicaReport, FabricError> {
+/// Asks a replica how its group is.
+fn report(address: &str, node: u8, options: &TcpOptions) -> Result<GroupStatus, FabricError> {
     let failed = |error| FabricError::io(Path::new(address), "ask it how its group is", error);
     let (mut connection, _) = greet(GREETING, address, node, Caller::of(crate::random_word()), options)?;
     let at = connection.begin_frame();
@@ -184,12 +186,5 @@ fn report(address: &str, node: u8, options: &TcpOptions) -> Result<ReplicaReport
     if refusal != Refusal::None {
         return Err(wire::error_of(refusal, node, &connection.text(range)));
     }
-    let payload = connection.payload(range);
-    let parsed = wire::head::<GroupStatus>(payload).and_then(|status| {
-        let (followers, rest) =
-            payload[size_of::<GroupStatus>()..].as_chunks::<{ size_of::<FollowerStatus>() }>();
-        let followers = followers.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
-        rest.is_empty().then_some(ReplicaReport { status, followers })
-    });
-    parsed.ok_or_else(|| failed(ErrorKind::InvalidData.into()))
+    wire::head(connection.payload(range)).ok_or_else(|| failed(ErrorKind::InvalidData.into()))
 }

@@ -45,6 +45,5 @@ mod session;
 
 pub use endpoint::TcpEndpoint;
 pub use fabric::Tcp;
-pub use group::{ReplicaReport, ReplicaReports};
 pub use options::TcpOptions;
 pub use replica_link::ReplicaLink;

@@ -165,7 +165,7 @@ pub enum RequestKind {
     /// A part of a message from another replica of the group; [`RequestHead::verbs`] is 1 if more of
     /// it follow. There is no reply.
     Relay = 9,
-    /// Asks a replica how its group is; the reply's payload is [`GroupStatus`]'s.
+    /// Asks a replica how its group is; the reply's payload is its [`GroupStatus`].
     Status = 10,
     /// Has the primary hand over to the replica [`Control::number`].
     HandOver = 11,
@@ -286,8 +286,7 @@ pub struct FramedHead {
     pub answered: u64,
 }
 
-/// How a replica and its group are: the head of a reply's payload, behind which the other replicas
-/// follow ([`FollowerStatus`]), as far as it sends to them.
+/// How a replica and its group are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct GroupStatus {
@@ -307,20 +306,6 @@ pub struct GroupStatus {
     pub held: u64,
     /// Bytes of records that are kept for others.
     pub log_bytes: u64,
-}
-
-/// How far another replica is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct FollowerStatus {
-    /// Which.
-    pub replica: u64,
-    /// 1 for a backup, 0 for a learner.
-    pub is_backup: u64,
-    /// The last record that it has acknowledged.
-    pub lsn: u64,
-    /// Bytes of the memory that it was copied; `u64::MAX` if it is not being copied.
-    pub copied_bytes: u64,
 }
 
 /// One end of a pair of queues, as its owner tells the other.

@@ -23,7 +23,7 @@ use darter_fabric::group::{
     FrameId, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start, StoreReply,
     StoreRequest, View,
 };
-use darter_fabric::wire::{self, FollowerStatus, FrameVerbs, FramedHead, GroupStatus};
+use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
 use darter_fabric::{Local, TcpOptions, mutant, random_word};
 use links::Links;
 use std::collections::HashMap;
@@ -243,7 +243,6 @@ impl Group {
 
     /// How it and its group are, as a reply's payload.
     pub(crate) fn status(&self) -> Vec<u8> {
-        let mut payload = Vec::new();
         let replica = self.replica.as_ref();
         let view = replica.and_then(Replica::view);
         let status = GroupStatus {
@@ -256,17 +255,7 @@ impl Group {
             held: replica.map_or(0, |replica| replica.held_replies() as u64),
             log_bytes: replica.map_or(0, |replica| replica.log_bytes() as u64),
         };
-        payload.extend_from_slice(wire::as_bytes(&status));
-        for other in replica.map(Replica::followers).unwrap_or_default() {
-            let follower = FollowerStatus {
-                replica: other.id,
-                is_backup: other.is_backup.into(),
-                lsn: other.lsn,
-                copied_bytes: other.copied_bytes.unwrap_or(u64::MAX),
-            };
-            payload.extend_from_slice(wire::as_bytes(&follower));
-        }
-        payload
+        wire::as_bytes(&status).to_vec()
     }
 
     /// Ends a turn: sees to what is due, and sends what has come of everything. Returns the replies

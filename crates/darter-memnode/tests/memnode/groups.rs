@@ -3,7 +3,7 @@
 use crate::support::groups::TestGroup;
 use crate::support::{Node, connect, until};
 use darter_fabric::{
-    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Suspect, Tcp, TcpOptions, block_on,
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, ReplicaRole, Suspect, Tcp, TcpOptions, block_on,
 };
 use darter_memnode::{MemNode, MemNodeOptions, Region};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,9 +51,9 @@ fn a_group_is_one_memory_node() {
         assert_eq!((done.found(failed), done.found(swapped)), (5, 5));
         assert_eq!(done.words(seen), [9, 0]);
         group.settle(&tcp);
-        let reports = tcp.replicas(0);
-        assert_eq!(reports.len(), replicas);
-        assert_eq!(reports.iter().filter(|(_, report)| report.as_ref().unwrap().status.role == 0).count(), 1);
+        let states: Vec<_> = tcp.replicas(0).iter().map(|replica| replica.state.unwrap()).collect();
+        assert_eq!(states.len(), replicas);
+        assert_eq!(states.iter().filter(|state| state.role == ReplicaRole::Primary).count(), 1);
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::{Node, until};
 use darter_fabric::group::{Options, StoreReply, StoreRequest, View};
-use darter_fabric::tcp::ReplicaReport;
-use darter_fabric::wire::GroupStatus;
-use darter_fabric::{Tcp, TcpOptions};
+use darter_fabric::{Fabric, ReplicaRole, ReplicaState, Tcp, TcpOptions};
 use darter_memnode::{GroupOptions, MemNodeOptions, Region, Views};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -107,30 +105,26 @@ impl TestGroup {
 
     /// Which replica serves, once one does.
     pub fn primary(&self, tcp: &Tcp) -> usize {
-        self.wait_for(tcp, |report| report.status.role == 0)
-    }
-
-    fn wait_for(&self, tcp: &Tcp, is_it: impl Fn(&ReplicaReport) -> bool) -> usize {
         let mut found = None;
-        until("a replica that is so", || {
-            let reports = tcp.replicas(0);
-            found = reports.iter().position(|(_, report)| report.as_ref().is_ok_and(&is_it));
+        until("a primary", || {
+            let serves = |state: ReplicaState| state.role == ReplicaRole::Primary;
+            found = tcp.replicas(0).iter().position(|replica| replica.state.is_some_and(serves));
             found.is_some()
         });
         found.unwrap()
     }
 
-    fn statuses(tcp: &Tcp) -> Vec<GroupStatus> {
-        let reports = tcp.replicas(0);
-        reports.iter().filter_map(|(_, report)| Some(report.as_ref().ok()?.status)).collect()
+    fn states(tcp: &Tcp) -> Vec<ReplicaState> {
+        tcp.replicas(0).iter().filter_map(|replica| replica.state).collect()
     }
 
     /// Waits until all replicas are members of one view.
     pub fn settle_members(&self, tcp: &Tcp) {
         until("all replicas are members", || {
-            let statuses = Self::statuses(tcp);
-            let is_member = |status: &GroupStatus| status.role < 2 && status.view == statuses[0].view;
-            statuses.len() == self.nodes.len() && statuses.iter().all(is_member)
+            let states = Self::states(tcp);
+            let is_member =
+                |state: &ReplicaState| state.role != ReplicaRole::Learner && state.view == states[0].view;
+            states.len() == self.nodes.len() && states.iter().all(is_member)
         });
     }
 
@@ -138,8 +132,8 @@ impl TestGroup {
     pub fn settle(&self, tcp: &Tcp) {
         self.settle_members(tcp);
         until("all replicas have the same records", || {
-            let statuses = Self::statuses(tcp);
-            statuses.iter().all(|status| status.lsn == statuses[0].lsn)
+            let states = Self::states(tcp);
+            states.iter().all(|state| state.record == states[0].record)
         });
     }
 }
