@@ -83,7 +83,7 @@ pub(crate) struct UpCommand {
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at processes that should end.
 const LOOK: Duration = Duration::from_millis(10);
-/// A process that ends sooner after it was started is not started again.
+/// A process that exits sooner after it was started is not started again.
 const REVIVED_MIN: Duration = Duration::from_secs(1);
 /// Longest line that reports where a process listens, in bytes.
 const LINE_BYTES_MAX: u64 = 256;
@@ -127,10 +127,11 @@ impl Daemon {
         Ok(Self { name, child, again: None })
     }
 
-    /// Starts it again, if it may be and had not begun just now. Returns whether it was.
-    fn revive(&mut self) -> bool {
+    /// Starts it again after it has ended so, if it may be. Returns whether it was.
+    fn revive(&mut self, status: ExitStatus) -> bool {
         let Some((at, arguments, began)) = self.again.take() else { return false };
-        if began.elapsed() < REVIVED_MIN {
+        // One that was killed is not at fault; one that gave up at once would do so again.
+        if status.code().is_some() && began.elapsed() < REVIVED_MIN {
             return false;
         }
         let Ok(mut revived) = Self::start("memory node", at, &arguments) else { return false };
@@ -363,7 +364,7 @@ fn watch(signals: &mut Signals, nodes: &mut [Daemon], gateways: &mut Vec<Daemon>
         for node in &mut *nodes {
             let Some(status) = node.ended() else { continue };
             let name = node.name.clone();
-            if node.revive() {
+            if node.revive(status) {
                 complain(format_args!("{name}: ended by itself, {status}; started again as {}", node.name));
             } else {
                 complain(format_args!("{name}: ended by itself, {status}; stopping the others"));

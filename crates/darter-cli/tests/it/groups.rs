@@ -106,7 +106,8 @@ impl Group {
     /// Waits until nobody is behind.
     fn level(&self, store: &Store) {
         until("all replicas have the same records", || {
-            let records: Vec<_> = self.states(store).iter().map(|state| state.map(|state| state.record)).collect();
+            let records: Vec<_> =
+                self.states(store).iter().map(|state| state.map(|state| state.record)).collect();
             records.iter().all(|record| record.is_some() && *record == records[0])
         });
     }
@@ -203,10 +204,8 @@ fn replicas_that_die_or_stand_still_lose_nothing_and_are_told_to_nobody() {
     });
     let session = store.session().unwrap();
     let all = session.scan_chunk(&darter::ScanRange::all(), 10_000).unwrap();
-    let found: BTreeMap<_, _> = all
-        .into_iter()
-        .map(|(key, value)| (key, u64::from_le_bytes(value.try_into().unwrap())))
-        .collect();
+    let found: BTreeMap<_, _> =
+        all.into_iter().map(|(key, value)| (key, u64::from_le_bytes(value.try_into().unwrap()))).collect();
     assert_eq!(found, model);
     group.settle(&store);
     group.level(&store);
@@ -291,19 +290,17 @@ fn up_with_replicas_outlives_one_of_them() {
     let states = || -> Vec<Option<ReplicaState>> {
         (0..2).flat_map(|node| store.pool().fabric().replicas(node)).map(|replica| replica.state).collect()
     };
-    let are_members = || {
-        states().iter().all(|state| state.is_some_and(|state| state.role != ReplicaRole::Learner))
-    };
+    let are_members =
+        || states().iter().all(|state| state.is_some_and(|state| state.role != ReplicaRole::Learner));
     until("all replicas are members", are_members);
-    // One that was started just now is not started again.
-    std::thread::sleep(Duration::from_secs(1));
     let before = states();
     let children = children_of(up.id());
     assert_eq!(children.len(), 4);
     assert!(Command::new("kill").args(["-KILL", &children[0]]).status().unwrap().success());
     assert_eq!(said(&darter(&["get", "pear", "--pool", &url])), "green\n");
     until("a replica was started again", || {
-        let views = |states: &[Option<ReplicaState>]| states.iter().flatten().map(|state| state.view).sum::<u64>();
+        let views =
+            |states: &[Option<ReplicaState>]| states.iter().flatten().map(|state| state.view).sum::<u64>();
         are_members() && views(&states()) > views(&before)
     });
     assert_eq!(said(&darter(&["get", "pear", "--pool", &url])), "green\n");
@@ -314,8 +311,8 @@ fn up_with_replicas_outlives_one_of_them() {
 
 fn children_of(parent: u32) -> Vec<String> {
     let threads = Path::new("/proc").join(parent.to_string()).join("task");
-    let lists = std::fs::read_dir(threads).unwrap().map(|thread| {
-        std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default()
-    });
+    let lists = std::fs::read_dir(threads)
+        .unwrap()
+        .map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default());
     lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How long one replica may take to greet before the others are asked again.
 const GREETING: Duration = Duration::from_secs(1);
 /// Between two rounds of asking.
-const ROUND: Duration = Duration::from_millis(10);
+const ROUND: Duration = Duration::from_millis(20);
 
 /// Returns whether an address is that of a group.
 pub(super) fn is_group(address: &str) -> bool {
