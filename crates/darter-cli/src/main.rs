@@ -104,7 +104,7 @@ enum Command {
     #[command(subcommand)]
     Pool(pool::PoolCommand),
     /// Serve memory to clients over TCP or RDMA, as one memory node of a pool, until SIGTERM
-    Memnode(memnode::MemNodeCommand),
+    Memnode(Box<memnode::MemNodeCommand>),
     /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
     #[command(after_help = "\
 Examples:

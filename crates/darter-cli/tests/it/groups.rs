@@ -82,7 +82,7 @@ impl Group {
         }
     }
 
-    fn states(&self, store: &Store) -> Vec<Option<ReplicaState>> {
+    fn states(store: &Store) -> Vec<Option<ReplicaState>> {
         store.pool().fabric().replicas(0).iter().map(|replica| replica.state).collect()
     }
 
@@ -90,7 +90,7 @@ impl Group {
     fn settle(&self, store: &Store) -> usize {
         let mut primary = None;
         until("all replicas are members", || {
-            let states = self.states(store);
+            let states = Self::states(store);
             let newest = states.iter().flatten().map(|state| state.view).max();
             let is_member = |state: &Option<ReplicaState>| {
                 state.is_some_and(|state| Some(state.view) == newest && state.role != ReplicaRole::Learner)
@@ -107,7 +107,7 @@ impl Group {
     fn level(&self, store: &Store) {
         until("all replicas have the same records", || {
             let records: Vec<_> =
-                self.states(store).iter().map(|state| state.map(|state| state.record)).collect();
+                Self::states(store).iter().map(|state| state.map(|state| state.record)).collect();
             records.iter().all(|record| record.is_some() && *record == records[0])
         });
     }
@@ -200,7 +200,9 @@ fn replicas_that_die_or_stand_still_lose_nothing_and_are_told_to_nobody() {
             }
         }
         is_over.store(true, Ordering::Relaxed);
-        writers.into_iter().for_each(|writer| model.extend(writer.join().unwrap()));
+        for writer in writers {
+            model.extend(writer.join().unwrap());
+        }
     });
     let session = store.session().unwrap();
     let all = session.scan_chunk(&darter::ScanRange::all(), 10_000).unwrap();

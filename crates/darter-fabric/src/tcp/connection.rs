@@ -144,12 +144,11 @@ impl Connection {
     pub(super) fn next_reply(&mut self) -> io::Result<Option<(Replied, Refusal, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
-        let at = match self.view {
-            Some(_) => self.sent.binary_search_by_key(&head.id, |sent| sent.id).ok(),
-            None => {
-                let is_next = |sent: &Sent| sent.id == head.id || mutant!("tcp-reply-of-any-request");
-                self.sent.front().is_some_and(is_next).then_some(0)
-            }
+        let at = if self.view.is_some() {
+            self.sent.binary_search_by_key(&head.id, |sent| sent.id).ok()
+        } else {
+            let is_next = |sent: &Sent| sent.id == head.id || mutant!("tcp-reply-of-any-request");
+            self.sent.front().is_some_and(is_next).then_some(0)
         };
         let refusal = Refusal::from_code(head.refusal)
             .filter(|_| {

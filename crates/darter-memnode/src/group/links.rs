@@ -36,7 +36,7 @@ struct Link {
 #[derive(Debug)]
 pub(super) struct Links {
     me: ReplicaId,
-    links: Vec<Link>,
+    all: Vec<Link>,
     options: TcpOptions,
     bell: Arc<Bell>,
     made: (Sender<Made>, Receiver<Made>),
@@ -49,13 +49,13 @@ type Made = (usize, Result<ReplicaLink, FabricError>);
 impl Links {
     pub(super) fn new(me: ReplicaId, addresses: Vec<String>, options: TcpOptions, bell: Arc<Bell>) -> Self {
         let link = |address| Link { address, up: None, attempt: 0, failures: 0, is_connecting: false };
-        let links = addresses.into_iter().map(link).collect();
-        Self { me, links, options, bell, made: mpsc::channel(), next_look: None }
+        let all = addresses.into_iter().map(link).collect();
+        Self { me, all, options, bell, made: mpsc::channel(), next_look: None }
     }
 
     /// Returns the names of all others if each of them was reached.
     pub(super) fn all_reached(&self) -> Option<Vec<ReplicaId>> {
-        self.links.iter().map(|link| link.up.as_ref().map(ReplicaLink::replica)).collect()
+        self.all.iter().map(|link| link.up.as_ref().map(ReplicaLink::replica)).collect()
     }
 
     /// Takes the connections that were made, looks at times whether the others still stand, and has
@@ -63,7 +63,7 @@ impl Links {
     pub(super) fn turn(&mut self, now: Instant) -> Vec<ReplicaId> {
         let made: Vec<Made> = self.made.1.try_iter().collect();
         for (at, made) in made {
-            let link = &mut self.links[at];
+            let link = &mut self.all[at];
             link.is_connecting = false;
             match made {
                 Ok(up) => (link.up, link.failures) = (Some(up), 0),
@@ -80,13 +80,13 @@ impl Links {
         }
         self.next_look = Some(now + LOOK);
         let lost = self.part(|link| link.look().is_err());
-        (0..self.links.len()).for_each(|at| self.connect(at));
+        (0..self.all.len()).for_each(|at| self.connect(at));
         lost
     }
 
     /// Has a link connected, if it is not.
     fn connect(&mut self, at: usize) {
-        let link = &mut self.links[at];
+        let link = &mut self.all[at];
         if link.up.is_some() || link.is_connecting {
             return;
         }
@@ -108,7 +108,7 @@ impl Links {
 
     /// Puts a message for a replica on its connection. Returns whether there is one.
     pub(super) fn send(&mut self, to: ReplicaId, message: &Message) -> bool {
-        let mut up = self.links.iter_mut().filter_map(|link| link.up.as_mut());
+        let mut up = self.all.iter_mut().filter_map(|link| link.up.as_mut());
         let Some(link) = up.find(|link| link.replica() == to) else { return false };
         link.send(message);
         true
@@ -122,7 +122,7 @@ impl Links {
     /// Drops the connections of which this holds, and returns whose they were.
     fn part(&mut self, is_gone: impl Fn(&mut ReplicaLink) -> bool) -> Vec<ReplicaId> {
         let mut gone = Vec::new();
-        for link in &mut self.links {
+        for link in &mut self.all {
             if link.up.as_mut().is_some_and(&is_gone) {
                 gone.extend(link.up.take().map(|up| up.replica()));
             }
@@ -132,6 +132,6 @@ impl Links {
 
     /// Returns whether a socket did not take all that it was to send.
     pub(super) fn has_waiting(&self) -> bool {
-        self.links.iter().filter_map(|link| link.up.as_ref()).any(|link| link.waiting() > 0)
+        self.all.iter().filter_map(|link| link.up.as_ref()).any(|link| link.waiting() > 0)
     }
 }

@@ -2,6 +2,7 @@
 //! what operators ask.
 
 use super::Peer;
+use crate::group::Group;
 use crate::metrics::DroppedFor;
 use crate::redo_log::Fact;
 use crate::service::Service;
@@ -45,7 +46,7 @@ impl Peer {
             RequestKind::Framed => return self.take_framed(head, payload, service),
             RequestKind::Relay => return self.take_relayed(head, payload, service),
             RequestKind::Status => {
-                let status = service.group.as_ref().map(|group| group.status()).unwrap_or_default();
+                let status = service.group.as_ref().map(Group::status).unwrap_or_default();
                 self.reply(head.id, Refusal::None, &status);
                 return true;
             }

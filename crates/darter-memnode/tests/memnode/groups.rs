@@ -1,11 +1,16 @@
 //! Memory groups over TCP: several memory nodes that are one to their clients.
 
 use crate::support::groups::TestGroup;
-use crate::support::{Node, connect, until};
+use crate::support::{LONG, Node, connect, greeted, hear, say, until};
+use darter_fabric::group::Message;
+use darter_fabric::wire::proof::{Proof, nonce};
+use darter_fabric::wire::{self, Challenge, Hello, RequestHead, RequestKind, Welcome};
 use darter_fabric::{
     Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, ReplicaRole, Suspect, Tcp, TcpOptions, block_on,
 };
 use darter_memnode::{MemNode, MemNodeOptions, Region};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -96,7 +101,7 @@ fn primaries_that_die_lose_and_repeat_nothing() {
                 counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>() > so_far + 50
             });
             // Five primaries, and a backup.
-            let primary = group.primary(&tcp);
+            let primary = TestGroup::primary(&tcp);
             let victim = if round == 3 { 1 - primary } else { primary };
             group.kill(victim);
             group.revive(victim);
@@ -117,10 +122,10 @@ fn a_primary_hands_over_and_a_node_that_is_stopped_does_so_too() {
     group.settle(&tcp);
     let mut endpoint = tcp.endpoint().unwrap();
     add(&mut endpoint, word(1), 7).unwrap();
-    let primary = group.primary(&tcp);
+    let primary = TestGroup::primary(&tcp);
     let other = group.addresses[1 - primary].clone();
     tcp.hand_over(0, &other, CALM).unwrap();
-    assert_eq!(group.primary(&tcp), 1 - primary);
+    assert_eq!(TestGroup::primary(&tcp), 1 - primary);
     assert_eq!(add(&mut endpoint, word(1), 1).unwrap(), 7);
     group.settle(&tcp);
     let refused = tcp.hand_over(0, "127.0.0.1:1", CALM).unwrap_err().to_string();
@@ -150,7 +155,7 @@ fn a_session_that_was_shut_out_stays_so_when_another_replica_serves() {
         tcp.fence(Suspect { slot: 3, holder: slot.holder(), lapsed: true }).unwrap(),
         FenceOutcome::Fenced
     );
-    let primary = group.primary(&tcp);
+    let primary = TestGroup::primary(&tcp);
     group.kill(primary);
     let refused = add(&mut endpoint, word(1), 1).unwrap_err();
     assert!(matches!(refused, FabricError::Fenced), "{refused}");
@@ -166,13 +171,53 @@ fn a_store_of_views_that_is_gone_holds_up_view_changes_only() {
     group.store.shut(true);
     let mut endpoint = tcp.endpoint().unwrap();
     add(&mut endpoint, word(1), 1).unwrap();
-    let primary = group.primary(&tcp);
+    let primary = TestGroup::primary(&tcp);
     group.kill(primary);
     let waits = std::thread::spawn(move || add(&mut endpoint, word(1), 1));
     std::thread::sleep(QUICK * 2);
     assert!(!waits.is_finished(), "nobody may serve");
     group.store.shut(false);
     assert_eq!(waits.join().unwrap().unwrap(), 1);
+}
+
+/// What an older connection still holds was sent before what the newer has brought.
+#[test]
+fn messages_that_a_replica_sent_on_an_older_connection_are_void() {
+    let group = TestGroup::start(2, 1 << 20, CALM);
+    let tcp = group.connect();
+    group.settle(&tcp);
+    let node = group.nodes[0].as_ref().unwrap();
+    let say_join = |attempt| {
+        let mut stream = TcpStream::connect(node.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let hello = Hello::new(77, nonce().unwrap());
+        say(&mut stream, &Hello { channel: wire::RELAY_CHANNEL, attempt, ..hello });
+        hear::<Challenge>(&mut stream);
+        say(&mut stream, &Proof::default());
+        assert_eq!(hear::<Welcome>(&mut stream).refusal, 0);
+        let mut message = Vec::new();
+        Message::Join.put(&mut message);
+        let head = RequestHead {
+            kind: RequestKind::Relay as u8,
+            reserved: 0,
+            verbs: 0,
+            bytes: message.len() as u32,
+            id: 1,
+        };
+        stream.write_all(&[wire::as_bytes(&head), &message].concat()).unwrap();
+        stream
+    };
+    let mut newer = say_join(2);
+    let mut older = say_join(1);
+    assert_eq!(older.read(&mut [0]).unwrap(), 0, "it ends");
+    newer.set_nonblocking(true).unwrap();
+    assert_eq!(newer.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "it goes on");
+    // A client cannot say what replicas say.
+    let mut stranger = greeted(node, 78);
+    stranger.set_read_timeout(Some(LONG)).unwrap();
+    let head = RequestHead { kind: RequestKind::Relay as u8, reserved: 0, verbs: 0, bytes: 0, id: 1 };
+    stranger.write_all(wire::as_bytes(&head)).unwrap();
+    assert_eq!(stranger.read(&mut [0]).unwrap(), 0);
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl TestGroup {
     }
 
     /// Which replica serves, once one does.
-    pub fn primary(&self, tcp: &Tcp) -> usize {
+    pub fn primary(tcp: &Tcp) -> usize {
         let mut found = None;
         until("a primary", || {
             let serves = |state: ReplicaState| state.role == ReplicaRole::Primary;
