@@ -87,7 +87,7 @@ impl Group {
     }
 
     /// Waits until all replicas are members of one view. Returns which one serves.
-    fn settle(&self, store: &Store) -> usize {
+    fn settle(store: &Store) -> usize {
         let mut primary = None;
         until("all replicas are members", || {
             let states = Self::states(store);
@@ -104,7 +104,7 @@ impl Group {
     }
 
     /// Waits until nobody is behind.
-    fn level(&self, store: &Store) {
+    fn level(store: &Store) {
         until("all replicas have the same records", || {
             let records: Vec<_> =
                 Self::states(store).iter().map(|state| state.map(|state| state.record)).collect();
@@ -180,7 +180,7 @@ fn replicas_that_die_or_stand_still_lose_nothing_and_are_told_to_nobody() {
                 assert!(writers.iter().all(|writer| !writer.is_finished()), "a writer has failed");
                 acknowledged.load(Ordering::Relaxed) >= so_far + ACKNOWLEDGED
             });
-            let primary = group.settle(&store);
+            let primary = Group::settle(&store);
             match round {
                 // Longer than any lease: another serves when it goes on.
                 2 => {
@@ -209,8 +209,8 @@ fn replicas_that_die_or_stand_still_lose_nothing_and_are_told_to_nobody() {
     let found: BTreeMap<_, _> =
         all.into_iter().map(|(key, value)| (key, u64::from_le_bytes(value.try_into().unwrap()))).collect();
     assert_eq!(found, model);
-    group.settle(&store);
-    group.level(&store);
+    Group::settle(&store);
+    Group::level(&store);
     let check = store.check().unwrap();
     assert!(check.is_sound(), "{check:?}");
 }
@@ -222,7 +222,7 @@ fn operators_see_replicas_and_have_another_serve() {
     let created = darter(&["pool", "create", "--pool", &url]);
     assert!(created.status.success(), "{}", said(&created));
     let store = open(&url, false);
-    let primary = group.settle(&store);
+    let primary = Group::settle(&store);
     let put = darter(&["put", "pear", "green", "--pool", &url]);
     assert!(put.status.success(), "{}", said(&put));
     let status = said(&darter(&["pool", "status", "--pool", &url]));
@@ -232,7 +232,7 @@ fn operators_see_replicas_and_have_another_serve() {
     let next = (primary + 1) % 3;
     let handed = darter(&["pool", "handoff", "0", &group.replicas[next].address, "--pool", &url]);
     assert!(handed.status.success(), "{}", said(&handed));
-    assert_eq!(group.settle(&store), next);
+    assert_eq!(Group::settle(&store), next);
     let json = said(&darter(&["pool", "status", "--json", "--pool", &url]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let replicas = json["nodes"][0]["replicas"].as_array().unwrap();
