@@ -193,16 +193,21 @@ impl NodeArgs {
 
     /// What a client in the same process shows memory nodes, this one too.
     pub(crate) fn of_a_client(&self, ca: Option<&Path>) -> Result<TcpOptions, Failure> {
+        let tls = self.shown_to_nodes(ca, "a server beside TLS (--tls-cert) needs --server-tls-ca")?;
+        Ok(TcpOptions { token: self.token.content()?, tls, ..TcpOptions::default() })
+    }
+
+    /// How a replica speaks TLS with others.
+    pub(crate) fn of_a_replica(&self, ca: Option<&Path>) -> Result<Option<ClientTls>, Failure> {
+        self.shown_to_nodes(ca, "a replica beside TLS (--tls-cert) needs --replica-tls-ca")
+    }
+
+    fn shown_to_nodes(&self, ca: Option<&Path>, lacks_ca: &str) -> Result<Option<ClientTls>, Failure> {
         let identity = self.identity.files();
         if identity.is_some() && ca.is_none() {
-            return Err(Failure::usage("a server beside TLS (--tls-cert) needs --server-tls-ca"));
+            return Err(Failure::usage(lacks_ca));
         }
-        let tls = |ca| ClientTls::from_files(ca, identity).map_err(Failure::usage);
-        Ok(TcpOptions {
-            token: self.token.content()?,
-            tls: ca.map(tls).transpose()?,
-            ..TcpOptions::default()
-        })
+        ca.map(|ca| ClientTls::from_files(ca, identity).map_err(Failure::usage)).transpose()
     }
 
     /// Whether strangers are kept out.

@@ -25,6 +25,7 @@ mod pairs;
 mod pool;
 mod range;
 mod reference;
+mod replication;
 mod scan;
 mod serve;
 mod shell;
@@ -103,7 +104,7 @@ enum Command {
     #[command(subcommand)]
     Pool(pool::PoolCommand),
     /// Serve memory to clients over TCP or RDMA, as one memory node of a pool, until SIGTERM
-    Memnode(memnode::MemNodeCommand),
+    Memnode(Box<memnode::MemNodeCommand>),
     /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
     #[command(after_help = "\
 Examples:

@@ -6,6 +6,7 @@ use crate::durability::DurabilityArgs;
 use crate::failure::Failure;
 use crate::index_server::{IndexServer, ServerArgs};
 use crate::logging::LogArgs;
+use crate::replication::ReplicaArgs;
 use crate::signals::asked_to_stop;
 use darter::ByteSize;
 use darter_fabric::local::Space;
@@ -27,7 +28,9 @@ Examples:
   darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --durability log --log /var/lib/darter/log --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token
-  darter memnode --listen 10.0.0.1:7000 --size 8G --workers 2 --serve xstore")]
+  darter memnode --listen 10.0.0.1:7000 --size 8G --workers 2 --serve xstore
+  darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --views etcd://10.0.0.9:2379/darter \
+    --replicas 10.0.0.1:7000+10.0.0.2:7000")]
 pub(crate) struct MemNodeCommand {
     /// Where to listen: ADDRESS:PORT; port 0 takes any, and the line on stdout says which
     #[arg(long, value_name = "ADDR", required_unless_present = "is_probe")]
@@ -60,6 +63,8 @@ pub(crate) struct MemNodeCommand {
     rdma: RdmaArgs,
     #[command(flatten)]
     server: ServerArgs,
+    #[command(flatten)]
+    replication: ReplicaArgs,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -168,10 +173,12 @@ impl MemNodeCommand {
         };
         let region = self.durability.apply(region)?;
         let server = self.server.begin(&self.credentials)?;
+        let group = self.replication.options(listen, |ca| self.credentials.of_a_replica(ca))?;
         let options = self.limits.options(MemNodeOptions {
             device: self.rdma.device.clone(),
             procedures: server.as_ref().map(IndexServer::procedures).unwrap_or_default(),
             workers: self.server.workers(),
+            group,
             ..credentials
         });
         if !self.credentials.are_asked_for() && !listen.ip().is_loopback() {

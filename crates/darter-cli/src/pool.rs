@@ -4,6 +4,7 @@ use crate::Answer;
 use crate::arguments::IndexArgs;
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
+use crate::memnode::seconds;
 use crate::tables::{bytes_text, print_pool};
 use darter::{Fabric, PoolUrl, Scheme, Store, StoreOptions};
 use darter_fabric::{Durability, counted};
@@ -132,6 +133,26 @@ pub(crate) enum PoolCommand {
     AddNode(AddNodeCommand),
     /// Describe a pool: its nodes, their space, and who works on it
     Status(StatusCommand),
+    /// Have another replica of a memory group serve, before this one's machine is worked on
+    Handoff(HandoffCommand),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  darter pool handoff 0 10.0.0.2:7000 --pool tcp://10.0.0.1:7000+10.0.0.2:7000")]
+pub(crate) struct HandoffCommand {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The memory node that is a group
+    #[arg(value_name = "NODE")]
+    node: u8,
+    /// The replica that shall serve, which must be a backup
+    #[arg(value_name = "HOST:PORT", value_parser = node_address)]
+    replica: String,
+    /// Seconds to wait for that
+    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
+    patience: Duration,
 }
 
 #[derive(clap::Args)]
@@ -178,6 +199,7 @@ impl PoolCommand {
             Self::Create(command) => command.run(),
             Self::AddNode(command) => command.run(),
             Self::Status(command) => command.run(),
+            Self::Handoff(command) => command.run(),
         }
     }
 }
@@ -232,6 +254,16 @@ fn durability_text(durability: Durability) -> &'static str {
         Durability::OnCompletion => "on-completion: whatever was acknowledged survives a power failure",
         Durability::ByVerb => "by-verb: whatever was written before the last sync survives a power failure",
         _ => "never: a power failure may leave anything",
+    }
+}
+
+impl HandoffCommand {
+    fn run(&self) -> Result<Answer, Failure> {
+        let store = self.pool.existing()?;
+        let fabric = store.pool().fabric();
+        fabric.hand_over(self.node, &self.replica, self.patience).map_err(Failure::failed)?;
+        writeln!(std::io::stdout().lock(), "{} serves as memory node {}", self.replica, self.node)?;
+        Ok(Answer::Done)
     }
 }
 

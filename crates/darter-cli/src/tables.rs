@@ -44,6 +44,28 @@ pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Re
     let header =
         ["memory node", "address", "bytes", "taken", "blocks", "free", "mine", "others", "closed", "dead"];
     writeln!(out, "\n{}", table(&header, rows))?;
+    let replicas = usage.nodes.iter().flat_map(|node| {
+        let newest =
+            node.replicas.iter().filter_map(|replica| Some(replica.state?.record)).max().unwrap_or(0);
+        node.replicas.iter().map(move |replica| {
+            let mut row = vec![node.node.to_string(), replica.address.clone()];
+            match &replica.state {
+                None => row.push("does not answer".to_owned()),
+                Some(state) => {
+                    row.push(state.role.to_string());
+                    let numbers =
+                        [state.view, state.record, newest - state.record, state.held, state.log_bytes];
+                    row.extend(numbers.map(|number| number.to_string()));
+                }
+            }
+            row
+        })
+    });
+    if usage.nodes.iter().any(|node| !node.replicas.is_empty()) {
+        let header =
+            ["memory node", "replica", "role", "view", "record", "behind", "answers held", "log, bytes"];
+        writeln!(out, "\n{}", table(&header, replicas))?;
+    }
     let members = usage.members.iter().map(|member| {
         let who = if member.is_me { "this command" } else { "" };
         let numbers = [member.slot.into(), member.pid, member.epoch, member.nodes].map(|n| n.to_string());

@@ -3,8 +3,8 @@
 //!
 //! A process serves until its stdin ends, and the other end is held here: so none outlives this
 //! one, however it ends. They listen on loopback only, and speak no TLS. Without a memory node the
-//! pool is not whole, so when one ends all do; a gateway keeps nothing, and when one ends the
-//! others go on.
+//! pool is not whole, so when one ends all do; a replica of one is started again. A gateway keeps
+//! nothing, and when one ends the others go on.
 
 use crate::Answer;
 use crate::arguments::IndexArgs;
@@ -12,6 +12,7 @@ use crate::credentials::{TokenArgs, without_credentials};
 use crate::durability::Durability;
 use crate::failure::{Failure, complain};
 use crate::logging::{Format, LogArgs};
+use crate::replication::{SUSPECT_AFTER, patience};
 use darter::{ByteSize, PoolUrl, Store};
 use darter_fabric::rdma::DeviceName;
 use darter_fabric::{TcpOptions, counted};
@@ -20,7 +21,7 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -31,6 +32,7 @@ use std::time::{Duration, Instant};
 Examples:
   darter up --memnodes 3 --size 256M --dir ./fruit
   darter up --memnodes 3 --size 256M --dir ./fruit-for-good --durability log
+  darter up --memnodes 2 --replicas 2 --size 256M --gateways 2
   darter up --gateways 2 --resp-port 6379 --http-port 9701")]
 pub(crate) struct UpCommand {
     /// Memory nodes
@@ -46,6 +48,14 @@ pub(crate) struct UpCommand {
     /// they take any, and the log says which
     #[arg(long, value_name = "PORT", default_value_t = 0, requires = "gateways")]
     http_port: u16,
+    /// Processes for each memory node, each with all of its region: the pool survives the death of
+    /// all but one of them, and processes that die are started again
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=7))]
+    #[arg(conflicts_with_all = ["dir", "durability", "rdma"])]
+    replicas: u16,
+    /// Seconds that replicas wait for each other before they go on without
+    #[arg(long, value_name = "SECONDS", default_value = SUSPECT_AFTER, value_parser = patience)]
+    suspect_after: Duration,
     /// Bytes of each node's region; the system grants them as they are touched
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: ByteSize,
@@ -73,6 +83,8 @@ pub(crate) struct UpCommand {
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at processes that should end.
 const LOOK: Duration = Duration::from_millis(10);
+/// A process that exits sooner after it was started is not started again.
+const REVIVED_MIN: Duration = Duration::from_secs(1);
 /// Longest line that reports where a process listens, in bytes.
 const LINE_BYTES_MAX: u64 = 256;
 
@@ -84,6 +96,8 @@ const ADDRESSES: &str = "addresses";
 struct Daemon {
     name: String,
     child: Child,
+    /// What it is started with again when it has ended by itself, and when it was started last.
+    again: Option<(u16, Vec<OsString>, Instant)>,
 }
 
 impl Drop for Daemon {
@@ -110,7 +124,20 @@ impl Daemon {
             .spawn()
             .map_err(|error| Failure::failed(format_args!("cannot start {what} {at}: {error}")))?;
         let name = format!("{what} {at}, process {}", child.id());
-        Ok(Self { name, child })
+        Ok(Self { name, child, again: None })
+    }
+
+    /// Starts it again after it has ended so, if it may be. Returns whether it was.
+    fn revive(&mut self, status: ExitStatus) -> bool {
+        let Some((at, arguments, began)) = self.again.take() else { return false };
+        // One that was killed is not at fault; one that gave up at once would do so again.
+        if status.code().is_some() && began.elapsed() < REVIVED_MIN {
+            return false;
+        }
+        let Ok(mut revived) = Self::start("memory node", at, &arguments) else { return false };
+        revived.again = Some((at, arguments, Instant::now()));
+        *self = revived;
+        true
     }
 
     /// Where it listens, once it does, of a scheme.
@@ -150,15 +177,13 @@ impl UpCommand {
         }
         let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGCHLD]).map_err(Failure::failed)?;
-        let mut nodes = Vec::new();
-        let known = if is_there { self.known_addresses() } else { Vec::new() };
-        for at in 0..self.memnodes {
-            let listen = known.get(usize::from(at)).map_or("127.0.0.1:0", String::as_str);
-            nodes.push(Daemon::start("memory node", at, &self.node_arguments(at, listen))?);
-        }
         let scheme = if self.rdma.is_some() { "rdma://" } else { "tcp://" };
-        let addresses = nodes.iter_mut().map(|node| node.address(scheme));
-        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        // With the views of groups, as long as this command runs.
+        let views = (self.replicas > 1).then(tempfile::tempdir).transpose()?;
+        let (mut nodes, addresses) = match &views {
+            Some(views) => self.start_groups(views.path())?,
+            None => self.start_nodes(scheme, is_there)?,
+        };
         let device = self.rdma.as_ref().map_or(String::new(), |device| format!("?device={device}"));
         let url = format!("{scheme}{}{device}", addresses.join(","));
         let pool: PoolUrl = url.parse().map_err(Failure::failed)?;
@@ -170,9 +195,10 @@ impl UpCommand {
         };
         let store = options.open_url(&pool)?;
         complain(format_args!(
-            "note: {} a pool of {}, {} each, {}",
+            "note: {} a pool of {}{}, {} each, {}",
             if is_there { "opened" } else { "created" },
             counted(self.memnodes.into(), "memory node"),
+            if self.replicas > 1 { format!(" with {} replicas", self.replicas) } else { String::new() },
             self.size,
             self.dir.as_ref().map_or("in memory".to_owned(), |dir| format!("in {}", dir.display())),
         ));
@@ -198,6 +224,51 @@ impl UpCommand {
         stop(&mut signals, &mut gateways);
         stop(&mut signals, &mut nodes);
         Ok(answer)
+    }
+
+    /// Starts the memory nodes. Returns them with their addresses.
+    fn start_nodes(&self, scheme: &str, is_there: bool) -> Result<(Vec<Daemon>, Vec<String>), Failure> {
+        let mut nodes = Vec::new();
+        let known = if is_there { self.known_addresses() } else { Vec::new() };
+        for at in 0..self.memnodes {
+            let listen = known.get(usize::from(at)).map_or("127.0.0.1:0", String::as_str);
+            nodes.push(Daemon::start("memory node", at, &self.node_arguments(at, listen))?);
+        }
+        let addresses = nodes.iter_mut().map(|node| node.address(scheme));
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        Ok((nodes, addresses))
+    }
+
+    /// Starts the replicas of all memory nodes, whose views are kept in a directory. Returns them
+    /// with the addresses of the nodes.
+    fn start_groups(&self, views: &Path) -> Result<(Vec<Daemon>, Vec<String>), Failure> {
+        let (mut nodes, mut addresses) = (Vec::new(), Vec::new());
+        let views = format!("file:{}", views.join("views").display());
+        for group in 0..self.memnodes {
+            let listeners = (0..self.replicas).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+            let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+            let listens = listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string()));
+            let listens = listens.collect::<Result<Vec<_>, std::io::Error>>()?;
+            // Their processes take the ports over.
+            drop(listeners);
+            let address = listens.join("+");
+            for listen in &listens {
+                let mut arguments = self.node_arguments(group, listen);
+                let patience = self.suspect_after.as_secs_f64().to_string();
+                let number = group.to_string();
+                let replica =
+                    ["--replicas", &address, "--views", &views, "--group", &number, "--suspect-after"];
+                arguments.extend(replica.into_iter().chain([patience.as_str()]).map(OsString::from));
+                let mut node = Daemon::start("memory node", group, &arguments)?;
+                node.again = Some((group, arguments, Instant::now()));
+                nodes.push(node);
+            }
+            addresses.push(address);
+        }
+        for node in &mut nodes {
+            node.address("tcp://")?;
+        }
+        Ok((nodes, addresses))
     }
 
     /// Creates the directory. Returns whether it already holds all regions.
@@ -291,8 +362,12 @@ fn watch(signals: &mut Signals, nodes: &mut [Daemon], gateways: &mut Vec<Daemon>
         });
         let mut answer = Answer::Done;
         for node in &mut *nodes {
-            if let Some(status) = node.ended() {
-                complain(format_args!("{}: ended by itself, {status}; stopping the others", node.name));
+            let Some(status) = node.ended() else { continue };
+            let name = node.name.clone();
+            if node.revive(status) {
+                complain(format_args!("{name}: ended by itself, {status}; started again as {}", node.name));
+            } else {
+                complain(format_args!("{name}: ended by itself, {status}; stopping the others"));
                 answer = Answer::No;
             }
         }

@@ -16,6 +16,7 @@
 //! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never
 //!   do.
 
+use crate::replica_status::{ReplicaStatus, no_group};
 use crate::{Batch, Counters, FabricError, GlobalAddr, OpKind};
 use std::future::Future;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Capabilities {
     pub inline_bytes: u32,
     /// Procedures can be called, where a node has any ([`Endpoint::call`]).
     pub calls: bool,
+    /// How long a node may be silent while another replica takes its place. Leases must be longer.
+    pub failover: Duration,
 }
 
 /// When what a batch has written survives a power failure, and what it has read.
@@ -195,6 +198,20 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 
     /// Removes the last node if it has this number: it turned out not to be part of the pool.
     fn forget_node(&self, _node: u8) {}
+
+    /// Returns how the replicas of a node are, if it is a memory group; none otherwise.
+    fn replicas(&self, _node: u8) -> Vec<ReplicaStatus> {
+        Vec::new()
+    }
+
+    /// Has a memory group's primary hand over to the replica at an address, and waits until that
+    /// serves.
+    ///
+    /// # Errors
+    /// Fails if the node is no group, that is no backup of it, or does not serve within `patience`.
+    fn hand_over(&self, node: u8, _to: &str, _patience: Duration) -> Result<(), FabricError> {
+        Err(no_group(node))
+    }
 
     /// Returns what this provider can do.
     fn capabilities(&self) -> Capabilities;

@@ -69,6 +69,7 @@ mod provider;
 mod random;
 #[cfg(feature = "tcp")]
 pub mod rdma;
+mod replica_status;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod size;
@@ -97,6 +98,7 @@ pub use model::{Model, ModelSpec};
 pub use op::OpKind;
 pub use provider::{Provider, ProviderEndpoint};
 pub use random::random_word;
+pub use replica_status::{ReplicaRole, ReplicaState, ReplicaStatus};
 #[cfg(feature = "sim")]
 pub use sim::Sim;
 pub use size::{ByteSize, SizeError};

@@ -8,9 +8,10 @@ use crate::model::{Model, ModelEndpoint};
 use crate::tcp::{Tcp, TcpEndpoint};
 use crate::{
     Batch, Capabilities, Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity,
-    Local, OpKind, Orphans, Suspect,
+    Local, OpKind, Orphans, ReplicaStatus, Suspect,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Memory of this machine, memory nodes over TCP, or a modelled cluster.
 #[derive(Clone, Debug)]
@@ -103,6 +104,14 @@ impl Fabric for Provider {
 
     fn forget_node(&self, node: u8) {
         each!(self, inner => inner.forget_node(node));
+    }
+
+    fn replicas(&self, node: u8) -> Vec<ReplicaStatus> {
+        each!(self, inner => inner.replicas(node))
+    }
+
+    fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
+        each!(self, inner => inner.hand_over(node, to, patience))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -6,6 +6,8 @@
 //!                                             a file mapped by every process that opens it
 //! tcp://HOST:PORT[,HOST:PORT…][?durability=log]
 //!                                             memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
+//! tcp://HOST:PORT+HOST:PORT[,HOST:PORT+HOST:PORT…]
+//!                                             memory groups, each with all its replicas
 //! rdma://HOST:PORT[,HOST:PORT…]?device=DEVICE[:PORT[:GID]]
 //!                                             the same, verbs through this machine's RDMA device
 //! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; docs/model.md lists the names
@@ -323,6 +325,13 @@ impl PoolUrl {
             #[cfg(feature = "tcp")]
             "tcp" => Self::tcp(addresses(place)?),
             #[cfg(feature = "tcp")]
+            "rdma" if place.contains('+') => {
+                return Err(
+                    "a memory group has no `rdma://`: its replicas send each other what they execute, and nobody                      executes verbs that go through a device; name it `tcp://`"
+                        .to_owned(),
+                );
+            }
+            #[cfg(feature = "tcp")]
             "rdma" => return Ok(Self::rdma(addresses(place)?, device(query)?)),
             #[cfg(not(feature = "tcp"))]
             "tcp" | "rdma" => return Err(absent("memory nodes over TCP and RDMA", "tcp")),
@@ -360,7 +369,7 @@ fn addresses(place: &str) -> Result<Vec<String>, String> {
     if list.len() > NODES_MAX {
         return Err(format!("it names {} memory nodes; a pool has {NODES_MAX} at most", list.len()));
     }
-    for address in &list {
+    for address in list.iter().flat_map(|node| node.split('+')) {
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
         let is_host =
             !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
@@ -454,6 +463,7 @@ mod tests {
             "file:/mnt/pmem/pool?size=8G&durability=flush",
             "tcp://127.0.0.1:7000",
             "tcp://mn-0.rack:7000,mn-1.rack:7000,[::1]:7000",
+            "tcp://10.0.0.1:7000+10.0.0.2:7000,[::1]:7000+[::2]:7000",
             "tcp://127.0.0.1:7000,[::1]:7000?durability=log",
             "rdma://10.0.0.1:7000?device=mlx5_0",
             "rdma://mn-0.rack:7000,[::1]:7000?device=mlx5_0:1:3",

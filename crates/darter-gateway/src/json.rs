@@ -1,6 +1,7 @@
 //! Statistics of a pool and its index as JSON, for the status page and for the program's `--json`.
 
 use darter::report::{IndexStats, PoolUsage};
+use darter_fabric::ReplicaStatus;
 use serde_json::{Value, json};
 
 /// Returns the counts and sizes of an index.
@@ -31,6 +32,17 @@ pub fn index(stats: &IndexStats) -> Value {
 
 /// Returns the members of a pool, and the use of its memory.
 pub fn pool(usage: &PoolUsage) -> Value {
+    let replica = |replica: &ReplicaStatus| {
+        let state = replica.state.as_ref();
+        json!({
+            "address": replica.address,
+            "role": state.map(|state| state.role.to_string()),
+            "view": state.map(|state| state.view),
+            "record": state.map(|state| state.record),
+            "held": state.map(|state| state.held),
+            "log_bytes": state.map(|state| state.log_bytes),
+        })
+    };
     let nodes: Vec<Value> = usage
         .nodes
         .iter()
@@ -38,6 +50,7 @@ pub fn pool(usage: &PoolUsage) -> Value {
             json!({
                 "node": node.node,
                 "address": node.address,
+                "replicas": node.replicas.iter().map(replica).collect::<Vec<_>>(),
                 "bytes": node.bytes,
                 "blocks": node.blocks,
                 "free": node.free,

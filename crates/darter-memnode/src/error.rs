@@ -80,6 +80,12 @@ pub enum MemNodeError {
         /// What, and why not.
         what: &'static str,
     },
+    /// The options of a memory group make no sense.
+    #[error("{what}")]
+    GroupOptions {
+        /// What is wrong with them.
+        what: String,
+    },
     /// The log could not be written.
     #[error("{why}")]
     LogFailed {

@@ -2,6 +2,7 @@
 //! them and ends them.
 
 use crate::error::{MemNodeError, system};
+use crate::group::Group;
 use crate::metrics::DroppedFor;
 use crate::peer::{Peer, Progress};
 use crate::redo_log::Journal;
@@ -18,12 +19,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// The listener's key; connections have keys above it, and below [`LOG_BELL`].
+/// The listener's key; connections have keys above it, and below [`GROUP_BELL`].
 const LISTENER: u64 = 0;
 /// The key of the bell that workers ring.
 const BELL: u64 = u64::MAX;
 /// The key of the bell that the log's thread rings.
 const LOG_BELL: u64 = u64::MAX - 1;
+/// The key of the bell that the threads of a memory group ring.
+const GROUP_BELL: u64 = u64::MAX - 2;
 /// Maximum number of sockets served in one iteration.
 const EVENTS_MAX: usize = 256;
 /// Maximum number of connections accepted in one iteration.
@@ -76,6 +79,9 @@ impl<'s> EventLoop<'s> {
         if let Some(journal) = &turns.service.journal {
             turns.watch(journal.bell(), LOG_BELL).map_err(system("wait for the log's thread"))?;
         }
+        if let Some(group) = &turns.service.group {
+            turns.watch(group.bell(), GROUP_BELL).map_err(system("wait for its group's threads"))?;
+        }
         Ok(Self { listener: Some(listener), ..turns })
     }
 
@@ -96,9 +102,10 @@ impl<'s> EventLoop<'s> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut now = Instant::now();
         let (mut busy_until, mut next_sweep) = (now, now);
-        let mut drained_by = None;
+        let (mut drained_by, mut leaves_by) = (None, None);
         loop {
-            if stop.is_asked() && drained_by.is_none() {
+            let leaves = stop.is_asked() && self.leaves_group(now, &mut leaves_by);
+            if stop.is_asked() && drained_by.is_none() && !leaves {
                 drained_by = Some(now + self.service.options.drain);
                 self.begin_to_drain(endpoint);
             }
@@ -109,7 +116,8 @@ impl<'s> EventLoop<'s> {
             if self.service.waits_for_disk() {
                 self.wait_for_disk(endpoint);
             }
-            let nap = if now < busy_until { Duration::ZERO } else { SWEEP / 4 };
+            let nap = self.service.group.as_ref().map_or(SWEEP / 4, |group| group.nap().min(SWEEP / 4));
+            let nap = if now < busy_until { Duration::ZERO } else { nap };
             let nap = Timespec { tv_sec: 0, tv_nsec: i64::from(nap.subsec_nanos()) };
             events.clear();
             match epoll::wait(&self.waiting, rustix::buffer::spare_capacity(&mut events), Some(&nap)) {
@@ -123,10 +131,12 @@ impl<'s> EventLoop<'s> {
                     LISTENER => self.accept(),
                     BELL => self.finish_calls(endpoint),
                     LOG_BELL => self.release(endpoint),
+                    GROUP_BELL => self.service.group.iter().for_each(Group::quiet),
                     key => self.serve(key, endpoint),
                 }
             }
             self.service.end_turn(found);
+            self.end_group_turn();
             now = found;
             if !events.is_empty() {
                 now = Instant::now();
@@ -183,6 +193,32 @@ impl<'s> EventLoop<'s> {
         }
     }
 
+    /// Sends what has come of this turn to the group, and to clients whose replies wait no more.
+    fn end_group_turn(&mut self) {
+        let Service { group: Some(group), sessions, .. } = &mut self.service else { return };
+        let mut answered = Vec::new();
+        for reply in group.end_turn(sessions) {
+            if let Some(peer) = self.peers.get_mut(&reply.peer) {
+                peer.finish_grouped(reply.id, reply.outcome);
+                if answered.last() != Some(&reply.peer) {
+                    answered.push(reply.peer);
+                }
+            }
+        }
+        for key in answered {
+            let Some(peer) = self.peers.get_mut(&key) else { continue };
+            let progress = peer.push(&self.service);
+            self.served(key, progress);
+        }
+    }
+
+    /// Has it leave its group before it stops. Returns whether that takes longer.
+    fn leaves_group(&mut self, now: Instant, until: &mut Option<Instant>) -> bool {
+        let Some(group) = &mut self.service.group else { return false };
+        let until = *until.get_or_insert(now + self.service.options.drain);
+        now < until && group.leave()
+    }
+
     /// Accepts the connections that are waiting.
     fn accept(&mut self) {
         for _ in 0..ACCEPTS_MAX {
@@ -234,11 +270,17 @@ impl<'s> EventLoop<'s> {
     /// Serves one connection, then updates the events that its socket is watched for.
     fn serve(&mut self, key: u64, endpoint: &mut LocalEndpoint) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
-        let goes_on = peer.serve(&mut self.service, endpoint) == Progress::GoesOn;
+        let progress = peer.serve(&mut self.service, endpoint);
         self.service.tell_fenced(&mut self.fenced, peer.address);
+        self.served(key, progress);
+    }
+
+    /// A connection was served: it ends, or waits for more.
+    fn served(&mut self, key: u64, progress: Progress) {
+        let Some(peer) = self.peers.get_mut(&key) else { return };
         let (interest, watched) = (peer.interest(self.service.options), peer.watched);
         peer.watched = interest;
-        if !goes_on {
+        if progress == Progress::Ended {
             return self.part(key);
         }
         if interest != watched

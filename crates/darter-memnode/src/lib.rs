@@ -16,11 +16,17 @@
 //! With an RDMA device ([`MemNodeOptions::device`]) clients' verbs go through queue pairs
 //! (`queues.rs`), and the thread serves the other requests only.
 //!
+//! With other nodes it can be one replica of a memory group ([`MemNodeOptions::group`], `group/`): its
+//! primary then answers when the others have what an answer tells.
+//!
 //! Operators observe a node through its counters (`metrics.rs`, exposed by `metrics_port.rs`) and
 //! its log lines (`tracing`, limited in `service.rs`).
 
+mod bell;
 mod error;
 mod event_loop;
+mod group;
+mod group_metrics;
 mod held;
 mod ledger;
 mod log_metrics;
@@ -38,6 +44,7 @@ mod workers;
 
 pub use darter_telemetry::{HttpPort, PortError, Stop};
 pub use error::MemNodeError;
+pub use group::{GroupOptions, Views};
 pub use metrics::{DroppedFor, Health, MemNodeCounts, MemNodeMetrics, RefusedFor};
 pub use metrics_port::serve_metrics;
 pub use options::MemNodeOptions;
@@ -49,6 +56,8 @@ use darter_fabric::{Fabric, Local};
 use darter_telemetry::log_limit::LogLimiter;
 use error::system;
 use event_loop::EventLoop;
+use group::Group;
+use group_metrics::GroupMetrics;
 use log_metrics::LogMetrics;
 use queues::Queues;
 use redo_log::Journal;
@@ -70,6 +79,7 @@ pub struct MemNode {
     queues: Queues,
     workers: Workers,
     journal: Option<Journal>,
+    group: Option<Group>,
     options: MemNodeOptions,
     metrics: Arc<MemNodeMetrics>,
 }
@@ -79,7 +89,7 @@ impl MemNode {
     ///
     /// # Errors
     /// If the address cannot be listened on, or the options name an RDMA device that cannot serve
-    /// the region, or a device beside a region with a log.
+    /// the region, or what cannot go together.
     pub fn bind(address: SocketAddr, region: Region, options: MemNodeOptions) -> Result<Self, MemNodeError> {
         let listener =
             TcpListener::bind(address).map_err(|source| MemNodeError::Listen { address, source })?;
@@ -94,11 +104,26 @@ impl MemNode {
                 what: "a region with a log cannot be reached through an RDMA device: its verbs pass the log by",
             });
         }
+        if options.group.is_some()
+            && (log.is_some() || ledger.is_some() || options.device.is_some() || options.workers > 0)
+        {
+            let what = "a replica of a memory group keeps its region in memory, and has no file, log, RDMA device or \
+                        procedures: others have what it has";
+            return Err(MemNodeError::GroupOptions { what: what.to_owned() });
+        }
         let export = options.device.as_ref().map(|device| Export::new(device, &memory)).transpose()?;
         let sessions = Sessions::new(ledger, &remembered);
-        let sessions = if log.is_some() { sessions.logged(&remembered) } else { sessions };
+        let notes_facts = log.is_some() || options.group.is_some();
+        let sessions = if notes_facts { sessions.logged(&remembered) } else { sessions };
         let log_metrics = log.as_ref().map(|_| Arc::new(LogMetrics::default()));
-        let metrics = Arc::new(MemNodeMetrics::new(memory.node_bytes(0), log_metrics.clone()));
+        let mut metrics = MemNodeMetrics::new(memory.node_bytes(0), log_metrics.clone());
+        let group_metrics =
+            options.group.as_ref().map(|group| Arc::new(GroupMetrics::new(group.replicas.len())));
+        metrics.group.clone_from(&group_metrics);
+        let group = options.group.clone().zip(group_metrics);
+        let group = group
+            .map(|(group, metrics)| Group::start(group, &memory, &options.token, metrics))
+            .transpose()?;
         let journal =
             log.zip(log_metrics).map(|(log, metrics)| Journal::start(log, &memory, metrics)).transpose()?;
         let count = if export.is_some() { 0 } else { options.workers };
@@ -111,8 +136,9 @@ impl MemNode {
             queues: Queues::new(export),
             workers,
             journal,
+            group,
             options,
-            metrics,
+            metrics: Arc::new(metrics),
         })
     }
 
@@ -151,6 +177,7 @@ impl MemNode {
             queues: self.queues,
             workers: self.workers,
             journal: self.journal,
+            group: self.group,
             metrics: &self.metrics,
             log: LogLimiter::new(Instant::now()),
             greeted: 0,

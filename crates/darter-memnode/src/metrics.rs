@@ -1,6 +1,7 @@
 //! The counters of a memory node. Only the serving thread writes them; scrapes, health checks and
 //! the log's last line read them meanwhile.
 
+use crate::group_metrics::GroupMetrics;
 use crate::log_metrics::LogMetrics;
 use darter_fabric::wire::Refusal;
 use darter_fabric::{Verb, VerbKind};
@@ -118,6 +119,8 @@ pub struct MemNodeMetrics {
     looked_ms: Counter,
     /// Those of the log, if one is kept.
     pub(crate) log: Option<Arc<LogMetrics>>,
+    /// Those of the memory group, if the node is a replica of one.
+    pub(crate) group: Option<Arc<GroupMetrics>>,
 }
 
 /// The kinds of verbs, in the order of their codes.
@@ -161,6 +164,7 @@ impl MemNodeMetrics {
     pub(crate) fn new(region_bytes: u64, log: Option<Arc<LogMetrics>>) -> Self {
         Self {
             log,
+            group: None,
             began: Instant::now(),
             region_bytes,
             open: Counter::default(),

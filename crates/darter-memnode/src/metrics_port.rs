@@ -1,5 +1,6 @@
 //! The metrics of a memory node in Prometheus' format, and the HTTP port that serves them.
 
+use crate::group_metrics::{GroupMetrics, ROLES};
 use crate::log_metrics::LogMetrics;
 use crate::metrics::{DroppedFor, Health, MemNodeMetrics, RefusedFor, VERB_KINDS};
 use darter_telemetry::counters::Counter;
@@ -98,8 +99,38 @@ impl Collector for MemNodeMetrics {
         if let Some(log) = &self.log {
             encode_log(&mut page, log)?;
         }
+        if let Some(group) = &self.group {
+            encode_group(&mut page, group)?;
+        }
         page.metric("uptime", "Since the node began", seconds, &ConstGauge::new(self.uptime().as_secs_f64()))
     }
+}
+
+/// Writes what there is of the memory group.
+fn encode_group(page: &mut MetricsWriter<'_>, group: &GroupMetrics) -> Result<(), Error> {
+    let (bytes, seconds) = (Some(&Unit::Bytes), Some(&Unit::Seconds));
+    page.gauge("group_view", "The number of the view that the replica goes by", None, group.view.get())?;
+    let role = group.role.get();
+    let roles = ROLES.iter().enumerate();
+    let roles = roles.map(|(at, name)| ([("role", *name)], u64::from(at as u64 == role)));
+    page.gauges("group_role", "1 for what the replica is in that view", None, roles)?;
+    page.gauge("group_members", "The members of that view", None, group.members.get())?;
+    page.gauge("group_replicas", "The replicas that the group was started with", None, group.replicas.get())?;
+    page.gauge("group_record", "The replica's last record", None, group.lsn.get())?;
+    let help = "Records that some member is not known to have";
+    page.gauge("group_lag_records", help, None, group.lag_records.get())?;
+    page.gauge("group_log", "Records that are kept for others", bytes, group.log_bytes.get())?;
+    page.gauge("group_held", "Answers that wait for other replicas", None, group.held.get())?;
+    page.counter(
+        "group_failovers",
+        "Views in which this replica began to serve",
+        None,
+        group.failovers.get(),
+    )?;
+    let last = ConstGauge::new(group.since_failover().as_secs_f64());
+    page.metric("group_served", "Since this replica began to serve, 0 if it never did", seconds, &last)?;
+    let help = "Requests that the store of views did not carry out";
+    page.counter("group_store_errors", help, None, group.store_errors.get())
 }
 
 /// Writes what there is of the log.

@@ -1,5 +1,6 @@
 //! The options of a memory node.
 
+use crate::group::GroupOptions;
 use darter_fabric::Procedures;
 use darter_fabric::rdma::DeviceName;
 use darter_fabric::wire::{self, NodeTls};
@@ -24,6 +25,9 @@ pub struct MemNodeOptions {
     pub workers: usize,
     /// Maximum number of calls that wait for a worker; beyond it a call is refused.
     pub calls_waiting_max: usize,
+    /// Makes the node one replica of a memory group. Its region must be zeroed memory of this
+    /// process, without a log, and neither RDMA nor procedures go with it.
+    pub group: Option<GroupOptions>,
     /// Maximum number of connections.
     pub connections_max: usize,
     /// Maximum number of connections that wait to be accepted; the system may allow fewer
@@ -54,6 +58,7 @@ impl Default for MemNodeOptions {
             procedures: Procedures::new(),
             workers: 0,
             calls_waiting_max: 1024,
+            group: None,
             connections_max: 1024,
             backlog: 1024,
             frame_bytes_max: wire::FRAME_BYTES_MAX,

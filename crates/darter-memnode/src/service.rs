@@ -1,5 +1,6 @@
 //! What all connections of a memory node share: the region, the sessions, the metrics and the log.
 
+use crate::group::Group;
 use crate::metrics::{DroppedFor, MemNodeMetrics, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::{QueueId, Queues};
@@ -49,6 +50,8 @@ pub(crate) struct Service<'s> {
     pub(crate) workers: Workers,
     /// `None` if no log is kept.
     pub(crate) journal: Option<Journal>,
+    /// `None` if it is no replica.
+    pub(crate) group: Option<Group>,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
     /// Open connections that have completed the handshake.
@@ -76,6 +79,16 @@ impl Service<'_> {
     /// Returns whether requests must wait for the disk.
     pub(crate) fn waits_for_disk(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.is_full() && journal.failure().is_none())
+    }
+
+    /// Returns whether clients' requests must wait, for the disk or for other replicas.
+    pub(crate) fn defers_requests(&self) -> bool {
+        self.waits_for_disk() || self.group.as_ref().is_some_and(Group::is_full)
+    }
+
+    /// Returns whether a session was shut out.
+    pub(crate) fn is_fenced(&self, session: u64) -> bool {
+        self.sessions.is_fenced(session) || self.group.as_ref().is_some_and(|group| group.is_fenced(session))
     }
 
     /// Ends a turn of the event loop.

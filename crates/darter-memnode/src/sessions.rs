@@ -66,6 +66,11 @@ impl Sessions {
         self.fenced.contains(session)
     }
 
+    /// Returns whether a session has a connection.
+    pub(crate) fn is_connected(&self, session: u64) -> bool {
+        self.connected.contains_key(&session)
+    }
+
     /// Returns the number of sessions that have a connection.
     pub(crate) fn connected(&self) -> usize {
         self.connected.len()

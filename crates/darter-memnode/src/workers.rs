@@ -5,11 +5,11 @@
 //! Calls that wait for a worker are bounded, and the outcomes that wait for the serving thread by
 //! them.
 
+use crate::bell::Bell;
 use crate::error::{MemNodeError, system};
 use darter_fabric::{CallFault, ProcedureError, Procedures, block_on, mutant};
-use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -48,7 +48,7 @@ struct Shared {
     state: Mutex<State>,
     has_calls: Condvar,
     /// Rung when there are outcomes.
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -84,8 +84,7 @@ impl Shared {
     /// Hands an outcome to the serving thread.
     fn finish(&self, outcome: Outcome) {
         self.lock().outcomes.push(outcome);
-        // It can only fail because the bell has rung very often, and then it is rung.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        self.bell.ring();
     }
 
     /// Runs calls until the node stops.
@@ -115,8 +114,7 @@ impl Workers {
         procedures: Procedures,
         waiting_max: usize,
     ) -> Result<Self, MemNodeError> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| system("make a descriptor for its workers")(error.into()))?;
+        let bell = Bell::new("make a descriptor for its workers")?;
         let state = State { is_busy: vec![false; count], ..State::default() };
         let shared =
             Arc::new(Shared { procedures, state: Mutex::new(state), has_calls: Condvar::new(), bell });
@@ -132,7 +130,7 @@ impl Workers {
 
     /// Returns what becomes readable when there are outcomes.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.shared.bell.as_fd()
+        self.shared.bell.descriptor()
     }
 
     /// Has a call run, now or when a worker is free.
@@ -167,7 +165,7 @@ impl Workers {
     /// Takes the outcomes, and stills the bell.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
         // First the bell: one that comes later rings again.
-        let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
+        self.shared.bell.quiet();
         std::mem::take(&mut self.shared.lock().outcomes)
     }
 }

@@ -31,6 +31,19 @@ impl Default for PoolOptions {
     }
 }
 
+/// Fails if members would be held to be dead while a memory group changes its primary: a lease must
+/// last for two and a half failovers.
+fn outlasts_failovers<F: Fabric>(fabric: &F, lease_ms: u64) -> Result<(), PoolError> {
+    let needed = fabric.capabilities().failover.as_millis() * 5 / 2;
+    if u128::from(lease_ms) < needed && !mutant!("pool-lease-shorter-than-a-failover") {
+        return Err(PoolError::Options(
+            "the pool's lease is shorter than two and a half failovers of a memory group; start the group's replicas \
+             with less patience (`--suspect-after`), or make the pool with a longer lease",
+        ));
+    }
+    Ok(())
+}
+
 impl<F: Fabric> Pool<F> {
     /// Makes a pool of the fabric's memory and joins it.
     ///
@@ -47,6 +60,7 @@ impl<F: Fabric> Pool<F> {
         if !(1..=LEASE_MS_MAX).contains(&options.lease_ms) {
             return Err(PoolError::Options("lease_ms must be from one millisecond to a day"));
         }
+        outlasts_failovers(&fabric, options.lease_ms)?;
         let layout = Layout::new(&sizes, block_bytes)?;
         let superblock = Superblock::new(sizes.len() as u32, block_bytes, options.lease_ms, options.secret);
         let mut endpoint = fabric.endpoint()?;
@@ -75,6 +89,7 @@ impl<F: Fabric> Pool<F> {
         if !(1..=LEASE_MS_MAX).contains(&superblock.lease_ms) {
             return Err(damaged);
         }
+        outlasts_failovers(&fabric, superblock.lease_ms)?;
         let layout = Layout::new(&sizes, superblock.block_bytes).map_err(|_| damaged)?;
         members::learn(&fabric, &mut endpoint, &superblock, &layout, count, Absent::Expected).await?;
         Self::join(fabric, endpoint, superblock, layout).await

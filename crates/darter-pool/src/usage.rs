@@ -1,6 +1,6 @@
 //! Who holds how much of a pool.
 
-use darter_fabric::{Durability, Endpoint, Fabric};
+use darter_fabric::{Durability, Endpoint, Fabric, ReplicaStatus};
 
 use crate::blocks::{AllocKind, BlockState, BlockWord, MemberId};
 use crate::error::PoolError;
@@ -41,6 +41,8 @@ pub struct NodeUsage {
     pub node: u8,
     /// Its address, if the provider gives nodes addresses.
     pub address: Option<String>,
+    /// Its replicas, if it is a memory group.
+    pub replicas: Vec<ReplicaStatus>,
     /// Bytes of its region.
     pub bytes: u64,
     /// It cannot be reached: nothing else is known of it.
@@ -164,6 +166,7 @@ pub(crate) async fn usage<F: Fabric>(
             node,
             bytes: blocks.layout().node(node).map_or(0, |node| node.bytes),
             address: blocks.fabric().node_address(node),
+            replicas: blocks.fabric().replicas(node),
             blocks: table.as_ref().map_or(0, Vec::len) as u64,
             is_absent: table.is_none(),
             ..NodeUsage::default()

@@ -11,7 +11,7 @@ const BACKUPS_MAX: usize = 64;
 /// Returns a view's text.
 pub(crate) fn of(view: &View) -> String {
     let backups: Vec<_> = view.backups.iter().map(|&replica| name(replica)).collect();
-    json!({ "view": view.number, "primary": name(view.primary), "backups": backups }).to_string()
+    json!({ "group": name(view.group), "view": view.number, "primary": name(view.primary), "backups": backups }).to_string()
 }
 
 fn name(replica: ReplicaId) -> String {
@@ -25,6 +25,7 @@ fn name(replica: ReplicaId) -> String {
 pub(crate) fn parse(text: &str) -> Result<View, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let number = value["view"].as_u64().filter(|&number| number > 0).ok_or("`view` is no number above 0")?;
+    let group = replica(&value["group"]).ok_or("`group` is no replica's name")?;
     let primary = replica(&value["primary"]).ok_or("`primary` is no replica's name")?;
     let backups = value["backups"].as_array().ok_or("`backups` is no list")?;
     if backups.len() > BACKUPS_MAX {
@@ -35,7 +36,7 @@ pub(crate) fn parse(text: &str) -> Result<View, String> {
     if backups.contains(&primary) {
         return Err("the primary is among the backups".to_owned());
     }
-    Ok(View { number, primary, backups })
+    Ok(View { group, number, primary, backups })
 }
 
 fn replica(value: &Value) -> Option<ReplicaId> {

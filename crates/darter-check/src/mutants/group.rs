@@ -79,4 +79,44 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A new primary shows what the one before had executed before all backups have it.",
         FoundBy::Tests("-p darter-fabric --test group_bed a_new_primary_shows_nothing_that_a_backup_lacks"),
     ),
+    Mutant::new(
+        "group",
+        "tcp-group-ids-begin-again",
+        "A client counts its frames anew with each connection to a group.",
+        FoundBy::Tests("-p darter-memnode --test memnode primaries_that_die_lose_and_repeat_nothing"),
+    ),
+    Mutant::new(
+        "group",
+        "tcp-group-frame-under-a-new-id",
+        "A client sends a frame without a reply again under another id.",
+        FoundBy::Tests("-p darter-memnode --test memnode primaries_that_die_lose_and_repeat_nothing"),
+    ),
+    Mutant::new(
+        "group",
+        "tcp-group-lost-with-its-connection",
+        "What was on a lost connection to a group fails.",
+        FoundBy::Tests("-p darter-memnode --test memnode primaries_that_die_lose_and_repeat_nothing"),
+    ),
+    Mutant::new(
+        "group",
+        "node-group-fence-not-in-the-log",
+        "A primary shuts a session out and tells no other replica.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_session_that_was_shut_out_stays_so_when_another_replica_serves",
+        ),
+    ),
+    Mutant::new(
+        "group",
+        "node-group-messages-of-an-old-connection",
+        "A replica takes what another had sent on an older connection.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode messages_that_a_replica_sent_on_an_older_connection_are_void",
+        ),
+    ),
+    Mutant::new(
+        "group",
+        "pool-lease-shorter-than-a-failover",
+        "A pool is opened whose members are held to be dead during a failover.",
+        FoundBy::Tests("-p darter-cli --test it a_pool_whose_lease_is_too_short_for_failovers_is_refused"),
+    ),
 ];

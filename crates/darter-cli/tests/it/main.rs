@@ -8,6 +8,7 @@ mod common;
 mod compare;
 mod deaths;
 mod durability;
+mod groups;
 mod help;
 mod interrupt;
 mod load;

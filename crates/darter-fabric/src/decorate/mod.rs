@@ -66,6 +66,19 @@ macro_rules! forward_fabric {
             self.inner.forget_node(node);
         }
 
+        fn replicas(&self, node: u8) -> Vec<crate::ReplicaStatus> {
+            self.inner.replicas(node)
+        }
+
+        fn hand_over(
+            &self,
+            node: u8,
+            to: &str,
+            patience: std::time::Duration,
+        ) -> Result<(), crate::FabricError> {
+            self.inner.hand_over(node, to, patience)
+        }
+
         fn capabilities(&self) -> crate::Capabilities {
             self.inner.capabilities()
         }

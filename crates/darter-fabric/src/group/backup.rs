@@ -18,7 +18,8 @@ impl<M: Memory> Replica<M> {
             return self.correct(stream.primary);
         }
         let is_old = self.follower.stream.is_some_and(|(known, _)| known.number >= stream.number);
-        if self.primary.is_some() || self.follower.suspects || is_old {
+        let is_gone = self.leaves && !view.backups.contains(&self.me);
+        if self.primary.is_some() || self.follower.suspects || is_old || is_gone {
             return;
         }
         self.follower.stream = Some((stream, false));
@@ -93,7 +94,6 @@ impl<M: Memory> Replica<M> {
                 }
                 self.beside.duplicates.forget(*session);
             }
-            Content::Forgotten(session) => self.beside.duplicates.forget(*session),
         }
         self.beside.advance(record.position);
         self.log.push(Arc::clone(record));

@@ -4,7 +4,7 @@ use super::interface::{Outcome, Output};
 use super::log::Log;
 use super::memory::Memory;
 use super::message::{Beside, Message};
-use super::peer::Peer;
+use super::peer::{Peer, Stage};
 use super::primary::Primary;
 use super::record::{Position, Record};
 use super::replica::{Follower, Replica};
@@ -56,7 +56,7 @@ impl<M: Memory> Replica<M> {
             self.is_sound = false;
             (self.beside, self.log) = (Beside::default(), Log::default());
         }
-        if !view.backups.contains(&self.me) {
+        if !view.backups.contains(&self.me) && !self.leaves {
             self.send(view.primary, Message::Join);
         }
     }
@@ -66,6 +66,30 @@ impl<M: Memory> Replica<M> {
         match &mut self.primary {
             Some(primary) => _ = primary.peers.entry(from).or_insert_with(|| Peer::new(now)),
             None => self.correct(from),
+        }
+    }
+
+    /// Has a replica that is about to stop leave the view: a primary hands over to a backup, a backup
+    /// asks to be left out, so that nobody has to miss it first. Call it again and again until it
+    /// returns `false`: it is no member any more, or the only one.
+    pub fn leave(&mut self, now: Duration) -> bool {
+        self.leaves = true;
+        let Some(view) = self.view.clone() else { return false };
+        if self.primary.is_some() {
+            let next = view.backups.first().copied();
+            return next.is_some_and(|to| self.hand_over(to, now) || self.primary.is_some());
+        }
+        let is_backup = view.backups.contains(&self.me);
+        if is_backup {
+            self.send(view.primary, Message::Leave);
+        }
+        is_backup
+    }
+
+    /// A replica is about to stop.
+    pub(super) fn left_by(&mut self, from: ReplicaId) {
+        if let Some(peer) = self.primary.as_mut().and_then(|primary| primary.peers.get_mut(&from)) {
+            peer.stage = Stage::Misfit;
         }
     }
 
@@ -82,7 +106,8 @@ impl<M: Memory> Replica<M> {
         let looked = self.looked.map_or(silent, |when| now.saturating_sub(when));
         if silent >= self.options.patience && looked >= self.options.patience {
             self.look(now);
-            if let Some(view) = self.view.as_ref().filter(|view| !view.backups.contains(&self.me)) {
+            let is_out = |view: &&Arc<View>| !view.backups.contains(&self.me) && !self.leaves;
+            if let Some(view) = self.view.as_ref().filter(is_out) {
                 self.send(view.primary, Message::Join);
             }
         }

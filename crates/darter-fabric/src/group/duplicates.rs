@@ -23,11 +23,14 @@ pub(super) enum Known {
     Over,
 }
 
+/// Frames with the numbers of their records, and their results.
+pub(super) type Frames = VecDeque<(u64, u64, Arc<[u8]>)>;
+
 /// The frames of one channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Channel {
     answered: u64,
-    frames: VecDeque<(u64, u64, Arc<[u8]>)>,
+    frames: Frames,
 }
 
 /// The frames of all channels.
@@ -56,6 +59,16 @@ impl Duplicates {
         let answered = channel.answered;
         channel.frames.retain(|(id, ..)| *id > answered);
         channel.frames.push_back((frame.id, lsn, results));
+    }
+
+    /// Returns all channels: whose, up to where they are answered, and their frames.
+    pub(super) fn channels(&self) -> impl ExactSizeIterator<Item = ((u64, u32), u64, &Frames)> {
+        self.channels.iter().map(|(&of, channel)| (of, channel.answered, &channel.frames))
+    }
+
+    /// Puts a channel in.
+    pub(super) fn put_channel(&mut self, of: (u64, u32), answered: u64, frames: Frames) {
+        self.channels.insert(of, Channel { answered, frames });
     }
 
     /// Forgets a session.

@@ -1,4 +1,5 @@
-//! Replies that wait: for backups to acknowledge what they depend on, or for a lease.
+//! Replies that wait: for backups to acknowledge what they depend on, or for a lease. Each leaves
+//! when it may, whatever waits before it: a read of something old needs no write's acknowledgement.
 
 use super::interface::{Outcome, Output};
 use std::collections::{BTreeMap, VecDeque};
@@ -25,7 +26,7 @@ struct Held {
     outcome: Outcome,
 }
 
-/// The replies of all connections. Those of one leave in order.
+/// The replies of all connections.
 #[derive(Debug, Default)]
 pub(super) struct HeldReplies {
     connections: BTreeMap<u64, VecDeque<Held>>,
@@ -67,11 +68,17 @@ impl HeldReplies {
                 }
         };
         for (&connection, replies) in &mut self.connections {
-            while replies.front().is_some_and(&may_leave) {
-                let Some(reply) = replies.pop_front() else { break };
-                self.count -= 1;
-                out.push(Output::Reply { connection, id: reply.id, outcome: reply.outcome });
+            // Most often all may leave, or the first ones.
+            let mut stay = VecDeque::new();
+            for reply in replies.drain(..) {
+                if may_leave(&reply) {
+                    self.count -= 1;
+                    out.push(Output::Reply { connection, id: reply.id, outcome: reply.outcome });
+                } else {
+                    stay.push_back(reply);
+                }
             }
+            *replies = stay;
         }
         self.connections.retain(|_, replies| !replies.is_empty());
     }

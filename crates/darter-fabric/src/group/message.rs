@@ -15,6 +15,8 @@ pub enum Message {
     View(Arc<View>),
     /// The sender is no member of the view that it knows, and wants to be brought up.
     Join,
+    /// The sender is a backup that is about to stop.
+    Leave,
     /// A primary begins a stream, and asks where the receiver's log ends.
     Attach {
         /// The stream.

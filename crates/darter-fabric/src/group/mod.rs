@@ -12,10 +12,11 @@
 //!
 //! `view` is who serves, `record` and `message` what replicas tell each other. A primary is in
 //! `serve`, `stream`, `held` and `lease`, a backup in `backup`; `duplicates` is what both know of
-//! frames. `change` is how a view becomes the next one.
+//! frames. `change` is how a view becomes the next one. `codec` is messages as bytes.
 
 mod backup;
 mod change;
+mod codec;
 mod duplicates;
 mod held;
 mod interface;
@@ -32,7 +33,7 @@ mod stream;
 mod view;
 
 pub use duplicates::Duplicates;
-pub use interface::{Kept, Options, Outcome, Output, Request, Role, Start};
+pub use interface::{Kept, Options, Outcome, Output, Progress, Request, Role, Start};
 pub use memory::{Memory, Region};
 pub use message::{Beside, Message};
 pub use record::{Content, FrameId, Position, Record, StreamId};

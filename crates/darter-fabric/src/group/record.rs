@@ -40,8 +40,6 @@ pub enum Content {
     },
     /// A session was shut out.
     Fenced(u64),
-    /// A session has no connection any more and will have none: its frames need not be known.
-    Forgotten(u64),
 }
 
 /// A record.
@@ -58,7 +56,7 @@ impl Record {
     pub fn bytes(&self) -> usize {
         let content = match &self.content {
             Content::Frame { results, effects, .. } => results.len() + effects.len(),
-            Content::Fenced(_) | Content::Forgotten(_) => 8,
+            Content::Fenced(_) => 8,
         };
         content + size_of::<Self>()
     }

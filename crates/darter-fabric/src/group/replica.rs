@@ -1,9 +1,10 @@
 //! A replica: what it consists of, and who in this module takes what goes in.
 
-use super::interface::{Kept, Options, Output, Role, Start};
+use super::interface::{Kept, Options, Output, Progress, Role, Start};
 use super::log::Log;
 use super::memory::Memory;
 use super::message::{Beside, Message};
+use super::peer::Peer;
 use super::primary::Primary;
 use super::record::StreamId;
 use super::view::{ReplicaId, StoreReply, StoreRequest, View};
@@ -47,6 +48,8 @@ pub struct Replica<M> {
     pub(super) proposal: Option<(Arc<View>, Duration)>,
     /// When it has last asked the store for the view.
     pub(super) looked: Option<Duration>,
+    /// It is about to stop, and wants to be no member any more.
+    pub(super) leaves: bool,
     pub(super) out: Vec<Output>,
 }
 
@@ -68,6 +71,7 @@ impl<M: Memory> Replica<M> {
             primary: None,
             proposal: None,
             looked: None,
+            leaves: false,
             out: Vec::new(),
         };
         match start {
@@ -118,6 +122,42 @@ impl<M: Memory> Replica<M> {
         self.beside.last.lsn
     }
 
+    /// Returns the number of the last record that all replicas of the view are known to have.
+    pub fn everywhere_lsn(&self) -> u64 {
+        self.primary.as_ref().map_or(self.beside.last.lsn, |primary| self.everywhere(primary))
+    }
+
+    /// Returns the bytes of the records that are kept for other replicas.
+    pub fn log_bytes(&self) -> usize {
+        self.log.bytes()
+    }
+
+    /// Returns the replicas that it sends what it does, and how far each is; none if it does not
+    /// serve.
+    pub fn followers(&self) -> Vec<Progress> {
+        let Some(primary) = &self.primary else { return Vec::new() };
+        let backups = self.view.as_ref().map(|view| &view.backups);
+        let of = |(&id, peer): (&ReplicaId, &Peer)| Progress {
+            id,
+            is_backup: backups.is_some_and(|backups| backups.contains(&id)),
+            lsn: peer.acked,
+            copied_bytes: peer
+                .copied()
+                .map(|parts| (parts * self.options.copy_bytes as u64).min(self.memory.bytes())),
+        };
+        primary.peers.iter().map(of).collect()
+    }
+
+    /// Returns whether a session was shut out, as far as it knows.
+    pub fn is_fenced(&self, session: u64) -> bool {
+        self.beside.fenced.contains(&session)
+    }
+
+    /// Returns its name.
+    pub fn id(&self) -> ReplicaId {
+        self.me
+    }
+
     /// Returns its memory.
     pub fn memory(&self) -> &M {
         &self.memory
@@ -133,6 +173,7 @@ impl<M: Memory> Replica<M> {
         match message {
             Message::View(view) => self.adopt(&view, now),
             Message::Join => self.joined_by(from, now),
+            Message::Leave => self.left_by(from),
             Message::Attach { stream, view } => self.attach(stream, &view, now),
             Message::Attached { stream, last } => self.attached(from, stream, last),
             Message::Resume { stream } => self.resume(stream),

@@ -94,20 +94,38 @@ impl<M: Memory> Replica<M> {
         if !self.takes_requests() {
             return self.reply(request, Outcome::Later);
         }
-        if self.beside.fenced.insert(session) {
-            self.beside.duplicates.forget(session);
-            self.append(Content::Fenced(session));
-        }
+        self.record_fence(session);
         let last = self.beside.last.lsn;
         self.hold(request, last, Leave::WithItsRecord, Outcome::Done([].into()));
     }
 
-    /// Forgets the frames of a session that has no connection any more, and will have none.
-    pub fn forget(&mut self, session: u64) {
-        if self.takes_requests() {
-            self.beside.duplicates.forget(session);
-            self.append(Content::Forgotten(session));
+    /// Answers when it is certain that it served, in the request's view, when it was asked.
+    pub fn confirm(&mut self, request: &Request) {
+        if self.primary.is_none() || !self.is_current(request.view) {
+            return self.reply(request, Outcome::View(self.view.clone()));
         }
+        let last = self.beside.last.lsn;
+        self.hold(request, last, Leave::Executed, Outcome::Done([].into()));
+    }
+
+    /// Shuts out a session that has had no connection for so long that it will have none, so that
+    /// its frames need not be known any more: if it comes all the same, it learns of that.
+    pub fn shut_out(&mut self, session: u64) {
+        if self.takes_requests() {
+            self.record_fence(session);
+        }
+    }
+
+    fn record_fence(&mut self, session: u64) {
+        if self.beside.fenced.insert(session) {
+            self.beside.duplicates.forget(session);
+            self.append(Content::Fenced(session));
+        }
+    }
+
+    /// Returns the sessions whose frames are known.
+    pub fn sessions(&self) -> BTreeSet<u64> {
+        self.beside.duplicates.channels().map(|((session, _), ..)| session).collect()
     }
 
     /// Forgets the replies of a connection that has ended.

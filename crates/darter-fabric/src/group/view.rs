@@ -12,6 +12,9 @@ pub type ReplicaId = u64;
 /// up, or gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
+    /// Names the group: the primary of its first view. A group that was founded anew is another
+    /// memory.
+    pub group: ReplicaId,
     /// Counts the views of a group, from 1.
     pub number: u64,
     /// The replica that serves.
@@ -23,7 +26,7 @@ pub struct View {
 impl View {
     /// Returns a group's first view.
     pub fn founding(primary: ReplicaId, backups: impl IntoIterator<Item = ReplicaId>) -> Self {
-        Self { number: 1, primary, backups: backups.into_iter().collect() }
+        Self { group: primary, number: 1, primary, backups: backups.into_iter().collect() }
     }
 
     /// Returns the primary and the backups.
@@ -33,7 +36,7 @@ impl View {
 
     /// Returns the next view, in which this replica serves with these backups.
     pub(super) fn next(&self, primary: ReplicaId, backups: BTreeSet<ReplicaId>) -> Self {
-        Self { number: self.number + 1, primary, backups }
+        Self { group: self.group, number: self.number + 1, primary, backups }
     }
 }
 

@@ -53,6 +53,7 @@ use std::path::Path;
 use std::sync::Arc;
 #[cfg(feature = "tcp")]
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// Memory nodes in this process's memory or in a mapped file. Clones reach the same pool.
 #[derive(Clone, Debug)]
@@ -324,6 +325,7 @@ impl Fabric for Local {
             },
             inline_bytes: u32::MAX,
             calls: true,
+            failover: Duration::ZERO,
         }
     }
 

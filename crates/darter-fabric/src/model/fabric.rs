@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// Nanoseconds of [`Endpoint::pause`].
 const PAUSE_NS: u64 = 1_000_000;
@@ -153,6 +154,7 @@ impl Fabric for Model {
             durability: Durability::Never,
             inline_bytes: self.spec.inline_bytes as u32,
             calls: true,
+            failover: Duration::ZERO,
         }
     }
 

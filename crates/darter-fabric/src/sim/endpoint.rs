@@ -13,6 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// A simulated pool as one simulated process sees it. Clones are the same process.
 #[derive(Clone, Debug)]
@@ -236,6 +237,7 @@ impl Fabric for Sim {
             durability: if medium == Medium::Never { Durability::Never } else { Durability::OnCompletion },
             inline_bytes: 0,
             calls: true,
+            failover: Duration::ZERO,
         }
     }
 

@@ -1,9 +1,13 @@
 //! One connection to a memory node: frames out and in without waiting.
+//!
+//! On one to a memory group each frame bears the view that the client goes by, replies come in any
+//! order, and what has no reply when the connection ends is sent again on the next
+//! (`group_channel.rs`).
 
 use super::batches::Ticket;
-use crate::mutant;
 use crate::rdma::Lane;
-use crate::wire::{self, Channel, Inbox, Outbox, Refusal, RequestHead};
+use crate::wire::{self, Channel, FramedHead, Inbox, Outbox, Refusal, RequestHead, RequestKind};
+use crate::{Verb, mutant};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A request without a reply yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub id: u64,
     /// The batch that it is a part of. One given up meanwhile is not found any more.
@@ -28,7 +32,7 @@ pub(super) struct Sent {
 /// What a reply is to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Replied {
-    /// The oldest request that is no call.
+    /// The oldest request that is no call, or to a group any that is none.
     Next(Sent),
     /// A call.
     Call(Ticket),
@@ -45,8 +49,10 @@ pub(super) struct Connection {
     pub sent: VecDeque<Sent>,
     /// Calls without an answer yet, by the ids of their requests.
     pub calls: BTreeMap<u64, Ticket>,
-    next_id: u64,
+    pub last_id: u64,
     pub frame_bytes: u32,
+    /// The view that frames bear, if it leads to a memory group.
+    pub view: Option<u64>,
     /// What the hub watches the socket for.
     pub watched: EventFlags,
     /// Since when the hub knows that the node owes a reply and sends nothing.
@@ -62,8 +68,9 @@ impl Connection {
             input: Inbox::default(),
             sent: VecDeque::new(),
             calls: BTreeMap::new(),
-            next_id: 0,
+            last_id: 0,
             frame_bytes: wire::FRAME_BYTES_MAX,
+            view: None,
             watched: EventFlags::empty(),
             silent_since: None,
         }
@@ -77,18 +84,42 @@ impl Connection {
     }
 
     /// Completes a frame, and returns its id.
-    pub(super) fn end_frame(&mut self, at: usize, kind: wire::RequestKind, verbs: u16) -> u64 {
-        self.next_id += 1;
+    pub(super) fn end_frame(&mut self, at: usize, kind: RequestKind, verbs: u16) -> u64 {
+        self.last_id += 1;
+        self.end_frame_as(self.last_id, at, kind, verbs)
+    }
+
+    fn end_frame_as(&mut self, id: u64, at: usize, kind: RequestKind, verbs: u16) -> u64 {
         let bytes = (self.out.bytes.len() - at - wire::HEADER_BYTES) as u32;
-        let head = RequestHead { kind: kind as u8, reserved: 0, verbs, bytes, id: self.next_id };
+        let head = RequestHead { kind: kind as u8, reserved: 0, verbs, bytes, id };
         self.out.bytes[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&head));
-        self.next_id
+        id
+    }
+
+    /// Puts the verbs of `node` among these in a frame. It is sent again if it has an id. Returns
+    /// the id.
+    pub(super) fn put_verbs(&mut self, id: Option<u64>, node: u8, verbs: &[Verb], data: &[u64]) -> u64 {
+        let id = id.unwrap_or(self.last_id + 1);
+        self.last_id = self.last_id.max(id);
+        let at = self.begin_frame();
+        let mut kind = RequestKind::Batch;
+        if let Some(view) = self.view {
+            kind = RequestKind::Framed;
+            let answered = self.sent.front().map_or(id, |oldest| oldest.id) - 1;
+            self.out.bytes.extend_from_slice(wire::as_bytes(&FramedHead { view, answered }));
+        }
+        let mut count = 0;
+        for verb in verbs.iter().filter(|verb| verb.addr.node() == node) {
+            wire::put_verb(&mut self.out.bytes, verb, data);
+            count += 1;
+        }
+        self.end_frame_as(id, at, kind, count)
     }
 
     /// Sends a batch of nothing, to which a node that is there replies at once.
     pub(super) fn ask_for_a_sign(&mut self) {
         let at = self.begin_frame();
-        let id = self.end_frame(at, wire::RequestKind::Batch, 0);
+        let id = self.end_frame(at, RequestKind::Batch, 0);
         self.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 0 });
         self.silent_since = None;
     }
@@ -107,16 +138,26 @@ impl Connection {
     /// Returns the next whole reply, its payload to be taken by [`Connection::payload`].
     ///
     /// # Errors
-    /// Fails if the reply is neither to the oldest request nor to a call. The requests stay listed,
-    /// and are lost with the connection.
+    /// Fails if the reply is neither to the oldest request nor to a call, or to no request of a
+    /// group; also if a group has not executed a request, since its client turns to whoever serves.
+    /// The requests stay listed.
     pub(super) fn next_reply(&mut self) -> io::Result<Option<(Replied, Refusal, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
-        let is_next =
-            self.sent.front().is_some_and(|sent| sent.id == head.id || mutant!("tcp-reply-of-any-request"));
+        let at = if self.view.is_some() {
+            self.sent.binary_search_by_key(&head.id, |sent| sent.id).ok()
+        } else {
+            let is_next = |sent: &Sent| sent.id == head.id || mutant!("tcp-reply-of-any-request");
+            self.sent.front().is_some_and(is_next).then_some(0)
+        };
         let refusal = Refusal::from_code(head.refusal)
-            .filter(|_| (is_next || self.calls.contains_key(&head.id)) && head.bytes <= wire::FRAME_BYTES_MAX)
+            .filter(|_| {
+                (at.is_some() || self.calls.contains_key(&head.id)) && head.bytes <= wire::FRAME_BYTES_MAX
+            })
             .ok_or(io::ErrorKind::InvalidData)?;
+        if self.view.is_some() && matches!(refusal, Refusal::View | Refusal::Later) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         let bytes = head.bytes as usize;
         if arrived.len() < wire::HEADER_BYTES + bytes {
             return Ok(None);
@@ -125,12 +166,12 @@ impl Connection {
         let range = self.input.take(bytes);
         let call = match self.calls.first_entry() {
             // The oldest call is the one that has waited longest, not the one that was answered.
-            Some(oldest) if !is_next && mutant!("tcp-answer-to-the-oldest-call") => Some(oldest.remove()),
+            Some(oldest) if at.is_none() && mutant!("tcp-answer-to-the-oldest-call") => Some(oldest.remove()),
             _ => self.calls.remove(&head.id),
         };
         let replied = match call {
             Some(ticket) => Some(Replied::Call(ticket)),
-            None => self.sent.pop_front().map(Replied::Next),
+            None => at.and_then(|at| self.sent.remove(at)).map(Replied::Next),
         };
         Ok(replied.map(|replied| (replied, refusal, range)))
     }

@@ -2,7 +2,8 @@
 
 use super::batches::Ticket;
 use super::connection::{Connection, Sent};
-use super::handshake::connect_within;
+use super::group;
+use super::handshake::{Caller, connect_within};
 use super::session::{NodeInfo, Session};
 use crate::wire::{self, Control, Refusal, RequestKind};
 use crate::{FabricError, mutant};
@@ -12,6 +13,10 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for a node while something that must go on waits.
 pub(super) const CONTROL_PATIENCE: Duration = Duration::from_secs(1);
+/// How long requests wait for a memory group in which no replica serves.
+const GROUP_PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts to reach one.
+const AGAIN: Duration = Duration::from_millis(10);
 /// How long a region may take to reach its medium.
 const PERSIST_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -51,12 +56,27 @@ impl ControlLinks {
             links.resize_with(at + 1, ControlLink::default);
         }
         let link = &mut links[at];
-        let (refusal, text) = match link.connection.take().and_then(|old| link.exchange(old, kind, about)) {
-            Some(reply) => reply,
+        let is_group = group::is_group(&known.address);
+        let deadline = Instant::now() + GROUP_PATIENCE;
+        let (refusal, text) = loop {
+            if let Some(reply) = link.connection.take().and_then(|old| link.exchange(old, kind, about)) {
+                break reply;
+            }
             // No connection, or one that was lost since it was used: every request may be repeated.
-            None => link.reconnect(session, node, &known).and_then(|fresh| {
+            let replied = link.reconnect(session, node, &known).and_then(|fresh| {
                 link.exchange(fresh, kind, about).ok_or(FabricError::Disconnected { node })
-            })?,
+            });
+            match replied {
+                Ok(reply) => break reply,
+                // Another replica takes its place, or it hands over.
+                Err(FabricError::Io(_) | FabricError::Disconnected { .. })
+                    if is_group && Instant::now() < deadline =>
+                {
+                    link.down_until = None;
+                    std::thread::sleep(AGAIN);
+                }
+                Err(error) => return Err(error),
+            }
         };
         match refusal {
             Refusal::None | Refusal::Taken | Refusal::Stranger => Ok(refusal),
@@ -86,8 +106,13 @@ impl ControlLink {
             return Err(FabricError::Disconnected { node });
         }
         self.down_until = Some(Instant::now() + CONTROL_PATIENCE * 2);
-        let (connection, welcome) =
-            connect_within(CONTROL_PATIENCE, &known.address, node, session.number, &session.options)?;
+        let (connection, welcome) = connect_within(
+            CONTROL_PATIENCE,
+            &known.address,
+            node,
+            Caller::of(session.number),
+            &session.options,
+        )?;
         if Some(welcome.boot_id) != known.boot_id && !mutant!("tcp-control-takes-any-memory") {
             return Err(FabricError::Disconnected { node });
         }

@@ -3,7 +3,8 @@
 use super::connection::Connection;
 use super::control::CONTROL_PATIENCE;
 use super::endpoint::TcpEndpoint;
-use super::handshake::{connect, connect_within};
+use super::group;
+use super::handshake::{Caller, connect, connect_within};
 use super::links::Links;
 use super::options::TcpOptions;
 use super::pairing::paired;
@@ -11,12 +12,13 @@ use super::session::{NodeInfo, Session};
 use crate::rdma::{Adapter, BareLoop};
 use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
 use crate::{
-    Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect,
-    mutant,
+    Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX,
+    ReplicaStatus, Suspect, mutant,
 };
 use std::any::Any;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Memory nodes reached over TCP. Clones reach the same nodes as the same session.
 #[derive(Clone, Debug)]
@@ -61,7 +63,7 @@ impl Tcp {
         // All at once, so that several silent ones cost no more time than one.
         let connected: Vec<_> = std::thread::scope(|scope| {
             let spawn = |(node, address)| {
-                scope.spawn(move || connect(address, node, session.number, &session.options))
+                scope.spawn(move || connect(address, node, Caller::of(session.number), &session.options))
             };
             let threads: Vec<_> = (0_u8..).zip(addresses.iter().map(String::as_str)).map(spawn).collect();
             let lost = |node| Err(FabricError::Unreachable { node });
@@ -74,8 +76,9 @@ impl Tcp {
                         session.silent.add(node);
                     }
                     session.absent.note(node, true);
-                    let away =
-                        NodeInfo { address: address.to_owned(), bytes: 0, boot_id: None, is_durable: false };
+                    let address = address.to_owned();
+                    let patience = Duration::ZERO;
+                    let away = NodeInfo { address, bytes: 0, boot_id: None, is_durable: false, patience };
                     session.with_nodes(|nodes| nodes.push(away));
                 }
                 connected => fabric.admit(node, address, connected?)?,
@@ -107,7 +110,8 @@ impl Tcp {
         let boot_id = Some(welcome.boot_id);
         let is_durable = welcome.flags & wire::IS_DURABLE != 0;
         let bytes = welcome.region_bytes;
-        let admitted = NodeInfo { address: address.to_owned(), bytes, boot_id, is_durable };
+        let patience = Duration::from_millis(welcome.patience_ms.into());
+        let admitted = NodeInfo { address: address.to_owned(), bytes, boot_id, is_durable, patience };
         self.links.session.with_nodes(|nodes| {
             if let Some(known) = nodes.iter().position(|known| known.boot_id == admitted.boot_id)
                 && !mutant!("tcp-node-admitted-twice")
@@ -143,15 +147,31 @@ impl Tcp {
             return Err(FabricError::Unreachable { node });
         };
         let completions = adapter.completions()?;
-        let (mut connection, welcome) = connect(&known.address, node, session.number, &session.options)?;
+        let (mut connection, welcome) =
+            connect(&known.address, node, Caller::of(session.number), &session.options)?;
         let (queue, target) =
             paired(&mut connection, node, welcome.region_bytes, &completions, &session.options)?;
         let bare = BareLoop::new(queue, completions, target, Arc::clone(&adapter.buffers))?;
         Ok((bare, Box::new(connection)))
     }
 
+    /// Returns what is known of a node.
+    pub(super) fn known_node(&self, node: u8) -> Option<NodeInfo> {
+        self.links.session.node(node)
+    }
+
+    /// Returns how it uses its nodes.
+    pub(super) fn tcp_options(&self) -> &TcpOptions {
+        &self.links.session.options
+    }
+
     /// One request on a node's control connection, and its reply.
-    fn request(&self, node: u8, kind: RequestKind, about: Control) -> Result<Refusal, FabricError> {
+    pub(super) fn request(
+        &self,
+        node: u8,
+        kind: RequestKind,
+        about: Control,
+    ) -> Result<Refusal, FabricError> {
         self.links.control.request(&self.links.session, node, kind, about)
     }
 }
@@ -201,7 +221,8 @@ impl Fabric for Tcp {
 
     fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
         let session = &self.links.session;
-        let connected = connect_within(CONTROL_PATIENCE, address, node, session.number, &session.options)?;
+        let connected =
+            connect_within(CONTROL_PATIENCE, address, node, Caller::of(session.number), &session.options)?;
         self.admit(node, address, connected)
     }
 
@@ -211,8 +232,8 @@ impl Fabric for Tcp {
 
     fn expect_node(&self, node: u8, expected: &ExpectedNode) -> Result<(), FabricError> {
         let ExpectedNode { address, bytes, id } = expected;
-        let known =
-            NodeInfo { address: address.clone(), bytes: *bytes, boot_id: Some(*id), is_durable: false };
+        let (address, patience) = (address.clone(), Duration::ZERO);
+        let known = NodeInfo { address, bytes: *bytes, boot_id: Some(*id), is_durable: false, patience };
         self.links.session.with_nodes(|nodes| {
             let nodes_known = nodes.len();
             match nodes.get_mut(usize::from(node)) {
@@ -246,6 +267,14 @@ impl Fabric for Tcp {
         }
     }
 
+    fn replicas(&self, node: u8) -> Vec<ReplicaStatus> {
+        self.replica_statuses(node)
+    }
+
+    fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
+        self.hand_group_over(node, to, patience)
+    }
+
     fn capabilities(&self) -> Capabilities {
         let session = &self.links.session;
         let is_by_processor = session.adapter.is_none();
@@ -253,6 +282,12 @@ impl Fabric for Tcp {
             && (session.options.must_be_durable
                 || (0..session.node_count())
                     .all(|node| session.node(node as u8).is_some_and(|node| node.is_durable)));
+        let nodes = (0..session.node_count()).filter_map(|node| session.node(node as u8));
+        let (mut has_group, mut patience) = (false, Duration::ZERO);
+        for node in nodes {
+            has_group |= group::is_group(&node.address);
+            patience = patience.max(node.patience);
+        }
         Capabilities {
             ordered_batches: is_by_processor,
             pure_cas: is_by_processor,
@@ -262,7 +297,10 @@ impl Fabric for Tcp {
             durability: if is_durable { Durability::OnCompletion } else { Durability::Never },
             inline_bytes: 0,
             // Beside a device, the processor's atomics would not be atomic to those of clients.
-            calls: is_by_processor,
+            // A procedure's verbs would pass a group's replicas by.
+            calls: is_by_processor && !has_group,
+            // A replica is suspected, then the store of views is asked, and again if that is slow.
+            failover: patience * 2,
         }
     }
 

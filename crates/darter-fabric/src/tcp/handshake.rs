@@ -1,6 +1,7 @@
 //! The client's side of the handshake: it proves itself to a memory node and verifies the node.
 
 use super::connection::{Connection, PATIENCE};
+use super::group;
 use super::options::TcpOptions;
 use crate::wire::proof::{self, Side, Transcript};
 use crate::wire::{self, Channel, Hello, Opening, Refusal, Welcome};
@@ -21,18 +22,36 @@ struct Greeting<'a> {
     deadline: Instant,
 }
 
+/// Whose a connection is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub session: u64,
+    /// Which of the session's channels to a memory group it is; 0 for one without frames.
+    pub channel: u32,
+    /// Counts the channel's connections.
+    pub attempt: u32,
+}
+
+impl Caller {
+    /// Returns a session's, without frames for a group.
+    pub(super) fn of(session: u64) -> Self {
+        Self { session, channel: 0, attempt: 0 }
+    }
+}
+
 /// [`connect_within`] the usual [`PATIENCE`], or that of the options if it is less.
 pub(super) fn connect(
     address: &str,
     node: u8,
-    session: u64,
+    caller: Caller,
     options: &TcpOptions,
 ) -> Result<(Connection, Welcome), FabricError> {
-    connect_within(PATIENCE.min(options.patience), address, node, session, options)
+    connect_within(PATIENCE.min(options.patience), address, node, caller, options)
 }
 
 /// Connects to node `node` of a pool, waiting no longer than so for each of its addresses and for
-/// the greeting.
+/// the greeting; if it is a memory group, to the replica that serves, for which that is the time it
+/// has to be found.
 ///
 /// # Errors
 /// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and
@@ -41,9 +60,33 @@ pub(super) fn connect_within(
     patience: Duration,
     address: &str,
     node: u8,
-    session: u64,
+    caller: Caller,
     options: &TcpOptions,
 ) -> Result<(Connection, Welcome), FabricError> {
+    if group::is_group(address) {
+        return group::connect(patience, address, node, caller, options);
+    }
+    let (connection, welcome) = greet(patience, address, node, caller, options)?;
+    if welcome.flags & wire::IS_REPLICA != 0 {
+        return Err(FabricError::geometry(format!(
+            "{address}: it is one replica of a memory group; name all of them for one node, as in `{address}+HOST:PORT`"
+        )));
+    }
+    Ok((connection, welcome))
+}
+
+/// Connects to what listens at one address.
+///
+/// # Errors
+/// Fails as [`connect_within`] does.
+pub(super) fn greet(
+    patience: Duration,
+    address: &str,
+    node: u8,
+    caller: Caller,
+    options: &TcpOptions,
+) -> Result<(Connection, Welcome), FabricError> {
+    let session = caller.session;
     let failed = |action| move |error| FabricError::io(Path::new(address), action, error);
     let channel = Channel::connected(reach(address, patience)?, options.tls.as_ref(), address);
     let mut greeting = Greeting {
@@ -56,7 +99,8 @@ pub(super) fn connect_within(
     } else {
         proof::nonce().map_err(failed("draw a nonce for it"))?
     };
-    greeting.say(&Hello::new(session, client));
+    let Caller { channel, attempt, .. } = caller;
+    greeting.say(&Hello { channel, attempt, ..Hello::new(session, client) });
     let opening: Opening = greeting.hear()?;
     if opening.magic != wire::MAGIC {
         return Err(greeting.lost(io::ErrorKind::InvalidData.into()));
@@ -97,6 +141,7 @@ pub(super) fn connect_within(
     }
     let mut connection = greeting.connection;
     connection.frame_bytes = welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX);
+    connection.view = (welcome.flags & wire::IS_REPLICA != 0).then_some(welcome.view);
     Ok((connection, welcome))
 }
 

@@ -7,8 +7,9 @@
 //! held, and wakers are called without it.
 
 use super::batches::{Called, Done, Ticket};
-use super::connection::Connection;
-use super::handshake::connect;
+use super::connection::{Connection, PATIENCE};
+use super::group;
+use super::handshake::{Caller, connect_within};
 use super::hub_state::{HubState, Link};
 use super::pairing::pair;
 use super::session::Session;
@@ -21,13 +22,15 @@ use rustix::event::epoll;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// How long batches wait for a connection to a node that was silent before.
 const SILENT_PATIENCE: Duration = Duration::from_millis(500);
+/// How long to wait before a group is connected to again: one that hands over is not done at once.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// Who drives a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,11 @@ pub(super) struct Hub {
     signal: Arc<Signal>,
     /// The session of the fabric it belongs to.
     pub(super) session: u64,
+    /// What that knows of its nodes, for connections that are made by nobody's post.
+    known: Arc<Session>,
+    /// Which channel to a memory group its connections are.
+    channel: u32,
+    me: Weak<Self>,
     spin: Duration,
     /// Something was posted that the reactor has not seen.
     has_posts: AtomicBool,
@@ -63,7 +71,7 @@ pub(super) struct Hub {
 
 impl Hub {
     /// Returns a hub of the calling thread.
-    pub(super) fn new(session: &Session, driver: Driver) -> Result<Arc<Self>, FabricError> {
+    pub(super) fn new(session: &Arc<Session>, driver: Driver) -> Result<Arc<Self>, FabricError> {
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| {
             FabricError::geometry(format!("cannot wait for sockets: {}", io::Error::from(error)))
         })?;
@@ -75,12 +83,15 @@ impl Hub {
             })?;
         }
         let state = HubState::new(session, completions);
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|me| Self {
             state: ReentrantMutex::new(RefCell::new(state)),
             sockets,
             driver,
             signal: crate::executor::signal(),
             session: session.number,
+            known: Arc::clone(session),
+            channel: session.next_channel(),
+            me: Weak::clone(me),
             spin: session.options.spin,
             has_posts: AtomicBool::new(false),
         }))
@@ -136,8 +147,9 @@ impl Hub {
             posted();
         }
         for (node, attempt) in absent {
-            self.reach(session, node, attempt);
+            self.reach(session, (node, attempt), Duration::ZERO);
         }
+        self.reach_again();
         ticket
     }
 
@@ -179,11 +191,21 @@ impl Hub {
         };
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
+        self.reach_again();
+    }
+
+    /// Connects again to groups that owe replies.
+    fn reach_again(&self) {
+        let lost = self.with(|state| std::mem::take(&mut state.to_reach));
+        let Some(me) = self.me.upgrade().filter(|_| !lost.is_empty()) else { return };
+        for attempt in lost {
+            me.reach(&self.known, attempt, AGAIN);
+        }
     }
 
     /// Connects to a node, which must have the memory that the fabric knows, in a thread of its
-    /// own.
-    fn reach(self: &Arc<Self>, session: &Session, node: u8, attempt: u64) {
+    /// own, after a while.
+    fn reach(self: &Arc<Self>, session: &Session, (node, attempt): (u8, u64), after: Duration) {
         let Some((known, boot_id)) = session.node(node).and_then(|known| {
             let boot_id = known.boot_id?;
             Some((known, boot_id))
@@ -192,10 +214,15 @@ impl Hub {
         };
         let hub = Arc::clone(self);
         let completions = self.with(|state| state.completions());
-        let (number, options, silent) =
-            (session.number, session.options.clone(), Arc::clone(&session.silent));
+        let (options, silent) = (session.options.clone(), Arc::clone(&session.silent));
+        let caller = Caller { session: session.number, channel: self.channel, attempt: attempt as u32 };
+        let is_group = group::is_group(&known.address);
+        let patience = if is_group { options.group_patience } else { PATIENCE.min(options.patience) };
         let connects = move || {
-            let connected = silent.judged(node, connect(&known.address, node, number, &options));
+            std::thread::sleep(after);
+            let connected = connect_within(patience, &known.address, node, caller, &options);
+            let connected =
+                if is_group { unreached(node, connected) } else { silent.judged(node, connected) };
             let checked = connected.and_then(|(mut connection, welcome)| {
                 let is_same = welcome.boot_id == boot_id || mutant!("tcp-hub-takes-any-memory");
                 if is_same && welcome.region_bytes == known.bytes {
@@ -251,6 +278,7 @@ impl Hub {
         self.has_posts.store(true, Ordering::SeqCst);
         self.signal.rouse();
         wakers.into_iter().for_each(Waker::wake);
+        self.reach_again();
     }
 
     /// Closes the connection to a node that is not part of the pool.
@@ -258,6 +286,9 @@ impl Hub {
         let wakers = self.with(|state| {
             if usize::from(node) < state.links.len() {
                 state.lose(node);
+                state.give_group_up(node);
+                state.links[usize::from(node)] = Link::Down;
+                state.to_reach.retain(|(lost, _)| *lost != node);
             }
             std::mem::take(&mut state.to_wake)
         });
@@ -299,11 +330,15 @@ impl Drive for Hub {
         if is_common && !thorough && !has_posts && !self.is_readable() {
             return Progress::Waiting;
         }
-        self.with(|state| {
+        let (turn, has_lost) = self.with(|state| {
             let turn = state.turn(self.sockets.as_fd(), thorough || is_common);
             wakers.append(&mut state.to_wake);
-            turn
-        })
+            (turn, !state.to_reach.is_empty())
+        });
+        if has_lost {
+            self.reach_again();
+        }
+        turn
     }
 
     fn send(&self, wakers: &mut Vec<Waker>) {
@@ -312,6 +347,7 @@ impl Drive for Hub {
             state.watch_all(self.sockets.as_fd());
             wakers.append(&mut state.to_wake);
         });
+        self.reach_again();
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
@@ -334,4 +370,13 @@ impl Hub {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&self.sockets, PollFlags::IN)], Some(&now)) != Ok(0)
     }
+}
+
+/// Says of a failure to find a group's primary that another attempt may not meet that nothing was
+/// sent.
+fn unreached<T>(node: u8, connected: Result<T, FabricError>) -> Result<T, FabricError> {
+    connected.map_err(|error| match error {
+        FabricError::Io(_) => FabricError::Unreachable { node },
+        other => other,
+    })
 }

@@ -2,16 +2,19 @@
 //! sends, receives and connects with it; nothing here waits.
 
 use super::batches::{Batches, Called, Pending, Ticket};
-use super::calls::{post_call, take_reply_to_call};
+use super::calls::take_reply_to_call;
 use super::connection::{Connection, Replied, Sent};
+use super::frames::post_to;
+use super::group_channel::GroupChannel;
 use super::session::{AbsentNodes, Session, SilentNodes};
 use crate::executor::Progress;
 use crate::mutant;
 use crate::rdma::{CompletionQueue, Lane, Posted};
-use crate::wire::{self, Refusal, RequestKind};
+use crate::wire::{self, Refusal};
 use crate::words::Lender;
-use crate::{Batch, FabricError, GlobalAddr, Verb};
+use crate::{Batch, FabricError, GlobalAddr};
 use rustix::event::epoll;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -33,6 +36,10 @@ pub(super) struct HubState {
     /// Attempts to connect so far.
     attempts: u64,
     pub(super) batches: Batches,
+    /// What outlives the connections to memory groups.
+    groups: BTreeMap<u8, GroupChannel>,
+    /// Groups whose connection was lost while replies were owed, with the attempts to be made.
+    pub(super) to_reach: Vec<(u8, u64)>,
     /// To be called once the lock is free.
     pub(super) to_wake: Vec<Waker>,
     /// No fabric uses it any more.
@@ -79,6 +86,8 @@ impl HubState {
             links: Vec::new(),
             attempts: 0,
             batches: Batches::default(),
+            groups: BTreeMap::new(),
+            to_reach: Vec::new(),
             to_wake: Vec::new(),
             is_closed: false,
             on_close: None,
@@ -296,7 +305,7 @@ impl HubState {
                         }
                         Ok(false) if !owes => {}
                         silent => {
-                            if silent.is_ok() {
+                            if silent.is_ok() && !self.groups.contains_key(&(node as u8)) {
                                 self.silent.add(node as u8);
                             }
                             self.lose(node as u8);
@@ -321,7 +330,16 @@ impl HubState {
             }
             return false;
         }
-        silence > self.patience
+        match self.groups.get_mut(&(node as u8)) {
+            Some(group) if connection.view.is_some() => {
+                let is_over = silence > group.patience;
+                if is_over {
+                    group.was_silent(self.patience);
+                }
+                is_over
+            }
+            _ => silence > self.patience,
+        }
     }
 
     /// Hands out the replies that have arrived; returns whether anything has.
@@ -332,6 +350,11 @@ impl HubState {
         }
         if !mutant!("tcp-silence-never-forgiven") {
             connection.silent_since = None;
+        }
+        if connection.view.is_some()
+            && let Some(group) = self.groups.get_mut(&(node as u8))
+        {
+            group.was_heard();
         }
         while let Some((replied, refusal, range)) = connection.next_reply()? {
             let sent = match replied {
@@ -380,8 +403,17 @@ impl HubState {
             }
             Link::Up(connection) => connection,
         };
-        self.absent.note(node, true);
-        let Connection { lane, sent, calls, .. } = *connection;
+        let Connection { lane, sent, calls, view, last_id, .. } = *connection;
+        let mut sent = sent;
+        if view.is_some() && !mutant!("tcp-group-lost-with-its-connection") {
+            if self.groups.entry(node).or_default().keep(last_id, std::mem::take(&mut sent)) {
+                self.attempts += 1;
+                self.links[usize::from(node)] = Link::Connecting(self.attempts, Some(Vec::new()));
+                self.to_reach.push((node, self.attempts));
+            }
+        } else {
+            self.absent.note(node, true);
+        }
         if let Some((lane, device)) = lane.zip(self.device.as_mut()) {
             device.posts += lane.posts;
             // No verb lands from here on, so that the batches' memory is theirs again.
@@ -398,7 +430,12 @@ impl HubState {
             }
             self.to_wake.extend(self.batches.part_ended(ticket));
         }
-        for sent in sent {
+        self.frames_lost(node, sent);
+    }
+
+    /// Nobody knows whether these frames were executed.
+    fn frames_lost(&mut self, node: u8, frames: impl IntoIterator<Item = Sent>) {
+        for sent in frames {
             if let Some(pending) = self.batches.get(sent.batch) {
                 if mutant!("tcp-lost-told-as-unsent") {
                     pending.error.get_or_insert(FabricError::Unreachable { node });
@@ -407,6 +444,21 @@ impl HubState {
                 }
                 self.to_wake.extend(self.batches.part_ended(sent.batch));
             }
+        }
+    }
+
+    /// The frames that a group owed replies to will have none: no replica serves, or none serves
+    /// this session any more.
+    pub(super) fn give_group_up(&mut self, node: u8) {
+        if let Some(group) = self.groups.get_mut(&node) {
+            let unanswered = group.give_up();
+            if self.fenced.load(Ordering::Relaxed) {
+                for sent in &unanswered {
+                    let pending = self.batches.get(sent.batch);
+                    pending.map(|pending| pending.error.get_or_insert(FabricError::Fenced));
+                }
+            }
+            self.frames_lost(node, unanswered);
         }
     }
 
@@ -444,6 +496,10 @@ impl HubState {
         match watched {
             Ok(connection) => {
                 let mut connection = Box::new(connection);
+                if connection.view.is_some() {
+                    let group = self.groups.entry(node).or_default();
+                    group.resume(&mut connection, node, &mut self.batches);
+                }
                 for &ticket in &waiting {
                     let Some(pending) = self.batches.get(ticket) else { continue };
                     let mut verbs = pending.batch.verbs().iter();
@@ -461,6 +517,7 @@ impl HubState {
                 if matches!(error, FabricError::Fenced) && !mutant!("tcp-fenced-greeting-forgotten") {
                     self.fenced.store(true, Ordering::Relaxed);
                 }
+                self.give_group_up(node);
                 self.turn_away(waiting, &error);
             }
         }
@@ -498,61 +555,4 @@ fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool)
         epoll::modify(sockets, &connection.channel, epoll::EventData::new_u64(0), flags)?;
     }
     Ok(())
-}
-
-/// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
-/// frames as it takes; or on its device, which knows the batch's words.
-fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, pending: &mut Pending) {
-    if pending.called.is_some() {
-        return post_call(connection, ticket, pending);
-    }
-    if let Some(lane) = &mut connection.lane {
-        match lane.post(ticket, &mut pending.batch) {
-            Ok(Posted::Pending) => pending.parts += 1,
-            Ok(Posted::Done) => {}
-            Err(error) => drop(pending.error.get_or_insert(error)),
-        }
-        return;
-    }
-    let limit = connection.frame_bytes as usize;
-    let (verbs, data) = pending.batch.parts_mut();
-    let size = |verb: &Verb| {
-        let there = wire::HEADER_BYTES + wire::request_words(verb) * 8;
-        (there, wire::reply_words(verb) * 8)
-    };
-    let is_too_long = |verb: &&Verb| verb.addr.node() == node && size(verb).0.max(size(verb).1) > limit;
-    if let Some(verb) = verbs.iter().find(is_too_long) {
-        pending.error.get_or_insert(FabricError::geometry(format!(
-            "a verb of {} bytes at {}; memory node {node} takes {limit} at most in one",
-            u64::from(verb.words) * 8,
-            verb.addr
-        )));
-        return;
-    }
-    let mut from = first;
-    while from < verbs.len() {
-        let at = connection.begin_frame();
-        let (mut there, mut back, mut count, mut end) = (0, 0, 0_u16, from);
-        while end < verbs.len() {
-            let verb = &verbs[end];
-            if verb.addr.node() == node {
-                let (more, answer) = size(verb);
-                let is_answer_too_long = back + answer > limit && !mutant!("tcp-answers-beyond-a-frame");
-                let verbs_max = wire::VERBS_MAX + usize::from(mutant!("tcp-one-verb-too-many"));
-                if there + more > limit || is_answer_too_long || usize::from(count) == verbs_max {
-                    break;
-                }
-                (there, back, count) = (there + more, back + answer, count + 1);
-                wire::put_verb(&mut connection.out.bytes, verb, data);
-            }
-            end += 1;
-        }
-        let id = connection.end_frame(at, RequestKind::Batch, count);
-        let answered_from = if mutant!("tcp-later-frame-answers-from-the-first") { first } else { from };
-        connection.sent.push_back(Sent { id, batch: ticket, first: answered_from, end });
-        if from == first || !mutant!("tcp-batch-ends-with-its-first-frame") {
-            pending.parts += 1;
-        }
-        from = end;
-    }
 }

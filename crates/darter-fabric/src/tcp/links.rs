@@ -2,7 +2,7 @@
 //! of other executors, and the control connections.
 
 use super::control::ControlLinks;
-use super::handshake::connect;
+use super::handshake::{Caller, connect};
 use super::hub::Hub;
 use super::reactor;
 use super::session::Session;
@@ -86,7 +86,7 @@ impl Links {
         let looks = move || {
             for node in absent {
                 let Some(known) = session.node(node) else { continue };
-                let connected = connect(&known.address, node, session.number, &session.options);
+                let connected = connect(&known.address, node, Caller::of(session.number), &session.options);
                 let found = session.silent.judged(node, connected);
                 if found.is_ok_and(|(_, welcome)| Some(welcome.boot_id) == known.boot_id) {
                     session.absent.note(node, false);

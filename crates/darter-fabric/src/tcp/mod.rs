@@ -14,6 +14,9 @@
 //! which means that their last verbs may have taken effect or not; the next batch connects again. A
 //! node that comes back with another memory (its boot id differs) is refused for good.
 //!
+//! A node may be a memory group ([`crate::group`]), with the addresses of all its replicas: then what
+//! was on a lost connection is sent again to whichever replica serves (`group_channel.rs`).
+//!
 //! Where [`TcpOptions::device`] names an RDMA device, each connection of a hub has a pair of queues
 //! beside it ([`crate::rdma`]), and batches go there; all else is as said.
 //!
@@ -27,6 +30,9 @@ mod connection;
 mod control;
 mod endpoint;
 mod fabric;
+mod frames;
+mod group;
+mod group_channel;
 mod handshake;
 mod hub;
 mod hub_state;
@@ -34,8 +40,10 @@ mod links;
 mod options;
 mod pairing;
 mod reactor;
+mod replica_link;
 mod session;
 
 pub use endpoint::TcpEndpoint;
 pub use fabric::Tcp;
 pub use options::TcpOptions;
+pub use replica_link::ReplicaLink;

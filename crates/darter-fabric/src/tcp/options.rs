@@ -19,6 +19,8 @@ pub struct TcpOptions {
     /// How long a connected node may leave requests without a reply before the connection is given
     /// up. The system notices within ten seconds that a node is gone.
     pub patience: Duration,
+    /// How long a memory group may have no replica that serves before what waits for it fails.
+    pub group_patience: Duration,
     /// Verbs go through this RDMA device; requests, fences and the pairing of queues stay on TCP.
     /// `None`: all over TCP.
     pub device: Option<DeviceName>,
@@ -46,6 +48,7 @@ impl Default for TcpOptions {
             tls: None,
             spin: Duration::from_micros(50),
             patience: Duration::from_secs(10),
+            group_patience: Duration::from_secs(30),
             device: None,
             must_be_durable: false,
         }

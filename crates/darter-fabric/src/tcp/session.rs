@@ -6,8 +6,9 @@ use crate::rdma::Adapter;
 use crate::{FabricError, random_word};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 /// A memory node as it was when the pool was opened.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(super) struct NodeInfo {
     pub boot_id: Option<u64>,
     /// It was reached, and its replies say nothing that is not on its disk.
     pub is_durable: bool,
+    /// How long the replicas wait for each other, if it is a memory group.
+    pub patience: Duration,
 }
 
 /// A process as its memory nodes see it.
@@ -37,6 +40,8 @@ pub(super) struct Session {
     pub fenced: Arc<AtomicBool>,
     pub silent: Arc<SilentNodes>,
     pub absent: Arc<AbsentNodes>,
+    /// Channels to memory groups so far.
+    channels: AtomicU32,
 }
 
 /// The nodes that could not be reached by the last attempt.
@@ -115,7 +120,13 @@ impl Session {
             fenced: Arc::default(),
             silent: Arc::default(),
             absent: Arc::default(),
+            channels: AtomicU32::new(0),
         })
+    }
+
+    /// Returns the number of another channel; never 0.
+    pub(super) fn next_channel(&self) -> u32 {
+        self.channels.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Returns how many nodes there are.

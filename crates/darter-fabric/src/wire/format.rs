@@ -1,12 +1,14 @@
 //! The wire format between a client and a memory node: little-endian words, one frame a batch.
 //!
 //! ```text
-//! hello      magic | version, nonce bytes 32 | session | 0 | nonce 32
+//! hello      magic | version, nonce bytes 32 | session | channel, attempt | nonce 32
 //! challenge  magic | version, refusal | nonce 32
 //! proof      proof 32
-//! welcome    refusal, text bytes | region bytes | boot id | frame bytes at most, flags | proof 32   then the text
+//! welcome    refusal, text bytes | region bytes | boot id | frame bytes at most, flags
+//!            | view | replica | patience in ms, 0 | proof 32     then the text
 //!
-//! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, number 8 | flag 8, a pairing, or a call
+//! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, number 8 | flag 8, a pairing, a call, or parts of a message
+//!   framed   view 8 | answered 8                                 in front of the verbs for a memory group
 //!   verb     kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
 //!   call     procedure 8                                         then the request's words
 //! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, a text, a pairing, or an answer's words
@@ -23,18 +25,24 @@
 //! A connection is a reliable ordered channel, so requests execute, and their replies come, in the
 //! order they were sent; the id detects a peer that lost its place. Only the reply to a call comes
 //! when its procedure has ended, behind replies to later requests: the id says which call it is
-//! of. Every length is checked before anything is kept or done: a frame that is malformed, too long
+//! of. A memory group ([`crate::group`]) sends each reply when it may, too.
+//!
+//! A client of a group says in its hello which of its channels the connection is, and counts the
+//! connections of that channel. Its frames bear the view that it goes by, and are sent again under
+//! the same ids when a connection is lost. Replicas are clients of each other: their messages go in
+//! frames of at most [`RELAY_BYTES_MAX`], to which there is no reply.
+//!
+//! Every length is checked before anything is kept or done: a frame that is malformed, too long
 //! or out of bounds gets a refusal and touches no memory.
 
 use super::proof::{Nonce, Proof};
-use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind, mutant};
-use bytemuck::{Pod, Zeroable, bytes_of, cast_slice, cast_slice_mut};
-use std::ops::Range;
+use crate::FabricError;
+use bytemuck::{Pod, Zeroable, bytes_of};
 
 /// "DARTERTC", the first word each side sends.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
 /// The version spoken here.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Most bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 256;
 /// Most bytes of a refusal's text.
@@ -45,6 +53,12 @@ pub const SLOTS_MAX: u64 = 4096;
 pub const VERBS_MAX: usize = 4096;
 /// Most payload bytes of a frame, either way, unless a node has a lower limit.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
+/// Most payload bytes of a frame with a part of a replica's message.
+pub const RELAY_BYTES_MAX: usize = 1 << 20;
+/// The channel of a connection from another replica of the group.
+pub const RELAY_CHANNEL: u32 = u32::MAX;
+/// Most bytes of a replica's message.
+pub const MESSAGE_BYTES_MAX: usize = 512 << 20;
 /// Bytes of request and reply headers, and of a verb's.
 pub const HEADER_BYTES: usize = 16;
 
@@ -89,10 +103,15 @@ pub enum Refusal {
     /// The node cannot write its log any more; the text states why. What was requested may have
     /// taken effect, and may be lost when the node is started again.
     NotDurable = 17,
+    /// Not executed, or it is not known whether: this replica does not serve in that view, of which
+    /// the client hears when it connects again.
+    View = 18,
+    /// Not executed: the group hands over. Try again.
+    Later = 19,
 }
 
 impl Refusal {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::None,
         Self::Version,
         Self::Credentials,
@@ -111,6 +130,8 @@ impl Refusal {
         Self::AnswerTooLarge,
         Self::Procedure,
         Self::NotDurable,
+        Self::View,
+        Self::Later,
     ];
 
     /// Returns the refusal of this code.
@@ -139,14 +160,24 @@ pub enum RequestKind {
     Pair = 6,
     /// Runs a procedure.
     Call = 7,
+    /// Verbs for a memory group, behind a [`FramedHead`].
+    Framed = 8,
+    /// A part of a message from another replica of the group; [`RequestHead::verbs`] is 1 if more of
+    /// it follow. There is no reply.
+    Relay = 9,
+    /// Asks a replica how its group is; the reply's payload is its [`GroupStatus`].
+    Status = 10,
+    /// Has the primary hand over to the replica [`Control::number`].
+    HandOver = 11,
 }
 
 impl RequestKind {
     /// Returns the kind of this code.
     pub fn from_code(code: u8) -> Option<Self> {
-        [Self::Batch, Self::Claim, Self::Release, Self::Fence, Self::Persist, Self::Pair, Self::Call]
-            .into_iter()
-            .find(|kind| *kind as u8 == code)
+        let verbs = [Self::Batch, Self::Framed, Self::Call];
+        let sessions = [Self::Claim, Self::Release, Self::Fence, Self::Persist, Self::Pair];
+        let replicas = [Self::Relay, Self::Status, Self::HandOver];
+        verbs.into_iter().chain(sessions).chain(replicas).find(|kind| *kind as u8 == code)
     }
 }
 
@@ -170,17 +201,19 @@ pub struct Hello {
     pub opening: Opening,
     /// The process's random number: all its connections carry it, and a fence names it.
     pub session: u64,
-    /// Zero.
-    pub reserved: u64,
+    /// Which of the session's channels to a memory group it is; 0 for one without frames.
+    pub channel: u32,
+    /// Counts the channel's connections.
+    pub attempt: u32,
     /// The client's.
     pub nonce: Nonce,
 }
 
 impl Hello {
-    /// Returns the hello of a session.
+    /// Returns the hello of a session, on a connection without frames for a group.
     pub fn new(session: u64, nonce: Nonce) -> Self {
         let opening = Opening { magic: MAGIC, version: VERSION, code: size_of::<Nonce>() as u32 };
-        Self { opening, session, reserved: 0, nonce }
+        Self { opening, session, channel: 0, attempt: 0, nonce }
     }
 }
 
@@ -211,12 +244,21 @@ pub struct Welcome {
     pub text_bytes: u32,
     /// Bytes of the node's region.
     pub region_bytes: u64,
-    /// Drawn when the region was made: another number means another memory.
+    /// Drawn when the region was made: another number means another memory. The group's, of one of
+    /// its replicas; 0 before the group's first view.
     pub boot_id: u64,
     /// Most payload bytes of a frame.
     pub frame_bytes: u32,
-    /// [`SERVES_RDMA`] and [`IS_DURABLE`], each if it holds.
+    /// [`SERVES_RDMA`], [`IS_DURABLE`], [`IS_REPLICA`] and [`SERVES_GROUP`], each if it holds.
     pub flags: u32,
+    /// The number of the view that a replica goes by; 0 for none.
+    pub view: u64,
+    /// The replica's name.
+    pub replica: u64,
+    /// How long the replicas of its group wait for each other, in milliseconds.
+    pub patience_ms: u32,
+    /// Zero.
+    pub reserved: u32,
     /// The node's proof. Zeros, like the region's fields, for a client that proved nothing.
     pub proof: Proof,
 }
@@ -226,6 +268,45 @@ pub const SERVES_RDMA: u32 = 1;
 
 /// The flag of a [`Welcome`] from a node whose replies say nothing that is not on stable storage.
 pub const IS_DURABLE: u32 = 2;
+
+/// The flag of a [`Welcome`] from a replica of a memory group: it takes [`RequestKind::Framed`] and
+/// no [`RequestKind::Batch`].
+pub const IS_REPLICA: u32 = 4;
+
+/// The flag of a [`Welcome`] from the primary of its group.
+pub const SERVES_GROUP: u32 = 8;
+
+/// What stands in front of the verbs for a memory group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct FramedHead {
+    /// The number of the view that the client goes by.
+    pub view: u64,
+    /// The client has the replies to all of the channel's frames up to this one.
+    pub answered: u64,
+}
+
+/// How a replica and its group are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct GroupStatus {
+    /// The replica.
+    pub replica: u64,
+    /// The number of the view that it goes by; 0 for none.
+    pub view: u64,
+    /// The primary of that view.
+    pub primary: u64,
+    /// 0 primary, 1 backup, 2 learner.
+    pub role: u64,
+    /// Its last record.
+    pub lsn: u64,
+    /// The last record that all members are known to have.
+    pub everywhere: u64,
+    /// Replies that wait.
+    pub held: u64,
+    /// Bytes of records that are kept for others.
+    pub log_bytes: u64,
+}
 
 /// One end of a pair of queues, as its owner tells the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -271,7 +352,7 @@ pub struct RequestHead {
     pub id: u64,
 }
 
-/// The payload of every request but a batch, a pairing and a call.
+/// The payload of every request about a slot, a session or a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Control {
@@ -297,122 +378,7 @@ pub struct ReplyHead {
     pub id: u64,
 }
 
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct VerbHead {
-    kind: u8,
-    reserved: [u8; 3],
-    words: u32,
-    offset: u64,
-}
-
-const _: () = assert!(
-    size_of::<RequestHead>() == HEADER_BYTES
-        && size_of::<ReplyHead>() == HEADER_BYTES
-        && size_of::<VerbHead>() == HEADER_BYTES
-);
-
-/// Words that a verb carries to the node.
-pub fn request_words(verb: &Verb) -> usize {
-    match verb.kind {
-        VerbKind::Read => 0,
-        VerbKind::Write => verb.words as usize,
-        VerbKind::Cas => 2,
-        VerbKind::Faa => 1,
-    }
-}
-
-/// Words that a verb brings back.
-pub fn reply_words(verb: &Verb) -> usize {
-    match verb.kind {
-        VerbKind::Read => verb.words as usize,
-        VerbKind::Write => 0,
-        VerbKind::Cas | VerbKind::Faa => 1,
-    }
-}
-
-/// Appends a verb with the words it carries, which begin at `verb.at` of the batch's buffer.
-pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
-    let head =
-        VerbHead { kind: verb.kind as u8, reserved: [0; 3], words: verb.words, offset: verb.addr.offset() };
-    out.extend_from_slice(bytes_of(&head));
-    let at = verb.at as usize;
-    out.extend_from_slice(cast_slice(&data[at..at + request_words(verb)]));
-}
-
-/// The verbs of a request, as they lie in its frame.
-#[derive(Clone, Debug)]
-pub struct FrameVerbs<'f> {
-    left: u16,
-    rest: &'f [u8],
-}
-
-impl<'f> FrameVerbs<'f> {
-    /// Returns the verbs of a payload; `None` if it is not exactly `verbs` whole ones, or their
-    /// reply exceeds `reply_bytes_max` bytes.
-    pub fn new(payload: &'f [u8], verbs: u16, reply_bytes_max: u32) -> Option<Self> {
-        if usize::from(verbs) > VERBS_MAX && !mutant!("tcp-frame-of-any-number-of-verbs") {
-            return None;
-        }
-        let all = Self { left: verbs, rest: payload };
-        let mut checked = all.clone();
-        let mut reply_left = reply_bytes_max as usize / 8;
-        while checked.left > 0 {
-            let (verb, _) = checked.take_verb()?;
-            reply_left = reply_left.checked_sub(reply_words(&verb))?;
-        }
-        checked.rest.is_empty().then_some(all)
-    }
-
-    /// Returns the next verb, on memory node 0, and the words it carries; `None` when there is no
-    /// whole one.
-    #[inline]
-    fn take_verb(&mut self) -> Option<(Verb, &'f [u8])> {
-        let (head, tail) = self.rest.split_first_chunk::<HEADER_BYTES>()?;
-        let head: VerbHead = bytemuck::pod_read_unaligned(head);
-        let kind = match head.kind {
-            kind if kind == VerbKind::Read as u8 => VerbKind::Read,
-            kind if kind == VerbKind::Write as u8 => VerbKind::Write,
-            kind if kind == VerbKind::Cas as u8 => VerbKind::Cas,
-            kind if kind == VerbKind::Faa as u8 => VerbKind::Faa,
-            _ => return None,
-        };
-        let is_atomic = matches!(kind, VerbKind::Cas | VerbKind::Faa);
-        let is_long_atomic = is_atomic && head.words != 1 && !mutant!("tcp-atomic-of-many-words");
-        if head.offset >= crate::OFFSET_LIMIT || is_long_atomic {
-            return None;
-        }
-        let verb =
-            Verb { kind, addr: GlobalAddr::new(0, head.offset), at: 0, words: head.words, is_fenced: false };
-        let (carried, rest) = tail.split_at_checked(request_words(&verb) * 8)?;
-        (self.left, self.rest) = (self.left.checked_sub(1)?, rest);
-        Some((verb, carried))
-    }
-}
-
-impl<'f> Iterator for FrameVerbs<'f> {
-    type Item = (Verb, &'f [u8]);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 { None } else { self.take_verb() }
-    }
-}
-
-/// Puts a reply's words into the buffers of the verbs of `node` among `verbs`; returns whether the
-/// number of words is right.
-pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, payload: &[u8]) -> bool {
-    let (all, data) = batch.parts_mut();
-    let mut rest = payload;
-    for verb in all[verbs].iter().filter(|verb| verb.addr.node() == node) {
-        let at = verb.at as usize;
-        let wanted: &mut [u8] = cast_slice_mut(&mut data[at..at + reply_words(verb)]);
-        let Some((words, tail)) = rest.split_at_checked(wanted.len()) else { return false };
-        wanted.copy_from_slice(words);
-        rest = tail;
-    }
-    rest.is_empty() || mutant!("tcp-surplus-answer-taken")
-}
+const _: () = assert!(size_of::<RequestHead>() == HEADER_BYTES && size_of::<ReplyHead>() == HEADER_BYTES);
 
 /// Returns a header at the front of some bytes, when all of it is there.
 pub fn head<T: Pod>(bytes: &[u8]) -> Option<T> {
@@ -430,6 +396,7 @@ pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
             FabricError::geometry(format!("memory node {node} does not accept the credentials: {text}"))
         }
         Refusal::NotDurable => FabricError::not_durable(node, text),
+        Refusal::View | Refusal::Later => FabricError::Disconnected { node },
         _ => FabricError::geometry(format!("memory node {node} refused: {text}")),
     }
 }
@@ -437,88 +404,4 @@ pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
 /// Returns a header as bytes.
 pub fn as_bytes<T: Pod>(head: &T) -> &[u8] {
     bytes_of(head)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frame(batch: &mut Batch) -> Vec<u8> {
-        let mut out = Vec::new();
-        let (verbs, data) = batch.parts_mut();
-        for verb in verbs {
-            put_verb(&mut out, verb, data);
-        }
-        out
-    }
-
-    fn some_batch() -> Batch {
-        let mut batch = Batch::new();
-        batch.write(GlobalAddr::new(0, 64), &[1, 2, 3]);
-        batch.cas(GlobalAddr::new(0, 128), 7, 8);
-        batch.read(GlobalAddr::new(0, 256), 5);
-        batch.faa(GlobalAddr::new(0, 512), 9);
-        batch
-    }
-
-    #[test]
-    fn verbs_survive_the_wire() {
-        let mut sent = some_batch();
-        let bytes = frame(&mut sent);
-        let (verbs, data) = sent.parts_mut();
-        let got: Vec<_> = FrameVerbs::new(&bytes, 4, 64).unwrap().collect();
-        assert_eq!(got.len(), 4);
-        for (sent, (got, carried)) in verbs.iter().zip(got) {
-            assert_eq!((sent.kind, sent.addr, sent.words), (got.kind, got.addr, got.words));
-            let at = sent.at as usize;
-            assert_eq!(carried, cast_slice::<u64, u8>(&data[at..at + request_words(sent)]));
-        }
-    }
-
-    #[test]
-    fn every_cut_and_every_flip_is_refused_or_bounded() {
-        let bytes = frame(&mut some_batch());
-        for keep in 0..bytes.len() {
-            assert!(FrameVerbs::new(&bytes[..keep], 4, 1 << 20).is_none(), "{keep}");
-        }
-        let longer = [&bytes[..], &[0]].concat();
-        assert!(FrameVerbs::new(&longer, 4, 1 << 20).is_none());
-        for bit in 0..bytes.len() * 8 {
-            let mut flipped = bytes.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            if let Some(verbs) = FrameVerbs::new(&flipped, 4, 1 << 20) {
-                // Whatever it now says, it asks for no more than was allowed.
-                assert!(verbs.map(|(verb, _)| reply_words(&verb)).sum::<usize>() * 8 <= 1 << 20);
-            }
-        }
-        assert!(FrameVerbs::new(&bytes, 4, 32).is_none(), "more asked for than allowed");
-    }
-
-    #[test]
-    fn a_frame_has_so_many_verbs_and_no_more() {
-        for (verbs, is_taken) in [(VERBS_MAX, true), (VERBS_MAX + 1, false)] {
-            let mut batch = Batch::new();
-            for _ in 0..verbs {
-                batch.faa(GlobalAddr::new(0, 64), 1);
-            }
-            let bytes = frame(&mut batch);
-            assert_eq!(FrameVerbs::new(&bytes, verbs as u16, FRAME_BYTES_MAX).is_some(), is_taken);
-        }
-    }
-
-    #[test]
-    fn answers_fit_or_are_refused() {
-        let mut batch = some_batch();
-        let answers: Vec<u64> = (100..107).collect();
-        let bytes: &[u8] = cast_slice(&answers);
-        assert!(take_answers(&mut batch, 0, 0..4, bytes));
-        let (verbs, data) = batch.parts_mut();
-        assert_eq!(data[verbs[1].at as usize], 100, "the CAS's");
-        assert_eq!(data[verbs[2].at as usize..][..5], [101, 102, 103, 104, 105]);
-        assert_eq!(data[verbs[3].at as usize], 106, "the FAA's");
-        for wrong in [&bytes[..bytes.len() - 1], &[bytes, &[0]].concat(), &[]] {
-            assert!(!take_answers(&mut batch, 0, 0..4, wrong));
-        }
-        assert!(take_answers(&mut batch, 1, 0..4, &[]), "none of another node's");
-    }
 }

@@ -14,20 +14,22 @@ mod no_tls;
 pub mod proof;
 #[cfg(feature = "tls")]
 mod tls;
+mod verbs;
 
 pub use buffer::{Inbox, Outbox};
 pub use calls::{put_call, put_fault, take_call, take_fault, take_words};
 pub use channel::Channel;
-pub(crate) use format::take_answers;
 pub use format::{
-    Challenge, Control, FRAME_BYTES_MAX, FrameVerbs, HEADER_BYTES, Hello, IS_DURABLE, MAGIC, Opening,
-    Pairing, Refusal, ReplyHead, RequestHead, RequestKind, SERVES_RDMA, SLOTS_MAX, TEXT_BYTES_MAX,
-    TOKEN_BYTES_MAX, VERBS_MAX, VERSION, Welcome, as_bytes, error_of, head, put_verb, reply_words,
-    request_words,
+    Challenge, Control, FRAME_BYTES_MAX, FramedHead, GroupStatus, HEADER_BYTES, Hello, IS_DURABLE,
+    IS_REPLICA, MAGIC, MESSAGE_BYTES_MAX, Opening, Pairing, RELAY_BYTES_MAX, RELAY_CHANNEL, Refusal,
+    ReplyHead, RequestHead, RequestKind, SERVES_GROUP, SERVES_RDMA, SLOTS_MAX, TEXT_BYTES_MAX,
+    TOKEN_BYTES_MAX, VERBS_MAX, VERSION, Welcome, as_bytes, error_of, head,
 };
 pub use tls::{ClientTls, NodeTls};
 #[cfg(feature = "tls")]
 pub use tls::{IdentityFiles, TlsError};
+pub(crate) use verbs::take_answers;
+pub use verbs::{FrameVerbs, put_verb, reply_words, request_words};
 
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;

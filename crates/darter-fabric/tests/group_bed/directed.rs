@@ -207,17 +207,66 @@ fn a_frame_outside_the_region_changes_nothing() {
 }
 
 #[test]
-fn a_session_that_has_left_is_forgotten_everywhere() {
+fn a_session_that_has_left_is_shut_out_everywhere() {
     let mut group = Group::new(2);
     group.request(0, 1, 1, |batch| batch.write(word(), &[7]));
-    group.lives[0].replica.forget(1);
+    assert_eq!(group.lives[0].replica.sessions(), BTreeSet::from([1]));
+    group.lives[0].replica.shut_out(1);
     group.pass(1);
     assert_eq!(group.lives[1].replica.lsn(), 2);
     assert!(group.lives[0].replica.hand_over(1, group.now));
     group.pass(3);
-    // So the next primary does not know the frame either.
+    // Nobody knows its frames any more, and none of them is executed again.
+    assert!(group.lives[1].replica.sessions().is_empty() && group.lives[1].replica.is_fenced(1));
+    group.replies.clear();
     group.request(1, 2, 1, |batch| batch.write(word(), &[8]));
-    assert_eq!(group.lives[1].replica.lsn(), 3);
+    group.pass(2);
+    assert_eq!((group.reply(1), group.lives[1].replica.lsn()), (Some(&Outcome::Fenced), 2));
+}
+
+#[test]
+fn a_primary_confirms_that_it_serves_when_a_lease_covers_it() {
+    let mut group = Group::new(2);
+    let frame = FrameId { session: 1, channel: 0, id: 9, answered: 0 };
+    let request = Request { connection: 9, attempt: 1, view: 1, frame };
+    group.pass(2);
+    group.held.insert((1, 0), 0);
+    group.pass(6);
+    group.lives[0].replica.confirm(&request);
+    group.pass(0);
+    assert_eq!(group.reply(9), None, "another may serve by now");
+    group.held.clear();
+    group.pass(2);
+    assert_eq!(group.reply(9), Some(&Outcome::Done([].into())));
+}
+
+#[test]
+fn a_replica_that_leaves_is_not_missed_first() {
+    let mut group = Group::new(3);
+    group.pass(2);
+    // The primary hands over, and then, a backup, asks to be left out.
+    for _ in 0..4 {
+        let now = group.now;
+        group.lives[0].replica.leave(now);
+        group.pass(0);
+    }
+    assert!(!group.lives[0].replica.leave(group.now));
+    assert_eq!((group.store.number, group.store.primary, group.store.backups.len()), (3, 1, 1));
+    group.dead.insert(0);
+    group.pass(0);
+    group.request(1, 3, 1, |batch| _ = batch.read(word(), 1));
+    group.pass(2);
+    assert_eq!(group.reply(1), Some(&done(0)));
+}
+
+#[test]
+fn a_reply_waits_for_no_other() {
+    let mut group = Group::new(2);
+    group.pass(2);
+    group.held.insert((0, 1), 0);
+    group.request(0, 1, 1, |batch| batch.write(word(), &[7]));
+    group.request(0, 1, 2, |batch| _ = batch.read(GlobalAddr::new(0, 640), 1));
+    assert_eq!((group.reply(1), group.reply(2)), (None, Some(&done(0))));
 }
 
 #[test]

@@ -17,7 +17,8 @@ impl Peer {
             return None;
         }
         let challenged = if opening.version == wire::VERSION {
-            let Hello { nonce: client, session, .. } = wire::head(bytes)?;
+            let Hello { nonce: client, session, channel, attempt, .. } = wire::head(bytes)?;
+            (self.group.channel, self.group.attempt) = (channel, attempt);
             // Without random numbers no client can be accepted.
             let drawn = if mutant!("node-nonce-of-the-session") { Ok([session as u8; 32]) } else { nonce() };
             drawn.map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
@@ -51,7 +52,7 @@ impl Peer {
         let failure = service.log_failure().map(str::to_owned);
         let (refusal, text) = if !is_known {
             (Refusal::Credentials, "no token, or a wrong one")
-        } else if service.sessions.is_fenced(transcript.session) {
+        } else if service.is_fenced(transcript.session) {
             (Refusal::Fenced, "this session was shut out")
         } else if let Some(why) = &failure {
             (Refusal::NotDurable, why.as_str())
@@ -72,11 +73,18 @@ impl Peer {
             frame_bytes: service.options.frame_bytes_max,
             flags: if service.queues.are_served() { wire::SERVES_RDMA } else { 0 }
                 | if service.journal.is_some() { wire::IS_DURABLE } else { 0 },
+            view: 0,
+            replica: 0,
+            patience_ms: 0,
+            reserved: 0,
             proof: Proof::default(),
         };
         if is_known || mutant!("node-proves-itself-to-strangers") {
             welcome.proof = transcript.prove(token, Side::Node);
             (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
+            if let Some(group) = &service.group {
+                group.introduce(&mut welcome);
+            }
         }
         self.output.bytes.extend_from_slice(wire::as_bytes(&welcome));
         self.output.bytes.extend_from_slice(text.as_bytes());

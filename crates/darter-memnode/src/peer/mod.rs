@@ -1,6 +1,7 @@
 //! One connection of a client, as the node sees it.
 
 mod greeting;
+mod grouped;
 
 use crate::error::MemNodeError;
 use crate::held::HeldReplies;
@@ -15,6 +16,7 @@ use darter_fabric::wire::proof::Transcript;
 use darter_fabric::wire::{self, Control, Pairing, Refusal, ReplyHead, RequestHead, RequestKind};
 use darter_fabric::wire::{Inbox, Outbox};
 use darter_fabric::{CallFault, Fabric, FabricError, mutant};
+use grouped::Grouped;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -48,6 +50,8 @@ pub(crate) struct Peer {
     key: u64,
     /// Calls of it that have no outcome yet.
     calls: usize,
+    /// What it is to a memory group.
+    group: Grouped,
     /// The transcript that the client's proof must cover, once it was challenged.
     transcript: Option<Transcript>,
     is_greeted: bool,
@@ -88,6 +92,7 @@ impl Peer {
             queue: None,
             key,
             calls: 0,
+            group: Grouped::default(),
             transcript: None,
             is_greeted: false,
             is_closing: false,
@@ -124,7 +129,7 @@ impl Peer {
 
     /// Returns the reason to drop it now, if there is one.
     pub(crate) fn lateness(&self, service: &Service<'_>) -> Option<DroppedFor> {
-        let is_fenced = service.sessions.is_fenced(self.session) && !mutant!("node-silent-fenced-peer-kept");
+        let is_fenced = service.is_fenced(self.session) && !mutant!("node-silent-fenced-peer-kept");
         if self.is_greeted && is_fenced {
             return Some(DroppedFor::Fenced);
         }
@@ -159,6 +164,7 @@ impl Peer {
             self.input.buffer_bytes(),
             self.output.buffer_bytes(),
             self.held.buffer_bytes(),
+            self.group.buffer_bytes(),
         ];
         self.set_counted(service, (buffers.iter().sum(), self.output.waiting(), self.held.waiting()));
     }
@@ -213,7 +219,18 @@ impl Peer {
             service.sessions.leave(self.session);
             service.greeted -= 1;
         }
+        if let Some(group) = &mut service.group {
+            group.disconnected(self.key);
+        }
         service.parted(self.address, self.session, self.fault);
+    }
+
+    /// Sends what waits in the output, without reading what has arrived.
+    pub(crate) fn push(&mut self, service: &Service<'_>) -> Progress {
+        let is_sent = self.send(service).is_ok();
+        self.count(service);
+        let is_over = self.is_closing && self.output.waiting() == 0 && self.held.is_empty();
+        if is_sent && !is_over { Progress::GoesOn } else { Progress::Ended }
     }
 
     /// Reads what has arrived, executes it and sends the replies.
@@ -229,9 +246,9 @@ impl Peer {
             if self.send(service).is_err() {
                 return Progress::Ended;
             }
-            if self.is_closing || self.is_full(service.options) || service.waits_for_disk() {
-                // Nothing more is read until the client reads its replies, the disk has caught up,
-                // or ever.
+            if self.is_closing || self.is_full(service.options) || self.defers(service) {
+                // Nothing more is read until the client reads its replies, the disk or the other
+                // replicas have caught up, or ever.
                 break;
             }
             if self.has_frames {
@@ -287,7 +304,13 @@ impl Peer {
 
     /// Returns whether requests of it were taken that have no reply in the output yet.
     fn owes_answers(&self) -> bool {
-        self.calls > 0 || !self.held.is_empty()
+        self.calls > 0 || self.group.requests > 0 || !self.held.is_empty()
+    }
+
+    /// Returns whether its requests must wait. What other replicas say never does: it may be what
+    /// others wait for.
+    fn defers(&self, service: &Service<'_>) -> bool {
+        !self.group.is_replica() && service.defers_requests()
     }
 
     /// Bytes of replies that the client has not read, or that wait for the log.
@@ -329,7 +352,7 @@ impl Peer {
         self.has_frames = false;
         let enough = self.waiting() + ANSWER_BYTES_AT_A_TIME;
         while !self.is_closing {
-            if self.is_full(service.options) || self.waiting() >= enough || service.waits_for_disk() {
+            if self.is_full(service.options) || self.waiting() >= enough || self.defers(service) {
                 self.has_frames = !mutant!("node-frames-left-for-want-of-room-forgotten");
                 break;
             }
@@ -357,7 +380,7 @@ impl Peer {
         endpoint: &mut LocalEndpoint,
     ) -> Option<usize> {
         let head: RequestHead = wire::head(bytes)?;
-        if service.sessions.is_fenced(self.session) && !mutant!("node-fenced-asked-only-at-the-door") {
+        if service.is_fenced(self.session) && !mutant!("node-fenced-asked-only-at-the-door") {
             self.refuse(&head, Refusal::Fenced, "this session was shut out");
             self.drop_for(DroppedFor::Fenced);
             return None;
@@ -375,7 +398,14 @@ impl Peer {
             self.refuse(&head, Refusal::NotDurable, why);
             return Some(end);
         }
+        if service.group.is_some() {
+            return self.take_grouped(kind, &head, payload, service).then_some(end);
+        }
         match kind {
+            RequestKind::Framed | RequestKind::Relay | RequestKind::Status | RequestKind::HandOver => {
+                self.refuse(&head, Refusal::Failed, "this memory node is no replica of a memory group");
+                return Some(end);
+            }
             RequestKind::Batch if service.queues.are_served() && !mutant!("node-verbs-beside-its-device") => {
                 self.refuse(&head, Refusal::Failed, "verbs go over RDMA here; name the pool rdma://");
                 return Some(end);
@@ -394,28 +424,8 @@ impl Peer {
             }
             _ => {}
         }
-        let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
-        let about = about.filter(|about| {
-            kind != RequestKind::Claim
-                || about.number < wire::SLOTS_MAX + u64::from(mutant!("node-one-slot-too-many"))
-        });
-        let (Some(about), true) = (about, payload.len() == size_of::<Control>()) else {
-            self.refuse(&head, Refusal::Malformed, "a request that is not about anything");
-            self.drop_for(DroppedFor::Malformed);
-            return None;
-        };
-        let done = match kind {
-            RequestKind::Batch | RequestKind::Pair | RequestKind::Call => Ok(Refusal::Malformed),
-            RequestKind::Claim => service.sessions.claim(about.number, self.session),
-            RequestKind::Fence => service.sessions.fence(about.number, about.flag == 1),
-            RequestKind::Release => {
-                service.sessions.release(about.number, self.session);
-                Ok(Refusal::None)
-            }
-            RequestKind::Persist => {
-                service.region.persist().map(|()| Refusal::None).map_err(MemNodeError::from)
-            }
-        };
+        let about = self.take_control(kind, &head, payload)?;
+        let done = self.control(kind, about, service);
         service.end_fenced();
         // A persist waits for all that was done before.
         self.need = service.note_facts();
@@ -427,6 +437,42 @@ impl Peer {
             Err(error) => self.refuse(&head, Refusal::Failed, &error.to_string()),
         }
         Some(end)
+    }
+
+    /// Returns what a request is about; `None` if that makes no sense, which ends the connection.
+    fn take_control(&mut self, kind: RequestKind, head: &RequestHead, payload: &[u8]) -> Option<Control> {
+        let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
+        let about = about.filter(|about| {
+            kind != RequestKind::Claim
+                || about.number < wire::SLOTS_MAX + u64::from(mutant!("node-one-slot-too-many"))
+        });
+        let about = about.filter(|_| payload.len() == size_of::<Control>());
+        if about.is_none() {
+            self.refuse(head, Refusal::Malformed, "a request that is not about anything");
+            self.drop_for(DroppedFor::Malformed);
+        }
+        about
+    }
+
+    /// Does what a request about slots, sessions or the region asks for.
+    fn control(
+        &mut self,
+        kind: RequestKind,
+        about: Control,
+        service: &mut Service<'_>,
+    ) -> Result<Refusal, MemNodeError> {
+        match kind {
+            RequestKind::Claim => service.sessions.claim(about.number, self.session),
+            RequestKind::Fence => service.sessions.fence(about.number, about.flag == 1),
+            RequestKind::Release => {
+                service.sessions.release(about.number, self.session);
+                Ok(Refusal::None)
+            }
+            RequestKind::Persist => {
+                service.region.persist().map(|()| Refusal::None).map_err(MemNodeError::from)
+            }
+            _ => Ok(Refusal::Malformed),
+        }
     }
 
     /// Pairs a queue of the client with one of the node, of which a connection has one at most.

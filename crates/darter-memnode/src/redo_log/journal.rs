@@ -15,7 +15,7 @@ use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
 use darter_fabric::{Fabric, FabricError, Local, mutant};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -76,8 +76,7 @@ impl Journal {
     ) -> Result<Self, MemNodeError> {
         let OpenLog { medium, writer, checkpointer, position, checkpointed, changed, has_crashed, options } =
             log;
-        let shared =
-            Shared::new(position, metrics).map_err(system("make a descriptor for the log's thread"))?;
+        let shared = Shared::new(position, metrics)?;
         let shared = Arc::new(shared);
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(system("start a thread"))
@@ -111,7 +110,7 @@ impl Journal {
 
     /// Returns what becomes readable when the log is durable further, or never will be.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.shared.bell.as_fd()
+        self.shared.bell.descriptor()
     }
 
     /// Returns why every request must be refused, if the log has failed.
@@ -166,7 +165,7 @@ impl Journal {
 
     /// Stills the bell, and looks how far the log is durable. Returns whether it is further.
     pub(crate) fn look(&mut self) -> bool {
-        let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
+        self.shared.bell.quiet();
         let (before, durable) = (self.recorder.durable(), self.shared.durable());
         self.recorder.set_durable(durable);
         while self.waiting_since.front().is_some_and(|(position, _)| *position <= durable) {

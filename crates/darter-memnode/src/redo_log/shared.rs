@@ -7,11 +7,11 @@
 
 use super::checkpoint::{CheckpointRequest, Checkpointer, Source};
 use super::segment::{self, SegmentWriter};
+use crate::bell::Bell;
+use crate::error::MemNodeError;
 use crate::log_metrics::LogMetrics;
 use darter_fabric::local::LocalEndpoint;
-use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     durable: AtomicU64,
     failure: OnceLock<String>,
     /// Rung for the serving thread when the log is durable further, or never will be.
-    pub(super) bell: OwnedFd,
+    pub(super) bell: Bell,
     pub(super) metrics: Arc<LogMetrics>,
 }
 
@@ -61,14 +61,14 @@ enum Checkpoint {
 }
 
 impl Shared {
-    pub(super) fn new(position: u64, metrics: Arc<LogMetrics>) -> io::Result<Self> {
+    pub(super) fn new(position: u64, metrics: Arc<LogMetrics>) -> Result<Self, MemNodeError> {
         Ok(Self {
             state: Mutex::new(State { position, ..State::default() }),
             has_records: Condvar::new(),
             has_news: Condvar::new(),
             durable: AtomicU64::new(position),
             failure: OnceLock::new(),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            bell: Bell::new("make a descriptor for the log's thread")?,
             metrics,
         })
     }
@@ -99,8 +99,7 @@ impl Shared {
 
     /// Lets others see that something has changed.
     fn ring(&self) {
-        // It can only fail because the bell has rung very often, and then it is rung.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        self.bell.ring();
         // Whoever waits has looked under the lock, or looks now.
         drop(self.lock());
         self.has_news.notify_all();

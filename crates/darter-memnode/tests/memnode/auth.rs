@@ -2,6 +2,7 @@
 //! achieve.
 
 use crate::support::{Node, connect, hear, say};
+use bytemuck::Zeroable;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
 use darter_fabric::wire::{self, Challenge, Hello, Opening, Refusal, Welcome};
 use darter_fabric::{Fabric, FabricError, Tcp, TcpOptions};
@@ -31,7 +32,7 @@ fn pose(script: impl FnOnce(&mut TcpStream) + Send + 'static) -> (SocketAddr, Jo
 
 fn welcome(refusal: Refusal, proof: Proof) -> Welcome {
     let (refusal, frame_bytes) = (refusal as u32, wire::FRAME_BYTES_MAX);
-    Welcome { refusal, text_bytes: 0, region_bytes: 1 << 20, boot_id: 7, frame_bytes, flags: 0, proof }
+    Welcome { refusal, region_bytes: 1 << 20, boot_id: 7, frame_bytes, proof, ..Welcome::zeroed() }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod calls;
 mod durable;
 mod examples;
 mod executors;
+mod groups;
 mod links;
 mod operating;
 mod rdma;

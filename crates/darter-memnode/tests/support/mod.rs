@@ -7,6 +7,7 @@ pub mod authority;
 pub mod devices;
 pub mod dice;
 pub mod gate;
+pub mod groups;
 
 use darter_fabric::wire::proof::{Proof, nonce};
 use darter_fabric::wire::{self, Challenge, Hello, RequestHead, Welcome};

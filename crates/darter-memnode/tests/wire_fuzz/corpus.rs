@@ -26,6 +26,7 @@
 //! outcomes into the files.
 
 use super::reading;
+use bytemuck::Zeroable;
 use darter_fabric::wire::proof::Proof;
 use darter_fabric::wire::{
     self, Challenge, Control, FRAME_BYTES_MAX, HEADER_BYTES, Hello, Opening, Pairing, Refusal, ReplyHead,
@@ -229,8 +230,7 @@ fn frame(line: &str, words: &[&str], session: u64, id: u64) -> Frame {
                 region_bytes: REGION_BYTES,
                 boot_id: BOOT_ID,
                 frame_bytes: FRAME_BYTES_MAX,
-                flags: 0,
-                proof: Proof::default(),
+                ..Welcome::zeroed()
             };
             let proof_at = Some(size_of::<Welcome>() - size_of::<Proof>());
             Frame { proof_at, ..Frame::new(&[wire::as_bytes(&welcome), text.as_bytes()]) }

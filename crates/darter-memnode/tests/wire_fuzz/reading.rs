@@ -144,6 +144,12 @@ fn follow(said: &[u8], token: &[u8], nonce: Nonce, most: u32, dues: &mut Vec<Due
             }
             return Some(());
         }
+        let of_groups = [RequestKind::Framed, RequestKind::Relay, RequestKind::Status, RequestKind::HandOver];
+        if of_groups.contains(&kind) {
+            // These nodes are replicas of nothing.
+            dues.push(Due::Control { head, refusals: &[Refusal::Failed] });
+            continue;
+        }
         let about = wire::head::<Control>(payload).filter(|_| payload.len() == size_of::<Control>());
         let about = about.filter(|about| about.flag <= 1);
         let about = about.filter(|about| kind != RequestKind::Claim || about.number < wire::SLOTS_MAX);

@@ -1,0 +1,320 @@
+//! Memory groups as processes: replicas killed and stopped beside clients, and what operators do
+//! with them.
+
+use crate::common::{darter, said};
+use darter::Store;
+use darter_fabric::{Fabric, PoolUrl, ReplicaRole, ReplicaState};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Long after everything should have happened, in tenths of a second.
+const LONG: u32 = 3000;
+/// Writes that are acknowledged between two deaths, at least.
+const ACKNOWLEDGED: u64 = 100;
+
+/// A replica's process.
+struct Replica {
+    address: String,
+    child: Option<Child>,
+}
+
+/// The replicas of one memory node.
+struct Group {
+    directory: TempDir,
+    replicas: Vec<Replica>,
+}
+
+impl Group {
+    fn start(replicas: usize) -> Self {
+        let listeners: Vec<_> = (0..replicas).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+        let replica = |listener| Replica { address: address(listener), child: None };
+        let replicas = listeners.iter().map(replica).collect();
+        drop(listeners);
+        let mut group = Self { directory: tempfile::tempdir().unwrap(), replicas };
+        (0..group.replicas.len()).for_each(|at| group.revive(at));
+        group
+    }
+
+    fn address(&self) -> String {
+        let addresses: Vec<_> = self.replicas.iter().map(|replica| replica.address.as_str()).collect();
+        addresses.join("+")
+    }
+
+    fn url(&self) -> String {
+        format!("tcp://{}", self.address())
+    }
+
+    fn views(&self) -> String {
+        format!("file:{}", self.directory.path().join("views").display())
+    }
+
+    /// Starts a replica, with nothing.
+    fn revive(&mut self, at: usize) {
+        let (all, views) = (self.address(), self.views());
+        let replica = &mut self.replicas[at];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(["memnode", "--size", "32M", "--listen", &replica.address]);
+        command.args(["--replicas", &all, "--views", &views, "--log-level", "warn"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let child = replica.child.insert(child);
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), format!("tcp://{}", replica.address));
+    }
+
+    fn signal(&self, at: usize, signal: &str) {
+        let id = self.replicas[at].child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// SIGKILL.
+    fn kill(&mut self, at: usize) {
+        if let Some(mut child) = self.replicas[at].child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn states(store: &Store) -> Vec<Option<ReplicaState>> {
+        store.pool().fabric().replicas(0).iter().map(|replica| replica.state).collect()
+    }
+
+    /// Waits until all replicas are members of one view. Returns which one serves.
+    fn settle(store: &Store) -> usize {
+        let mut primary = None;
+        until("all replicas are members", || {
+            let states = Self::states(store);
+            let newest = states.iter().flatten().map(|state| state.view).max();
+            let is_member = |state: &Option<ReplicaState>| {
+                state.is_some_and(|state| Some(state.view) == newest && state.role != ReplicaRole::Learner)
+            };
+            let serves =
+                |state: &Option<ReplicaState>| state.is_some_and(|state| state.role == ReplicaRole::Primary);
+            primary = states.iter().position(serves);
+            states.iter().all(is_member) && primary.is_some()
+        });
+        primary.unwrap()
+    }
+
+    /// Waits until nobody is behind.
+    fn level(store: &Store) {
+        until("all replicas have the same records", || {
+            let records: Vec<_> =
+                Self::states(store).iter().map(|state| state.map(|state| state.record)).collect();
+            records.iter().all(|record| record.is_some() && *record == records[0])
+        });
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        (0..self.replicas.len()).for_each(|at| self.kill(at));
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..LONG {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("never: {what}");
+}
+
+/// Opens a pool, or makes it. Its members' lease is long, since a busy machine is no dead process.
+fn open(url: &str, creates: bool) -> Store {
+    let options = Store::options().lease(Duration::from_secs(60));
+    let options = if creates { options.create(true) } else { options.must_exist(true) };
+    options.open_url(&url.parse::<PoolUrl>().unwrap()).unwrap()
+}
+
+/// Puts keys of its own, whose values count up. Every error fails the test: a failover is a pause.
+fn write(url: &str, writer: u64, is_over: &AtomicBool, acknowledged: &AtomicU64) -> BTreeMap<Vec<u8>, u64> {
+    let store = open(url, false);
+    let session = store.session().unwrap();
+    let mut model = BTreeMap::new();
+    let mut at = 0_u64;
+    while !is_over.load(Ordering::Relaxed) {
+        let key = format!("{writer}-{:04}", at * 7919 % 500).into_bytes();
+        if at % 5 == 4 {
+            session.delete(&key).unwrap();
+            model.remove(&key);
+        } else {
+            // Its own value is there: nothing was lost, and nothing was done twice.
+            let found = session.get(&key).unwrap().map(|value| u64::from_le_bytes(value.try_into().unwrap()));
+            assert_eq!(found, model.get(&key).copied(), "{}", String::from_utf8_lossy(&key));
+            session.put(&key, at.to_le_bytes()).unwrap();
+            model.insert(key, at);
+        }
+        acknowledged.fetch_add(1, Ordering::Relaxed);
+        at += 1;
+    }
+    model
+}
+
+#[test]
+fn replicas_that_die_or_stand_still_lose_nothing_and_are_told_to_nobody() {
+    let mut group = Group::start(2);
+    let url = group.url();
+    let store = open(&url, true);
+    let (is_over, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut model = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let (url, is_over, acknowledged) = (&url, &is_over, &acknowledged);
+                scope.spawn(move || write(url, writer, is_over, acknowledged))
+            })
+            .collect();
+        for round in 0..5 {
+            let so_far = acknowledged.load(Ordering::Relaxed);
+            until("writers go on", || {
+                assert!(writers.iter().all(|writer| !writer.is_finished()), "a writer has failed");
+                acknowledged.load(Ordering::Relaxed) >= so_far + ACKNOWLEDGED
+            });
+            let primary = Group::settle(&store);
+            match round {
+                // Longer than any lease: another serves when it goes on.
+                2 => {
+                    group.signal(primary, "-STOP");
+                    std::thread::sleep(Duration::from_millis(2500));
+                    group.signal(primary, "-CONT");
+                }
+                // A backup.
+                3 => {
+                    group.kill(1 - primary);
+                    group.revive(1 - primary);
+                }
+                _ => {
+                    group.kill(primary);
+                    group.revive(primary);
+                }
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for writer in writers {
+            model.extend(writer.join().unwrap());
+        }
+    });
+    let session = store.session().unwrap();
+    let all = session.scan_chunk(&darter::ScanRange::all(), 10_000).unwrap();
+    let found: BTreeMap<_, _> =
+        all.into_iter().map(|(key, value)| (key, u64::from_le_bytes(value.try_into().unwrap()))).collect();
+    assert_eq!(found, model);
+    Group::settle(&store);
+    Group::level(&store);
+    let check = store.check().unwrap();
+    assert!(check.is_sound(), "{check:?}");
+}
+
+#[test]
+fn operators_see_replicas_and_have_another_serve() {
+    let group = Group::start(3);
+    let url = group.url();
+    let created = darter(&["pool", "create", "--pool", &url]);
+    assert!(created.status.success(), "{}", said(&created));
+    let store = open(&url, false);
+    let primary = Group::settle(&store);
+    let put = darter(&["put", "pear", "green", "--pool", &url]);
+    assert!(put.status.success(), "{}", said(&put));
+    let status = said(&darter(&["pool", "status", "--pool", &url]));
+    for part in ["replica", "primary", "backup", "behind", &group.replicas[2].address] {
+        assert!(status.contains(part), "{part} in\n{status}");
+    }
+    let next = (primary + 1) % 3;
+    let handed = darter(&["pool", "handoff", "0", &group.replicas[next].address, "--pool", &url]);
+    assert!(handed.status.success(), "{}", said(&handed));
+    assert_eq!(Group::settle(&store), next);
+    let json = said(&darter(&["pool", "status", "--json", "--pool", &url]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let replicas = json["nodes"][0]["replicas"].as_array().unwrap();
+    let roles: Vec<_> = replicas.iter().map(|replica| replica["role"].as_str().unwrap()).collect();
+    assert_eq!((roles.len(), roles[next]), (3, "primary"));
+    assert_eq!(said(&darter(&["get", "pear", "--pool", &url])), "green\n");
+    let refused = darter(&["pool", "handoff", "0", "127.0.0.1:9", "--pool", &url]);
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(said(&refused).contains("no replica of memory node 0"), "{}", said(&refused));
+}
+
+#[test]
+fn a_pool_whose_lease_is_too_short_for_failovers_is_refused() {
+    let group = Group::start(2);
+    let options = Store::options().lease(Duration::from_secs(4)).create(true);
+    let refused = options.open_url(&group.url().parse::<PoolUrl>().unwrap()).unwrap_err().to_string();
+    assert!(refused.contains("two and a half failovers"), "{refused}");
+}
+
+#[test]
+fn replicas_of_no_group_are_refused() {
+    let views = tempfile::tempdir().unwrap();
+    let views = format!("file:{}", views.path().join("views").display());
+    let start = |more: &[&str]| {
+        let always = ["memnode", "--size", "1M", "--listen", "127.0.0.1:1", "--views", &views];
+        let output = darter(&[&always[..], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        said(&output)
+    };
+    assert!(start(&["--replicas", "127.0.0.1:1"]).contains("two addresses or more"));
+    assert!(start(&["--replicas", "127.0.0.1:1+nowhere"]).contains("host:port"));
+    assert!(start(&["--replicas", "127.0.0.1:2+127.0.0.1:3"]).contains("none of the replicas"));
+    assert!(start(&["--replicas", "127.0.0.1:1+127.0.0.1:2", "--file", "x"]).contains("cannot be used with"));
+    let store = ["--replicas", "127.0.0.1:1+127.0.0.1:2", "--views", "nothing"];
+    let output = darter(&[&["memnode", "--size", "1M", "--listen", "127.0.0.1:1"], &store[..]].concat());
+    assert!(said(&output).contains("store of views nothing"), "{}", said(&output));
+    let rdma = darter(&["pool", "status", "--pool", "rdma://a:1+b:2?device=mlx5_0"]);
+    assert!(rdma.status.code() == Some(2) && said(&rdma).contains("no `rdma://`"), "{}", said(&rdma));
+}
+
+/// `up` starts a replica that has died again, and the pool goes on meanwhile.
+#[test]
+fn up_with_replicas_outlives_one_of_them() {
+    let mut up = Command::new(env!("CARGO_BIN_EXE_darter"))
+        .args(["up", "--memnodes", "2", "--replicas", "2", "--size", "32M", "--log-level", "warn"])
+        .env_remove("DARTER_POOL")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    BufReader::new(up.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let url = url.trim().to_owned();
+    assert_eq!(url.matches('+').count(), 2, "{url}");
+    assert!(darter(&["put", "pear", "green", "--pool", &url]).status.success());
+    let store = open(&url, false);
+    let states = || -> Vec<Option<ReplicaState>> {
+        (0..2).flat_map(|node| store.pool().fabric().replicas(node)).map(|replica| replica.state).collect()
+    };
+    let are_members =
+        || states().iter().all(|state| state.is_some_and(|state| state.role != ReplicaRole::Learner));
+    until("all replicas are members", are_members);
+    let before = states();
+    let children = children_of(up.id());
+    assert_eq!(children.len(), 4);
+    assert!(Command::new("kill").args(["-KILL", &children[0]]).status().unwrap().success());
+    assert_eq!(said(&darter(&["get", "pear", "--pool", &url])), "green\n");
+    until("a replica was started again", || {
+        let views =
+            |states: &[Option<ReplicaState>]| states.iter().flatten().map(|state| state.view).sum::<u64>();
+        are_members() && views(&states()) > views(&before)
+    });
+    assert_eq!(said(&darter(&["get", "pear", "--pool", &url])), "green\n");
+    drop(store);
+    assert!(Command::new("kill").args(["-TERM", &up.id().to_string()]).status().unwrap().success());
+    up.wait().unwrap();
+}
+
+fn children_of(parent: u32) -> Vec<String> {
+    let threads = Path::new("/proc").join(parent.to_string()).join("task");
+    let lists = std::fs::read_dir(threads)
+        .unwrap()
+        .map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default());
+    lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+}

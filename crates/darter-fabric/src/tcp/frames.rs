@@ -1,0 +1,71 @@
+//! The frames of a batch: as many for each node as it takes.
+
+use super::batches::{Pending, Ticket};
+use super::calls::post_call;
+use super::connection::{Connection, Sent};
+use crate::rdma::Posted;
+use crate::wire::{self, FramedHead};
+use crate::{FabricError, Verb, mutant};
+
+/// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
+/// frames as it takes; or on its device, which knows the batch's words.
+pub(super) fn post_to(
+    connection: &mut Connection,
+    node: u8,
+    ticket: Ticket,
+    first: usize,
+    pending: &mut Pending,
+) {
+    if pending.called.is_some() {
+        return post_call(connection, ticket, pending);
+    }
+    if let Some(lane) = &mut connection.lane {
+        match lane.post(ticket, &mut pending.batch) {
+            Ok(Posted::Pending) => pending.parts += 1,
+            Ok(Posted::Done) => {}
+            Err(error) => drop(pending.error.get_or_insert(error)),
+        }
+        return;
+    }
+    // One verb is allowed what a frame is, and a group's frame says more in front of it.
+    let head = if connection.view.is_some() { size_of::<FramedHead>() } else { 0 };
+    let limit = connection.frame_bytes as usize - head;
+    let (verbs, data) = pending.batch.parts_mut();
+    let size = |verb: &Verb| {
+        let there = wire::HEADER_BYTES + wire::request_words(verb) * 8;
+        (there, wire::reply_words(verb) * 8)
+    };
+    let is_too_long = |verb: &&Verb| verb.addr.node() == node && size(verb).0.max(size(verb).1) > limit;
+    if let Some(verb) = verbs.iter().find(is_too_long) {
+        pending.error.get_or_insert(FabricError::geometry(format!(
+            "a verb of {} bytes at {}; memory node {node} takes {limit} at most in one",
+            u64::from(verb.words) * 8,
+            verb.addr
+        )));
+        return;
+    }
+    let mut from = first;
+    while from < verbs.len() {
+        let (mut there, mut back, mut count, mut end) = (0, 0, 0, from);
+        while end < verbs.len() {
+            let verb = &verbs[end];
+            if verb.addr.node() == node {
+                let (more, answer) = size(verb);
+                let is_answer_too_long = back + answer > limit && !mutant!("tcp-answers-beyond-a-frame");
+                let verbs_max = wire::VERBS_MAX + usize::from(mutant!("tcp-one-verb-too-many"));
+                if there + more > limit || is_answer_too_long || count == verbs_max {
+                    break;
+                }
+                (there, back, count) = (there + more, back + answer, count + 1);
+            }
+            end += 1;
+        }
+        let id = connection.put_verbs(None, node, &verbs[from..end], data);
+        let answered_from = if mutant!("tcp-later-frame-answers-from-the-first") { first } else { from };
+        connection.sent.push_back(Sent { id, batch: ticket, first: answered_from, end });
+        if from == first || !mutant!("tcp-batch-ends-with-its-first-frame") {
+            pending.parts += 1;
+        }
+        from = end;
+    }
+}

@@ -1,0 +1,99 @@
+//! A replica's connection to another of its group, for its own messages only: those of the other
+//! come on a connection that the other makes. So messages arrive in their order, or are lost with
+//! the connection.
+
+use super::connection::Connection;
+use super::handshake::{Caller, greet};
+use super::options::TcpOptions;
+use crate::FabricError;
+use crate::group::{Message, ReplicaId};
+use crate::wire::{self, RELAY_BYTES_MAX, RELAY_CHANNEL, RequestKind};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// A connection to another replica.
+#[derive(Debug)]
+pub struct ReplicaLink {
+    connection: Connection,
+    replica: ReplicaId,
+}
+
+impl ReplicaLink {
+    /// Connects as replica `me`, for the `attempt`-th time, to what listens at an address. Waits no
+    /// longer than so for the connection, and again for the greeting.
+    ///
+    /// # Errors
+    /// Fails if nobody answers there in time, or what does is no replica or does not accept this
+    /// one.
+    pub fn connect(
+        address: &str,
+        me: ReplicaId,
+        attempt: u32,
+        patience: Duration,
+        options: &TcpOptions,
+    ) -> Result<Self, FabricError> {
+        let caller = Caller { session: me, channel: RELAY_CHANNEL, attempt };
+        let (connection, welcome) = greet(patience, address, 0, caller, options)?;
+        if welcome.flags & wire::IS_REPLICA == 0 {
+            return Err(FabricError::geometry(format!(
+                "{address}: the memory node there is no replica; start it with `--replicas` as this one"
+            )));
+        }
+        Ok(Self { connection, replica: welcome.replica })
+    }
+
+    /// Returns the name of the replica at the other end.
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+
+    /// Puts a message on the connection, to leave with the next flush.
+    pub fn send(&mut self, message: &Message) {
+        let at = self.connection.begin_frame();
+        let start = at + wire::HEADER_BYTES;
+        message.put(&mut self.connection.out.bytes);
+        if self.connection.out.bytes.len() - start <= RELAY_BYTES_MAX {
+            self.connection.end_frame(at, RequestKind::Relay, 0);
+            return;
+        }
+        let whole = self.connection.out.bytes.split_off(start);
+        self.connection.out.bytes.truncate(at);
+        let mut parts = whole.chunks(RELAY_BYTES_MAX).peekable();
+        while let Some(part) = parts.next() {
+            let at = self.connection.begin_frame();
+            self.connection.out.bytes.extend_from_slice(part);
+            self.connection.end_frame(at, RequestKind::Relay, parts.peek().is_some().into());
+        }
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn waiting(&self) -> usize {
+        self.connection.out.waiting()
+    }
+
+    /// Sends as much as the socket takes. Returns whether that was all.
+    ///
+    /// # Errors
+    /// Fails if the connection is lost.
+    pub fn flush(&mut self) -> io::Result<bool> {
+        self.connection.flush()
+    }
+
+    /// Looks whether the connection still is: the other end says nothing on it.
+    ///
+    /// # Errors
+    /// Fails if it is lost, or something came.
+    pub fn look(&mut self) -> io::Result<()> {
+        if self.connection.receive()? && !self.connection.heard().is_empty() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for ReplicaLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.channel.as_fd()
+    }
+}

@@ -1,0 +1,204 @@
+//! Verbs as they lie in a frame, and their results in its reply.
+
+use super::format::{HEADER_BYTES, VERBS_MAX};
+use crate::{Batch, GlobalAddr, Verb, VerbKind, mutant};
+use bytemuck::{Pod, Zeroable, bytes_of, cast_slice, cast_slice_mut};
+use std::ops::Range;
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct VerbHead {
+    kind: u8,
+    reserved: [u8; 3],
+    words: u32,
+    offset: u64,
+}
+
+const _: () = assert!(size_of::<VerbHead>() == HEADER_BYTES);
+
+/// Words that a verb carries to the node.
+pub fn request_words(verb: &Verb) -> usize {
+    match verb.kind {
+        VerbKind::Read => 0,
+        VerbKind::Write => verb.words as usize,
+        VerbKind::Cas => 2,
+        VerbKind::Faa => 1,
+    }
+}
+
+/// Words that a verb brings back.
+pub fn reply_words(verb: &Verb) -> usize {
+    match verb.kind {
+        VerbKind::Read => verb.words as usize,
+        VerbKind::Write => 0,
+        VerbKind::Cas | VerbKind::Faa => 1,
+    }
+}
+
+/// Appends a verb with the words it carries, which begin at `verb.at` of the batch's buffer.
+pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
+    let head =
+        VerbHead { kind: verb.kind as u8, reserved: [0; 3], words: verb.words, offset: verb.addr.offset() };
+    out.extend_from_slice(bytes_of(&head));
+    let at = verb.at as usize;
+    out.extend_from_slice(cast_slice(&data[at..at + request_words(verb)]));
+}
+
+/// The verbs of a request, as they lie in its frame.
+#[derive(Clone, Debug)]
+pub struct FrameVerbs<'f> {
+    left: u16,
+    rest: &'f [u8],
+}
+
+impl<'f> FrameVerbs<'f> {
+    /// Returns the verbs of a payload; `None` if it is not exactly `verbs` whole ones, or their
+    /// reply exceeds `reply_bytes_max` bytes.
+    pub fn new(payload: &'f [u8], verbs: u16, reply_bytes_max: u32) -> Option<Self> {
+        if usize::from(verbs) > VERBS_MAX && !mutant!("tcp-frame-of-any-number-of-verbs") {
+            return None;
+        }
+        let all = Self { left: verbs, rest: payload };
+        let mut checked = all.clone();
+        let mut reply_left = reply_bytes_max as usize / 8;
+        while checked.left > 0 {
+            let (verb, _) = checked.take_verb()?;
+            reply_left = reply_left.checked_sub(reply_words(&verb))?;
+        }
+        checked.rest.is_empty().then_some(all)
+    }
+
+    /// Returns the next verb, on memory node 0, and the words it carries; `None` when there is no
+    /// whole one.
+    #[inline]
+    fn take_verb(&mut self) -> Option<(Verb, &'f [u8])> {
+        let (head, tail) = self.rest.split_first_chunk::<HEADER_BYTES>()?;
+        let head: VerbHead = bytemuck::pod_read_unaligned(head);
+        let kind = match head.kind {
+            kind if kind == VerbKind::Read as u8 => VerbKind::Read,
+            kind if kind == VerbKind::Write as u8 => VerbKind::Write,
+            kind if kind == VerbKind::Cas as u8 => VerbKind::Cas,
+            kind if kind == VerbKind::Faa as u8 => VerbKind::Faa,
+            _ => return None,
+        };
+        let is_atomic = matches!(kind, VerbKind::Cas | VerbKind::Faa);
+        let is_long_atomic = is_atomic && head.words != 1 && !mutant!("tcp-atomic-of-many-words");
+        if head.offset >= crate::OFFSET_LIMIT || is_long_atomic {
+            return None;
+        }
+        let verb =
+            Verb { kind, addr: GlobalAddr::new(0, head.offset), at: 0, words: head.words, is_fenced: false };
+        let (carried, rest) = tail.split_at_checked(request_words(&verb) * 8)?;
+        (self.left, self.rest) = (self.left.checked_sub(1)?, rest);
+        Some((verb, carried))
+    }
+}
+
+impl<'f> Iterator for FrameVerbs<'f> {
+    type Item = (Verb, &'f [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 { None } else { self.take_verb() }
+    }
+}
+
+/// Puts a reply's words into the buffers of the verbs of `node` among `verbs`; returns whether the
+/// number of words is right.
+pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, payload: &[u8]) -> bool {
+    let (all, data) = batch.parts_mut();
+    let mut rest = payload;
+    for verb in all[verbs].iter().filter(|verb| verb.addr.node() == node) {
+        let at = verb.at as usize;
+        let wanted: &mut [u8] = cast_slice_mut(&mut data[at..at + reply_words(verb)]);
+        let Some((words, tail)) = rest.split_at_checked(wanted.len()) else { return false };
+        wanted.copy_from_slice(words);
+        rest = tail;
+    }
+    rest.is_empty() || mutant!("tcp-surplus-answer-taken")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::FRAME_BYTES_MAX;
+
+    fn frame(batch: &mut Batch) -> Vec<u8> {
+        let mut out = Vec::new();
+        let (verbs, data) = batch.parts_mut();
+        for verb in verbs {
+            put_verb(&mut out, verb, data);
+        }
+        out
+    }
+
+    fn some_batch() -> Batch {
+        let mut batch = Batch::new();
+        batch.write(GlobalAddr::new(0, 64), &[1, 2, 3]);
+        batch.cas(GlobalAddr::new(0, 128), 7, 8);
+        batch.read(GlobalAddr::new(0, 256), 5);
+        batch.faa(GlobalAddr::new(0, 512), 9);
+        batch
+    }
+
+    #[test]
+    fn verbs_survive_the_wire() {
+        let mut sent = some_batch();
+        let bytes = frame(&mut sent);
+        let (verbs, data) = sent.parts_mut();
+        let got: Vec<_> = FrameVerbs::new(&bytes, 4, 64).unwrap().collect();
+        assert_eq!(got.len(), 4);
+        for (sent, (got, carried)) in verbs.iter().zip(got) {
+            assert_eq!((sent.kind, sent.addr, sent.words), (got.kind, got.addr, got.words));
+            let at = sent.at as usize;
+            assert_eq!(carried, cast_slice::<u64, u8>(&data[at..at + request_words(sent)]));
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_flip_is_refused_or_bounded() {
+        let bytes = frame(&mut some_batch());
+        for keep in 0..bytes.len() {
+            assert!(FrameVerbs::new(&bytes[..keep], 4, 1 << 20).is_none(), "{keep}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(FrameVerbs::new(&longer, 4, 1 << 20).is_none());
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            if let Some(verbs) = FrameVerbs::new(&flipped, 4, 1 << 20) {
+                // Whatever it now says, it asks for no more than was allowed.
+                assert!(verbs.map(|(verb, _)| reply_words(&verb)).sum::<usize>() * 8 <= 1 << 20);
+            }
+        }
+        assert!(FrameVerbs::new(&bytes, 4, 32).is_none(), "more asked for than allowed");
+    }
+
+    #[test]
+    fn a_frame_has_so_many_verbs_and_no_more() {
+        for (verbs, is_taken) in [(VERBS_MAX, true), (VERBS_MAX + 1, false)] {
+            let mut batch = Batch::new();
+            for _ in 0..verbs {
+                batch.faa(GlobalAddr::new(0, 64), 1);
+            }
+            let bytes = frame(&mut batch);
+            assert_eq!(FrameVerbs::new(&bytes, verbs as u16, FRAME_BYTES_MAX).is_some(), is_taken);
+        }
+    }
+
+    #[test]
+    fn answers_fit_or_are_refused() {
+        let mut batch = some_batch();
+        let answers: Vec<u64> = (100..107).collect();
+        let bytes: &[u8] = cast_slice(&answers);
+        assert!(take_answers(&mut batch, 0, 0..4, bytes));
+        let (verbs, data) = batch.parts_mut();
+        assert_eq!(data[verbs[1].at as usize], 100, "the CAS's");
+        assert_eq!(data[verbs[2].at as usize..][..5], [101, 102, 103, 104, 105]);
+        assert_eq!(data[verbs[3].at as usize], 106, "the FAA's");
+        for wrong in [&bytes[..bytes.len() - 1], &[bytes, &[0]].concat(), &[]] {
+            assert!(!take_answers(&mut batch, 0, 0..4, wrong));
+        }
+        assert!(take_answers(&mut batch, 1, 0..4, &[]), "none of another node's");
+    }
+}

@@ -1,0 +1,409 @@
+//! A memory node that is one replica of a memory group: what drives the state machine of
+//! [`darter_fabric::group`].
+//!
+//! The serving thread executes clients' frames through it, takes other replicas' messages, and sends
+//! at the end of each turn what has come of that. Two kinds of threads work beside it, since they
+//! wait: one asks the store of views (`view_keeper.rs`), and one for each other replica connects to
+//! it (`links.rs`). Both ring a bell that the event loop watches.
+//!
+//! A replica has a new name, drawn at random, each time it starts, and starts with nothing. The
+//! first in the list of replicas founds the group, once it has reached all others.
+
+mod links;
+mod options;
+mod view_keeper;
+
+pub use options::{GroupOptions, Views};
+
+use crate::bell::Bell;
+use crate::error::MemNodeError;
+use crate::group_metrics::GroupMetrics;
+use crate::sessions::Sessions;
+use darter_fabric::group::{
+    FrameId, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start, StoreReply,
+    StoreRequest, View,
+};
+use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
+use darter_fabric::{Local, TcpOptions, mutant, random_word};
+use links::Links;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+use view_keeper::ViewKeeper;
+
+/// How long a session may have no connection before it is shut out. Clients wait for a group far
+/// less long.
+const ABSENCE: Duration = Duration::from_secs(900);
+/// Between two looks for such sessions.
+const ABSENCE_LOOK: Duration = Duration::from_secs(60);
+/// Between two looks of a replica that waits for the group's first view.
+const FOUNDING_LOOK: Duration = Duration::from_millis(50);
+
+/// A reply for a client.
+#[derive(Debug)]
+pub(crate) struct GroupReply {
+    /// The key of its connection.
+    pub(crate) peer: u64,
+    /// The request's id.
+    pub(crate) id: u64,
+    pub(crate) outcome: Outcome,
+}
+
+/// A replica, and what connects it to its group.
+#[derive(Debug)]
+pub(crate) struct Group {
+    me: ReplicaId,
+    options: GroupOptions,
+    began: Instant,
+    /// `None` before the group's first view; its memory waits beside it then.
+    replica: Option<Replica<Region>>,
+    memory: Option<Region>,
+    links: Links,
+    keeper: ViewKeeper,
+    bell: Arc<Bell>,
+    next_tick: Instant,
+    /// When it last asked the store about the first view.
+    looked: Option<Instant>,
+    /// The newest connection of each other replica.
+    attempts: HashMap<ReplicaId, u32>,
+    /// Sessions whose frames are known and that have no connection, since when.
+    absent: HashMap<u64, Instant>,
+    next_absence_look: Instant,
+    metrics: Arc<GroupMetrics>,
+    /// What was last said in the log.
+    told: Option<(u64, Role)>,
+}
+
+impl Group {
+    /// Starts a replica of a region. Connects to the others as these options say.
+    ///
+    /// # Errors
+    /// If the system has no thread or descriptor left, or the options make no sense.
+    pub(crate) fn start(
+        options: GroupOptions,
+        memory: &Local,
+        token: &[u8],
+        metrics: Arc<GroupMetrics>,
+    ) -> Result<Self, MemNodeError> {
+        options.verify().map_err(|what| MemNodeError::GroupOptions { what })?;
+        let me = random_word().max(1);
+        let bell = Arc::new(Bell::new("make a descriptor for the group's threads")?);
+        let tcp = TcpOptions { token: token.to_vec(), tls: options.tls.clone(), ..TcpOptions::default() };
+        let links = Links::new(me, options.others(), tcp, Arc::clone(&bell));
+        let keeper = ViewKeeper::start(options.views.clone(), Arc::clone(&bell))?;
+        let now = Instant::now();
+        Ok(Self {
+            me,
+            options,
+            began: now,
+            replica: None,
+            memory: Some(Region::new(memory)?),
+            links,
+            keeper,
+            bell,
+            next_tick: now,
+            looked: None,
+            attempts: HashMap::new(),
+            absent: HashMap::new(),
+            next_absence_look: now + ABSENCE_LOOK,
+            metrics,
+            told: None,
+        })
+    }
+
+    /// Returns what the event loop watches: it is readable when a thread of the group has done
+    /// something.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.descriptor()
+    }
+
+    /// Returns how long the event loop may sleep.
+    pub(crate) fn nap(&self) -> Duration {
+        let is_amid = self.links.has_waiting();
+        if is_amid { Duration::from_millis(1) } else { self.tick_interval() }
+    }
+
+    fn tick_interval(&self) -> Duration {
+        self.options.times.lease / 8
+    }
+
+    /// Quiets the bell, before what it has rung for is looked at.
+    pub(crate) fn quiet(&self) {
+        self.bell.quiet();
+    }
+
+    /// What it says of itself to whoever is let in.
+    pub(crate) fn introduce(&self, welcome: &mut wire::Welcome) {
+        let view = self.replica.as_ref().and_then(Replica::view);
+        welcome.flags |= wire::IS_REPLICA;
+        if self.role() == Some(Role::Primary) {
+            welcome.flags |= wire::SERVES_GROUP;
+        }
+        welcome.replica = self.me;
+        welcome.view = view.map_or(0, |view| view.number);
+        welcome.boot_id = view.map_or(0, |view| view.group);
+        welcome.patience_ms = u32::try_from(self.options.times.patience.as_millis()).unwrap_or(u32::MAX);
+    }
+
+    fn role(&self) -> Option<Role> {
+        self.replica.as_ref().map(Replica::role)
+    }
+
+    /// Returns whether it serves.
+    pub(crate) fn serves(&self) -> bool {
+        self.role() == Some(Role::Primary)
+    }
+
+    /// Returns whether clients' requests must wait, since others lack too much.
+    pub(crate) fn is_full(&self) -> bool {
+        let serves = |replica: &&Replica<Region>| replica.role() == Role::Primary;
+        let is_full = |replica: &Replica<Region>| replica.log_bytes() > self.options.times.log_bytes_max;
+        self.replica.as_ref().filter(serves).is_some_and(is_full)
+    }
+
+    /// Returns whether a session was shut out.
+    pub(crate) fn is_fenced(&self, session: u64) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.is_fenced(session))
+    }
+
+    /// Takes a client's frame; the reply comes at the end of this turn or later. Returns the outcome
+    /// if that is known at once.
+    pub(crate) fn request(
+        &mut self,
+        (connection, attempt): (u64, u32),
+        frame: FrameId,
+        head: FramedHead,
+        verbs: FrameVerbs<'_>,
+    ) -> Option<Outcome> {
+        let Some(replica) = &mut self.replica else { return Some(Outcome::View(None)) };
+        let request = Request { connection, attempt: attempt.into(), view: head.view, frame };
+        replica.request(&request, verbs);
+        None
+    }
+
+    /// Answers a request about sessions when it is certain that this replica served, and when what
+    /// was fenced for it is fenced everywhere. Returns the outcome if that is known at once.
+    pub(crate) fn settle(
+        &mut self,
+        connection: u64,
+        frame: FrameId,
+        fenced: impl IntoIterator<Item = u64>,
+    ) -> Option<Outcome> {
+        let Some(replica) = &mut self.replica else { return Some(Outcome::View(None)) };
+        let view = replica.view().map_or(0, |view| view.number);
+        let request = Request { connection, attempt: 0, view, frame };
+        match fenced.into_iter().next() {
+            // A request fences one session at most.
+            Some(session) if !mutant!("node-group-fence-not-in-the-log") => replica.fence(&request, session),
+            _ => replica.confirm(&request),
+        }
+        None
+    }
+
+    /// Takes a message of another replica, that came on the sender's `attempt`-th connection. Returns
+    /// whether the connection is the newest.
+    pub(crate) fn receive(&mut self, from: ReplicaId, attempt: u32, message: Message) -> bool {
+        let newest = self.attempts.entry(from).or_default();
+        if attempt < *newest && !mutant!("node-group-messages-of-an-old-connection") {
+            return false;
+        }
+        *newest = attempt;
+        let now = self.clock();
+        if let Message::View(view) | Message::Attach { view, .. } | Message::Heartbeat { view, .. } = &message
+        {
+            // The store knows of it by now.
+            self.begin(view);
+        }
+        if let Some(replica) = &mut self.replica {
+            replica.receive(from, message, now);
+        }
+        true
+    }
+
+    /// A client's connection has ended.
+    pub(crate) fn disconnected(&mut self, connection: u64) {
+        if let Some(replica) = &mut self.replica {
+            replica.disconnected(connection);
+        }
+    }
+
+    /// Has it hand over to a replica, if it serves and that is a backup. Returns whether it does.
+    pub(crate) fn hand_over(&mut self, to: ReplicaId) -> bool {
+        let now = self.clock();
+        self.replica.as_mut().is_some_and(|replica| replica.hand_over(to, now))
+    }
+
+    /// Has it leave the view, since the node is about to stop. Returns whether that takes longer.
+    pub(crate) fn leave(&mut self) -> bool {
+        let now = self.clock();
+        self.replica.as_mut().is_some_and(|replica| replica.leave(now))
+    }
+
+    /// How it and its group are, as a reply's payload.
+    pub(crate) fn status(&self) -> Vec<u8> {
+        let replica = self.replica.as_ref();
+        let view = replica.and_then(Replica::view);
+        let status = GroupStatus {
+            replica: self.me,
+            view: view.map_or(0, |view| view.number),
+            primary: view.map_or(0, |view| view.primary),
+            role: self.role().map_or(2, |role| role as u64),
+            lsn: replica.map_or(0, Replica::lsn),
+            everywhere: replica.map_or(0, Replica::everywhere_lsn),
+            held: replica.map_or(0, |replica| replica.held_replies() as u64),
+            log_bytes: replica.map_or(0, |replica| replica.log_bytes() as u64),
+        };
+        wire::as_bytes(&status).to_vec()
+    }
+
+    /// Ends a turn: sees to what is due, and sends what has come of everything. Returns the replies
+    /// for clients.
+    pub(crate) fn end_turn(&mut self, sessions: &Sessions) -> Vec<GroupReply> {
+        let now = Instant::now();
+        self.take_views();
+        for lost in self.links.turn(now) {
+            if let Some(replica) = &mut self.replica {
+                replica.parted(lost);
+            }
+        }
+        if self.replica.is_none() {
+            self.found(now);
+        }
+        let is_due = now >= self.next_tick;
+        if is_due {
+            self.next_tick = now + self.tick_interval();
+            self.look_for_absent(now, sessions);
+        }
+        // Read behind the execution of all frames of the turn.
+        let clock = self.clock();
+        let Some(replica) = &mut self.replica else { return Vec::new() };
+        if is_due {
+            replica.tick(clock);
+        }
+        replica.end_turn(clock);
+        let mut replies = Vec::new();
+        for output in replica.take_outputs() {
+            match output {
+                Output::Reply { connection, id, outcome } => {
+                    replies.push(GroupReply { peer: connection, id, outcome });
+                }
+                Output::Send { to, message } => {
+                    if !self.links.send(to, &message)
+                        && let Some(replica) = &mut self.replica
+                    {
+                        replica.parted(to);
+                    }
+                }
+                Output::Store(request) => self.keeper.ask(request),
+            }
+        }
+        for lost in self.links.flush() {
+            if let Some(replica) = &mut self.replica {
+                replica.parted(lost);
+            }
+        }
+        self.tell(now);
+        replies
+    }
+
+    fn clock(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Takes what the store has said.
+    fn take_views(&mut self) {
+        for answer in self.keeper.answers() {
+            match answer {
+                Ok(Some(reply)) => match &mut self.replica {
+                    Some(replica) => replica.store_replied(&reply, self.began.elapsed()),
+                    None => self.begin(&reply.view),
+                },
+                // There is no view yet.
+                Ok(None) => {}
+                Err(why) => {
+                    self.metrics.store_errors.add(1);
+                    warn!(%why, "the store of views did not do what it was asked; the group goes on without");
+                }
+            }
+        }
+    }
+
+    /// Asks for the group's first view, or whether there is one by now.
+    fn found(&mut self, now: Instant) {
+        if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < FOUNDING_LOOK) {
+            return;
+        }
+        self.looked = Some(now);
+        let others = self.links.all_reached().filter(|_| self.options.is_founder());
+        self.keeper.ask(match others {
+            Some(others) => StoreRequest::Set(Arc::new(View::founding(self.me, others))),
+            None => StoreRequest::Read,
+        });
+    }
+
+    /// Begins with the first view that it hears of. Nothing has changed its memory, so that it is a
+    /// sound member of the group's first view if that names it.
+    fn begin(&mut self, view: &Arc<View>) {
+        let Some(memory) = self.memory.take() else { return };
+        let now = self.clock();
+        let is_founding = view.number == 1 && view.members().any(|id| id == self.me);
+        let start = if is_founding { Start::Founding(Arc::clone(view)) } else { Start::Empty };
+        let mut replica = Replica::new(self.me, self.options.times.clone(), memory, start, now);
+        if !is_founding {
+            replica.store_replied(&StoreReply { view: Arc::clone(view) }, now);
+        }
+        self.replica = Some(replica);
+    }
+
+    /// Shuts out sessions that have had no connection for very long, so that nobody has to know
+    /// their frames any more.
+    fn look_for_absent(&mut self, now: Instant, sessions: &Sessions) {
+        if now < self.next_absence_look {
+            return;
+        }
+        self.next_absence_look = now + ABSENCE_LOOK;
+        let Some(replica) = self.replica.as_mut().filter(|replica| replica.role() == Role::Primary) else {
+            return self.absent.clear();
+        };
+        let known = replica.sessions();
+        self.absent.retain(|session, _| known.contains(session) && !sessions.is_connected(*session));
+        for session in known.into_iter().filter(|&session| !sessions.is_connected(session)) {
+            let since = *self.absent.entry(session).or_insert(now);
+            if now.saturating_duration_since(since) >= ABSENCE {
+                replica.shut_out(session);
+            }
+        }
+    }
+
+    /// Updates the metrics, and says in the log what has changed.
+    fn tell(&mut self, now: Instant) {
+        let Some(replica) = &self.replica else { return };
+        let (view, role) = (replica.view().map_or(0, |view| view.number), replica.role());
+        self.metrics.note(view, role, replica);
+        if self.told == Some((view, role)) {
+            return;
+        }
+        let served = self.told.is_some_and(|(_, role)| role == Role::Primary);
+        if role == Role::Primary && !served {
+            self.metrics.began_to_serve(view, now);
+        }
+        self.told = Some((view, role));
+        let primary = replica.view().map_or(0, |view| view.primary);
+        let backups = replica.view().map_or(0, |view| view.backups.len());
+        let me = format_args!("{:#x}", self.me);
+        match role {
+            Role::Primary => info!(view, replica = me, backups, "serves the group"),
+            Role::Backup => info!(view, replica = me, primary = format_args!("{primary:#x}"), "is a backup"),
+            Role::Learner => {
+                info!(
+                    view,
+                    replica = me,
+                    primary = format_args!("{primary:#x}"),
+                    "is no member yet, and learns"
+                );
+            }
+        }
+    }
+}
