@@ -206,11 +206,14 @@ fn fill(nodes: u8, key: impl Fn(u64) -> u64) -> (u64, Vec<u8>) {
     (model.len() as u64, nodes)
 }
 
+/// The key that comes after so many.
+type Order = fn(u64) -> u64;
+
 /// A node that fills gives keys away, again and again, in whatever order they come.
 #[test]
 fn a_node_that_fills_gives_its_keys_away() {
     // Hashed, the leaves that stay are all over a node's blocks, so that no other server has room there.
-    let orders: [(fn(u64) -> u64, u64); 3] = [
+    let orders: [(Order, u64); 3] = [
         (|count| count, 275),
         (|count| 1 << 40 | (0xffff_ffff - count), 275),
         (|count| count.wrapping_mul(0x9e37_79b9_7f4a_7c15), 200),
