@@ -110,13 +110,14 @@ pub(crate) fn bulk_load<T: Target>(
     let mut values = Values::new(value_bytes, records);
     let mut done = 0_u64;
     let keys = dataset.sorted(records).take_while(|_| !progress.is_over());
-    let pairs: SortedPairs<'_> = Box::new(keys.map(move |key| {
+    let pairs = keys.map(move |key| {
         done += 1;
         if done.is_multiple_of(4096) {
             progress.set_position(done);
         }
         (key, values.next().to_vec())
-    }));
+    });
+    let pairs: SortedPairs<'_> = Box::new(Announced { pairs, left: records as usize });
     let mut session = target.session()?;
     let loaded = block_on(session.bulk_load(pairs))?;
     progress.go_on()?;
@@ -127,6 +128,27 @@ pub(crate) fn bulk_load<T: Target>(
             index: target.name(),
             what: format!("bulk load took {loaded} of {records} records"),
         })
+    }
+}
+
+/// Pairs that say how many they are: an index on several memory nodes gives each its share. They are
+/// fewer only when the user ends the program.
+struct Announced<I> {
+    pairs: I,
+    left: usize,
+}
+
+impl<I: Iterator> Iterator for Announced<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        let pair = self.pairs.next();
+        self.left = if pair.is_some() { self.left.saturating_sub(1) } else { 0 };
+        pair
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod chronicle;
 mod dice;
+mod late;
 mod limits;
 mod models;
 mod pointers;

@@ -153,7 +153,7 @@ impl Run<'_> {
         let in_hand = if comparison.pool.is_modelled() { BLOCK_ROOM * nodes } else { CLIENT_ROOM };
         let (nodes, clients) = (nodes * NODE_ROOM, clients * in_hand);
         let bytes = each.saturating_mul(records).saturating_add(nodes).saturating_add(clients);
-        // A server's node holds all records.
+        // Servers put all records on one node until it is full.
         bytes.saturating_mul(if variant.has_server { comparison.memory_nodes() as u64 } else { 1 })
     }
 

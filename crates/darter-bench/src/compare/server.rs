@@ -1,19 +1,17 @@
 //! The server that some indexes need beside the memory, in whatever environment they run: its
 //! procedures run in the calling task on a pool of this process, and on the cores of the memory
-//! node on a modelled cluster. Memory nodes in processes of their own run it if they are told to.
+//! nodes on a modelled cluster. Each node has a server of its own, for the keys that it holds. Memory
+//! nodes in processes of their own run it if they are told to.
 
 use super::variants::{Adjusts, Variant};
 use crate::BenchError;
 use crate::index_target::from_index;
 use darter::{DefaultFabric, IndexError, PoolError};
 use darter_baselines::XStoreService;
-use darter_fabric::{CallFault, FabricError, Model, Provider};
+use darter_fabric::{CallFault, Fabric, FabricError, Model, Procedures, Provider};
 use darter_pool::Client;
 
-/// The memory node that holds the leaves of an index with a server.
-const NODE: u8 = 0;
-
-/// Gives an index's server a place beside the memory, where the provider can run it.
+/// Gives an index's servers a place beside the memory, where the provider can run them.
 ///
 /// # Errors
 /// Those of the fabric.
@@ -21,14 +19,22 @@ pub(crate) fn serve<I: Adjusts>(provider: Provider) -> Result<Provider, BenchErr
     match &provider {
         Provider::Model(model) => Ok(Provider::Model(serve_model::<I>(model)?)),
         Provider::Local(local) if I::HAS_SERVER => {
-            let served = local.with_procedures(NODE, XStoreService::new(&provider).procedures());
-            Ok(Provider::Local(served.map_err(darter::Error::from)?))
+            let mut served = local.clone();
+            for (node, procedures) in servers(&provider) {
+                served = served.with_procedures(node, procedures).map_err(darter::Error::from)?;
+            }
+            Ok(Provider::Local(served))
         }
         _ => Ok(provider),
     }
 }
 
-/// Gives an index's server the cores of a modelled memory node.
+/// The procedures of each memory node, with a server that reaches the memory by this provider.
+fn servers(provider: &Provider) -> impl Iterator<Item = (u8, Procedures)> + '_ {
+    (0..provider.nodes() as u8).map(|node| (node, XStoreService::new(provider).procedures()))
+}
+
+/// Gives an index's servers the cores of modelled memory nodes.
 ///
 /// # Errors
 /// Those of the fabric.
@@ -36,8 +42,11 @@ pub(crate) fn serve_model<I: Adjusts>(model: &Model) -> Result<Model, BenchError
     if !I::HAS_SERVER {
         return Ok(model.clone());
     }
-    let service = XStoreService::new(&Provider::Model(model.clone()));
-    Ok(model.with_procedures(NODE, service.procedures()).map_err(darter::Error::from)?)
+    let mut served = model.clone();
+    for (node, procedures) in servers(&Provider::Model(model.clone())) {
+        served = served.with_procedures(node, procedures).map_err(darter::Error::from)?;
+    }
+    Ok(served)
 }
 
 /// Has the server of an index begin, before anything is measured.
@@ -70,7 +79,7 @@ fn called_nobody(error: &IndexError) -> bool {
 /// What to do where an index has no server.
 pub(crate) fn without_server(variant: &Variant) -> String {
     format!(
-        "{} needs its server beside the memory, and these memory nodes run none; start node {NODE} with \
+        "{} needs its server beside the memory, and these memory nodes run none; start them with \
          `darter memnode --serve xstore`, or measure on a pool of this process or a modelled cluster",
         variant.name
     )
@@ -80,15 +89,33 @@ pub(crate) fn without_server(variant: &Variant) -> String {
 mod tests {
     use super::*;
     use crate::compare::{IndexChoice, VARIANTS};
+    use crate::datasets::Dense;
+    use crate::driver::bulk_load;
+    use crate::index_target::IndexTarget;
+    use crate::progress::Progress;
     use darter::{OrderedIndex, block_on};
     use darter_baselines::{XStore, XStoreOptions};
     use darter_fabric::Local;
+    use std::sync::Arc;
 
     #[test]
     fn indexes_with_a_server_are_those_that_call() {
         let served: Vec<_> = VARIANTS.iter().filter(|variant| variant.has_server).collect();
         assert!(!served.is_empty() && served.iter().all(|variant| variant.name.starts_with("xstore")));
         assert!(without_server(served[0]).contains("modelled cluster"));
+    }
+
+    /// A bulk load gives each memory node its share of the keys, which costs no round trips.
+    #[test]
+    fn keys_are_on_all_nodes() {
+        let memory = Provider::Local(Local::memory(64 << 20, 3).unwrap());
+        let served = serve::<XStore<DefaultFabric>>(memory).unwrap();
+        let pool = super::super::environment::create(served).unwrap();
+        let options = XStoreOptions { nodes: 0, ..XStoreOptions::default() };
+        let target = IndexTarget::<XStore<DefaultFabric>, _>::open("xstore", pool, options).unwrap();
+        let progress = Progress::hidden(&Arc::default());
+        bulk_load(&target, &Dense, 3000, 8, &progress).unwrap();
+        assert_eq!(target.index.range_nodes(), [0, 1, 2]);
     }
 
     #[test]

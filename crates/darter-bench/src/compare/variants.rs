@@ -236,11 +236,12 @@ fn chime(demand: Demand, inline: bool) -> ChimeOptions {
 /// Longest value in a leaf of XStore.
 const XSTORE_INLINE_BYTES_MAX: usize = 31 * 8;
 
-/// XStore whose leaves hold pairs of fixed, short lengths, as published.
+/// XStore whose leaves hold pairs of fixed, short lengths, as published, on all memory nodes of the
+/// pool.
 fn xstore(demand: Demand) -> XStoreOptions {
     let is_inline = demand.fixed_key == Some(8) && demand.value_bytes <= XSTORE_INLINE_BYTES_MAX;
     let value_words = if is_inline { demand.value_bytes.div_ceil(8).max(1) as u8 } else { 0 };
-    XStoreOptions { value_words, ..XStoreOptions::default() }
+    XStoreOptions { value_words, nodes: 0, ..XStoreOptions::default() }
 }
 
 /// FG+ with other locks, and combined commands.

@@ -111,6 +111,24 @@ fn counts_on_one_thread_and_times_of_a_model_repeat() {
     }
 }
 
+/// Keys on three memory nodes cost the round trips that they cost on one; a scan may cross a bound.
+#[test]
+fn an_index_with_servers_costs_the_same_on_several_nodes() {
+    let round_trips = |nodes: u32| {
+        let words = format!(
+            "--indexes xstore,xstore+server,xstore+whole --workloads c,a,e --records 6000 --ops 2000 --rounds 1 \
+             --dataset dense --theta uniform --value-bytes 8 --cache 1M --memnodes {nodes}"
+        );
+        let (measurements, _) = compare(&words).unwrap();
+        measurements.into_iter().map(|one| one.figures.round_trips_per_op).collect::<Vec<_>>()
+    };
+    let (one, three) = (round_trips(1), round_trips(3));
+    assert_eq!(one.len(), 9);
+    for (one, three) in one.iter().zip(&three) {
+        assert!((one - three).abs() < one * 0.05, "{one} on one node, {three} on three");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_as_usage() {
     for (words, what) in [

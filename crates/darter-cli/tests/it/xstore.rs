@@ -1,5 +1,7 @@
 //! XStore's server as a process: killed again and again beside clients over TCP, in a process of
-//! its own and in that of the memory node that holds the leaves.
+//! its own and in that of the memory node that holds the leaves; and, in [`nodes`], on three nodes.
+
+mod nodes;
 
 use darter_baselines::{XStore, XStoreOptions};
 use darter_fabric::{CallFault, Counting, Endpoint, FabricError, OpKind, Tcp, TcpOptions, block_on};
@@ -35,8 +37,8 @@ struct Node {
 }
 
 impl Node {
-    fn start(options: &[&str]) -> Self {
-        let options = options.iter().map(ToString::to_string).collect();
+    fn start(size: &str, options: &[&str]) -> Self {
+        let options = ["--size", size].iter().chain(options).map(ToString::to_string).collect();
         let mut node = Self { child: None, options, address: "127.0.0.1:0".to_owned() };
         node.start_again();
         node
@@ -44,7 +46,7 @@ impl Node {
 
     fn start_again(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
-        command.args(["memnode", "--size", "64M", "--listen", &self.address]).args(&self.options);
+        command.args(["memnode", "--listen", &self.address]).args(&self.options);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let child = self.child.insert(child);
         let mut line = String::new();
@@ -69,6 +71,8 @@ impl Drop for Node {
 
 /// A process's view of the pool's index.
 struct View {
+    addresses: Vec<String>,
+    options: XStoreOptions,
     client: Client<Nodes>,
     index: XStore<Nodes>,
     pool: Pool<Nodes>,
@@ -89,6 +93,9 @@ impl Upkeep {
             while !told.load(Ordering::Acquire) {
                 if let Err(error) = block_on(client.maintain()) {
                     let error = error.into();
+                    if is_shut_out(&error) {
+                        break;
+                    }
                     assert!(is_typed(&error), "{error}");
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -108,11 +115,69 @@ impl Drop for Upkeep {
 
 impl View {
     fn open(addresses: &[String], options: XStoreOptions) -> Self {
-        let fabric = Counting::new(Tcp::connect(addresses, TcpOptions::default()).unwrap());
-        let pool = block_on(Pool::open(fabric)).unwrap();
-        let mut client = pool.client().unwrap();
-        let index = block_on(XStore::open(&mut client, options)).unwrap();
-        Self { client, index, _upkeep: Upkeep::of(&pool), pool }
+        Self::try_open(addresses, options).unwrap()
+    }
+
+    fn try_open(addresses: &[String], options: XStoreOptions) -> Result<Self, IndexError> {
+        let fabric = Counting::new(Tcp::connect_present(addresses, TcpOptions::default())?);
+        let pool = block_on(Pool::open(fabric))?;
+        let mut client = pool.client()?;
+        let index = block_on(XStore::open(&mut client, options))?;
+        Ok(Self { addresses: addresses.to_vec(), options, client, index, _upkeep: Upkeep::of(&pool), pool })
+    }
+
+    /// After an error that a caller has to expect: one that was shut out opens the pool again.
+    fn go_on(&mut self, error: &IndexError) {
+        if !is_shut_out(error) {
+            assert!(is_typed(error), "{error:?}");
+            return;
+        }
+        let began = Instant::now();
+        *self = loop {
+            match Self::try_open(&self.addresses, self.options) {
+                Ok(view) => break view,
+                Err(error) => {
+                    assert!(is_typed(&error) || is_away(&error), "{error:?}");
+                    assert!(began.elapsed() < LONG, "the pool is never opened again: {error}");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        };
+    }
+
+    /// Tries until there is an answer.
+    fn insist<T>(&mut self, mut what: impl FnMut(&mut Self) -> Result<T, IndexError>) -> T {
+        let began = Instant::now();
+        loop {
+            match what(self) {
+                Ok(answer) => return answer,
+                Err(error) => {
+                    assert!(began.elapsed() < LONG, "there is never an answer: {error}");
+                    self.go_on(&error);
+                }
+            }
+        }
+    }
+
+    fn all_pairs(&mut self) -> Model {
+        let scan =
+            |view: &mut Self| block_on(view.index.scan(&mut view.client, &ScanRange::all(), usize::MAX));
+        self.insist(scan).into_iter().collect()
+    }
+
+    /// Does what a process of the pool does for others that have died, until it is done.
+    fn sweep(&mut self) {
+        let began = Instant::now();
+        loop {
+            match self.insist(|view| block_on(view.index.sweep_dead(&mut view.client))) {
+                Swept::Done(report) if report.finished => {
+                    assert_eq!(report.violations, Vec::<String>::new());
+                    break;
+                }
+                Swept::Done(_) => assert!(began.elapsed() < LONG, "the sweep waits for ever"),
+                Swept::Refused(violations) => panic!("{violations:?}"),
+            }
+        }
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), IndexError> {
@@ -145,6 +210,24 @@ fn is_typed(error: &IndexError) -> bool {
     }
 }
 
+/// Whether a memory node could not be connected to.
+fn is_away(error: &IndexError) -> bool {
+    matches!(
+        error,
+        IndexError::Fabric(FabricError::Io(_)) | IndexError::Pool(PoolError::Fabric(FabricError::Io(_)))
+    )
+}
+
+/// Whether this process fell silent, on a busy machine, and was shut out: it has to open the pool
+/// again.
+fn is_shut_out(error: &IndexError) -> bool {
+    matches!(
+        error,
+        IndexError::Fabric(FabricError::Fenced)
+            | IndexError::Pool(PoolError::Evicted | PoolError::Fabric(FabricError::Fenced))
+    )
+}
+
 /// What all threads share.
 #[derive(Default)]
 struct Shared {
@@ -163,7 +246,7 @@ impl Shared {
     /// Tries until it is done; every error is a typed one.
     fn persist(&self, view: &mut View, mut what: impl FnMut(&mut View) -> Result<(), IndexError>) -> bool {
         while let Err(error) = what(view) {
-            assert!(is_typed(&error), "{error:?}");
+            view.go_on(&error);
             self.failed.fetch_add(1, Ordering::AcqRel);
             if self.is_over() {
                 return false;
@@ -206,7 +289,7 @@ impl Shared {
             let read = turn.wrapping_mul(31) % WRITTEN + STILL * 2 + writer * WRITTEN;
             match view.get(read) {
                 Ok(found) => assert_eq!(found.as_ref(), own.get(&read.to_be_bytes()[..]), "key {read}"),
-                Err(error) => assert!(is_typed(&error), "{error:?}"),
+                Err(error) => view.go_on(&error),
             }
         }
         self.written.lock().unwrap().append(&mut own);
@@ -251,10 +334,7 @@ fn assert_still(view: &mut View) {
 
 /// With everybody gone the index is sound, what was acknowledged is there, and nothing is leaked.
 fn assert_whole(view: &mut View, written: &Model) {
-    let found: Model = block_on(view.index.scan(&mut view.client, &ScanRange::all(), usize::MAX))
-        .unwrap()
-        .into_iter()
-        .collect();
+    let found = view.all_pairs();
     let still = (0..STILL * 2).filter_map(|key| Some((key.to_be_bytes().to_vec(), still_value(key)?)));
     let mut expected: Model = still.collect();
     for (key, value) in written {
@@ -262,39 +342,31 @@ fn assert_whole(view: &mut View, written: &Model) {
         expected.extend(value.map(|value| (key.clone(), value.clone())));
     }
     assert!(found == expected, "{} pairs of {}", found.len(), expected.len());
-    let began = Instant::now();
-    loop {
-        match block_on(view.index.sweep_dead(&mut view.client)).unwrap() {
-            Swept::Done(report) if report.finished => {
-                assert_eq!(report.violations, Vec::<String>::new());
-                break;
-            }
-            Swept::Done(_) => assert!(began.elapsed() < LONG, "the sweep waits for ever"),
-            Swept::Refused(violations) => panic!("{violations:?}"),
-        }
-    }
-    let report = block_on(view.index.check(&mut view.client)).unwrap();
+    view.sweep();
+    let report = view.insist(|view| block_on(view.index.check(&mut view.client)));
     assert_eq!(report.violations, Vec::<String>::new());
     assert_eq!(report.stats.keys, expected.len() as u64);
 }
 
-/// A pool of these nodes, with an index that is loaded.
-fn loaded(addresses: &[String], options: XStoreOptions) -> View {
+/// A pool of these nodes, with an index that is loaded: all that stands still, and more behind it.
+fn loaded(addresses: &[String], options: XStoreOptions, pool_options: &PoolOptions, more: Model) -> View {
     let fabric = Counting::new(Tcp::connect(addresses, TcpOptions::default()).unwrap());
-    let pool_options = PoolOptions { lease_ms: 1500, ..PoolOptions::default() };
-    let pool = block_on(Pool::create(fabric, &pool_options)).unwrap();
+    let pool = block_on(Pool::create(fabric, pool_options)).unwrap();
     let mut client = pool.client().unwrap();
     let index = block_on(XStore::create(&mut client, options)).unwrap();
     let pairs = (0..STILL * 2).filter_map(|key| Some((key.to_be_bytes().to_vec(), still_value(key)?)));
-    assert_eq!(block_on(index.bulk_load(&mut client, pairs)).unwrap(), STILL);
-    View { client, index, _upkeep: Upkeep::of(&pool), pool }
+    let keys = STILL + more.len() as u64;
+    // It says nothing of its length, so all goes to the first node.
+    let pairs = pairs.chain(more).filter(|_| true);
+    assert_eq!(block_on(index.bulk_load(&mut client, pairs)).unwrap(), keys);
+    View { addresses: addresses.to_vec(), options, client, index, _upkeep: Upkeep::of(&pool), pool }
 }
 
 /// The server is killed again and again while writers call it. `at` is the node of the server;
 /// with node 0 the leaves are gone with it until it is back.
 fn kills(options: XStoreOptions, mut nodes: Vec<Node>, at: usize) {
     let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
-    let mut view = loaded(&addresses, options);
+    let mut view = loaded(&addresses, options, &POOL, Model::new());
     let shared = Arc::new(Shared::default());
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
@@ -329,15 +401,15 @@ fn kills(options: XStoreOptions, mut nodes: Vec<Node>, at: usize) {
     }
     assert!(shared.failed.load(Ordering::Acquire) >= KILLS);
     // The connection of this thread may be one to a process that is gone.
-    while let Err(error) = view.get(0) {
-        assert!(is_typed(&error), "{error:?}");
-    }
+    view.insist(|view| view.get(0));
     let written = shared.written.lock().unwrap().clone();
     assert!(written.len() as u64 > WRITERS * 40, "{}", written.len());
     assert_whole(&mut view, &written);
     let mut fresh = View::open(&addresses, options);
     assert_still(&mut fresh);
 }
+
+const POOL: PoolOptions = PoolOptions { block_bytes: None, lease_ms: 1500, secret: None };
 
 const OPTIONS: XStoreOptions = XStoreOptions {
     value_words: 3,
@@ -358,11 +430,13 @@ fn file(directory: &Path, name: &str) -> String {
 fn a_server_of_its_own_is_killed_and_reads_go_on() {
     let directory = tempfile::tempdir().unwrap();
     for value_words in [3, 0] {
-        let memory = Node::start(&[]);
+        let memory = Node::start("64M", &[]);
         let (pool, region) =
             (format!("tcp://{}", memory.address), file(directory.path(), &format!("region-{value_words}")));
-        let server =
-            Node::start(&["--file", &region, "--serve", "xstore", "--workers", "3", "--server-pool", &pool]);
+        let server = Node::start(
+            "64M",
+            &["--file", &region, "--serve", "xstore", "--workers", "3", "--server-pool", &pool],
+        );
         kills(XStoreOptions { value_words, server: Some(1), ..OPTIONS }, vec![memory, server], 1);
     }
 }
@@ -372,6 +446,6 @@ fn a_server_of_its_own_is_killed_and_reads_go_on() {
 fn a_memory_node_is_killed_with_its_server() {
     let directory = tempfile::tempdir().unwrap();
     let region = file(directory.path(), "region");
-    let node = Node::start(&["--file", &region, "--serve", "xstore"]);
+    let node = Node::start("64M", &["--file", &region, "--serve", "xstore"]);
     kills(OPTIONS, vec![node], 0);
 }

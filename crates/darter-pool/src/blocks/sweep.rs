@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::bits::ones;
 use super::block::{BlockState, BlockWord};
 use super::close::Closing;
-use super::heap::{OwnBlock, Page};
+use super::heap::{Claim, OwnBlock, Page};
 use super::layout::{BlockId, PAGE_BYTES, PageId, Spot};
 use super::reachable::ReachableSet;
 use super::rebuild::{Rebuilt, rebuild};
@@ -59,8 +59,8 @@ impl<F: Fabric> Blocks<F> {
                 for (word, bits) in words.into_iter().enumerate().filter(|(_, bits)| *bits != 0) {
                     set.insert(addr.plus(word as u64 * 8), bits);
                     if !mutant!("sweep-ignores-freed-bits") {
-                        let freed = u64::from(books.give(page.page.page, word, bits));
-                        freed_bytes += freed * class_bytes(page.class);
+                        books.give(page.page.page, word, bits);
+                        freed_bytes += self.met_bytes(*page, (word, bits), reachable);
                     }
                 }
             }
@@ -75,6 +75,16 @@ impl<F: Fabric> Blocks<F> {
         }
         let room = if closing.is_empty() { self.layout().block_bytes } else { books.room() };
         Ok(Some((closing, Swept { kept_bytes: kept_bytes - freed_bytes, room, violations })))
+    }
+
+    /// The bytes that the walk has met of the objects that a word of a page's freed bits names: those of
+    /// the index, not of their slots.
+    fn met_bytes(&self, claim: Claim, (word, bits): (usize, u64), reachable: &ReachableSet) -> u64 {
+        let met = |bit: u64| {
+            let spot = Spot { page: claim.page, slot: (word as u64 * 64 + bit) as u32 };
+            reachable.extent(self.layout().object_addr(spot, claim.class)?)
+        };
+        ones(bits).filter_map(met).sum()
     }
 
     /// Notes what is free in a block whose books were rebuilt.

@@ -234,12 +234,11 @@ fn the_block_of_a_member_that_joins_during_a_look_round_is_not_swept() {
     }
 }
 
-/// An object that the walk met is freed after it.
-#[test]
-fn what_is_freed_after_the_walk_of_a_sweep_is_free() {
+/// An object of so many bytes that the walk met is freed after it.
+fn assert_freed_after_the_walk(bytes: u64) {
     let sim = Sim::new(1, 4 << 20);
     let dead = open_first(&sim, 1);
-    let addr = block_on(dead.client().unwrap().alloc(0, 64, AllocKind::Leaf)).unwrap();
+    let addr = block_on(dead.client().unwrap().alloc(0, bytes, AllocKind::Leaf)).unwrap();
     let sweeper = open(&sim, 0);
     let mut client = sweeper.client().unwrap();
     dead.abandon();
@@ -247,12 +246,26 @@ fn what_is_freed_after_the_walk_of_a_sweep_is_free() {
     let adoption = block_on(sweeper.adopt(&mut client)).unwrap();
     assert_eq!(adoption.dead_blocks(), 1);
     let mut met = ReachableSet::new();
-    assert!(met.insert(addr, 64));
-    block_on(client.pin(OpKind::Delete)).unwrap().retire(addr, 64, AllocKind::Leaf);
+    assert!(met.insert(addr, bytes));
+    block_on(client.pin(OpKind::Delete)).unwrap().retire(addr, bytes, AllocKind::Leaf);
     let report = block_on(sweeper.finish_adoption(&mut client, adoption, &met)).unwrap();
     assert!(report.finished && report.violations.is_empty());
     let audit = block_on(sweeper.audit(&mut client, &ReachableSet::new())).unwrap();
     assert_eq!((report.kept_bytes, audit.leaked_bytes), (0, 0));
+}
+
+#[test]
+fn what_is_freed_after_the_walk_of_a_sweep_is_free() {
+    assert_freed_after_the_walk(64);
+}
+
+/// An object has fewer bytes than its slot: they were once subtracted as those of the slot, of what
+/// the walk had met.
+#[test]
+fn a_sweep_counts_what_was_freed_as_the_walk_has_met_it() {
+    for bytes in [72, 4648, 70 << 10] {
+        assert_freed_after_the_walk(bytes);
+    }
 }
 
 /// A process that was never seen with another one frees an object that its sweep has met, at every
