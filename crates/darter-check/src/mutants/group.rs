@@ -81,12 +81,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "group",
-        "tcp-group-ids-begin-again",
-        "A client counts its frames anew with each connection to a group.",
-        FoundBy::Tests("-p darter-memnode --test memnode primaries_that_die_lose_and_repeat_nothing"),
-    ),
-    Mutant::new(
-        "group",
         "tcp-group-frame-under-a-new-id",
         "A client sends a frame without a reply again under another id.",
         FoundBy::Tests("-p darter-memnode --test memnode primaries_that_die_lose_and_repeat_nothing"),

@@ -53,17 +53,17 @@ impl GroupChannel {
     /// Sends what has no reply again, on a new connection.
     pub(super) fn resume(&mut self, connection: &mut Connection, node: u8, batches: &mut Batches) {
         // Ids of before would be taken for frames that were answered.
-        if !mutant!("tcp-group-ids-begin-again") {
-            connection.last_id = self.last_id;
-        }
-        for sent in std::mem::take(&mut self.unanswered) {
+        connection.last_id = self.last_id;
+        for mut sent in std::mem::take(&mut self.unanswered) {
             // A frame of which nobody knows any more needs no reply.
             let Some(pending) = batches.get(sent.batch) else { continue };
             let (verbs, data) = pending.batch.parts_mut();
+            if mutant!("tcp-group-frame-under-a-new-id") {
+                sent.id = connection.last_id + 1;
+            }
             // Its place is taken first: it is itself not answered.
             connection.sent.push_back(sent);
-            let id = if mutant!("tcp-group-frame-under-a-new-id") { None } else { Some(sent.id) };
-            connection.put_verbs(id, node, &verbs[sent.first..sent.end], data);
+            connection.put_verbs(Some(sent.id), node, &verbs[sent.first..sent.end], data);
         }
     }
 

@@ -97,19 +97,16 @@ impl Shared {
                 own.extend(before.map(|before| (key, before)));
                 continue;
             }
-            match self.done(&mut view, outcome) {
-                Some(was_there) => {
-                    assert!(value.is_some() || was_there == before.is_some(), "{key:?}");
-                    self.acknowledged.fetch_add(1, Ordering::AcqRel);
-                    if before.is_none() && !keys.contains(&key) {
-                        keys.push(key.clone());
-                    }
-                    own.extend(value.map(|value| (key, value)));
+            if let Some(was_there) = self.done(&mut view, outcome) {
+                assert!(value.is_some() || was_there == before.is_some(), "{key:?}");
+                self.acknowledged.fetch_add(1, Ordering::AcqRel);
+                if before.is_none() && !keys.contains(&key) {
+                    keys.push(key.clone());
                 }
-                None => {
-                    keys.retain(|other| *other != key);
-                    unsure.insert(key, vec![before, value]);
-                }
+                own.extend(value.map(|value| (key, value)));
+            } else {
+                keys.retain(|other| *other != key);
+                unsure.insert(key, vec![before, value]);
             }
             self.read_own(&mut view, &keys, &own, turn);
         }
