@@ -96,6 +96,7 @@ struct Lead {
 }
 
 /// A key's way through a page that the process remembers.
+#[derive(Clone, Copy)]
 struct Way {
     /// Its rank if it is static.
     rank: Option<usize>,
