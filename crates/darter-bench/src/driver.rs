@@ -19,6 +19,7 @@ use darter::{Counters, block_on};
 use darter_fabric::run_all;
 use hdrhistogram::Histogram;
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -234,7 +235,7 @@ impl Work<'_> {
             let Some(&op) = self.chunk.ops.get(at) else { return Ok(()) };
             self.next.set(at + 1);
             let begin = at.is_multiple_of(self.every).then(Instant::now);
-            let done = executor.execute(session, self.chunk.key(op), op).await;
+            let done = pin!(executor.execute(session, self.chunk.key(op), op)).await;
             if done.is_err() {
                 // The others stop as well.
                 self.next.set(self.chunk.ops.len());

@@ -1,4 +1,7 @@
 //! Runs single operations of a workload on a session and checks their results.
+//!
+//! Futures are pinned where they are made, on the way to the store too: to await one moves it, which
+//! would be counted as the index's.
 
 use crate::BenchError;
 use crate::target::TargetSession;
@@ -6,6 +9,7 @@ use crate::ycsb::{Action, Op, Workload};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::hint::black_box;
+use std::pin::pin;
 
 /// Values to write: random bytes, of which the first eight count up.
 #[derive(Debug)]
@@ -77,21 +81,21 @@ impl Executor {
         op: Op,
     ) -> Result<(), Failure> {
         match op.action {
-            Action::Read => self.read(session, key).await,
-            Action::Update => self.update(session, key).await,
+            Action::Read => pin!(self.read(session, key)).await,
+            Action::Update => pin!(self.update(session, key)).await,
             Action::ReadModifyWrite => {
-                self.read(session, key).await?;
-                self.update(session, key).await
+                pin!(self.read(session, key)).await?;
+                pin!(self.update(session, key)).await
             }
             Action::Insert => {
-                if session.insert(key, self.values.next()).await? {
+                if pin!(session.insert(key, self.values.next())).await? {
                     Ok(())
                 } else {
                     Err(Failure::Wrong("a fresh key was refused as present"))
                 }
             }
             Action::Scan => {
-                let found = session.scan(key, op.limit as usize, &mut self.read).await?;
+                let found = pin!(session.scan(key, op.limit as usize, &mut self.read)).await?;
                 self.not_found += u64::from(found == 0);
                 if self.read.len() == found * self.value_bytes {
                     black_box(&self.read);
@@ -105,7 +109,7 @@ impl Executor {
 
     #[inline]
     async fn read(&mut self, session: &mut impl TargetSession, key: &[u8]) -> Result<(), Failure> {
-        if !session.read(key, &mut self.read).await? {
+        if !pin!(session.read(key, &mut self.read)).await? {
             self.not_found += 1;
         } else if self.read.len() != self.value_bytes {
             return Err(Failure::Wrong("a read brought a value of another length"));
@@ -116,7 +120,7 @@ impl Executor {
 
     #[inline]
     async fn update(&mut self, session: &mut impl TargetSession, key: &[u8]) -> Result<(), Failure> {
-        self.not_found += u64::from(!session.update(key, self.values.next()).await?);
+        self.not_found += u64::from(!pin!(session.update(key, self.values.next())).await?);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use crate::target::{SortedPairs, Target, TargetSession};
 use darter::{AsyncSession, Counters, IndexKind, PoolUrl, ScanRange, Store};
 use darter_fabric::TcpOptions;
 use std::ops::Bound;
+use std::pin::pin;
 
 /// A store under test.
 #[derive(Debug)]
@@ -65,24 +66,24 @@ impl TargetSession for StoreSession {
             value.clear();
             value.extend_from_slice(found);
         });
-        let found = found.await?;
+        let found = pin!(found).await?;
         Ok(found.is_some())
     }
 
     #[inline]
     async fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
-        Ok(self.session.update(key, value).await?)
+        Ok(pin!(self.session.update(key, value)).await?)
     }
 
     #[inline]
     async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
-        Ok(self.session.insert_if_absent(key, value).await?)
+        Ok(pin!(self.session.insert_if_absent(key, value)).await?)
     }
 
     async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
         let range = ScanRange { from: Bound::Included(from.to_vec()), to: Bound::Unbounded, reverse: false };
         values.clear();
-        Ok(self.session.scan_with(&range, limit, |_, value| values.extend_from_slice(value)).await?)
+        Ok(pin!(self.session.scan_with(&range, limit, |_, value| values.extend_from_slice(value))).await?)
     }
 
     async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {

@@ -3,6 +3,9 @@
 //! The futures are `Send` and hold no lock. Dropping one at any await is safe: the index's changes
 //! are single atomic words, and the pool keeps the session pinned until its posted verbs have
 //! completed (design rule R6).
+//!
+//! The futures of the most frequent operations are pinned where they are made: to await one moves it
+//! once more, and in memory of this process that is felt.
 
 use crate::batch::{self, Lanes};
 use crate::inspect::{self, Check, Stats};
@@ -13,6 +16,7 @@ use darter_fabric::{Counters, Endpoint, Fabric};
 use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, PoolUsage};
 use std::ops::Bound;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// Sweeps of what the dead left that an operation waits for when it finds the pool full.
@@ -78,7 +82,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         key: impl AsRef<[u8]>,
         f: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>, Error> {
-        Ok(self.open.index.get_with(&mut self.client, key.as_ref(), f).await?)
+        Ok(pin!(self.open.index.get_with(&mut self.client, key.as_ref(), f)).await?)
     }
 
     /// Returns whether a key is present.
@@ -121,7 +125,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// are too long.
     #[inline]
     pub async fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
-        self.put_if(key, value, Condition::Always).await
+        pin!(self.put_if(key, value, Condition::Always)).await
     }
 
     /// Stores a value under a key and returns the value that it replaces, as a map of the standard
@@ -154,7 +158,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<bool, Error> {
-        Ok(self.put_if(key, value, Condition::Absent).await? != PutOutcome::Refused)
+        Ok(pin!(self.put_if(key, value, Condition::Absent)).await? != PutOutcome::Refused)
     }
 
     /// Replaces a key's value if the key is present; returns whether it was.
@@ -163,7 +167,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn update(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
-        Ok(self.put_if(key, value, Condition::Present).await? != PutOutcome::Refused)
+        Ok(pin!(self.put_if(key, value, Condition::Present)).await? != PutOutcome::Refused)
     }
 
     /// Replaces a key's value if it equals `expected`; returns whether it did.
@@ -193,7 +197,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         condition: Condition<'_>,
     ) -> Result<PutOutcome, Error> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        Ok(with_room!(self, self.open.index.put(&mut self.client, key, value, condition).await)?)
+        Ok(with_room!(self, pin!(self.open.index.put(&mut self.client, key, value, condition)).await)?)
     }
 
     /// Stores many pairs, several at a time: on memory nodes in a fraction of the round trips that
@@ -357,7 +361,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]) + Send,
     ) -> Result<usize, Error> {
-        Ok(self.open.index.scan_with(&mut self.client, range, limit, visit).await?)
+        Ok(pin!(self.open.index.scan_with(&mut self.client, range, limit, visit)).await?)
     }
 
     /// Fills an empty index from strictly ascending keys; returns how many. Nothing is visible

@@ -269,6 +269,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "Quiver",
+        "quiver-scan-hands-on-hot-leaves-last",
+        "A scan hands on the pairs of hot words behind those of records, not in key order.",
+        FoundBy::Tests("-p darter-index --lib a_scan_hands_on_the_pair_of_a_hot_word_in_its_place"),
+    ),
+    Mutant::new(
+        "Quiver",
         "quiver-hot-leaf-read-first",
         "The leaf of a hot word is read before the word that protects it.",
         FoundBy::Tests("-p darter-index --lib the_leaf_is_read_behind_the_words_that_protect_it"),

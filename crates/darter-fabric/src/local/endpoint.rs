@@ -142,9 +142,7 @@ impl Regions {
             let words = self.locate(verb)?;
             let buffer = &mut data[verb.at as usize..];
             match verb.kind {
-                VerbKind::Read => {
-                    buffer.iter_mut().zip(order.load(words)).for_each(|(to, word)| *to = word);
-                }
+                VerbKind::Read => order.load_into(words, buffer),
                 VerbKind::Write => order.store(words, buffer.iter().copied()),
                 VerbKind::Cas => buffer[0] = order.cas(&words[0], buffer[0], buffer[1]),
                 VerbKind::Faa => buffer[0] = order.add(&words[0], buffer[0]),

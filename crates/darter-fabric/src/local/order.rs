@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// Whether CAS and FAA order later loads as a full fence does.
 const ATOMICS_FENCE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
+/// Words in a cache line.
+const LINE_WORDS: usize = 8;
+
 /// The memory accesses of one batch, in their order. A store is settled before the next load, and
 /// when dropped.
 #[derive(Default)]
@@ -29,10 +32,27 @@ impl Order {
         }
     }
 
+    #[cfg(feature = "tcp")]
     #[inline]
     pub(super) fn load<'w>(&mut self, words: &'w [AtomicU64]) -> impl Iterator<Item = u64> + use<'w> {
         self.settle();
         words.iter().map(|word| word.load(Ordering::Acquire))
+    }
+
+    /// Loads words into a buffer of at least as many, a cache line a turn: the compiler does not unroll
+    /// loops over atomics.
+    #[inline]
+    pub(super) fn load_into(&mut self, words: &[AtomicU64], buffer: &mut [u64]) {
+        self.settle();
+        let load = |word: &AtomicU64| word.load(Ordering::Acquire);
+        let (lines, rest) = words.as_chunks::<LINE_WORDS>();
+        let (filled, last) = buffer[..words.len()].as_chunks_mut::<LINE_WORDS>();
+        for (to, [a, b, c, d, e, f, g, h]) in filled.iter_mut().zip(lines) {
+            *to = [load(a), load(b), load(c), load(d), load(e), load(f), load(g), load(h)];
+        }
+        for (to, word) in last.iter_mut().zip(rest) {
+            *to = load(word);
+        }
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 //! Rare situations of an index's protocol, counted for each thread: what an exploration must have
 //! met to mean anything.
 //!
-//! Only paths that cost round trips of their own count here, so the count costs nothing that could
-//! be measured.
+//! A thread counts once it has asked for its counts. On any other thread, a benchmark's for one, a
+//! situation costs a look at a flag.
 
 use std::fmt;
 
@@ -49,19 +49,28 @@ mod counted {
     //! The counts.
 
     use super::Situation;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
 
     thread_local! {
+        /// Whether the thread counts.
+        static COUNTS_HERE: Cell<bool> = const { Cell::new(false) };
         static COUNTS: RefCell<BTreeMap<Situation, u64>> = const { RefCell::new(BTreeMap::new()) };
         /// What was met since the last [`take_trail`], each once, in the order in which it was
         /// first met.
         static TRAIL: RefCell<Vec<Situation>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Counts a situation.
-    #[cold]
+    /// Counts a situation, on a thread that has taken its counts before.
+    #[inline]
     pub fn note(situation: Situation) {
+        if COUNTS_HERE.get() {
+            count(situation);
+        }
+    }
+
+    #[cold]
+    fn count(situation: Situation) {
         COUNTS.with_borrow_mut(|counts| *counts.entry(situation).or_default() += 1);
         TRAIL.with_borrow_mut(|trail| {
             if !trail.contains(&situation) {
@@ -79,8 +88,9 @@ mod counted {
         result
     }
 
-    /// What this thread has met since the last call.
+    /// What this thread has met since the last call; the first one begins the count.
     pub fn take_situations() -> BTreeMap<Situation, u64> {
+        COUNTS_HERE.set(true);
         COUNTS.take()
     }
 
@@ -90,8 +100,9 @@ mod counted {
     }
 
     /// The situations that this thread has met since the last call, in the order in which it first
-    /// met them.
+    /// met them; the first call begins the count.
     pub fn take_trail() -> Vec<Situation> {
+        COUNTS_HERE.set(true);
         TRAIL.take()
     }
 }

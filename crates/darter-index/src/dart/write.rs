@@ -250,12 +250,13 @@ impl<F: Fabric> Operation<'_, F> {
             leaf::mark_replacement(&mut draft.words, false);
         }
         match spot {
+            // What is done rarely is boxed: its futures would be most of those that every write is.
             Spot::Key(at) => self.replace_leaf(draft, at, is_unconditional).await,
-            Spot::Other(at, other) => self.split_at(draft, descent, at, &other).await,
+            Spot::Other(at, other) => Box::pin(self.split_at(draft, descent, at, &other)).await,
             Spot::Vacant => self.fill_vacancy(draft, descent).await,
-            Spot::Diverged => self.split_above(draft, descent).await,
+            Spot::Diverged => Box::pin(self.split_above(draft, descent)).await,
             Spot::Sealed => {
-                self.help(draft.key, descent.node).await?;
+                Box::pin(self.help(draft.key, descent.node)).await?;
                 Ok(Turn::Again)
             }
         }
@@ -312,6 +313,13 @@ impl<F: Fabric> Operation<'_, F> {
             }
             return Ok(Turn::Done(PutOutcome::Inserted));
         }
+        Box::pin(self.grow(draft, descent)).await
+    }
+
+    /// The bucket of the key's edge is full: switches the node's type.
+    async fn grow(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
+        let node = descent.node;
+        let edge = descent.key.edge(node.depth);
         let (incoming, above) = match self.parent_of_end(descent).await? {
             Parent::Found { incoming, above } => (incoming, above),
             Parent::Sealed(upper) => {

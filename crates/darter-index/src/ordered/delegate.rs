@@ -16,7 +16,10 @@ macro_rules! delegate_to_variants {
     };
     (@awaiting $self:ident, ($($variant:ident),+), $method:ident $args:tt) => {
         match $self {
-            $(Self::$variant(index) => $crate::delegate_to_variants!(@call index, $method $args).await),+
+            // Pinned where it is made: an awaited future would be moved once more.
+            $(Self::$variant(index) => {
+                std::pin::pin!($crate::delegate_to_variants!(@call index, $method $args)).await
+            }),+
         }
     };
     ($f:ident: $variants:tt) => {

@@ -12,6 +12,7 @@ use crate::checker::note;
 use crate::radix::drafts::Draft;
 use crate::radix::search::Search;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
+use std::pin::pin;
 
 /// What such a put has come to before it knows its place.
 #[allow(clippy::large_enum_variant)] // as `End`
@@ -38,7 +39,7 @@ impl<F: Fabric> Operation<'_, F> {
         let rate = &self.shared.inline_rate;
         let record = descent.foreseen().filter(|_| may_be_blind && rate.is_worthwhile());
         let overwrite = match record {
-            Some(record) => self.cas_before_look(draft, &mut descent, record, is_update).await?,
+            Some(record) => pin!(self.cas_before_look(draft, &mut descent, record, is_update)).await?,
             None => Overwrite::Found(self.run(&mut descent).await?),
         };
         if may_be_blind {
@@ -97,7 +98,7 @@ impl<F: Fabric> Operation<'_, F> {
             self.has_changed(draft.key, page).await?;
             return Ok(Overwrite::Done);
         }
-        self.undo(draft, addr, [own, inline]).await?;
+        Box::pin(self.undo(draft, addr, [own, inline])).await?;
         Ok(Overwrite::Again)
     }
 

@@ -9,7 +9,7 @@ use super::word::{Print, Word};
 use super::{Quiver, QuiverOptions};
 use crate::fixtures::process;
 use crate::radix::drafts::Draft;
-use crate::{Condition, OrderedIndex};
+use crate::{Condition, OrderedIndex, ScanRange};
 use darter_fabric::sim::Sim;
 use darter_fabric::{Batch, OpKind, VerbKind, block_on};
 use darter_pool::{AllocKind, Client, Pool};
@@ -105,6 +105,20 @@ fn a_record_under_another_keys_leaf_is_no_hot_word() {
                 assert_eq!(quiver.get(client, other).await.unwrap(), None);
             }
         }
+    });
+}
+
+/// Pairs that stand in records are in order already; with leaves among them they are not.
+#[test]
+fn a_scan_hands_on_the_pair_of_a_hot_word_in_its_place() {
+    let keys = [&b"fig"[..], b"pear", b"plum"];
+    let (_pool, quiver, mut client) = bulk_loaded(&keys);
+    block_on(async {
+        put(&quiver, &mut client, keys[1], b"new").await;
+        assert_eq!(hot_words(&quiver, keys[1]).len(), 1);
+        let pairs = quiver.scan(&mut client, &ScanRange::all(), 9).await.unwrap();
+        assert_eq!(pairs.iter().map(|(key, _)| &key[..]).collect::<Vec<_>>(), keys);
+        assert_eq!(pairs[1].1, b"new");
     });
 }
 

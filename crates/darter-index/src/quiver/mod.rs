@@ -176,23 +176,24 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         self.get_with(client, key, <[u8]>::to_vec).await
     }
 
-    async fn put(
+    // Hands its future on as it is, as others below do: one more around it would move it.
+    fn put(
         &self,
         client: &mut Client<F>,
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome> {
-        self.put_value(client, key, value, condition).await
+    ) -> impl Future<Output = Result<PutOutcome>> + Send {
+        self.put_value(client, key, value, condition)
     }
 
-    async fn get_with<R>(
+    fn get_with<R>(
         &self,
         client: &mut Client<F>,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R + Send,
-    ) -> Result<Option<R>> {
-        self.get_with(client, key, f).await
+    ) -> impl Future<Output = Result<Option<R>>> + Send {
+        self.get_with(client, key, f)
     }
 
     async fn delete_when(
@@ -230,14 +231,14 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         scanned(self, client, range, limit).await
     }
 
-    async fn scan_with(
+    fn scan_with(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]) + Send,
-    ) -> Result<usize> {
-        self.scan_with(client, range, limit, visit).await
+    ) -> impl Future<Output = Result<usize>> + Send {
+        self.scan_with(client, range, limit, visit)
     }
 
     async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>

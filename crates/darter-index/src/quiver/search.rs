@@ -10,6 +10,7 @@ use crate::ordered::check_key;
 use crate::radix::{leaf, search};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
+use std::pin::pin;
 
 /// The value that a descent has ended at; none if the key is absent.
 pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
@@ -52,7 +53,8 @@ impl<F: Fabric> Quiver<F> {
         check_key(key)?;
         let mut operation = Operation::begin(&self.shared, client, OpKind::Get).await?;
         let mut descent = reader(&self.shared, key, operation.client.epoch());
-        let (end, done) = search::run(&mut operation.client, &*self.shared, &mut descent).await?;
+        let run = search::run(&mut operation.client, &*self.shared, &mut descent);
+        let (end, done) = pin!(run).await?;
         self.shared.skip.note_search(descent.nodes_read);
         if took_a_trip(&end) {
             operation.has_read_a_leaf(key).await?;

@@ -132,6 +132,7 @@ impl Word {
     }
 
     /// What it says.
+    #[inline]
     pub(super) fn state(self) -> State {
         match self.0 >> KIND_AT {
             0 if self.unsealed() == Self::EMPTY => State::Empty,

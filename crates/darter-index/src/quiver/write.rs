@@ -1,6 +1,7 @@
 //! Insert, update, conditional put, modify and delete: one CAS each, on the word of the key's home.
 //!
-//! What is done rarely is boxed: its futures would be most of those that every write is.
+//! What is done rarely is boxed: its futures would be most of those that every write is. The others are
+//! pinned where they are made, since to await a future moves it.
 
 use super::Quiver;
 use super::blind::Overwrite;
@@ -21,6 +22,7 @@ use crate::radix::{TURNS_MAX, no_progress};
 use crate::{Condition, Decision, IndexError, PutOutcome, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::Client;
+use std::pin::pin;
 
 /// Deletes from one page at a time, beside a client's own, for which it looks whether they left the
 /// page empty together.
@@ -44,7 +46,8 @@ impl<F: Fabric> Quiver<F> {
         let mut draft = Draft::new(client, key, value)?;
         let mut operation = Operation::begin(&self.shared, client, condition.op_kind()).await?;
         for turn in 0..TURNS_MAX {
-            match operation.put_turn(&mut draft, value, condition, turn == 0).await {
+            let taken = pin!(operation.put_turn(&mut draft, value, condition, turn == 0)).await;
+            match taken {
                 Ok(Turn::Done(outcome)) => {
                     draft.discard(&mut operation.client);
                     return Ok(outcome);
@@ -146,13 +149,13 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Turn> {
         let end = match condition {
             Condition::Always | Condition::Present => {
-                match self.overwrite(draft, is_first, condition == Condition::Present).await? {
+                match pin!(self.overwrite(draft, is_first, condition == Condition::Present)).await? {
                     Overwrite::Found(end) => end,
                     Overwrite::Done => return Ok(Turn::Done(PutOutcome::Replaced)),
                     Overwrite::Again => return Ok(Turn::Again),
                 }
             }
-            _ => self.look(draft.key).await?,
+            _ => pin!(self.look(draft.key)).await?,
         };
         if let End::Sealed { .. } = end {
             Box::pin(self.help_above(draft.key)).await?;
@@ -167,7 +170,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let is_unconditional = matches!(condition, Condition::Always | Condition::Present)
             || mutant!("quiver-conditional-put-bows");
-        self.place(draft, value, end, is_unconditional).await
+        pin!(self.place(draft, value, end, is_unconditional)).await
     }
 
     /// What becomes of a draft that an error has stopped.
@@ -187,23 +190,27 @@ impl<F: Fabric> Operation<'_, F> {
         is_unconditional: bool,
     ) -> Result<Turn> {
         match end {
-            End::Page(found) => self.place_in_page(draft, found, is_unconditional).await,
-            End::Vacant { via: Via { node, identity, edges, at, mut copied } } => {
-                let pair = Pair::new(draft.key.to_vec(), value);
-                let Content::None { hi } = at.slot.content() else { return Ok(Turn::Again) };
-                let mut maker = Maker::new(self.shared, self.client.epoch());
-                let edges = EdgeRange { hi, ..edges };
-                let place = Place { identity, depth: node.depth, edges, home: node.addr.node() };
-                let made = maker.page(&mut self.client, place, &[pair]).await;
-                let page = self.made(&mut maker, made)?;
-                maker.copy_map(node.addr, &mut copied, &page);
-                let found = maker.link(&mut self.client, at.addr, at.slot.0, Slot::of(&page).0).await?;
-                let is_won = found == at.slot.0;
-                Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
-            }
+            End::Page(found) => pin!(self.place_in_page(draft, found, is_unconditional)).await,
+            End::Vacant { via } => Box::pin(self.fill_vacancy(draft.key, value, via)).await,
             End::Diverged { via, child } => Box::pin(self.part_path(draft.key, value, via, child)).await,
             End::Sealed { .. } | End::Value(_) | End::Standing(_) | End::Hot(_) => Ok(Turn::Again),
         }
+    }
+
+    /// Puts a page with one pair in a slot with NONE.
+    async fn fill_vacancy(&mut self, key: &[u8], value: &[u8], via: Via) -> Result<Turn> {
+        let Via { node, identity, edges, at, mut copied } = via;
+        let pair = Pair::new(key.to_vec(), value);
+        let Content::None { hi } = at.slot.content() else { return Ok(Turn::Again) };
+        let mut maker = Maker::new(self.shared, self.client.epoch());
+        let edges = EdgeRange { hi, ..edges };
+        let place = Place { identity, depth: node.depth, edges, home: node.addr.node() };
+        let made = maker.page(&mut self.client, place, &[pair]).await;
+        let page = self.made(&mut maker, made)?;
+        maker.copy_map(node.addr, &mut copied, &page);
+        let found = maker.link(&mut self.client, at.addr, at.slot.0, Slot::of(&page).0).await?;
+        let is_won = found == at.slot.0;
+        Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
     }
 
     /// What a maker has made; gives back its parts if that failed.
@@ -247,7 +254,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         if winner != word {
             return if was_there && is_unconditional {
-                self.bow(draft, winner).await
+                Box::pin(self.bow(draft, winner)).await
             } else {
                 Ok(Turn::Again)
             };

@@ -92,6 +92,7 @@ pub fn image_of(words: &[u64], key: usize, value: usize) -> Vec<u64> {
 }
 
 /// Words that the bytes of a pair need.
+#[inline]
 fn words_of(key: usize, value: usize) -> usize {
     (HEADER_BYTES + key + value).div_ceil(8)
 }
@@ -129,6 +130,7 @@ pub fn is_replacement(header: u64) -> bool {
 }
 
 /// Key and value lengths in a header word.
+#[inline]
 pub fn lengths(header: u64) -> (usize, usize) {
     ((header & ((1 << KEY_BITS) - 1)) as usize, (header >> KEY_BITS & ((1 << VALUE_BITS) - 1)) as usize)
 }
@@ -159,7 +161,7 @@ pub fn parse(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
 /// [`IndexError::Corrupt`] when its lengths do not fit its class.
 #[inline]
 pub fn parse_again(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
-    let (key, value) = lengths(*words.first().ok_or(IndexError::corrupt(addr, "empty leaf"))?);
+    let (key, value) = lengths(*words.first().ok_or_else(|| IndexError::corrupt(addr, "empty leaf"))?);
     let body: &[u8] = bytemuck::cast_slice(&words[1..]);
     let end = key + value;
     if end > body.len() {

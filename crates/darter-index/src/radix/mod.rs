@@ -42,6 +42,7 @@ pub mod writes;
 
 use crate::IndexError;
 use darter_fabric::GlobalAddr;
+use std::cmp::Ordering;
 
 /// Attempts after which an operation gives up: more lost races than contention among clients
 /// explains.
@@ -56,4 +57,35 @@ pub fn no_progress(addr: GlobalAddr) -> IndexError {
 /// Bytes that two keys share at their beginning.
 pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// The order of two keys, without a call where they differ in their first eight bytes.
+#[inline]
+pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    if let (Some(first_of_a), Some(first_of_b)) = (a.first_chunk(), b.first_chunk()) {
+        let order = u64::from_be_bytes(*first_of_a).cmp(&u64::from_be_bytes(*first_of_b));
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    a.cmp(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_are_in_the_order_of_slices(
+            [a, b] in proptest::array::uniform2(proptest::collection::vec(0_u8..3, 0..12)),
+            same in 0_usize..12,
+        ) {
+            let c = [&a[..same.min(a.len())], &b[..]].concat();
+            for (a, b) in [(&a, &b), (&a, &c), (&c, &a), (&a, &a)] {
+                prop_assert_eq!(compare(a, b), a.cmp(b));
+            }
+        }
+    }
 }

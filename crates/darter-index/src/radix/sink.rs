@@ -1,11 +1,13 @@
 //! Where a scan's pairs go, and how much of it one round trip does.
 
+use super::leaf::Leaf;
 use super::limits::{Limits, Touches};
-use super::{common_prefix, leaf};
+use super::{common_prefix, compare, leaf};
 use crate::{Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Pinned;
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 /// Most items one round trip reads.
@@ -30,19 +32,34 @@ impl<V: FnMut(&[u8], &[u8])> Sink<V> {
 
     /// Takes a pair unless it would break the order, which a damaged tree could.
     pub fn take(&mut self, key: &[u8], value: &[u8]) {
-        let follows = match &self.last {
-            Some(last) if self.reverse => key < &last[..],
-            Some(last) => key > &last[..],
-            None => true,
-        };
-        if !follows || self.left == 0 {
-            return;
+        self.take_all(std::iter::once(Leaf { key, value }));
+    }
+
+    /// Takes pairs but for those that would break the order.
+    pub fn take_all<'p>(&mut self, pairs: impl Iterator<Item = Leaf<'p>>) {
+        let Self { visit, left, reverse, last } = self;
+        // Compared where it lies as long as there are pairs.
+        let mut before: Option<&[u8]> = None;
+        for Leaf { key, value } in pairs {
+            if *left == 0 {
+                break;
+            }
+            let follows = match before.or(last.as_deref()) {
+                Some(last) if *reverse => compare(key, last) == Ordering::Less,
+                Some(last) => compare(last, key) == Ordering::Less,
+                None => true,
+            };
+            if follows {
+                before = Some(key);
+                *left -= 1;
+                visit(key, value);
+            }
         }
-        let last = self.last.get_or_insert_default();
-        last.clear();
-        last.extend_from_slice(key);
-        self.left -= 1;
-        (self.visit)(key, value);
+        if let Some(key) = before {
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+        }
     }
 }
 

@@ -55,7 +55,7 @@ impl<'m> Turn<'m> {
         let lines = self.lines(words);
         match verb.kind {
             VerbKind::Read => {
-                buffer.iter_mut().zip(self.order.load(words)).for_each(|(to, word)| *to = word);
+                self.order.load_into(words, buffer);
                 self.flush_seen(lines);
             }
             VerbKind::Write => self.write(lines, words, buffer),

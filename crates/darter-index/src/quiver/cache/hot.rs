@@ -133,7 +133,7 @@ impl HotTable {
     }
 
     /// The groups of a page that may have entries, a bit each.
-    fn groups(&self, page: GlobalAddr) -> u16 {
+    pub(super) fn groups(&self, page: GlobalAddr) -> u16 {
         self.lines.get(self.home(page, None)).map_or(0, |line| line.groups)
     }
 
@@ -165,14 +165,18 @@ impl HotTable {
         Some((home + at / WIDTH, at % WIDTH))
     }
 
-    /// Returns the word of a page of this life that may name the leaf of the key with this rank and
-    /// print.
+    /// Returns the word of a page of this life, with these groups, that may name the leaf of the key with
+    /// this rank and print.
     pub(super) fn for_key(
         &self,
         (page, born): (GlobalAddr, u32),
+        groups: u16,
         rank: Option<usize>,
         print: LeafPrint,
     ) -> Option<HotWord> {
+        if self.is_empty() {
+            return None;
+        }
         // In the record with a rank, or in the delta.
         let find = |rank: Option<usize>| {
             let is_it = |entry: &&Entry| {
@@ -183,7 +187,7 @@ impl HotTable {
             let home = self.home(page, rank.map(|rank| rank / GROUP));
             self.with_home(home).find(is_it).map(Entry::hot)
         };
-        let has_any = |rank: &usize| self.groups(page) >> (rank / GROUP) & 1 == 1;
+        let has_any = |rank: &usize| groups >> (rank / GROUP) & 1 == 1;
         rank.filter(has_any).and_then(|rank| find(Some(rank))).or_else(|| find(None))
     }
 

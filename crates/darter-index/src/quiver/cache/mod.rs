@@ -13,6 +13,7 @@ mod log;
 mod shard;
 mod table;
 
+use self::hot::HotTable;
 use self::shard::Shard;
 use super::hint::{HotWord, HotWords, NodeHint, PageHint, PageSlot};
 use super::nibble::{NibbleKey, edge, nibbles};
@@ -47,8 +48,31 @@ pub(super) struct Hit {
     pub(super) identity: u64,
     /// The page that was responsible for the key's edge.
     pub(super) page: Option<PageHint>,
-    /// Whether the page may have hot words.
-    pub(super) has_hot: bool,
+}
+
+/// The hot words of a page that was found.
+pub(super) struct HotOf<'s> {
+    page: (GlobalAddr, u32),
+    /// Read before anything is asked, so that the line is on its way while the rank is computed.
+    groups: u16,
+    table: &'s mut HotTable,
+}
+
+impl HotOf<'_> {
+    /// Returns the word that may name the leaf of the key with this rank and print.
+    pub(super) fn for_key(&self, rank: Option<usize>, print: LeafPrint) -> Option<HotWord> {
+        self.table.for_key(self.page, self.groups, rank, print)
+    }
+
+    /// Returns those of these records, and of the delta.
+    pub(super) fn of_records(&self, ranks: Range<usize>) -> HotWords {
+        self.table.of_page(self.page, ranks)
+    }
+
+    /// Marks a word as used.
+    pub(super) fn touch(&mut self, slot: PageSlot) {
+        self.table.touch(self.page.0, slot);
+    }
 }
 
 /// The cache of a process.
@@ -108,6 +132,16 @@ impl Cache {
 
     /// Returns the deepest node remembered on a key's path, with the page for the key.
     pub(super) fn find(&self, key: &mut NibbleKey<'_>) -> Option<Hit> {
+        self.find_with(key, |_, _| ()).map(|(hit, _)| hit)
+    }
+
+    /// The same, with what `look` makes of the page and its hot words: whoever wants these would else
+    /// take the lock again.
+    pub(super) fn find_with<H>(
+        &self,
+        key: &mut NibbleKey<'_>,
+        look: impl FnOnce(&PageHint, HotOf<'_>) -> H,
+    ) -> Option<(Hit, Option<H>)> {
         let deepest = nibbles(key.bytes()).min(DEPTHS - 1);
         for depth in (0..=deepest.min(self.depths.len())).rev() {
             if self.depths.get(depth).is_none_or(|count| count.load(Ordering::Relaxed) == 0) {
@@ -121,8 +155,10 @@ impl Cache {
             if let Some(page) = item.filter(|item| item.is_page()) {
                 shard.touch(&block, item);
                 let page = page.page(shard.log(), node);
-                let has_hot = !shard.hot.is_empty();
-                return Some(Hit { node, identity, page: Some(page), has_hot });
+                let groups = shard.hot.groups(page.page.addr);
+                let hot = HotOf { page: (page.page.addr, page.shape.born), groups, table: &mut shard.hot };
+                let seen = look(&page, hot);
+                return Some((Hit { node, identity, page: Some(page) }, Some(seen)));
             }
             let child = item.and_then(|item| {
                 let child = item.child(shard.log(), node);
@@ -131,7 +167,7 @@ impl Cache {
             });
             shard.touch(&block, item.filter(|_| child.is_some()));
             let (identity, node) = child.unwrap_or((identity, node));
-            return Some(Hit { node, identity, page: None, has_hot: false });
+            return Some((Hit { node, identity, page: None }, None));
         }
         None
     }
@@ -226,29 +262,11 @@ impl Cache {
     }
 
     /// Returns the hot words of a page: of these records, and of the delta.
+    #[cfg(test)]
     pub(super) fn hot_words(&self, identity: u64, hint: &PageHint, ranks: Range<usize>) -> HotWords {
         let page = (hint.page.addr, hint.shape.born);
         let shard = self.shard(identity);
         shard.map_or_else(HotWords::new, |shard| shard.hot.of_page(page, ranks))
-    }
-
-    /// Returns the hot word of a page that may name the leaf of the key with this rank and print.
-    pub(super) fn hot_word(
-        &self,
-        identity: u64,
-        hint: &PageHint,
-        rank: Option<usize>,
-        print: LeafPrint,
-    ) -> Option<HotWord> {
-        let page = (hint.page.addr, hint.shape.born);
-        self.shard(identity).and_then(|shard| shard.hot.for_key(page, rank, print))
-    }
-
-    /// Marks a hot word as used.
-    pub(super) fn touch_hot(&self, identity: u64, page: GlobalAddr, slot: PageSlot) {
-        if let Some(mut shard) = self.shard(identity) {
-            shard.hot.touch(page, slot);
-        }
     }
 
     /// Forgets a word that is not what it was.

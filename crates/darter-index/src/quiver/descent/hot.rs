@@ -1,7 +1,7 @@
 //! Hot words on the way to a key: the leaf is read in the round trip that shows that the word still
 //! names it (`docs/quiver.md`, "Hot words").
 
-use super::{Descent, End, Found, Lead, Probe, Purpose, Spot, Stage};
+use super::{Descent, End, Found, Lead, Probe, Purpose, Spot, Stage, Way};
 use crate::Result;
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, HotWord, PageHint, PageSlot};
@@ -74,7 +74,6 @@ impl Descent<'_> {
                 || mutant!("quiver-hot-leaf-of-any-key");
             if is_own {
                 note(situations::HOT_WORD);
-                shared.cache.touch_hot(identity, page.addr, hot.slot);
                 return Ok(Some(End::Hot(leaf)));
             }
         } else {
@@ -90,7 +89,10 @@ impl Descent<'_> {
             }
         }
         match self.lead.take() {
-            Some(Lead { hint, .. }) => self.enter_remembered(shared, hint, identity, false),
+            Some(Lead { hint, .. }) => {
+                let way = Way { hot: None, ..Way::of(&hint, self.key.bytes(), self.print) };
+                self.enter_remembered(hint, identity, way);
+            }
             None => self.restart(shared),
         }
         Ok(None)

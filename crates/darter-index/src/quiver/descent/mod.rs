@@ -26,7 +26,7 @@ use super::shared::Shared;
 use super::situations;
 use super::skip::Guide;
 use super::via::{SlotAt, Via};
-use super::word::{Print, State, Word};
+use super::word::{LeafPrint, Print, State, Word};
 use crate::checker::note;
 use crate::radix::leaf;
 use crate::radix::seal::SEAL;
@@ -95,6 +95,23 @@ struct Lead {
     remembered: Option<u64>,
 }
 
+/// A key's way through a page that the process remembers.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Its rank if it is static.
+    rank: Option<usize>,
+    print: LeafPrint,
+    /// The word that may name its leaf.
+    hot: Option<HotWord>,
+}
+
+impl Way {
+    fn of(hint: &PageHint, key: &[u8], print: Print) -> Self {
+        let rank = hint.shape.rank(&hint.map, key);
+        Self { rank, print: hint.shape.leaf_print(key, print), hot: None }
+    }
+}
+
 /// One key's way down.
 pub(super) struct Descent<'k> {
     pub(super) key: NibbleKey<'k>,
@@ -131,12 +148,21 @@ impl<'k> Descent<'k> {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
         descent.may_skip = true;
         shared.cache.enter(epoch);
-        match shared.cache.find(&mut descent.key) {
-            Some(Hit { page: Some(page), identity, node, has_hot }) => {
-                descent.node = node.into();
-                descent.enter_remembered(shared, page, identity, has_hot);
+        let print = descent.print;
+        let hit = shared.cache.find_with(&mut descent.key, |hint, mut hot| {
+            let way = Way::of(hint, key, print);
+            let own = hot.for_key(way.rank, way.print);
+            if let (Some(own), Purpose::Read) = (own, purpose) {
+                hot.touch(own.slot);
             }
-            Some(Hit { node, .. }) => descent.enter_node(node),
+            Way { hot: own, ..way }
+        });
+        match hit {
+            Some((Hit { page: Some(page), identity, node }, Some(way))) => {
+                descent.node = node.into();
+                descent.enter_remembered(page, identity, way);
+            }
+            Some((Hit { node, .. }, _)) => descent.enter_node(node),
             None => descent.enter_root(shared),
         }
         descent
@@ -179,22 +205,19 @@ impl<'k> Descent<'k> {
 
     /// Goes to a remembered page: to the key's leaf if one of its hot words may name it, else with its
     /// head if the key may be in the delta.
-    fn enter_remembered(&mut self, shared: &Shared, hint: PageHint, identity: u64, has_hot: bool) {
-        let key = self.key.bytes();
-        let (rank, print) = (hint.shape.rank(&hint.map, key), hint.shape.leaf_print(key, self.print));
-        let is_static = !hint.delta.may_have(print);
-        let own = if has_hot { shared.cache.hot_word(identity, &hint, rank, print) } else { None };
-        self.enter_lead(Lead { hint, remembered: Some(identity) }, rank, is_static);
+    fn enter_remembered(&mut self, hint: PageHint, identity: u64, way: Way) {
+        let is_static = !hint.delta.may_have(way.print);
+        self.enter_lead(Lead { hint, remembered: Some(identity) }, way.rank, is_static);
         match self.purpose {
             Purpose::Read => {
-                if let Some(hot) = own {
+                if let Some(hot) = way.hot {
                     self.stage = Stage::Hot { hot, reads: None };
                 }
             }
-            Purpose::Write => self.beside = own.map(hot::Beside::new),
+            Purpose::Write => self.beside = way.hot.map(hot::Beside::new),
             // A record's leaf need not be read.
             Purpose::Overwrite => {
-                let in_delta = own.filter(|hot| hot.slot.place_in_delta().is_some());
+                let in_delta = way.hot.filter(|hot| hot.slot.place_in_delta().is_some());
                 self.beside = in_delta.map(hot::Beside::new);
             }
         }

@@ -26,6 +26,7 @@ use crate::radix::{TURNS_MAX, no_progress};
 use crate::{IndexError, Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
+use std::pin::pin;
 
 /// What a look at a node has found: the pages to be read next, with the edges that each is
 /// responsible for, in the order of the walk.
@@ -81,12 +82,12 @@ impl<F: Fabric> Quiver<F> {
             }
             let ahead = operation.remembered(range, &at, sink.left, is_whole);
             if !ahead.is_empty() {
-                let visited = operation.visit_remembered(range, ahead, &mut sink).await?;
+                let visited = pin!(operation.visit_remembered(range, ahead, &mut sink)).await?;
                 turns = if visited.is_ahead { 0 } else { turns + 1 };
                 (cursor, is_whole) = (visited.next, visited.is_whole);
                 continue;
             }
-            let look = operation.look_at(&at, range.reverse, ahead.node).await?;
+            let look = Box::pin(operation.look_at(&at, range.reverse, ahead.node)).await?;
             cursor = match look {
                 Look::On(next) => {
                     turns += 1;
@@ -94,7 +95,7 @@ impl<F: Fabric> Quiver<F> {
                 }
                 Look::Pages(stretch) => {
                     turns = 0;
-                    operation.visit_pages(range, stretch, &mut sink, &mut gap).await?
+                    Box::pin(operation.visit_pages(range, stretch, &mut sink, &mut gap)).await?
                 }
             };
         }

@@ -10,6 +10,7 @@
 use super::cursor::Cursor;
 use super::rows::{Part, Rows, Source};
 use crate::checker::note;
+use crate::quiver::cache::HotOf;
 use crate::quiver::hint::{HotLeaf, HotWords, NodeHint, PageHint};
 use crate::quiver::nibble::NibbleKey;
 use crate::quiver::operation::Operation;
@@ -20,6 +21,7 @@ use crate::{Result, ScanRange};
 use darter_fabric::{Batch, Fabric, ReadId, mutant};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::pin::pin;
 
 /// Most pages that one round trip reads.
 pub(super) const PAGES_MAX: usize = 16;
@@ -176,7 +178,7 @@ impl<F: Fabric> Operation<'_, F> {
             rows.take(from, hint.shape.edges, &step.hot(&reads, &done))?;
             is_ahead = true;
         }
-        let moved_out = rows.hand_on((self.shared, &mut self.client), range, sink).await?;
+        let moved_out = pin!(rows.hand_on((self.shared, &mut self.client), range, sink)).await?;
         self.client.recycle(done);
         if let Some(key) = moved_out {
             self.has_read_a_leaf(&key).await?;
@@ -196,25 +198,24 @@ impl<F: Fabric> Operation<'_, F> {
         let (mut steps, mut next, mut node, mut pairs) = (Vec::new(), Some(from.clone()), None, 0);
         while steps.len() < PAGES_MAX && pairs < wanted {
             let Some(at) = next.take_if(|at| at.is_within(range)) else { break };
-            let hit = self.shared.cache.find(&mut NibbleKey::new(self.shared.keys, &at.key));
-            node = hit.as_ref().map(|hit| hit.node);
-            let found = hit.and_then(|hit| Some((hit.identity, hit.page?, hit.has_hot)));
+            let (is_first, most) = (steps.is_empty(), wanted - pairs);
+            let look = |hint: &PageHint, hot: HotOf<'_>| {
+                let rank = if is_first { hint.shape.rank(&hint.map, &at.key) } else { None };
+                let (ranks, found) = ranks(hint.shape.records, rank, most, range.reverse);
+                let ranks = if is_whole && is_first { 0..hint.shape.records } else { ranks };
+                let hot = hot.of_records(ranks.clone());
+                (ranks, found, hot)
+            };
+            let hit = self.shared.cache.find_with(&mut NibbleKey::new(self.shared.keys, &at.key), look);
+            node = hit.as_ref().map(|(hit, _)| hit.node);
+            let found = hit.and_then(|(hit, seen)| Some((hit.identity, hit.page?, seen?)));
             let usable = found.filter(|(_, hint, _)| !at.falls_short_of(hint.shape.depth));
-            let Some((identity, hint, has_hot)) = usable else {
+            let Some((identity, hint, (ranks, found, hot))) = usable else {
                 next = Some(at);
                 break;
             };
-            let rank = if steps.is_empty() { hint.shape.rank(&hint.map, &at.key) } else { None };
-            let (most, count) = (wanted - pairs, hint.shape.records);
-            let (ranks, found) = ranks(count, rank, most, range.reverse);
-            let ranks = if is_whole && steps.is_empty() { 0..count } else { ranks };
             pairs += found;
             next = Cursor::past(&at.key, hint.shape.depth, hint.shape.edges, range.reverse);
-            let hot = if has_hot {
-                self.shared.cache.hot_words(identity, &hint, ranks.clone())
-            } else {
-                HotWords::new()
-            };
             steps.push(Step { hint, identity, at, ranks, hot });
         }
         Ahead { steps, next, node }

@@ -8,6 +8,7 @@ use crate::quiver::pair::INLINE_WORDS_MAX;
 use crate::quiver::shared::Shared;
 use crate::quiver::situations;
 use crate::quiver::word::{State, Word};
+use crate::radix::compare;
 use crate::radix::leaf::{self, Leaf};
 use crate::radix::sink::Sink;
 use crate::{IndexError, Result, ScanRange};
@@ -96,13 +97,15 @@ impl<'w> Rows<'w> {
     /// that are linked. Of the hot words count those that the page still has.
     pub(super) fn take(&mut self, from: Source<'w>, edges: EdgeRange, hot: &[HotLeaf<'w>]) -> Result<()> {
         let Source { page, shape, part, .. } = from;
-        let is_wanted = |word: Word, own: Option<Leaf<'_>>| {
-            edges.contains(shape.edge_of(word, own.map(|leaf| leaf.key)))
+        let is_whole = edges == shape.edges;
+        let is_wanted = |word: Word, own: Option<&[u8]>| {
+            is_whole
+                || edges.contains(shape.edge_of(word, own))
                 || own.is_none() && mutant!("quiver-scan-reads-leaves-of-linked-parts")
         };
         let source = self.sources.len();
         self.sources.push(from);
-        self.pairs.reserve(shape.records);
+        self.pairs.reserve(part.records.len() / shape.record_words.max(1));
         let row = |slot: PageSlot, word: Word, (addr, class): (GlobalAddr, u8), record| {
             let is_it = |hot: &&HotLeaf<'_>| {
                 hot.0.slot == slot && (hot.0.word == word || mutant!("quiver-scan-believes-any-hot-word"))
@@ -111,19 +114,25 @@ impl<'w> Rows<'w> {
             RowLeaf { addr, class, word, slot, source, record, image }
         };
         for (at, record) in part.records.chunks_exact(shape.record_words.max(1)).enumerate() {
-            let (word, own) = (Word(record[0]), standing(page.addr, record));
-            match (word.state(), own) {
-                (State::Inline, Some(_)) => {
+            let word = Word(record[0]);
+            match word.state() {
+                State::Inline => {
                     let pair = leaf::parse(page.addr, &record[1..])?;
-                    self.pairs.extend(is_wanted(word, own).then_some(pair));
+                    if is_wanted(word, Some(pair.key)) {
+                        self.pairs.push(pair);
+                    }
                 }
-                (State::Leaf { addr, class }, own) => {
-                    let slot = PageSlot::record(part.first + at);
-                    let row = is_wanted(word, own).then(|| row(slot, word, (addr, class), Some(record)));
-                    self.leaves.extend(row);
+                State::Leaf { addr, class } => {
+                    let own = standing(page.addr, record).map(|leaf| leaf.key);
+                    if is_wanted(word, own) {
+                        let slot = PageSlot::record(part.first + at);
+                        self.leaves.push(row(slot, word, (addr, class), Some(record)));
+                    }
                 }
-                (State::Tomb, _) => {}
-                _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
+                State::Tomb => {}
+                State::Empty | State::Invalid => {
+                    return Err(IndexError::corrupt(page.addr, "record of no known kind"));
+                }
             }
         }
         for (at, word) in part.head[FIXED_WORDS..FIXED_WORDS + shape.delta].iter().enumerate() {
@@ -150,7 +159,9 @@ impl<'w> Rows<'w> {
             self.pairs.push(row.pair(row.image.unwrap_or_default())?.0);
         }
         if unread.is_empty() {
-            hand_on(self.pairs, self.end, range, sink);
+            let are_records = read.is_empty() || mutant!("quiver-scan-hands-on-hot-leaves-last");
+            let is_in_order = are_records && !range.reverse;
+            hand_on(self.pairs, is_in_order, self.end, range, sink);
             return Ok(None);
         }
         let Self { pairs, sources, end, .. } = self;
@@ -171,21 +182,25 @@ impl<'w> Rows<'w> {
             }
             pairs.push(pair);
         }
-        hand_on(pairs, end, range, sink);
+        hand_on(pairs, false, end, range, sink);
         let moved_out = moved_out.map(<[u8]>::to_vec);
         client.recycle(done);
         Ok(moved_out)
     }
 }
 
+/// Hands on the pairs in the range. Those of records alone are in order already, unless pages come
+/// backwards.
 fn hand_on<V: FnMut(&[u8], &[u8])>(
     mut pairs: Vec<Leaf<'_>>,
+    is_in_order: bool,
     end: Option<&[u8]>,
     range: &ScanRange,
     sink: &mut Sink<V>,
 ) {
-    // Those of records are in order already.
-    pairs.sort_by(|a, b| a.key.cmp(b.key));
+    if !is_in_order {
+        pairs.sort_by(|a, b| compare(a.key, b.key));
+    }
     // The first that count, and those behind the last.
     let low = pairs.partition_point(|pair| {
         range.begins_behind(pair.key) || range.reverse && end.is_some_and(|end| pair.key < end)
@@ -193,10 +208,10 @@ fn hand_on<V: FnMut(&[u8], &[u8])>(
     let high = pairs[low..].partition_point(|pair| {
         !range.ends_before(pair.key) && (range.reverse || end.is_none_or(|end| pair.key <= end))
     });
-    let pairs = pairs[low..low + high].iter();
+    let pairs = pairs[low..low + high].iter().copied();
     if range.reverse {
-        pairs.rev().for_each(|pair| sink.take(pair.key, pair.value));
+        sink.take_all(pairs.rev());
     } else {
-        pairs.for_each(|pair| sink.take(pair.key, pair.value));
+        sink.take_all(pairs);
     }
 }
