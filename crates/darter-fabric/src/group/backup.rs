@@ -115,7 +115,7 @@ impl<M: Memory> Replica<M> {
         let is_stored = is_next
             && match content {
                 Some(content) => content.len() as u64 == bytes && self.memory.store(offset, content),
-                None => self.memory.store(offset, &vec![0; bytes as usize]),
+                None => self.clear(offset, bytes as usize),
             };
         if !is_stored {
             return self.lose(stream);
@@ -123,6 +123,17 @@ impl<M: Memory> Replica<M> {
         self.follower.copies += 1;
         self.is_sound |= is_last;
         self.acknowledge(stream);
+    }
+
+    /// Makes a part of the memory zero. What is zero already is not written: the system need not
+    /// provide memory for it.
+    fn clear(&mut self, offset: u64, bytes: usize) -> bool {
+        if offset.checked_add(bytes as u64).is_none_or(|end| end > self.memory.bytes()) {
+            return false;
+        }
+        let mut content = vec![0; bytes];
+        self.memory.copy(offset, &mut content);
+        content.iter().all(|byte| *byte == 0) || self.memory.store(offset, &vec![0; bytes])
     }
 
     /// Nothing behind a part that is missing may be taken.

@@ -48,9 +48,11 @@ impl Duplicates {
         if frame.id <= channel.answered { Known::Over } else { Known::New }
     }
 
-    /// Returns how many frames of a channel are kept.
+    /// Returns how many frames of a channel its client has no reply to, as this one says.
     pub(super) fn kept(&self, frame: &FrameId) -> usize {
-        self.channels.get(&(frame.session, frame.channel)).map_or(0, |channel| channel.frames.len())
+        let channel = self.channels.get(&(frame.session, frame.channel));
+        let is_kept = |(id, ..): &&(u64, u64, Arc<[u8]>)| *id > frame.answered;
+        channel.map_or(0, |channel| channel.frames.iter().rev().take_while(is_kept).count())
     }
 
     pub(super) fn executed(&mut self, frame: &FrameId, lsn: u64, results: Arc<[u8]>) {

@@ -39,15 +39,15 @@ impl<M: Memory> Replica<M> {
         let Some(primary) = self.primary.as_mut().filter(|_| is_current) else {
             return self.reply(request, Outcome::View(self.view.clone()));
         };
-        if !takes || self.beside.duplicates.kept(&request.frame) >= self.options.channel_frames_max {
+        if !takes {
             return self.reply(request, Outcome::Later);
         }
+        let last = self.beside.last.lsn;
         let attempt = primary.attempts.entry((request.frame.session, request.frame.channel)).or_default();
         if request.attempt < *attempt && !mutant!("group-frames-of-an-old-connection-executed") {
             return;
         }
         *attempt = request.attempt;
-        let last = self.beside.last.lsn;
         if self.beside.fenced.contains(&request.frame.session) {
             return self.hold(request, last, Leave::WithItsRecord, Outcome::Fenced);
         }
@@ -56,6 +56,10 @@ impl<M: Memory> Replica<M> {
                 self.hold(request, lsn, Leave::WithItsRecord, Outcome::Done(results));
             }
             Known::Over if !mutant!("group-no-duplicate-table") => {}
+            Known::New if self.beside.duplicates.kept(&request.frame) >= self.options.channel_frames_max => {
+                // Behind the replies that it waits for: a client that tries again has fewer left then.
+                self.hold(request, last, Leave::WithItsRecord, Outcome::Later);
+            }
             _ => self.execute(request, verbs),
         }
     }

@@ -260,6 +260,22 @@ fn a_replica_that_leaves_is_not_missed_first() {
 }
 
 #[test]
+fn a_channel_with_too_much_under_way_gets_its_replies_first() {
+    let mut group = Group::new(2);
+    let frames_max = Options::default().channel_frames_max as u64;
+    for id in 1..=frames_max {
+        group.request(0, 1, id, |batch| batch.write(word(), &[id]));
+    }
+    group.replies.clear();
+    group.held.insert((1, 0), 0);
+    // The client has none of the replies, and asks for one thing more.
+    group.request(0, 1, frames_max, |batch| batch.write(word(), &[frames_max]));
+    group.request(0, 1, frames_max + 1, |batch| batch.write(word(), &[0]));
+    let outcomes: Vec<_> = group.replies.iter().map(|(_, outcome)| outcome).collect();
+    assert_eq!(outcomes, [&Outcome::Done([].into()), &Outcome::Later]);
+}
+
+#[test]
 fn a_reply_waits_for_no_other() {
     let mut group = Group::new(2);
     group.pass(2);
