@@ -41,7 +41,8 @@ pub struct NodeUsage {
     pub node: u8,
     /// Its address, if the provider gives nodes addresses.
     pub address: Option<String>,
-    /// Its replicas, if it is a memory group.
+    /// Its replicas, if it is a memory group and somebody has asked them: that takes a connection to
+    /// each, and as long as they take to answer ([`Fabric::replicas`]).
     pub replicas: Vec<ReplicaStatus>,
     /// Bytes of its region.
     pub bytes: u64,
@@ -166,7 +167,6 @@ pub(crate) async fn usage<F: Fabric>(
             node,
             bytes: blocks.layout().node(node).map_or(0, |node| node.bytes),
             address: blocks.fabric().node_address(node),
-            replicas: blocks.fabric().replicas(node),
             blocks: table.as_ref().map_or(0, Vec::len) as u64,
             is_absent: table.is_none(),
             ..NodeUsage::default()

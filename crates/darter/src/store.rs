@@ -92,7 +92,11 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// Fails if the pool fails.
     pub fn usage(&self) -> Result<PoolUsage, Error> {
         let mut client = self.pool().client()?;
-        Ok(block_on(self.pool().usage(&mut client))?)
+        let mut usage = block_on(self.pool().usage(&mut client))?;
+        for node in &mut usage.nodes {
+            node.replicas = self.pool().fabric().replicas(node.node);
+        }
+        Ok(usage)
     }
 
     /// Walks index and pool, verifies every invariant, and counts what is leaked. Operations of
