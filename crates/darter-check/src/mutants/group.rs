@@ -111,6 +111,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "group",
         "pool-lease-shorter-than-a-failover",
         "A pool is opened whose members are held to be dead during a failover.",
-        FoundBy::Tests("-p darter-cli --test it a_pool_whose_lease_is_too_short_for_failovers_is_refused"),
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_pool_whose_lease_does_not_outlast_failovers_is_refused",
+        ),
     ),
 ];

@@ -1,5 +1,6 @@
 //! Memory groups over TCP: several memory nodes that are one to their clients.
 
+use crate::support::authority::{Authority, LATER};
 use crate::support::groups::TestGroup;
 use crate::support::{LONG, Node, connect, greeted, hear, say, until};
 use darter_fabric::group::Message;
@@ -8,7 +9,9 @@ use darter_fabric::wire::{self, Challenge, Hello, RequestHead, RequestKind, Welc
 use darter_fabric::{
     Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, ReplicaRole, Suspect, Tcp, TcpOptions, block_on,
 };
+use darter_index::{Condition, Dart, DartOptions, OrderedIndex};
 use darter_memnode::{MemNode, MemNodeOptions, Region};
+use darter_pool::{Pool, PoolOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -178,6 +181,51 @@ fn a_store_of_views_that_is_gone_holds_up_view_changes_only() {
     assert!(!waits.is_finished(), "nobody may serve");
     group.store.shut(false);
     assert_eq!(waits.join().unwrap().unwrap(), 1);
+}
+
+#[test]
+fn an_index_lives_on_groups_under_tls_and_outlives_their_primaries() {
+    let authority = Authority::new("one");
+    let identity = authority.sign("a client", LATER);
+    let tls = (authority.node(Some(&authority.ca())), authority.client(Some(&identity)));
+    let mut groups: Vec<_> = (0..2)
+        .map(|_| TestGroup::start_guarded(2, 8 << 20, QUICK, b"open sesame", Some(tls.clone())))
+        .collect();
+    let addresses: Vec<_> = groups.iter().map(TestGroup::address).collect();
+    let options = TcpOptions { token: b"open sesame".to_vec(), tls: Some(tls.1), ..TcpOptions::default() };
+    let tcp = Tcp::connect(&addresses, options).unwrap();
+    let pool_options =
+        PoolOptions { lease_ms: 60_000, block_bytes: Some(256 << 10), ..PoolOptions::default() };
+    let pool = block_on(Pool::create(tcp, &pool_options)).unwrap();
+    let mut client = pool.client().unwrap();
+    let index = block_on(Dart::open_or_create(&mut client, DartOptions::default())).unwrap();
+    let key = |at: u32| format!("key {at}").into_bytes();
+    for at in 0..100 {
+        block_on(index.put(&mut client, &key(at), b"value", Condition::Always)).unwrap();
+    }
+    for group in &mut groups {
+        // Each knows itself as node 0 of a pool.
+        let alone = group.connect();
+        group.settle_members(&alone);
+        let primary = TestGroup::primary(&alone);
+        group.kill(primary);
+    }
+    for at in 0..100 {
+        assert_eq!(block_on(index.get(&mut client, &key(at))).unwrap().as_deref(), Some(&b"value"[..]));
+        block_on(index.put(&mut client, &key(at), b"other", Condition::Present)).unwrap();
+    }
+}
+
+/// Its members would be held to be dead while they wait.
+#[test]
+fn a_pool_whose_lease_does_not_outlast_failovers_is_refused() {
+    let group = TestGroup::start(2, 8 << 20, Duration::from_secs(1));
+    let make = |lease_ms| {
+        block_on(Pool::create(group.connect(), &PoolOptions { lease_ms, ..PoolOptions::default() }))
+    };
+    let refused = make(4999).unwrap_err().to_string();
+    assert!(refused.contains("two and a half failovers"), "{refused}");
+    drop(make(5000).unwrap());
 }
 
 /// What an older connection still holds was sent before what the newer has brought.

@@ -2,6 +2,7 @@
 
 use super::{Node, until};
 use darter_fabric::group::{Options, StoreReply, StoreRequest, View};
+use darter_fabric::wire::{ClientTls, NodeTls};
 use darter_fabric::{Fabric, ReplicaRole, ReplicaState, Tcp, TcpOptions};
 use darter_memnode::{GroupOptions, MemNodeOptions, Region, Views};
 use std::net::TcpListener;
@@ -45,6 +46,9 @@ pub struct TestGroup {
     pub nodes: Vec<Option<Node>>,
     pub region_bytes: u64,
     pub times: Options,
+    pub token: Vec<u8>,
+    /// How nodes and their clients, replicas among them, speak TLS.
+    pub tls: Option<(NodeTls, ClientTls)>,
 }
 
 /// Returns so many addresses at which nobody listens.
@@ -56,6 +60,17 @@ pub fn free_addresses(count: usize) -> Vec<String> {
 impl TestGroup {
     /// Starts replicas that suspect each other after so long.
     pub fn start(replicas: usize, region_bytes: u64, patience: Duration) -> Self {
+        Self::start_guarded(replicas, region_bytes, patience, b"", None)
+    }
+
+    /// Starts replicas that ask for a token, and speak TLS with each other and with clients.
+    pub fn start_guarded(
+        replicas: usize,
+        region_bytes: u64,
+        patience: Duration,
+        token: &[u8],
+        tls: Option<(NodeTls, ClientTls)>,
+    ) -> Self {
         let times = Options { lease: patience * 3 / 5, patience, ..Options::default() };
         let mut group = Self {
             store: Store::default(),
@@ -63,6 +78,8 @@ impl TestGroup {
             nodes: (0..replicas).map(|_| None).collect(),
             region_bytes,
             times,
+            token: token.to_vec(),
+            tls,
         };
         (0..replicas).for_each(|at| group.revive(at));
         group
@@ -74,9 +91,10 @@ impl TestGroup {
             me: at,
             views: self.store.views(),
             times: self.times.clone(),
-            tls: None,
+            tls: self.tls.as_ref().map(|(_, client)| client.clone()),
         };
-        MemNodeOptions { group: Some(group), ..MemNodeOptions::default() }
+        let tls = self.tls.as_ref().map(|(node, _)| node.clone());
+        MemNodeOptions { group: Some(group), token: self.token.clone(), tls, ..MemNodeOptions::default() }
     }
 
     /// Starts a replica with nothing.
@@ -100,7 +118,8 @@ impl TestGroup {
     }
 
     pub fn connect(&self) -> Tcp {
-        Tcp::connect(&[self.address()], TcpOptions::default()).unwrap()
+        let (token, tls) = (self.token.clone(), self.tls.as_ref().map(|(_, client)| client.clone()));
+        Tcp::connect(&[self.address()], TcpOptions { token, tls, ..TcpOptions::default() }).unwrap()
     }
 
     /// Which replica serves, once one does.
