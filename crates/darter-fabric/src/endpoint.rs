@@ -16,7 +16,7 @@
 //! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never
 //!   do.
 
-use crate::replica_status::{ReplicaStatus, no_group};
+use crate::replica_status::{ReplicaComparison, ReplicaStatus, no_group};
 use crate::{Batch, Counters, FabricError, GlobalAddr, OpKind};
 use std::future::Future;
 use std::sync::Arc;
@@ -202,6 +202,12 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Returns how the replicas of a node are, if it is a memory group; none otherwise.
     fn replicas(&self, _node: u8) -> Vec<ReplicaStatus> {
         Vec::new()
+    }
+
+    /// Compares the memories of a node's replicas, if it is a memory group, part by part, each when
+    /// all have the same records. Waits for nodes in the calling thread.
+    fn compare_replicas(&self, _node: u8) -> ReplicaComparison {
+        ReplicaComparison::default()
     }
 
     /// Has a memory group's primary hand over to the replica at an address, and waits until that

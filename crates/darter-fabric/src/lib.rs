@@ -98,7 +98,7 @@ pub use model::{Model, ModelSpec};
 pub use op::OpKind;
 pub use provider::{Provider, ProviderEndpoint};
 pub use random::random_word;
-pub use replica_status::{ReplicaRole, ReplicaState, ReplicaStatus};
+pub use replica_status::{ReplicaComparison, ReplicaRole, ReplicaState, ReplicaStatus};
 #[cfg(feature = "sim")]
 pub use sim::Sim;
 pub use size::{ByteSize, SizeError};

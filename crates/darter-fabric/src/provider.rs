@@ -8,7 +8,7 @@ use crate::model::{Model, ModelEndpoint};
 use crate::tcp::{Tcp, TcpEndpoint};
 use crate::{
     Batch, Capabilities, Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity,
-    Local, OpKind, Orphans, ReplicaStatus, Suspect,
+    Local, OpKind, Orphans, ReplicaComparison, ReplicaStatus, Suspect,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +108,10 @@ impl Fabric for Provider {
 
     fn replicas(&self, node: u8) -> Vec<ReplicaStatus> {
         each!(self, inner => inner.replicas(node))
+    }
+
+    fn compare_replicas(&self, node: u8) -> ReplicaComparison {
+        each!(self, inner => inner.compare_replicas(node))
     }
 
     fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {

@@ -48,6 +48,15 @@ pub struct ReplicaState {
     pub log_bytes: u64,
 }
 
+/// What a comparison of the replicas of a memory group has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaComparison {
+    /// Where replicas hold different bytes, in words a person can act on.
+    pub differences: Vec<String>,
+    /// What was not compared, and why.
+    pub remarks: Vec<String>,
+}
+
 /// Returns the error of a node that is no memory group.
 #[cold]
 pub(crate) fn no_group(node: u8) -> FabricError {

@@ -79,6 +79,12 @@ pub(crate) async fn check<F: Fabric, I: OrderedIndex<F>>(
     let audit = open.pool.audit(client, &reachable).await?;
     let usage = open.pool.usage(client).await?;
     violations.extend(audit.violations);
+    let fabric = open.pool.fabric();
+    for node in (0..fabric.nodes()).map(|node| node as u8) {
+        let compared = fabric.compare_replicas(node);
+        violations.extend(compared.differences);
+        remarks.extend(compared.remarks);
+    }
     if usage.bad_frees > 0 {
         violations.push(format!("{} named no object in use", counted(usage.bad_frees, "free")));
     }

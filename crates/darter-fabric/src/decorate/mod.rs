@@ -70,6 +70,10 @@ macro_rules! forward_fabric {
             self.inner.replicas(node)
         }
 
+        fn compare_replicas(&self, node: u8) -> crate::ReplicaComparison {
+            self.inner.compare_replicas(node)
+        }
+
         fn hand_over(
             &self,
             node: u8,

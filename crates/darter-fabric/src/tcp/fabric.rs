@@ -13,7 +13,7 @@ use crate::rdma::{Adapter, BareLoop};
 use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
 use crate::{
     Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX,
-    ReplicaStatus, Suspect, mutant,
+    ReplicaComparison, ReplicaStatus, Suspect, mutant,
 };
 use std::any::Any;
 use std::io::ErrorKind;
@@ -269,6 +269,10 @@ impl Fabric for Tcp {
 
     fn replicas(&self, node: u8) -> Vec<ReplicaStatus> {
         self.replica_statuses(node)
+    }
+
+    fn compare_replicas(&self, node: u8) -> ReplicaComparison {
+        self.compare_group(node)
     }
 
     fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {

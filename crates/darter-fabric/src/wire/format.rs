@@ -169,6 +169,9 @@ pub enum RequestKind {
     Status = 10,
     /// Has the primary hand over to the replica [`Control::number`].
     HandOver = 11,
+    /// Asks a member of a group for the digest of [`DIGEST_BYTES`] of its region from the offset
+    /// [`Control::number`] on, or as many as there are; the reply's payload is a [`Digest`].
+    Digest = 12,
 }
 
 impl RequestKind {
@@ -176,7 +179,7 @@ impl RequestKind {
     pub fn from_code(code: u8) -> Option<Self> {
         let verbs = [Self::Batch, Self::Framed, Self::Call];
         let sessions = [Self::Claim, Self::Release, Self::Fence, Self::Persist, Self::Pair];
-        let replicas = [Self::Relay, Self::Status, Self::HandOver];
+        let replicas = [Self::Relay, Self::Status, Self::HandOver, Self::Digest];
         verbs.into_iter().chain(sessions).chain(replicas).find(|kind| *kind as u8 == code)
     }
 }
@@ -284,6 +287,19 @@ pub struct FramedHead {
     pub view: u64,
     /// The client has the replies to all of the channel's frames up to this one.
     pub answered: u64,
+}
+
+/// Bytes of a region that one digest is of.
+pub const DIGEST_BYTES: u64 = 4 << 20;
+
+/// What a replica has in a part of its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Digest {
+    /// The replica's last record.
+    pub lsn: u64,
+    /// A checksum of the part.
+    pub digest: u64,
 }
 
 /// How a replica and its group are.

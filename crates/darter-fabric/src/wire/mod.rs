@@ -20,9 +20,9 @@ pub use buffer::{Inbox, Outbox};
 pub use calls::{put_call, put_fault, take_call, take_fault, take_words};
 pub use channel::Channel;
 pub use format::{
-    Challenge, Control, FRAME_BYTES_MAX, FramedHead, GroupStatus, HEADER_BYTES, Hello, IS_DURABLE,
-    IS_REPLICA, MAGIC, MESSAGE_BYTES_MAX, Opening, Pairing, RELAY_BYTES_MAX, RELAY_CHANNEL, Refusal,
-    ReplyHead, RequestHead, RequestKind, SERVES_GROUP, SERVES_RDMA, SLOTS_MAX, TEXT_BYTES_MAX,
+    Challenge, Control, DIGEST_BYTES, Digest, FRAME_BYTES_MAX, FramedHead, GroupStatus, HEADER_BYTES, Hello,
+    IS_DURABLE, IS_REPLICA, MAGIC, MESSAGE_BYTES_MAX, Opening, Pairing, RELAY_BYTES_MAX, RELAY_CHANNEL,
+    Refusal, ReplyHead, RequestHead, RequestKind, SERVES_GROUP, SERVES_RDMA, SLOTS_MAX, TEXT_BYTES_MAX,
     TOKEN_BYTES_MAX, VERBS_MAX, VERSION, Welcome, as_bytes, error_of, head,
 };
 pub use tls::{ClientTls, NodeTls};

@@ -20,7 +20,7 @@ use crate::error::MemNodeError;
 use crate::group_metrics::GroupMetrics;
 use crate::sessions::Sessions;
 use darter_fabric::group::{
-    FrameId, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start, StoreReply,
+    FrameId, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start, StoreReply,
     StoreRequest, View,
 };
 use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
@@ -256,6 +256,19 @@ impl Group {
             log_bytes: replica.map_or(0, |replica| replica.log_bytes() as u64),
         };
         wire::as_bytes(&status).to_vec()
+    }
+
+    /// Returns what it has in a part of its region, if it is a member and there is such a part.
+    pub(crate) fn digest(&self, offset: u64) -> Option<wire::Digest> {
+        let replica = self.replica.as_ref().filter(|replica| replica.role() != Role::Learner)?;
+        let memory = replica.memory();
+        let bytes = memory.bytes().checked_sub(offset)?.min(wire::DIGEST_BYTES);
+        if !offset.is_multiple_of(wire::DIGEST_BYTES) {
+            return None;
+        }
+        let mut part = vec![0; bytes as usize];
+        memory.copy(offset, &mut part);
+        Some(wire::Digest { lsn: replica.lsn(), digest: crc32fast::hash(&part).into() })
     }
 
     /// Ends a turn: sees to what is due, and sends what has come of everything. Returns the replies

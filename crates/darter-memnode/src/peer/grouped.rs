@@ -62,6 +62,15 @@ impl Peer {
             _ => {}
         }
         let Some(about) = self.take_control(kind, head, payload) else { return false };
+        if kind == RequestKind::Digest {
+            match service.group.as_ref().and_then(|group| group.digest(about.number)) {
+                Some(digest) => self.reply(head.id, Refusal::None, wire::as_bytes(&digest)),
+                None => {
+                    self.refuse(head, Refusal::Failed, "it is no member of the group, or has no such part")
+                }
+            }
+            return true;
+        }
         // Who asks a replica that does not serve turns to the one that does.
         if service.group.as_ref().is_none_or(|group| !group.serves()) {
             self.reply(head.id, Refusal::View, &[]);

@@ -402,7 +402,11 @@ impl Peer {
             return self.take_grouped(kind, &head, payload, service).then_some(end);
         }
         match kind {
-            RequestKind::Framed | RequestKind::Relay | RequestKind::Status | RequestKind::HandOver => {
+            RequestKind::Framed
+            | RequestKind::Relay
+            | RequestKind::Status
+            | RequestKind::HandOver
+            | RequestKind::Digest => {
                 self.refuse(&head, Refusal::Failed, "this memory node is no replica of a memory group");
                 return Some(end);
             }

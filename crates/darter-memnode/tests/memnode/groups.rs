@@ -7,7 +7,8 @@ use darter_fabric::group::Message;
 use darter_fabric::wire::proof::{Proof, nonce};
 use darter_fabric::wire::{self, Challenge, Hello, RequestHead, RequestKind, Welcome};
 use darter_fabric::{
-    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, ReplicaRole, Suspect, Tcp, TcpOptions, block_on,
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, ReplicaComparison, ReplicaRole, Suspect, Tcp,
+    TcpOptions, block_on,
 };
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex};
 use darter_memnode::{MemNode, MemNodeOptions, Region};
@@ -214,6 +215,26 @@ fn an_index_lives_on_groups_under_tls_and_outlives_their_primaries() {
         assert_eq!(block_on(index.get(&mut client, &key(at))).unwrap().as_deref(), Some(&b"value"[..]));
         block_on(index.put(&mut client, &key(at), b"other", Condition::Present)).unwrap();
     }
+}
+
+#[test]
+fn a_word_in_which_replicas_differ_is_found() {
+    let mut group = TestGroup::start(2, 9 << 20, CALM);
+    let tcp = group.connect();
+    group.settle(&tcp);
+    let primary = TestGroup::primary(&tcp);
+    let mut endpoint = tcp.endpoint().unwrap();
+    add(&mut endpoint, word(1), 7).unwrap();
+    assert_eq!(tcp.compare_replicas(0), ReplicaComparison::default());
+    // A bit of the backup flips, behind everybody's back.
+    let mut memory = group.memories[1 - primary].endpoint().unwrap();
+    add(&mut memory, GlobalAddr::new(0, (8 << 20) + 64), 1).unwrap();
+    let found = tcp.compare_replicas(0);
+    assert_eq!((found.differences.len(), found.remarks.len()), (1, 0), "{found:?}");
+    assert!(found.differences[0].contains("differ in the 1M from 8388608 on"), "{found:?}");
+    group.kill(1 - primary);
+    let found = tcp.compare_replicas(0);
+    assert_eq!((found.differences.len(), found.remarks.len()), (0, 1), "{found:?}");
 }
 
 /// Its members would be held to be dead while they wait.

@@ -237,7 +237,7 @@ fn malformed_frames_touch_no_memory() {
     let refusal = |answer: &[u8]| {
         wire::head::<wire::ReplyHead>(answer).and_then(|head| Refusal::from_code(head.refusal))
     };
-    for bad in [head(12, 0, 0), head(0, 0, 0), head(1, 0, u32::MAX), head(2, 0, 0), head(1, 3, 0)] {
+    for bad in [head(13, 0, 0), head(0, 0, 0), head(1, 0, u32::MAX), head(2, 0, 0), head(1, 3, 0)] {
         let answer = provoke(&node, true, wire::as_bytes(&bad));
         assert_eq!(refusal(&answer), Some(Refusal::Malformed), "{bad:?}");
     }

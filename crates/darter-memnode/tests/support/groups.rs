@@ -3,7 +3,7 @@
 use super::{Node, until};
 use darter_fabric::group::{Options, StoreReply, StoreRequest, View};
 use darter_fabric::wire::{ClientTls, NodeTls};
-use darter_fabric::{Fabric, ReplicaRole, ReplicaState, Tcp, TcpOptions};
+use darter_fabric::{Fabric, Local, ReplicaRole, ReplicaState, Tcp, TcpOptions};
 use darter_memnode::{GroupOptions, MemNodeOptions, Region, Views};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -44,6 +44,8 @@ pub struct TestGroup {
     pub store: Store,
     pub addresses: Vec<String>,
     pub nodes: Vec<Option<Node>>,
+    /// The replicas' regions, as their own processes see them.
+    pub memories: Vec<Local>,
     pub region_bytes: u64,
     pub times: Options,
     pub token: Vec<u8>,
@@ -76,6 +78,7 @@ impl TestGroup {
             store: Store::default(),
             addresses: free_addresses(replicas),
             nodes: (0..replicas).map(|_| None).collect(),
+            memories: (0..replicas).map(|_| Local::memory(region_bytes, 1).unwrap()).collect(),
             region_bytes,
             times,
             token: token.to_vec(),
@@ -99,7 +102,8 @@ impl TestGroup {
 
     /// Starts a replica with nothing.
     pub fn revive(&mut self, at: usize) {
-        let region = Region::memory(self.region_bytes).unwrap();
+        self.memories[at] = Local::memory(self.region_bytes, 1).unwrap();
+        let region = Region::of(self.memories[at].clone()).unwrap();
         self.nodes[at] = Some(Node::start(region, &self.addresses[at], self.options(at)));
     }
 

@@ -144,7 +144,13 @@ fn follow(said: &[u8], token: &[u8], nonce: Nonce, most: u32, dues: &mut Vec<Due
             }
             return Some(());
         }
-        let of_groups = [RequestKind::Framed, RequestKind::Relay, RequestKind::Status, RequestKind::HandOver];
+        let of_groups = [
+            RequestKind::Framed,
+            RequestKind::Relay,
+            RequestKind::Status,
+            RequestKind::HandOver,
+            RequestKind::Digest,
+        ];
         if of_groups.contains(&kind) {
             // These nodes are replicas of nothing.
             dues.push(Due::Control { head, refusals: &[Refusal::Failed] });
