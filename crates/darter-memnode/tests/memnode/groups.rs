@@ -2,7 +2,7 @@
 
 use crate::support::authority::{Authority, LATER};
 use crate::support::groups::TestGroup;
-use crate::support::{LONG, Node, connect, greeted, hear, say, until};
+use crate::support::{LONG, Node, connect, get, greeted, hear, say, until, value};
 use darter_fabric::group::Message;
 use darter_fabric::wire::proof::{Proof, nonce};
 use darter_fabric::wire::{self, Challenge, Hello, RequestHead, RequestKind, Welcome};
@@ -11,10 +11,11 @@ use darter_fabric::{
     TcpOptions, block_on,
 };
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex};
-use darter_memnode::{MemNode, MemNodeOptions, Region};
+use darter_memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
 use darter_pool::{Pool, PoolOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -215,6 +216,35 @@ fn an_index_lives_on_groups_under_tls_and_outlives_their_primaries() {
         assert_eq!(block_on(index.get(&mut client, &key(at))).unwrap().as_deref(), Some(&b"value"[..]));
         block_on(index.put(&mut client, &key(at), b"other", Condition::Present)).unwrap();
     }
+}
+
+#[test]
+fn operators_see_a_group_in_its_metrics() {
+    let mut group = TestGroup::start(2, 1 << 20, QUICK);
+    let tcp = group.connect();
+    group.settle(&tcp);
+    let mut endpoint = tcp.endpoint().unwrap();
+    add(&mut endpoint, word(1), 7).unwrap();
+    let primary = TestGroup::primary(&tcp);
+    let metrics = Arc::clone(&group.nodes[1 - primary].as_ref().unwrap().metrics);
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), metrics).unwrap();
+    let page = || get(port.address(), "/metrics");
+    let before = page();
+    assert_eq!(value(&before, "darter_memnode_group_role{role=\"backup\"}"), 1);
+    assert_eq!(value(&before, "darter_memnode_group_failovers_total"), 0);
+    group.kill(primary);
+    add(&mut endpoint, word(1), 1).unwrap();
+    until("it says that it serves alone", || {
+        let page = page();
+        let is_so = |metric: &str, wanted| value(&page, &format!("darter_memnode_group_{metric}")) == wanted;
+        is_so("role{role=\"primary\"}", 1)
+            && is_so("failovers_total", 1)
+            && is_so("members", 1)
+            && is_so("replicas", 2)
+            && is_so("lag_records", 0)
+            && value(&page, "darter_memnode_group_view") > value(&before, "darter_memnode_group_view")
+            && value(&page, "darter_memnode_group_record") > value(&before, "darter_memnode_group_record")
+    });
 }
 
 #[test]
