@@ -1,13 +1,14 @@
 //! The memory nodes of a run: processes with their regions in files, killed and started again at the same address, stopped,
-//! continued, and never left behind.
+//! continued, and never left behind. Or replicas of memory groups, which come back with nothing.
 
 use super::StressError;
 use super::network::{Link, Network, Place};
+use super::replicas::{self, PATIENCE, ReplicaConfig};
 use darter::PoolUrl;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -15,6 +16,8 @@ use tempfile::TempDir;
 
 /// Most memory nodes of a run.
 pub const NODES_MAX: u8 = 64;
+/// Most replicas of one of them.
+pub const REPLICAS_MAX: u8 = 3;
 /// The port of memory nodes that have an address each.
 const PORT: u16 = 7000;
 /// Bytes of the line by which a node says where it listens.
@@ -25,6 +28,8 @@ const LINE_BYTES_MAX: u64 = 256;
 pub struct ClusterConfig {
     /// How many.
     pub nodes: u8,
+    /// Processes of each: with more than one they are memory groups.
+    pub replicas: u8,
     /// Bytes of each one's region.
     pub node_bytes: u64,
     /// Whether each node and each worker gets a network namespace and an address.
@@ -44,8 +49,10 @@ pub struct NodeConfig {
     pub listen: SocketAddr,
     /// Bytes of its region.
     pub bytes: u64,
-    /// The region's file.
+    /// The region's file, unless it is a replica.
     pub file: PathBuf,
+    /// The group that it is a replica of.
+    pub replica: Option<ReplicaConfig>,
 }
 
 /// How to start a memory node: a command that says `tcp://ADDRESS` on its standard output when it listens, and ends when its
@@ -95,26 +102,55 @@ impl<'l> Cluster<'l> {
         let regions = builder(memory)
             .or_else(|_| builder(&std::env::temp_dir()))
             .map_err(|error| StressError::system("make a directory for the regions", error))?;
-        let nodes = (0..u32::from(config.nodes)).map(Place::Node);
+        let processes = u32::from(config.nodes) * u32::from(config.replicas);
+        let nodes = (0..processes).map(Place::Node);
         let places = nodes.chain((0..workers).map(Place::Worker)).collect();
         let network = if config.apart { Some(Network::make(places)?) } else { None };
         let mut cluster = Self { nodes: Vec::new(), hurt: Vec::new(), network, launch, regions };
-        for at in 0..u32::from(config.nodes) {
-            let listen = match &cluster.network {
-                Some(network) => SocketAddr::new(network.address(Place::Node(at)).into(), PORT),
-                None => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
-            };
+        let is_replicated = config.replicas > 1;
+        let listens = cluster.addresses(processes, is_replicated)?;
+        for at in 0..processes {
             let file = cluster.regions.path().join(format!("node-{at}"));
-            let config = NodeConfig { listen, bytes: config.node_bytes, file };
+            let group = at / u32::from(config.replicas);
+            let replicas = listens.chunks(config.replicas.into()).nth(group as usize).unwrap_or_default();
+            let replica = is_replicated.then(|| ReplicaConfig {
+                group,
+                replicas: replicas.to_vec(),
+                views: replicas::views_url(cluster.regions.path()),
+                patience: PATIENCE,
+            });
+            let config = NodeConfig { listen: listens[at as usize], bytes: config.node_bytes, file, replica };
             cluster.nodes.push(Node { config, child: None, back_at: None });
             cluster.launch(at)?;
         }
         Ok(cluster)
     }
 
+    /// Where the processes are to listen. Replicas must know that of each other before they do.
+    fn addresses(&self, processes: u32, is_replicated: bool) -> Result<Vec<SocketAddr>, StressError> {
+        if let Some(network) = &self.network {
+            let address = |at| SocketAddr::new(network.address(Place::Node(at)).into(), PORT);
+            return Ok((0..processes).map(address).collect());
+        }
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        if !is_replicated {
+            return Ok(vec![any; processes as usize]);
+        }
+        let listeners = (0..processes).map(|_| TcpListener::bind(any)).collect::<Result<Vec<_>, _>>();
+        let addresses =
+            listeners.and_then(|listeners| listeners.iter().map(TcpListener::local_addr).collect());
+        addresses.map_err(|error| StressError::system("find ports for replicas", error))
+    }
+
     /// The pool over all nodes.
     pub(super) fn pool(&self) -> Result<PoolUrl, StressError> {
-        let addresses: Vec<String> = self.nodes.iter().map(|node| node.config.listen.to_string()).collect();
+        let mut addresses: Vec<String> = Vec::new();
+        for Node { config, .. } in &self.nodes {
+            let address = config.replica.as_ref().map_or(config.listen.to_string(), ReplicaConfig::address);
+            if addresses.last() != Some(&address) {
+                addresses.push(address);
+            }
+        }
         let url = format!("tcp://{}", addresses.join(",")).parse::<PoolUrl>();
         url.map_err(|error| StressError::Store(error.into()))
     }
@@ -177,16 +213,31 @@ impl<'l> Cluster<'l> {
 
     /// Kills a node that is up, to be started again; answers whether it was.
     pub(super) fn kill(&mut self, at: u64, back_at: Instant) -> Result<bool, StressError> {
-        let node = &mut self.nodes[at as usize];
-        if node.back_at.is_some() {
+        if !self.may_lose(at)? {
             return Ok(false);
         }
+        let node = &mut self.nodes[at as usize];
         if let Some(mut child) = node.child.take() {
             let killed = child.kill().and_then(|()| child.wait());
             killed.map_err(|error| StressError::system("kill a memory node", error))?;
         }
         node.back_at = Some(back_at);
         Ok(true)
+    }
+
+    /// Whether a node may be killed: it is up, and its group survives it, if it has one. It is
+    /// stopped then, and goes on if it may not.
+    fn may_lose(&self, at: u64) -> Result<bool, StressError> {
+        let node = &self.nodes[at as usize];
+        let (None, Some(child)) = (node.back_at, &node.child) else { return Ok(false) };
+        let Some(replica) = &node.config.replica else { return Ok(true) };
+        let Some(view) = replicas::whole_view(replica) else { return Ok(false) };
+        signal(child, Signal::STOP)?;
+        let is_same = replicas::stored_view(self.regions.path(), replica.group) == Some(view);
+        if !is_same {
+            signal(child, Signal::CONT)?;
+        }
+        Ok(is_same)
     }
 
     /// Stops a node that is up; answers whether it was.

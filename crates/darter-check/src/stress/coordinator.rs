@@ -1,6 +1,6 @@
 //! The coordinator: makes the pool, disturbs the workers, and has the verdict reached.
 
-use super::cluster::{Cluster, NODES_MAX};
+use super::cluster::{Cluster, NODES_MAX, REPLICAS_MAX};
 use super::collect::Collected;
 use super::fleet::{Failed, Fleet};
 use super::judge::{self, PoolJudgement, check_pool, read_all};
@@ -27,6 +27,8 @@ pub const PROCESSES_MAX: u32 = 64;
 
 /// The lease of a pool made for the occasion: short, so that pauses outlast it.
 const LEASE: Duration = Duration::from_millis(100);
+/// The same where replicas of memory nodes take each other's place: a lease must outlast that.
+const LEASE_OVER_FAILOVERS: Duration = Duration::from_millis(1000);
 /// Blocks of such a pool: small, so that many processes find room and objects often lie at a block's end.
 const BLOCK_BYTES: u64 = 256 << 10;
 /// Operations of a round: what the checker can hold in memory with ease.
@@ -56,10 +58,11 @@ pub fn run(
     let pool = match &config.environment {
         Environment::Pool(site) => prepare_pool(site)?,
         Environment::Cluster(nodes, index) => {
+            let lease = if nodes.replicas > 1 { LEASE_OVER_FAILOVERS } else { LEASE };
             let started = cluster.insert(Cluster::start(nodes, config.processes, launch.node)?);
             let url = started.pool()?;
             let site = Site::plain(url, *index);
-            let options = for_a_new_pool(site.options.clone()).create(true);
+            let options = for_a_new_pool(site.options.clone()).lease(lease).create(true);
             drop(Site { options, ..site.clone() }.make()?);
             site
         }
@@ -141,6 +144,7 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     rates.push(config.thread_stops_per_second);
     if let Environment::Cluster(cluster, _) = &config.environment {
         between("memory nodes", cluster.nodes.into(), NODES_MAX.into())?;
+        between("replicas", cluster.replicas.into(), REPLICAS_MAX.into())?;
         rates.extend([cluster.kills_per_second, cluster.pauses_per_second, cluster.cuts_per_second]);
         if cluster.cuts_per_second > 0.0 && !cluster.apart {
             return usage(

@@ -41,6 +41,7 @@ pub mod log;
 pub mod log_reader;
 mod network;
 mod repairer;
+pub mod replicas;
 mod subject;
 pub mod tally;
 pub mod thread_stop;

@@ -34,7 +34,8 @@ pub(crate) const WORKER_COMMAND: &str = "stress-worker";
 #[command(after_help = "\
 Examples:
   darter stress --pool 'file:/dev/shm/stress.pool?size=256M' --seconds 60
-  darter stress --memnodes 3 --node-kills 1 --until-kills 30")]
+  darter stress --memnodes 3 --node-kills 1 --until-kills 30
+  darter stress --memnodes 2 --replicas 2 --node-size 16M --node-kills 0.5 --node-pauses 0.5")]
 #[allow(clippy::struct_excessive_bools)] // switches of which any combination means something
 pub(crate) struct StressCommand {
     /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or the name of one without keys
@@ -114,6 +115,11 @@ pub(crate) struct StressCommand {
 #[derive(clap::Args)]
 #[group(id = "nodes", requires = "memnodes", multiple = true)]
 struct ClusterArgs {
+    /// Processes of each memory node, each with all of its region: one that is killed comes back with
+    /// nothing, and none is while that would lose the group
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(cluster::REPLICAS_MAX)))]
+    replicas: u8,
     /// Bytes of each memory node's region
     #[arg(long, value_name = "SIZE", default_value = "128M")]
     node_size: ByteSize,
@@ -134,11 +140,12 @@ struct ClusterArgs {
 
 impl StressCommand {
     fn environment(&self) -> Result<Environment, Failure> {
-        let ClusterArgs { node_size, apart, node_kills, node_pauses, cuts } = self.cluster;
+        let ClusterArgs { replicas, node_size, apart, node_kills, node_pauses, cuts } = self.cluster;
         match (self.memnodes, &self.pool) {
             (Some(nodes), _) => {
                 let nodes = ClusterConfig {
                     nodes,
+                    replicas,
                     node_bytes: node_size.0,
                     apart,
                     kills_per_second: node_kills,
@@ -336,7 +343,13 @@ fn launch_node(config: &NodeConfig) -> std::io::Result<Command> {
     without_credentials(&mut command);
     command.process_group(0).args(["memnode", "--until-stdin-closes", "--log-level", "warn"]);
     command.args(["--listen", &config.listen.to_string(), "--size", &config.bytes.to_string()]);
-    command.arg("--file").arg(&config.file);
+    match &config.replica {
+        None => command.arg("--file").arg(&config.file),
+        Some(replica) => command
+            .args(["--replicas", &replica.address(), "--views", &replica.views])
+            .args(["--group", &replica.group.to_string()])
+            .args(["--suspect-after", &replica.patience.as_secs_f64().to_string()]),
+    };
     Ok(command)
 }
 
