@@ -28,7 +28,7 @@ pub const PROCESSES_MAX: u32 = 64;
 /// The lease of a pool made for the occasion: short, so that pauses outlast it.
 const LEASE: Duration = Duration::from_millis(100);
 /// The same where replicas of memory nodes take each other's place: a lease must outlast that.
-const LEASE_OVER_FAILOVERS: Duration = Duration::from_millis(1000);
+const LEASE_OVER_FAILOVERS: Duration = Duration::from_secs(1);
 /// Blocks of such a pool: small, so that many processes find room and objects often lie at a block's end.
 const BLOCK_BYTES: u64 = 256 << 10;
 /// Operations of a round: what the checker can hold in memory with ease.

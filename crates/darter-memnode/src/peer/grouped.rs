@@ -66,7 +66,7 @@ impl Peer {
             match service.group.as_ref().and_then(|group| group.digest(about.number)) {
                 Some(digest) => self.reply(head.id, Refusal::None, wire::as_bytes(&digest)),
                 None => {
-                    self.refuse(head, Refusal::Failed, "it is no member of the group, or has no such part")
+                    self.refuse(head, Refusal::Failed, "it is no member of the group, or has no such part");
                 }
             }
             return true;
