@@ -1,9 +1,10 @@
 //! Requests other than verbs, each awaited by the calling thread: claims, fences, persistence.
 
+use super::addresses::is_group;
 use super::batches::Ticket;
 use super::connection::{Connection, Sent};
-use super::group;
-use super::handshake::{Caller, connect_within};
+use super::handshake::Caller;
+use super::reach::connect_within;
 use super::session::{NodeInfo, Session};
 use crate::wire::{self, Control, Refusal, RequestKind};
 use crate::{FabricError, mutant};
@@ -56,7 +57,7 @@ impl ControlLinks {
             links.resize_with(at + 1, ControlLink::default);
         }
         let link = &mut links[at];
-        let is_group = group::is_group(&known.address);
+        let is_group = is_group(&known.address);
         let deadline = Instant::now() + GROUP_PATIENCE;
         let (refusal, text) = loop {
             if let Some(reply) = link.connection.take().and_then(|old| link.exchange(old, kind, about)) {

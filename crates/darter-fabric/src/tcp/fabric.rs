@@ -1,13 +1,14 @@
 //! The fabric over TCP: opening, its nodes, and the requests to nodes beside verbs.
 
+use super::addresses::is_group;
 use super::connection::Connection;
 use super::control::CONTROL_PATIENCE;
 use super::endpoint::TcpEndpoint;
-use super::group;
-use super::handshake::{Caller, connect, connect_within};
+use super::handshake::Caller;
 use super::links::Links;
 use super::options::TcpOptions;
 use super::pairing::paired;
+use super::reach::{connect, connect_within};
 use super::session::{NodeInfo, Session};
 use crate::rdma::{Adapter, BareLoop};
 use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
@@ -289,7 +290,7 @@ impl Fabric for Tcp {
         let nodes = (0..session.node_count()).filter_map(|node| session.node(node as u8));
         let (mut has_group, mut patience) = (false, Duration::ZERO);
         for node in nodes {
-            has_group |= group::is_group(&node.address);
+            has_group |= is_group(&node.address);
             patience = patience.max(node.patience);
         }
         Capabilities {

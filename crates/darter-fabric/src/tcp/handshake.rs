@@ -1,7 +1,6 @@
 //! The client's side of the handshake: it proves itself to a memory node and verifies the node.
 
-use super::connection::{Connection, PATIENCE};
-use super::group;
+use super::connection::Connection;
 use super::options::TcpOptions;
 use crate::wire::proof::{self, Side, Transcript};
 use crate::wire::{self, Channel, Hello, Opening, Refusal, Welcome};
@@ -39,46 +38,11 @@ impl Caller {
     }
 }
 
-/// [`connect_within`] the usual [`PATIENCE`], or that of the options if it is less.
-pub(super) fn connect(
-    address: &str,
-    node: u8,
-    caller: Caller,
-    options: &TcpOptions,
-) -> Result<(Connection, Welcome), FabricError> {
-    connect_within(PATIENCE.min(options.patience), address, node, caller, options)
-}
-
-/// Connects to node `node` of a pool, waiting no longer than so for each of its addresses and for
-/// the greeting; if it is a memory group, to the replica that serves, for which that is the time it
-/// has to be found.
+/// Connects to what listens at one address.
 ///
 /// # Errors
 /// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and
 /// [`FabricError::Fenced`] when not.
-pub(super) fn connect_within(
-    patience: Duration,
-    address: &str,
-    node: u8,
-    caller: Caller,
-    options: &TcpOptions,
-) -> Result<(Connection, Welcome), FabricError> {
-    if group::is_group(address) {
-        return group::connect(patience, address, node, caller, options);
-    }
-    let (connection, welcome) = greet(patience, address, node, caller, options)?;
-    if welcome.flags & wire::IS_REPLICA != 0 {
-        return Err(FabricError::geometry(format!(
-            "{address}: it is one replica of a memory group; name all of them for one node, as in `{address}+HOST:PORT`"
-        )));
-    }
-    Ok((connection, welcome))
-}
-
-/// Connects to what listens at one address.
-///
-/// # Errors
-/// Fails as [`connect_within`] does.
 pub(super) fn greet(
     patience: Duration,
     address: &str,

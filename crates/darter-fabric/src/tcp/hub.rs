@@ -6,12 +6,13 @@
 //! waits for that lock at most as long as a turn takes. No thread sleeps or connects with the lock
 //! held, and wakers are called without it.
 
+use super::addresses::is_group;
 use super::batches::{Called, Done, Ticket};
 use super::connection::{Connection, PATIENCE};
-use super::group;
-use super::handshake::{Caller, connect_within};
+use super::handshake::Caller;
 use super::hub_state::{HubState, Link};
 use super::pairing::pair;
+use super::reach::connect_within;
 use super::session::Session;
 use crate::executor::{Drive, Progress, Signal, posted};
 use crate::mutant;
@@ -216,7 +217,7 @@ impl Hub {
         let completions = self.with(|state| state.completions());
         let (options, silent) = (session.options.clone(), Arc::clone(&session.silent));
         let caller = Caller { session: session.number, channel: self.channel, attempt: attempt as u32 };
-        let is_group = group::is_group(&known.address);
+        let is_group = is_group(&known.address);
         let patience = if is_group { options.group_patience } else { PATIENCE.min(options.patience) };
         let connects = move || {
             std::thread::sleep(after);

@@ -2,8 +2,9 @@
 //! of other executors, and the control connections.
 
 use super::control::ControlLinks;
-use super::handshake::{Caller, connect};
+use super::handshake::Caller;
 use super::hub::Hub;
+use super::reach::connect;
 use super::reactor;
 use super::session::Session;
 use crate::{FabricError, mutant};

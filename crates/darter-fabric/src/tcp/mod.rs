@@ -24,6 +24,7 @@
 //! ([`crate::wire::ClientTls`]): the token keeps strangers out, TLS keeps what passes secret and
 //! whole.
 
+mod addresses;
 mod batches;
 mod calls;
 mod connection;
@@ -39,8 +40,10 @@ mod hub_state;
 mod links;
 mod options;
 mod pairing;
+mod reach;
 mod reactor;
 mod replica_link;
+mod replicas;
 mod session;
 
 pub use endpoint::TcpEndpoint;
