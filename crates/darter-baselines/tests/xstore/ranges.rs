@@ -212,19 +212,18 @@ type Order = fn(u64) -> u64;
 /// A node that fills gives keys away, again and again, in whatever order they come.
 #[test]
 fn a_node_that_fills_gives_its_keys_away() {
-    // Hashed, the leaves that stay are all over a node's blocks, so that no other server has room there.
-    let orders: [(Order, u64); 3] = [
-        (|count| count, 275),
-        (|count| 1 << 40 | (0xffff_ffff - count), 275),
-        (|count| count.wrapping_mul(0x9e37_79b9_7f4a_7c15), 200),
+    let orders: [Order; 3] = [
+        |count| count,
+        |count| 1 << 40 | (0xffff_ffff - count),
+        |count| count.wrapping_mul(0x9e37_79b9_7f4a_7c15),
     ];
-    for (order, percent) in orders {
+    for order in orders {
         let (alone, nodes) = fill(1, order);
         assert_eq!(nodes, [0]);
         let (spread, nodes) = fill(0, order);
         assert!((0..3).all(|node| nodes.contains(&node)), "{nodes:?}");
         println!("{spread} keys on three nodes, {alone} on one");
-        assert!(spread * 100 > alone * percent, "{spread} keys on three nodes, {alone} on one");
+        assert!(spread > alone * 2, "{spread} keys on three nodes, {alone} on one");
     }
 }
 

@@ -75,16 +75,4 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A table of ranges is freed as soon as another has taken its place: the word may be what a late CAS expects.",
         FoundBy::Tests("--package darter-baselines --lib a_table_that_was_read_does_not_come_back"),
     ),
-    Mutant::new(
-        "XStore",
-        "xstore-keeps-empty-blocks",
-        "A server keeps blocks of which nothing is in use since leaves have gone, and others find their node full.",
-        FoundBy::Tests("--package darter-baselines --test xstore a_node_that_fills_gives_its_keys_away"),
-    ),
-    Mutant::new(
-        "XStore",
-        "xstore-gives-half-or-nothing",
-        "A server gives nothing away where there is no room for half of its leaves.",
-        FoundBy::Tests("--package darter-baselines --test xstore a_node_that_fills_gives_its_keys_away"),
-    ),
 ];

@@ -23,8 +23,8 @@ use darter_index::Result;
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::leaf::class_words;
 use darter_index::radix::writes::Writes;
+use darter_pool::AllocKind;
 use darter_pool::size_class::class_bytes;
-use darter_pool::{AllocKind, Client};
 
 /// Leaves that go at a time. While they do, nobody writes them.
 const GIVEN_MAX: usize = 1 << 16;
@@ -78,10 +78,9 @@ struct Gift {
 }
 
 impl Tree {
-    /// The low bounds of the leaf on the left of the upper half, of so many leaves at most, and of the
-    /// first leaf in it.
-    fn upper_half(&self, most: usize) -> Option<(Vec<u8>, Vec<u8>)> {
-        let count = (self.by_low.len() / 2).min(most);
+    /// The low bounds of the leaf on the left of the upper half, and of the first leaf in it.
+    fn upper_half(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let count = (self.by_low.len() / 2).min(GIVEN_MAX);
         let mut behind = self.by_low.keys().rev();
         let first = behind.nth(count.checked_sub(1)?)?.clone();
         Some((behind.next()?.clone(), first))
@@ -110,33 +109,6 @@ impl<F: Fabric> Owner<F> {
             Reason::Asked => true,
         }
     }
-
-    /// Whether keys may be on several nodes.
-    fn may_spread(&self) -> bool {
-        let held = self.index.held_nodes();
-        held.end.min(self.pool.nodes()) > held.start + 1
-    }
-
-    /// Gives blocks of this process back of which nothing is in use, where a node is almost full: the
-    /// memory of leaves that have gone is no other server's before.
-    ///
-    /// # Errors
-    /// Those of the pool and the fabric.
-    pub(super) async fn give_room(&self, client: &mut Client<F>) -> Result<()> {
-        let epoch = client.epoch();
-        let is_late = epoch >= *lock(&self.room_given) + EPOCHS;
-        if !self.may_spread() || !is_late || mutant!("xstore-keeps-empty-blocks") {
-            return Ok(());
-        }
-        let held = self.index.held_nodes();
-        let usage = self.pool.usage(client).await?;
-        let mut nodes = usage.nodes.iter().filter(|usage| held.contains(&usage.node) && !usage.is_absent);
-        if nodes.any(|usage| usage.free * FREE_SHARE < usage.blocks) {
-            self.pool.settle(client).await?;
-            *lock(&self.room_given) = client.epoch();
-        }
-        Ok(())
-    }
 }
 
 impl<F: Fabric> Operation<'_, F> {
@@ -147,7 +119,8 @@ impl<F: Fabric> Operation<'_, F> {
     /// Damage, those of the fabric.
     pub(in super::super) async fn give(&mut self, reason: Reason) -> Result<bool> {
         let owner = self.shared;
-        if !owner.may_spread() {
+        let held = owner.index.held_nodes();
+        if held.end.min(self.client.pool().nodes()) <= held.start + 1 {
             return Ok(false);
         }
         let _guard = self.lock_training().await;
@@ -156,7 +129,20 @@ impl<F: Fabric> Operation<'_, F> {
             return Ok(false);
         }
         let Some(node) = self.taker(reason).await? else { return Ok(false) };
-        let Some((mut gift, held, low)) = self.copy_most(node).await? else { return Ok(false) };
+        let Some((left, low)) = owner.tree().upper_half() else { return Ok(false) };
+        let held = self.lock_from(&left).await?;
+        let mut gift = Gift::default();
+        match self.copy(&mut gift, node, &held).await {
+            Ok(true) => {}
+            Ok(false) => {
+                gift.drafts.discard(&mut self.client);
+                return Ok(false);
+            }
+            Err(error) => {
+                gift.drafts.discard(&mut self.client);
+                return if error.is_out_of_space() { Ok(false) } else { Err(error) };
+            }
+        }
         let has_given = self.hand_over(&mut gift, node, &low).await?;
         if has_given {
             let kept = owner.tree().by_low.len();
@@ -169,32 +155,6 @@ impl<F: Fabric> Operation<'_, F> {
             ended?;
         }
         Ok(has_given)
-    }
-
-    /// Copies the upper half of the range to a node, or as much of it as that has twice the room for.
-    /// Returns the copies, the leaves, whose locks are held, and their low bound.
-    async fn copy_most(&mut self, node: u8) -> Result<Option<(Gift, Vec<Held>, Vec<u8>)>> {
-        let mut most = GIVEN_MAX;
-        loop {
-            let Some((left, low)) = self.shared.tree().upper_half(most) else { return Ok(None) };
-            let held = self.lock_from(&left).await?;
-            let mut gift = Gift::default();
-            let outcome = self.copy(&mut gift, node, &held).await;
-            if matches!(outcome, Ok(true)) {
-                return Ok(Some((gift, held, low)));
-            }
-            // Behind the last WRITE to them their memory is free at once.
-            let flushed = gift.writes.flush(&mut self.client).await;
-            gift.drafts.discard(&mut self.client);
-            flushed?;
-            match outcome {
-                Err(error) if error.is_out_of_space() && mutant!("xstore-gives-half-or-nothing") => {
-                    return Ok(None);
-                }
-                Err(error) if error.is_out_of_space() => most = gift.headers.len() / 2,
-                other => return other.map(|_| None),
-            }
-        }
     }
 
     /// The node that is to take leaves, if there is one.

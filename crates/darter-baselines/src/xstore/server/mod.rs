@@ -110,8 +110,6 @@ pub(super) struct Owner<F: Fabric> {
     emptied: Emptied,
     /// The epoch in which it has given leaves away last, and how many it has kept.
     gave: Mutex<Option<(u64, usize)>>,
-    /// The epoch in which it has given blocks back last.
-    room_given: Mutex<u64>,
     /// It does not know which leaves are the index's any more.
     is_lost: AtomicBool,
     /// The name in the descriptor's lock. Dropped, another server may take over.
@@ -155,7 +153,6 @@ impl<F: Fabric> Owner<F> {
             learning: Learning::default(),
             emptied: Emptied::default(),
             gave: Mutex::default(),
-            room_given: Mutex::default(),
             is_lost: AtomicBool::new(false),
             _token: acquired.token.leave(),
         };
@@ -242,7 +239,6 @@ impl<F: Fabric> Owner<F> {
         drop(stock);
         let mut client = self.take_client()?;
         client.maintain().await?;
-        self.give_room(&mut client).await?;
         let mut operation = Operation::pin(self, &mut client, OpKind::Maintain).await?;
         // Without room anywhere else the keys stay.
         operation.give(Reason::AlmostFull).await?;
