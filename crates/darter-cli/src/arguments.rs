@@ -1,4 +1,4 @@
-//! Keys and values as arguments of a command.
+//! Keys, values and times as arguments of a command.
 
 use crate::Failure;
 use crate::notation::Notation;
@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use darter::IndexKind;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 /// The notation of arguments and output.
 #[derive(Clone, Copy, clap::Args)]
@@ -41,4 +42,15 @@ pub(crate) struct IndexArgs {
 /// Reads the name of an index that a store can work on.
 fn index_names() -> impl TypedValueParser<Value = IndexKind> {
     PossibleValuesParser::new(IndexKind::ALL.map(IndexKind::name)).try_map(|name| name.parse::<IndexKind>())
+}
+
+/// Reads a number of seconds, up to a year.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
+    // A year is as good as for ever, and can be added to any time.
+    if (0.0..=31_536_000.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("from 0 to a year".to_owned())
+    }
 }

@@ -1,6 +1,7 @@
 //! `memnode`: serves this machine's memory as a memory node until SIGTERM or Ctrl-C.
 
 use crate::Answer;
+use crate::arguments::seconds;
 use crate::credentials::{NodeArgs, in_clear};
 use crate::durability::DurabilityArgs;
 use crate::failure::Failure;
@@ -133,16 +134,6 @@ fn buffer_bytes(text: &str) -> Result<ByteSize, String> {
 fn sized(text: &str, range: RangeInclusive<u64>, rule: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
     if range.contains(&size.0) { Ok(size) } else { Err(rule.to_owned()) }
-}
-
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
-    // A year is as good as for ever, and can be added to any time.
-    if (0.0..=31_536_000.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err("from 0 to a year".to_owned())
-    }
 }
 
 impl MemNodeCommand {

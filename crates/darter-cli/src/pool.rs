@@ -1,10 +1,9 @@
 //! The pool that a command works on, and the commands about pools themselves.
 
 use crate::Answer;
-use crate::arguments::IndexArgs;
+use crate::arguments::{IndexArgs, seconds};
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
-use crate::memnode::seconds;
 use crate::tables::{bytes_text, print_pool};
 use darter::{Fabric, PoolUrl, Scheme, Store, StoreOptions};
 use darter_fabric::{Durability, counted};

@@ -1,7 +1,7 @@
 //! How a memory node is one replica of a memory group.
 
+use crate::arguments::seconds;
 use crate::failure::Failure;
-use crate::memnode::seconds;
 use darter_fabric::PoolUrl;
 use darter_fabric::group::Options;
 use darter_fabric::wire::ClientTls;

@@ -1,11 +1,11 @@
 //! `serve`: a gateway, through which Redis's clients use a pool, until SIGTERM or Ctrl-C.
 
 use crate::Answer;
-use crate::arguments::IndexArgs;
+use crate::arguments::{IndexArgs, seconds};
 use crate::credentials::{GatewayArgs, GatewayPoolArgs};
 use crate::failure::Failure;
 use crate::logging::LogArgs;
-use crate::memnode::{allow_open_files, seconds};
+use crate::memnode::allow_open_files;
 use crate::pool::PoolArgs;
 use crate::signals::asked_to_stop;
 use darter::{ByteSize, PoolUrl};
