@@ -60,8 +60,9 @@ pub(super) struct Hub {
     signal: Arc<Signal>,
     /// The session of the fabric it belongs to.
     pub(super) session: u64,
-    /// What that knows of its nodes, for connections that are made by nobody's post.
-    known: Arc<Session>,
+    /// What that knows of its nodes, for connections that are made by nobody's post. Threads keep
+    /// their hubs longer than fabrics last, whose devices must close with them.
+    known: Weak<Session>,
     /// Which channel to a memory group its connections are.
     channel: u32,
     me: Weak<Self>,
@@ -90,7 +91,7 @@ impl Hub {
             driver,
             signal: crate::executor::signal(),
             session: session.number,
-            known: Arc::clone(session),
+            known: Arc::downgrade(session),
             channel: session.next_channel(),
             me: Weak::clone(me),
             spin: session.options.spin,
@@ -198,9 +199,12 @@ impl Hub {
     /// Connects again to groups that owe replies.
     fn reach_again(&self) {
         let lost = self.with(|state| std::mem::take(&mut state.to_reach));
-        let Some(me) = self.me.upgrade().filter(|_| !lost.is_empty()) else { return };
+        if lost.is_empty() {
+            return;
+        }
+        let Some((me, session)) = self.me.upgrade().zip(self.known.upgrade()) else { return };
         for attempt in lost {
-            me.reach(&self.known, attempt, AGAIN);
+            me.reach(&session, attempt, AGAIN);
         }
     }
 
