@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub(crate) struct Bell(OwnedFd);
 
 impl Bell {
+    /// Returns one that has not rung.
+    ///
     /// # Errors
     /// If the system has no descriptor left; `action` says what it was for.
     pub(crate) fn new(action: &'static str) -> Result<Self, MemNodeError> {

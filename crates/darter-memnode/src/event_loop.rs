@@ -104,8 +104,7 @@ impl<'s> EventLoop<'s> {
         let (mut busy_until, mut next_sweep) = (now, now);
         let (mut drained_by, mut leaves_by) = (None, None);
         loop {
-            let leaves = stop.is_asked() && self.leaves_group(now, &mut leaves_by);
-            if stop.is_asked() && drained_by.is_none() && !leaves {
+            if stop.is_asked() && drained_by.is_none() && !self.leaves_group(now, &mut leaves_by) {
                 drained_by = Some(now + self.service.options.drain);
                 self.begin_to_drain(endpoint);
             }

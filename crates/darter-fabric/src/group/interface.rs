@@ -124,16 +124,3 @@ pub enum Role {
     /// Is brought up, or knows nothing yet.
     Learner,
 }
-
-/// How far another replica is, as its primary knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Which.
-    pub id: ReplicaId,
-    /// It is a backup, and not a learner.
-    pub is_backup: bool,
-    /// The last record that it has acknowledged.
-    pub lsn: u64,
-    /// Bytes of the memory that it has, while it is sent all of it.
-    pub copied_bytes: Option<u64>,
-}

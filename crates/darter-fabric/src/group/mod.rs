@@ -33,7 +33,7 @@ mod stream;
 mod view;
 
 pub use duplicates::Duplicates;
-pub use interface::{Kept, Options, Outcome, Output, Progress, Request, Role, Start};
+pub use interface::{Kept, Options, Outcome, Output, Request, Role, Start};
 pub use memory::{Memory, Region};
 pub use message::{Beside, Message};
 pub use record::{Content, FrameId, Position, Record, StreamId};

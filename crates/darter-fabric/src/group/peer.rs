@@ -44,11 +44,6 @@ impl Peer {
         Self { stream: 0, stage: Stage::Detached, acked: 0, granted: None, heard }
     }
 
-    /// Returns how many parts of the memory it has, while it is sent everything.
-    pub(super) fn copied(&self) -> Option<u64> {
-        if let Stage::Copying { acknowledged, .. } = self.stage { Some(acknowledged) } else { None }
-    }
-
     /// Returns whether it has everything that it was sent, so far.
     pub(super) fn is_whole(&self, parts: u64) -> bool {
         match self.stage {

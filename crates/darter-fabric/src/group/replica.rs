@@ -1,10 +1,9 @@
 //! A replica: what it consists of, and who in this module takes what goes in.
 
-use super::interface::{Kept, Options, Output, Progress, Role, Start};
+use super::interface::{Kept, Options, Output, Role, Start};
 use super::log::Log;
 use super::memory::Memory;
 use super::message::{Beside, Message};
-use super::peer::Peer;
 use super::primary::Primary;
 use super::record::StreamId;
 use super::view::{ReplicaId, StoreReply, StoreRequest, View};
@@ -130,22 +129,6 @@ impl<M: Memory> Replica<M> {
     /// Returns the bytes of the records that are kept for other replicas.
     pub fn log_bytes(&self) -> usize {
         self.log.bytes()
-    }
-
-    /// Returns the replicas that it sends what it does, and how far each is; none if it does not
-    /// serve.
-    pub fn followers(&self) -> Vec<Progress> {
-        let Some(primary) = &self.primary else { return Vec::new() };
-        let backups = self.view.as_ref().map(|view| &view.backups);
-        let of = |(&id, peer): (&ReplicaId, &Peer)| Progress {
-            id,
-            is_backup: backups.is_some_and(|backups| backups.contains(&id)),
-            lsn: peer.acked,
-            copied_bytes: peer
-                .copied()
-                .map(|parts| (parts * self.options.copy_bytes as u64).min(self.memory.bytes())),
-        };
-        primary.peers.iter().map(of).collect()
     }
 
     /// Returns whether a session was shut out, as far as it knows.

@@ -126,7 +126,7 @@ impl Hub {
         let mut absent = Vec::new();
         let mut wakers = Vec::new();
         let nodes = session.node_count();
-        let ticket = self.with(|state| {
+        let (ticket, has_lost) = self.with(|state| {
             if state.links.len() < nodes && !state.is_closed {
                 state.links.resize_with(nodes, || Link::Down);
             }
@@ -142,7 +142,7 @@ impl Hub {
                     wakers.append(&mut state.to_wake);
                 }
             }
-            ticket
+            (ticket, !state.to_reach.is_empty())
         });
         wakers.into_iter().for_each(Waker::wake);
         if self.driver == Driver::Tasks {
@@ -151,7 +151,9 @@ impl Hub {
         for (node, attempt) in absent {
             self.reach(session, (node, attempt), Duration::ZERO);
         }
-        self.reach_again();
+        if has_lost {
+            self.reach_again();
+        }
         ticket
     }
 
