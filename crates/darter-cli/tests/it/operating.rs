@@ -207,10 +207,16 @@ fn up_goes_on_when_a_gateway_is_killed() {
         };
         pages.iter().filter_map(health).count() == 1
     });
+    // A process closes its sockets before its parent hears of its end, so the silent page does not
+    // say that `up` knows: what it reports does.
+    let mut line = String::new();
+    while !line.contains("the others go on") {
+        line.clear();
+        assert!(up.log.read_line(&mut line).unwrap() > 0, "up did not report the gateway's end");
+    }
     up.signal(Signal::TERM);
     let (code, log) = up.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("the others go on"), "{log}");
     assert!(
         !is_anybody_there(&url) && TcpStream::connect(gateways[1].strip_prefix("redis://").unwrap()).is_err()
     );
