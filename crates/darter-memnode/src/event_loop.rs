@@ -2,7 +2,7 @@
 //! them and ends them.
 
 use crate::error::{MemNodeError, system};
-use crate::group::Group;
+use crate::group::{Group, GroupReply};
 use crate::metrics::DroppedFor;
 use crate::peer::{Peer, Progress};
 use crate::redo_log::Journal;
@@ -117,9 +117,9 @@ impl<'s> EventLoop<'s> {
             }
             let nap = self.service.group.as_ref().map_or(SWEEP / 4, |group| group.nap().min(SWEEP / 4));
             let nap = if now < busy_until { Duration::ZERO } else { nap };
-            let nap = Timespec { tv_sec: 0, tv_nsec: i64::from(nap.subsec_nanos()) };
+            let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(nap.subsec_nanos()) };
             events.clear();
-            match epoll::wait(&self.waiting, rustix::buffer::spare_capacity(&mut events), Some(&nap)) {
+            match epoll::wait(&self.waiting, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(system("wait for sockets")(error.into())),
             }
@@ -130,14 +130,19 @@ impl<'s> EventLoop<'s> {
                     LISTENER => self.accept(),
                     BELL => self.finish_calls(endpoint),
                     LOG_BELL => self.release(endpoint),
-                    GROUP_BELL => self.service.group.iter().for_each(Group::quiet),
+                    GROUP_BELL => self.service.group.iter_mut().for_each(Group::quiet),
                     key => self.serve(key, endpoint),
                 }
             }
             self.service.end_turn(found);
             self.end_group_turn();
             now = found;
-            if !events.is_empty() {
+            if events.is_empty() {
+                // While it spins, others may need the core: the replica next to it, a client.
+                if nap.is_zero() {
+                    std::thread::yield_now();
+                }
+            } else {
                 now = Instant::now();
                 busy_until = now + self.service.options.spin;
                 self.service.metrics.turned(now.saturating_duration_since(found));
@@ -194,16 +199,23 @@ impl<'s> EventLoop<'s> {
 
     /// Sends what has come of this turn to the group, and to clients whose replies wait no more.
     fn end_group_turn(&mut self) {
-        let Service { group: Some(group), sessions, .. } = &mut self.service else { return };
-        let mut answered = Vec::new();
-        for reply in group.end_turn(sessions) {
-            if let Some(peer) = self.peers.get_mut(&reply.peer) {
-                peer.finish_grouped(reply.id, reply.outcome);
-                if answered.last() != Some(&reply.peer) {
-                    answered.push(reply.peer);
-                }
-            }
+        let Service { group: Some(group), sessions, now, .. } = &mut self.service else { return };
+        if !group.is_due(*now) {
+            return;
         }
+        let mut replies = group.end_turn(sessions).into_iter().peekable();
+        let mut answered = Vec::new();
+        while let Some(GroupReply { peer: key, id, outcome }) = replies.next() {
+            let Some(peer) = self.peers.get_mut(&key) else { continue };
+            peer.finish_grouped(id, outcome);
+            // Those of one connection follow each other.
+            while let Some(GroupReply { id, outcome, .. }) = replies.next_if(|reply| reply.peer == key) {
+                peer.finish_grouped(id, outcome);
+            }
+            answered.push(key);
+        }
+        answered.sort_unstable();
+        answered.dedup();
         for key in answered {
             let Some(peer) = self.peers.get_mut(&key) else { continue };
             let progress = peer.push(&self.service);

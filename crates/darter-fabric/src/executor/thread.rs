@@ -409,6 +409,8 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
         if turn == Progress::Waiting && since.elapsed() < drives.spin {
             // Not at once: a look takes the socket's lock, which the sender of the reply needs.
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            // The sender may need this core.
+            std::thread::yield_now();
             continue;
         }
         LOCAL.with(|local| drives.sleep(&local.signal, to_wake));

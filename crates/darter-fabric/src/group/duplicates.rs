@@ -23,7 +23,7 @@ pub(super) enum Known {
     Over,
 }
 
-/// Frames with the numbers of their records, and their results.
+/// Frames in the order of their ids, with the numbers of their records, and their results.
 pub(super) type Frames = VecDeque<(u64, u64, Arc<[u8]>)>;
 
 /// The frames of one channel.
@@ -31,6 +31,13 @@ pub(super) type Frames = VecDeque<(u64, u64, Arc<[u8]>)>;
 struct Channel {
     answered: u64,
     frames: Frames,
+}
+
+impl Channel {
+    /// Returns where a frame is, or where it would be.
+    fn place(&self, id: u64) -> Result<usize, usize> {
+        self.frames.binary_search_by_key(&id, |(id, ..)| *id)
+    }
 }
 
 /// The frames of all channels.
@@ -42,7 +49,8 @@ pub struct Duplicates {
 impl Duplicates {
     pub(super) fn find(&self, frame: &FrameId) -> Known {
         let Some(channel) = self.channels.get(&(frame.session, frame.channel)) else { return Known::New };
-        if let Some((_, lsn, results)) = channel.frames.iter().find(|(id, ..)| *id == frame.id) {
+        if let Ok(at) = channel.place(frame.id) {
+            let (_, lsn, results) = &channel.frames[at];
             return Known::Executed(Arc::clone(results), *lsn);
         }
         if frame.id <= channel.answered { Known::Over } else { Known::New }
@@ -51,16 +59,21 @@ impl Duplicates {
     /// Returns how many frames of a channel its client has no reply to, as this one says.
     pub(super) fn kept(&self, frame: &FrameId) -> usize {
         let channel = self.channels.get(&(frame.session, frame.channel));
-        let is_kept = |(id, ..): &&(u64, u64, Arc<[u8]>)| *id > frame.answered;
-        channel.map_or(0, |channel| channel.frames.iter().rev().take_while(is_kept).count())
+        let is_over = |(id, ..): &(u64, u64, Arc<[u8]>)| *id <= frame.answered;
+        channel.map_or(0, |channel| channel.frames.len() - channel.frames.partition_point(is_over))
     }
 
     pub(super) fn executed(&mut self, frame: &FrameId, lsn: u64, results: Arc<[u8]>) {
         let channel = self.channels.entry((frame.session, frame.channel)).or_default();
         channel.answered = channel.answered.max(frame.answered);
-        let answered = channel.answered;
-        channel.frames.retain(|(id, ..)| *id > answered);
-        channel.frames.push_back((frame.id, lsn, results));
+        while channel.frames.front().is_some_and(|(id, ..)| *id <= channel.answered) {
+            channel.frames.pop_front();
+        }
+        // Mostly the last: one that had no effects may have some when it is executed again.
+        match channel.place(frame.id) {
+            Ok(at) => channel.frames[at] = (frame.id, lsn, results),
+            Err(at) => channel.frames.insert(at, (frame.id, lsn, results)),
+        }
     }
 
     /// Returns all channels: whose, up to where they are answered, and their frames.
@@ -69,7 +82,8 @@ impl Duplicates {
     }
 
     /// Puts a channel in.
-    pub(super) fn put_channel(&mut self, of: (u64, u32), answered: u64, frames: Frames) {
+    pub(super) fn put_channel(&mut self, of: (u64, u32), answered: u64, mut frames: Frames) {
+        frames.make_contiguous().sort_unstable_by_key(|(id, ..)| *id);
         self.channels.insert(of, Channel { answered, frames });
     }
 
@@ -92,6 +106,9 @@ mod tests {
         known.executed(&frame(3, 0), 11, [3; 8].into());
         assert_eq!(known.find(&frame(1, 0)), Known::Executed([1; 8].into(), 10));
         assert_eq!(known.find(&frame(2, 0)), Known::New, "it had no effects");
+        known.executed(&frame(2, 0), 13, [2; 8].into());
+        assert_eq!(known.find(&frame(2, 0)), Known::Executed([2; 8].into(), 13), "the second time");
+        assert_eq!(known.find(&frame(3, 0)), Known::Executed([3; 8].into(), 11));
         known.executed(&frame(4, 2), 12, [4; 8].into());
         assert_eq!(known.find(&frame(1, 0)), Known::Over);
         assert_eq!((known.kept(&frame(4, 0)), known.find(&frame(5, 0))), (2, Known::New));

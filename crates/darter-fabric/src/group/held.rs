@@ -68,19 +68,16 @@ impl HeldReplies {
                 }
         };
         for (&connection, replies) in &mut self.connections {
-            // Most often all may leave, or the first ones.
-            let mut stay = VecDeque::new();
-            for reply in replies.drain(..) {
+            for _ in 0..replies.len() {
+                let Some(reply) = replies.pop_front() else { break };
                 if may_leave(&reply) {
                     self.count -= 1;
                     out.push(Output::Reply { connection, id: reply.id, outcome: reply.outcome });
                 } else {
-                    stay.push_back(reply);
+                    replies.push_back(reply);
                 }
             }
-            *replies = stay;
         }
-        self.connections.retain(|_, replies| !replies.is_empty());
     }
 
     /// Gives all of them another outcome.

@@ -50,6 +50,8 @@ pub struct Replica<M> {
     /// It is about to stop, and wants to be no member any more.
     pub(super) leaves: bool,
     pub(super) out: Vec<Output>,
+    /// Buffers for a frame's results and effects.
+    pub(super) spare: (Vec<u8>, Vec<u8>),
 }
 
 impl<M: Memory> Replica<M> {
@@ -72,6 +74,7 @@ impl<M: Memory> Replica<M> {
             looked: None,
             leaves: false,
             out: Vec::new(),
+            spare: Default::default(),
         };
         match start {
             Start::Founding(view) => {
@@ -148,7 +151,9 @@ impl<M: Memory> Replica<M> {
 
     /// Returns what is to be done, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
-        std::mem::take(&mut self.out)
+        // The next turn has about as many.
+        let room = Vec::with_capacity(self.out.len());
+        std::mem::replace(&mut self.out, room)
     }
 
     /// Takes a message of another replica.

@@ -130,6 +130,11 @@ impl Links {
         gone
     }
 
+    /// Returns whether there is something to send, or a look at the connections is due.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.has_waiting() || self.next_look.is_none_or(|next| now >= next)
+    }
+
     /// Returns whether a socket did not take all that it was to send.
     pub(super) fn has_waiting(&self) -> bool {
         self.all.iter().filter_map(|link| link.up.as_ref()).any(|link| link.waiting() > 0)

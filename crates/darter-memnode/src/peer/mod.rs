@@ -2,20 +2,18 @@
 
 mod greeting;
 mod grouped;
+mod requests;
 
-use crate::error::MemNodeError;
 use crate::held::HeldReplies;
 use crate::metrics::{DroppedFor, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::QueueId;
 use crate::service::Service;
-use crate::workers::Call;
 use darter_fabric::local::LocalEndpoint;
+use darter_fabric::mutant;
 use darter_fabric::wire::Channel;
 use darter_fabric::wire::proof::Transcript;
-use darter_fabric::wire::{self, Control, Pairing, Refusal, ReplyHead, RequestHead, RequestKind};
 use darter_fabric::wire::{Inbox, Outbox};
-use darter_fabric::{CallFault, Fabric, FabricError, mutant};
 use grouped::Grouped;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -263,7 +261,11 @@ impl Peer {
                     if !owes && self.output.waiting() == 0 {
                         self.prompt = service.now;
                     }
+                    let may_have_more = self.input.is_filled() || service.options.tls.is_some();
                     self.take_frames(service, endpoint);
+                    if !may_have_more && !self.has_frames && !service.is_draining {
+                        break;
+                    }
                 }
                 Ok(false) => {
                     // A request or a handshake that has begun may be completed.
@@ -371,230 +373,5 @@ impl Peer {
             input.take(count);
         }
         self.input = input;
-    }
-
-    fn take_request(
-        &mut self,
-        bytes: &[u8],
-        service: &mut Service<'_>,
-        endpoint: &mut LocalEndpoint,
-    ) -> Option<usize> {
-        let head: RequestHead = wire::head(bytes)?;
-        if service.is_fenced(self.session) && !mutant!("node-fenced-asked-only-at-the-door") {
-            self.refuse(&head, Refusal::Fenced, "this session was shut out");
-            self.drop_for(DroppedFor::Fenced);
-            return None;
-        }
-        let kind = RequestKind::from_code(head.kind);
-        let (Some(kind), true) = (kind, head.bytes <= service.options.frame_bytes_max) else {
-            self.refuse(&head, Refusal::Malformed, "a frame of no known kind, or too long");
-            self.drop_for(DroppedFor::Malformed);
-            return None;
-        };
-        let end = wire::HEADER_BYTES + head.bytes as usize;
-        let payload = bytes.get(wire::HEADER_BYTES..end)?;
-        service.metrics.frames.add(1);
-        if let Some(why) = service.log_failure() {
-            self.refuse(&head, Refusal::NotDurable, why);
-            return Some(end);
-        }
-        if service.group.is_some() {
-            return self.take_grouped(kind, &head, payload, service).then_some(end);
-        }
-        match kind {
-            RequestKind::Framed
-            | RequestKind::Relay
-            | RequestKind::Status
-            | RequestKind::HandOver
-            | RequestKind::Digest => {
-                self.refuse(&head, Refusal::Failed, "this memory node is no replica of a memory group");
-                return Some(end);
-            }
-            RequestKind::Batch if service.queues.are_served() && !mutant!("node-verbs-beside-its-device") => {
-                self.refuse(&head, Refusal::Failed, "verbs go over RDMA here; name the pool rdma://");
-                return Some(end);
-            }
-            RequestKind::Batch => {
-                self.run_batch(&head, payload, service, endpoint);
-                return Some(end);
-            }
-            RequestKind::Call => {
-                self.call(&head, payload, service);
-                return Some(end);
-            }
-            RequestKind::Pair => {
-                self.pair(&head, payload, service);
-                return Some(end);
-            }
-            _ => {}
-        }
-        let about = self.take_control(kind, &head, payload)?;
-        let done = self.control(kind, about, service);
-        service.end_fenced();
-        // A persist waits for all that was done before.
-        self.need = service.note_facts();
-        if mutant!("log-fence-acknowledged-early") {
-            self.need = 0;
-        }
-        match done {
-            Ok(refusal) => self.refuse(&head, refusal, ""),
-            Err(error) => self.refuse(&head, Refusal::Failed, &error.to_string()),
-        }
-        Some(end)
-    }
-
-    /// Returns what a request is about; `None` if that makes no sense, which ends the connection.
-    fn take_control(&mut self, kind: RequestKind, head: &RequestHead, payload: &[u8]) -> Option<Control> {
-        let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
-        let about = about.filter(|about| {
-            kind != RequestKind::Claim
-                || about.number < wire::SLOTS_MAX + u64::from(mutant!("node-one-slot-too-many"))
-        });
-        let about = about.filter(|_| payload.len() == size_of::<Control>());
-        if about.is_none() {
-            self.refuse(head, Refusal::Malformed, "a request that is not about anything");
-            self.drop_for(DroppedFor::Malformed);
-        }
-        about
-    }
-
-    /// Does what a request about slots, sessions or the region asks for.
-    fn control(
-        &mut self,
-        kind: RequestKind,
-        about: Control,
-        service: &mut Service<'_>,
-    ) -> Result<Refusal, MemNodeError> {
-        match kind {
-            RequestKind::Claim => service.sessions.claim(about.number, self.session),
-            RequestKind::Fence => service.sessions.fence(about.number, about.flag == 1),
-            RequestKind::Release => {
-                service.sessions.release(about.number, self.session);
-                Ok(Refusal::None)
-            }
-            RequestKind::Persist => {
-                service.region.persist().map(|()| Refusal::None).map_err(MemNodeError::from)
-            }
-            _ => Ok(Refusal::Malformed),
-        }
-    }
-
-    /// Pairs a queue of the client with one of the node, of which a connection has one at most.
-    fn pair(&mut self, head: &RequestHead, payload: &[u8], service: &mut Service<'_>) {
-        let theirs = wire::head::<Pairing>(payload).filter(|_| payload.len() == size_of::<Pairing>());
-        let Some(theirs) = theirs else {
-            self.refuse(head, Refusal::Malformed, "a pairing that is none");
-            self.drop_for(DroppedFor::Malformed);
-            return;
-        };
-        if self.queue.is_some() && !mutant!("node-second-queue-pair-of-a-connection") {
-            return self.refuse(head, Refusal::Busy, "a connection has one queue pair");
-        }
-        match service.pair(self.session, &theirs) {
-            Ok((queue, ours)) => {
-                self.queue = Some(queue);
-                self.reply(head.id, Refusal::None, wire::as_bytes(&ours));
-            }
-            Err((refusal, text)) => self.refuse(head, refusal, &text),
-        }
-    }
-
-    /// Hands a call to the workers, or refuses it.
-    fn call(&mut self, head: &RequestHead, payload: &[u8], service: &mut Service<'_>) {
-        let Some((procedure, words)) = wire::take_call(payload) else {
-            self.refuse(head, Refusal::Malformed, "a call that is not whole words");
-            self.drop_for(DroppedFor::Malformed);
-            return;
-        };
-        let (peer, id, session) = (self.key, head.id, self.session);
-        match service.workers.submit(Call { peer, id, session, procedure, words }) {
-            Ok(()) => self.calls += 1,
-            Err(fault) => self.answer(id, Err(fault)),
-        }
-    }
-
-    /// Replies to a call that has an outcome.
-    pub(crate) fn finish_call(
-        &mut self,
-        id: u64,
-        result: Result<Vec<u64>, CallFault>,
-        service: &mut Service<'_>,
-    ) {
-        self.calls -= 1;
-        let at = self.output.bytes.len();
-        self.answer(id, result);
-        self.need = 0;
-        self.hold_back(at, false, service);
-    }
-
-    fn answer(&mut self, id: u64, result: Result<Vec<u64>, CallFault>) {
-        match result {
-            Ok(words) => self.reply(id, Refusal::None, bytemuck::cast_slice(&words)),
-            Err(fault) => {
-                let (refusal, payload) = wire::put_fault(&fault);
-                self.reply(id, refusal, &payload);
-            }
-        }
-    }
-
-    fn run_batch(
-        &mut self,
-        head: &RequestHead,
-        payload: &[u8],
-        service: &mut Service<'_>,
-        endpoint: &mut LocalEndpoint,
-    ) {
-        let verbs = wire::FrameVerbs::new(payload, head.verbs, service.options.frame_bytes_max);
-        let Some(verbs) = verbs else {
-            self.refuse(head, Refusal::Malformed, "a batch that is not what its head says");
-            self.drop_for(DroppedFor::Malformed);
-            return;
-        };
-        let at = self.output.bytes.len();
-        self.output.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
-        let out = &mut self.output.bytes;
-        let executed = match &mut service.journal {
-            Some(journal) => journal.execute(endpoint, verbs.clone(), out),
-            None => endpoint.execute_frame(verbs.clone(), out).map(|()| 0),
-        };
-        match executed {
-            Ok(need) => {
-                self.need = need;
-                let bytes = (self.output.bytes.len() - at - wire::HEADER_BYTES) as u32;
-                let reply = ReplyHead {
-                    refusal: Refusal::None as u8,
-                    reserved: 0,
-                    verbs: head.verbs,
-                    bytes,
-                    id: head.id,
-                };
-                self.output.bytes[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&reply));
-                service.metrics.executed(verbs.map(|(verb, _)| verb));
-            }
-            Err(error) => {
-                let refusal = match error {
-                    FabricError::OutOfBounds(_) => Refusal::OutOfBounds,
-                    FabricError::Misaligned { .. } => Refusal::Misaligned,
-                    _ => Refusal::Failed,
-                };
-                if !mutant!("node-refusal-behind-half-an-answer") {
-                    self.output.bytes.truncate(at);
-                }
-                self.refuse(head, refusal, &error.to_string());
-            }
-        }
-    }
-
-    /// Replies without words: with a refusal and its text, or with success.
-    fn refuse(&mut self, head: &RequestHead, refusal: Refusal, text: &str) {
-        self.reply(head.id, refusal, &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)]);
-    }
-
-    /// Replies with a payload that is not verbs' results.
-    fn reply(&mut self, id: u64, refusal: Refusal, payload: &[u8]) {
-        let reply =
-            ReplyHead { refusal: refusal as u8, reserved: 0, verbs: 0, bytes: payload.len() as u32, id };
-        self.output.bytes.extend_from_slice(wire::as_bytes(&reply));
-        self.output.bytes.extend_from_slice(payload);
     }
 }
