@@ -2,6 +2,7 @@
 
 use super::op::Op;
 use super::outcome::Violation;
+use super::plan::Plan;
 use super::scenario::Scenario;
 use super::subject::{Holes, Subject};
 use crate::history::{Action, Operation, Outcome as Told};
@@ -52,6 +53,12 @@ impl Recorder {
             longest_op: vec![(0, 0); clients],
             ..Self::default()
         }
+    }
+
+    /// For the clients of a plan.
+    pub(super) fn of(plan: &Plan) -> Self {
+        let sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
+        Self { sweeps, ..Self::new(plan.clients.len()) }
     }
 
     /// Goes on with what others wrote down, after all of it.

@@ -19,6 +19,8 @@ pub(super) fn lease_ms(promises: &Promises) -> u64 {
 
 const BLOCK_BYTES: u64 = 256 << 10;
 const NODE_BYTES: u64 = 8 << 20;
+/// The same of a node that is a group, whose replicas each have all of it.
+const GROUP_BYTES: u64 = 3 << 20;
 
 /// A beginning that runs can be started from.
 pub struct Fixture {
@@ -31,9 +33,18 @@ pub struct Fixture {
 impl Fixture {
     /// Builds a scenario on so many memory nodes.
     pub(super) fn build<S: Subject>(scenario: &Scenario, nodes: u8) -> Self {
+        Self::build_of::<S>(scenario, nodes, NODE_BYTES)
+    }
+
+    /// Builds a scenario on one small memory node.
+    pub(super) fn build_small<S: Subject>(scenario: &Scenario) -> Self {
+        Self::build_of::<S>(scenario, 1, GROUP_BYTES)
+    }
+
+    fn build_of<S: Subject>(scenario: &Scenario, nodes: u8, node_bytes: u64) -> Self {
         let mut scenario = scenario.clone();
         S::refine(&mut scenario, nodes);
-        let built = block_on(build::<S>(&scenario, nodes));
+        let built = block_on(build::<S>(&scenario, nodes, node_bytes));
         let sim = built.unwrap_or_else(|error| panic!("{} cannot be built: {error}", scenario.name));
         scenario.filler.sort();
         Self { snapshot: sim.snapshot(), sim, scenario }
@@ -44,12 +55,19 @@ impl Fixture {
 pub(super) async fn open_new<S: Subject>(
     nodes: u8,
 ) -> Result<(Pool<Sim>, Client<Sim>, S::Index), IndexError> {
+    open_new_of::<S>(nodes, NODE_BYTES).await
+}
+
+async fn open_new_of<S: Subject>(
+    nodes: u8,
+    node_bytes: u64,
+) -> Result<(Pool<Sim>, Client<Sim>, S::Index), IndexError> {
     let options = PoolOptions {
         block_bytes: Some(BLOCK_BYTES),
         lease_ms: lease_ms(&S::PROMISES),
         secret: Some([1, 2, 3, 4]),
     };
-    let sim = Sim::new(usize::from(nodes), NODE_BYTES);
+    let sim = Sim::new(usize::from(nodes), node_bytes);
     sim.set_pause_ms(PAUSE_MS);
     let pool = Pool::create(sim, &options).await?;
     let mut client = pool.client()?;
@@ -57,8 +75,8 @@ pub(super) async fn open_new<S: Subject>(
     Ok((pool, client, index))
 }
 
-async fn build<S: Subject>(scenario: &Scenario, nodes: u8) -> Result<Sim, IndexError> {
-    let (pool, mut client, index) = open_new::<S>(nodes).await?;
+async fn build<S: Subject>(scenario: &Scenario, nodes: u8, node_bytes: u64) -> Result<Sim, IndexError> {
+    let (pool, mut client, index) = open_new_of::<S>(nodes, node_bytes).await?;
     let servers = Servers::begin::<S>(pool.fabric());
     for key in scenario.former.iter().chain(&scenario.filler) {
         index.put(&mut client, key, &scenario.value(0), Condition::Always).await?;

@@ -31,9 +31,7 @@ impl Fixtures {
         match catch_unwind(AssertUnwindSafe(|| plan.subject.run(self.of(plan), plan, scheduler))) {
             Ok(outcome) => outcome,
             Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned();
-                let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-                let violation = Violation { kind: "panic", text: text.unwrap_or_default() };
+                let violation = Violation::of_panic(&*panic);
                 self.0.remove(&key_of(plan));
                 Outcome { violation: Some(violation), ..Outcome::default() }
             }

@@ -3,7 +3,9 @@
 use super::fault::Fault;
 use super::schedule::Schedule;
 use crate::history::Operation;
+use darter_fabric::group::bed::Counts;
 use darter_fabric::sim::SimCounts;
+use std::any::Any;
 
 /// Something that must not happen, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,13 @@ pub struct Violation {
 impl Violation {
     pub(super) fn new(kind: &'static str, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
+    }
+
+    /// A panic.
+    pub(super) fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Self::new("panic", text.unwrap_or_default())
     }
 }
 
@@ -62,6 +71,8 @@ pub struct Outcome {
     pub lost: u64,
     /// Batches posted, those of the verdict among them.
     pub effort: u64,
+    /// What the world of a simulated group has met.
+    pub met: Counts,
     /// The scheduler gave the run up: nothing was judged.
     pub gave_up: bool,
     /// What happened step by step, where the scheduler asked for it.

@@ -75,6 +75,11 @@ impl Plan {
         self.processes.iter().max().map_or(1, |&last| u32::from(last) + 1)
     }
 
+    /// Whether something may be left that a sweep finds, though nothing strikes.
+    pub(super) fn has_remains(&self) -> bool {
+        self.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep))
+    }
+
     /// Whether a client sweeps.
     pub(super) fn sweeps(&self) -> bool {
         self.clients.iter().flatten().any(|&op| op == Op::Sweep)
@@ -253,7 +258,9 @@ pub struct Explored {
     pub situations: fn() -> Vec<Situation>,
     pub(super) scenarios: LazyLock<Vec<Scenario>>,
     pub(super) build: fn(&Scenario, u8) -> Fixture,
+    pub(super) build_small: fn(&Scenario) -> Fixture,
     pub(super) run: fn(&Fixture, &Plan, &mut dyn Scheduler) -> Outcome,
+    pub(super) run_on_group: fn(&Fixture, &Plan, u64, bool) -> Outcome,
 }
 
 impl Explored {

@@ -9,9 +9,8 @@ use super::execution::{Execution, Process, kill};
 use super::fault::Fault;
 use super::fixture::Fixture;
 use super::last_look::{after_power_failure, alone, last_look, look_around, repair, settle_and_close};
-use super::op::Op;
 use super::outcome::{Outcome, Violation};
-use super::plan::{Explored, Plan};
+use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
 use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
@@ -22,30 +21,12 @@ use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::LazyLock;
 
 /// Of runs that nothing struck, one in so many closes its processes and has others look.
 const CLOSED_ONE_IN: u64 = 8;
 
-impl Explored {
-    /// Of a subject.
-    pub const fn of<S: Subject>() -> Self {
-        assert!(S::HOLES.len() <= 32, "more holes than can be told apart");
-        Self {
-            name: S::NAME,
-            promises: S::PROMISES,
-            holes: S::HOLES,
-            has_server: S::HAS_SERVER,
-            situations: S::situations,
-            scenarios: LazyLock::new(S::scenarios),
-            build: Fixture::build::<S>,
-            run: run::<S>,
-        }
-    }
-}
-
 /// Runs a plan on its fixture.
-fn run<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+pub(super) fn run<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
     let mut outcome = Outcome::default();
     if let Err(violation) = perform::<S>(fixture, plan, scheduler, &mut outcome) {
         outcome.violation = Some(violation);
@@ -61,7 +42,7 @@ fn broken(what: &'static str) -> impl FnOnce(IndexError) -> Violation {
     move |error| Violation::new("error", format!("{what}: {error}"))
 }
 /// Opens the plan's processes on the fixture's pool, while nothing is scheduled.
-fn open_processes<S: Subject>(
+pub(super) fn open_processes<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
     options: &OptionsOf<S>,
@@ -89,7 +70,7 @@ fn begin_to_serve<S: Subject>(fixture: &Fixture, processes: &[Option<Process<S>>
 }
 
 /// Spawns the plan's clients and tells the simulation of the faults that strike by count.
-fn spawn_clients<'f, S: Subject>(
+pub(super) fn spawn_clients<'f, S: Subject>(
     fixture: &'f Fixture,
     plan: &'f Plan,
     recorder: &Rc<RefCell<Recorder>>,
@@ -140,11 +121,10 @@ fn perform<S: Subject>(
     let sim = &fixture.sim;
     sim.schedule(false);
     sim.restore(&fixture.snapshot);
-    outcome.has_remains = plan.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep));
+    outcome.has_remains = plan.has_remains();
     sim.relax(plan.verbs);
     (0..plan.processes()).for_each(|process| sim.process(process).reach_by(plan.sides.of(process)));
-    let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
-    recorder.borrow_mut().sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
+    let recorder = Rc::new(RefCell::new(Recorder::of(plan)));
     let options = S::options(plan.holes);
     let mut servers = Servers::begin::<S>(sim);
     let mut processes = open_processes::<S>(fixture, plan, &options)?;
@@ -197,9 +177,22 @@ fn perform<S: Subject>(
     if power_lost && plan.medium == Medium::Never {
         return after_power_failure::<S>(fixture, options);
     }
-    let faultless = plan.faults.iter().all(|fault| matches!(fault, Fault::Hold(..)));
-    outcome.counts = sim.counts();
-    if let Some(violation) = take_record(&recorder.borrow(), faultless, outcome) {
+    let recorder = recorder.borrow();
+    end::<S>(fixture, plan, &recorder, outcome, (processes, servers))
+}
+
+/// The end of a run whose clients have ended: what they recorded, what is there, and whether the one fits the other.
+pub(super) fn end<S: Subject>(
+    fixture: &Fixture,
+    plan: &Plan,
+    recorder: &Recorder,
+    outcome: &mut Outcome,
+    (mut processes, mut servers): (Vec<Option<Process<S>>>, Servers),
+) -> Result<(), Violation> {
+    let options = S::options(plan.holes);
+    let faultless = plan.faults.iter().chain(&outcome.struck).all(|fault| matches!(fault, Fault::Hold(..)));
+    outcome.counts = fixture.sim.counts();
+    if let Some(violation) = take_record(recorder, faultless, outcome) {
         abandon(&processes);
         return Err(violation);
     }
@@ -224,12 +217,18 @@ fn perform<S: Subject>(
 }
 
 /// Ends processes without closing them.
-fn abandon<S: Subject>(processes: &[Option<Process<S>>]) {
+pub(super) fn abandon<S: Subject>(processes: &[Option<Process<S>>]) {
     processes.iter().flatten().for_each(|process| process.pool.abandon());
 }
 
 /// Notes which of the faults that strike by count have struck.
-fn note_struck(sim: &Sim, plan: &Plan, pending: Vec<Fault>, recorder: &Recorder, outcome: &mut Outcome) {
+pub(super) fn note_struck(
+    sim: &Sim,
+    plan: &Plan,
+    pending: Vec<Fault>,
+    recorder: &Recorder,
+    outcome: &mut Outcome,
+) {
     outcome.struck.extend(pending.into_iter().filter(|fault| match *fault {
         Fault::Cancel(who, when) | Fault::Drop(who, when) => {
             recorder.awaits.get(who as usize).is_some_and(|&awaits| awaits > when)

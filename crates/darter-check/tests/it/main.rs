@@ -5,6 +5,7 @@
 
 mod checker;
 mod exploration;
+mod groups;
 mod histories;
 mod judges;
 mod mutants;

@@ -8,13 +8,16 @@
 //!
 //! All of it is a state machine without input or output. [`Replica`] takes requests, messages,
 //! replies of the store and the time, and returns what is to be sent ([`Output`]). Whoever drives it
-//! sees to connections, clocks and the store; the tests drive it with simulated ones.
+//! sees to connections, clocks and the store; tests drive it in a simulated world (`bed`, feature
+//! `sim`).
 //!
 //! `view` is who serves, `record` and `message` what replicas tell each other. A primary is in
 //! `serve`, `stream`, `held` and `lease`, a backup in `backup`; `duplicates` is what both know of
 //! frames. `change` is how a view becomes the next one. `codec` is messages as bytes.
 
 mod backup;
+#[cfg(feature = "sim")]
+pub mod bed;
 mod change;
 mod codec;
 mod duplicates;

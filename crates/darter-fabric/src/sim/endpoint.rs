@@ -2,8 +2,9 @@
 //! pulls.
 
 use super::calls::Caller;
+use super::counts::SimCounts;
 use super::memory::{Misuse, Snapshot};
-use super::world::{Life, SimCounts, World, holder_number};
+use super::world::{Life, World, holder_number};
 use super::{Medium, Relaxations, Side};
 use crate::{
     Batch, CALL_WORDS_MAX, CallFault, Capabilities, Durability, Endpoint, Fabric, FabricError, FenceOutcome,

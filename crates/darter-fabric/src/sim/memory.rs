@@ -198,6 +198,19 @@ impl Memory {
         }
     }
 
+    pub(super) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Takes words that were stored elsewhere, in objects that are written there.
+    pub(super) fn set_words(&mut self, words: &[u64]) {
+        for (at, &word) in words.iter().enumerate().take(self.words.len()) {
+            if self.words[at] != word || self.shadow[at] == Shadow::UNWRITTEN {
+                self.store(at, word);
+            }
+        }
+    }
+
     /// Makes a word what a power failure has left; the allocator's state of it is another matter.
     fn set(&mut self, word: u32, value: u64) {
         self.touch(word as usize / PAGE_WORDS);

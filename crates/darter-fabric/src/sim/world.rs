@@ -2,6 +2,8 @@
 //! identities.
 
 use super::calls::Calls;
+use super::cargo::Carriage;
+use super::counts::SimCounts;
 use super::medium::{Choices, Medium, Need};
 use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
@@ -10,17 +12,6 @@ use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
 /// Returns the number by which other processes name a process.
 pub(super) fn holder_number(process: u32) -> u64 {
     u64::from(process) + 1
-}
-
-/// What has happened in a simulation so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SimCounts {
-    /// Verbs executed whole.
-    pub verbs: u64,
-    /// Batches posted.
-    pub batches: u64,
-    /// Long verbs that executed in pieces.
-    pub torn: u64,
 }
 
 /// The verbs of one batch that go to one node.
@@ -155,7 +146,7 @@ pub(super) struct World {
     pub pause_ms: u64,
     pub processes: Vec<Life>,
     /// Which process holds which member slot.
-    identities: Vec<(u32, u32)>,
+    pub identities: Vec<(u32, u32)>,
     /// Processes cut off from nodes.
     cuts: Vec<(u32, u8)>,
     /// Processes whose verbs the nodes' processors execute.
@@ -181,6 +172,8 @@ pub(super) struct World {
     pub medium: Medium,
     /// What the last power failure has left.
     pub choices: Choices,
+    /// What others carry, if they do.
+    pub carriage: Option<Carriage>,
 }
 
 impl World {
@@ -213,6 +206,7 @@ impl World {
             relaxations: Relaxations::default(),
             medium: Medium::default(),
             choices: Choices::default(),
+            carriage: None,
         }
     }
 
@@ -241,6 +235,7 @@ impl World {
         self.relaxations = Relaxations::default();
         self.medium = Medium::default();
         self.choices = Choices::default();
+        self.carriage = None;
         calls
     }
 
@@ -546,7 +541,7 @@ impl World {
     pub(super) fn claim(&mut self, slot: u32, process: u32) -> Result<(), FabricError> {
         if let Some(&(_, holder)) = self.identities.iter().find(|(held, _)| *held == slot) {
             let suspect = Suspect { slot, holder: holder_number(holder), lapsed: false };
-            if self.fence(suspect) == FenceOutcome::Alive {
+            if self.fence(suspect) != FenceOutcome::Fenced {
                 return Err(FabricError::IdentityTaken { slot });
             }
         }
@@ -566,6 +561,10 @@ impl World {
         if let Some(&(_, process)) = held {
             if self.life(process) == Life::Live && !lapsed {
                 return FenceOutcome::Alive;
+            }
+            if let Some(carriage) = &mut self.carriage {
+                carriage.suspect(process);
+                return FenceOutcome::Unknown;
             }
             self.discard_verbs(process);
             self.set_life(process, Life::Fenced);

@@ -1,13 +1,10 @@
-//! A client of the group: it sends frames, a few at a time, and sends again what was not answered,
-//! under the same numbers, to whom it holds to be the primary.
+//! Clients that read, write, swap and add to a few words.
 
+use crate::history::History;
 use crate::linear::Kind;
-use crate::random::Random;
-use darter_fabric::group::View;
-use darter_fabric::wire::{self, FrameVerbs};
+use darter_fabric::group::bed::{Frame, Payload, Random, Users};
+use darter_fabric::wire;
 use darter_fabric::{Batch, GlobalAddr};
-use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Words that clients use, each in a line of its own.
 pub(crate) const WORDS: usize = 6;
@@ -20,94 +17,18 @@ pub(crate) fn offset(word: usize) -> u64 {
     word as u64 * 704
 }
 
-/// A frame that was not answered.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame {
-    pub(crate) id: u64,
-    pub(crate) begin: u64,
-    pub(crate) verbs: Vec<(usize, Kind)>,
-    pub(crate) payload: Vec<u8>,
-}
-
-impl Frame {
-    pub(crate) fn verbs(&self) -> FrameVerbs<'_> {
-        FrameVerbs::new(&self.payload, self.verbs.len() as u16, wire::FRAME_BYTES_MAX).unwrap()
-    }
-}
-
 /// A client.
 #[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) session: u64,
-    pub(crate) view: Option<Arc<View>>,
-    pub(crate) connection: u64,
-    pub(crate) attempt: u64,
-    pub(crate) address: usize,
-    pub(crate) unanswered: VecDeque<Frame>,
-    pub(crate) next_id: u64,
-    pub(crate) left: u64,
-    /// How long its connection takes, each way.
-    pub(crate) latency: u64,
-    /// When it heard of its connection last, or made it.
-    pub(crate) heard: u64,
-    pub(crate) is_fenced: bool,
+struct Client {
+    session: u64,
+    /// The verbs of its frames, by their tags.
+    sent: Vec<Vec<(usize, Kind)>>,
+    left: u64,
     /// What it has seen in each word last.
     seen: [u64; WORDS],
 }
 
 impl Client {
-    pub(crate) fn new(session: u64, frames: u64, address: usize, view: Arc<View>) -> Self {
-        Self {
-            session,
-            view: Some(view),
-            connection: 0,
-            attempt: 0,
-            address,
-            unanswered: VecDeque::new(),
-            next_id: 1,
-            left: frames,
-            latency: 0,
-            heard: 0,
-            is_fenced: false,
-            seen: [0; WORDS],
-        }
-    }
-
-    /// Returns the number of the last frame of which, and of all before, it has the replies.
-    pub(crate) fn answered(&self) -> u64 {
-        self.unanswered.front().map_or(self.next_id, |frame| frame.id) - 1
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        self.is_fenced || self.left == 0 && self.unanswered.is_empty()
-    }
-
-    /// Makes the next frame.
-    pub(crate) fn make(&mut self, now: u64, random: &mut Random) -> &Frame {
-        let unique = self.session << 40 | self.next_id << 8;
-        let verbs: Vec<_> =
-            (0..=random.below(VERBS_MAX)).map(|at| self.verb(unique | at << 4, random)).collect();
-        let mut batch = Batch::new();
-        for &(word, kind) in &verbs {
-            let at = GlobalAddr::new(0, offset(word));
-            match kind {
-                Kind::Read => _ = batch.read(at, 1),
-                Kind::Write(new) => batch.write(at, &[new]),
-                Kind::Swap(expected, new) => _ = batch.cas(at, expected, new),
-                Kind::Add(amount) => _ = batch.faa(at, amount),
-            }
-        }
-        let mut payload = Vec::new();
-        let (all, data) = batch.parts_mut();
-        for verb in all {
-            wire::put_verb(&mut payload, verb, data);
-        }
-        self.unanswered.push_back(Frame { id: self.next_id, begin: now, verbs, payload });
-        self.next_id += 1;
-        self.left -= 1;
-        &self.unanswered[self.unanswered.len() - 1]
-    }
-
     fn verb(&self, unique: u64, random: &mut Random) -> (usize, Kind) {
         let word = random.below(WORDS as u64) as usize;
         // Values that come again, as words of an index do, and ones that never do.
@@ -123,14 +44,11 @@ impl Client {
         (word, kind)
     }
 
-    /// Takes the words of a reply. Returns the frame, and what each of its verbs has found; `None` if
-    /// the frame was answered before.
-    pub(crate) fn take(&mut self, id: u64, words: &[u8]) -> Option<(Frame, Vec<u64>)> {
-        let at = self.unanswered.iter().position(|frame| frame.id == id)?;
-        let frame = self.unanswered.remove(at)?;
+    /// Takes the words of a reply. Returns what each of the frame's verbs has found.
+    fn take(&mut self, tag: u64, words: &[u8]) -> Vec<u64> {
         let mut words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let mut found = Vec::new();
-        for &(word, kind) in &frame.verbs {
+        for &(word, kind) in &self.sent[tag as usize] {
             let value = if matches!(kind, Kind::Write(_)) { 0 } else { words.next().unwrap() };
             if !matches!(kind, Kind::Write(_)) {
                 self.seen[word] = value;
@@ -138,6 +56,75 @@ impl Client {
             found.push(value);
         }
         assert!(words.next().is_none(), "a reply of another frame");
-        Some((frame, found))
+        found
+    }
+}
+
+/// All clients, and what they learn.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    all: Vec<Client>,
+    pub(crate) history: History,
+}
+
+impl Clients {
+    /// Adds one that sends so many frames.
+    pub(crate) fn add(&mut self, session: u64, frames: u64) {
+        self.all.push(Client { session, sent: Vec::new(), left: frames, seen: [0; WORDS] });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The verbs of a frame.
+    pub(crate) fn verbs(&self, client: usize, frame: &Frame) -> &[(usize, Kind)] {
+        &self.all[client].sent[frame.payload.tag as usize]
+    }
+}
+
+impl Users for Clients {
+    fn next(&mut self, client: usize, random: &mut Random) -> Option<Payload> {
+        let client = &mut self.all[client];
+        client.left = client.left.checked_sub(1)?;
+        let unique = client.session << 40 | (client.sent.len() as u64 + 1) << 8;
+        let verbs: Vec<_> =
+            (0..=random.below(VERBS_MAX)).map(|at| client.verb(unique | at << 4, random)).collect();
+        let mut batch = Batch::new();
+        for &(word, kind) in &verbs {
+            let at = GlobalAddr::new(0, offset(word));
+            match kind {
+                Kind::Read => _ = batch.read(at, 1),
+                Kind::Write(new) => batch.write(at, &[new]),
+                Kind::Swap(expected, new) => _ = batch.cas(at, expected, new),
+                Kind::Add(amount) => _ = batch.faa(at, amount),
+            }
+        }
+        let mut bytes = Vec::new();
+        let (all, data) = batch.parts_mut();
+        for verb in all {
+            wire::put_verb(&mut bytes, verb, data);
+        }
+        let payload = Payload { tag: client.sent.len() as u64, verbs: verbs.len() as u16, bytes };
+        client.sent.push(verbs);
+        Some(payload)
+    }
+
+    fn has_ended(&self, client: usize) -> bool {
+        self.all[client].left == 0
+    }
+
+    fn answered(&mut self, client: usize, frame: &Frame, words: &[u8], now: u64) {
+        let found = self.all[client].take(frame.payload.tag, words);
+        let verbs = &self.all[client].sent[frame.payload.tag as usize];
+        self.history.answered((client, frame), verbs, &found, now);
+    }
+
+    fn refused(&mut self, _client: usize, _frame: &Frame) {
+        panic!("a verb outside the region");
+    }
+
+    fn fenced(&mut self, client: usize, now: u64) {
+        self.history.fenced(client, now);
     }
 }

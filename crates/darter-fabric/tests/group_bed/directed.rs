@@ -1,6 +1,7 @@
 //! Situations that seeds hardly meet, made by hand.
 
-use crate::node::Life;
+use crate::REGION_BYTES;
+use darter_fabric::group::bed::Life;
 use darter_fabric::group::{
     FrameId, Message, Options, Outcome, Output, ReplicaId, Request, Role, Start, StoreReply, StoreRequest,
     View,
@@ -29,7 +30,10 @@ impl Group {
     fn new(replicas: u64) -> Self {
         let store = Arc::new(View::founding(0, 1..replicas));
         let now = Duration::from_secs(1);
-        let live = |id| Life::new(id, Options::default(), Start::Founding(Arc::clone(&store)), None, now);
+        let live = |id| {
+            let options = (Options::default(), REGION_BYTES);
+            Life::new(id, options, Start::Founding(Arc::clone(&store)), None, now)
+        };
         let lives = (0..replicas).map(live).collect();
         let (wires, held, dead) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         let quiet = BTreeSet::new();

@@ -1,7 +1,8 @@
 //! What clients did and learned, by word, and the verdict.
 
-use crate::client::{Client, Frame, WORDS};
+use crate::client::WORDS;
 use crate::linear::{Event, Kind, is_linearizable};
+use darter_fabric::group::bed::Frame;
 
 /// Verbs that were answered, and until when those of each client that were not may take effect.
 #[derive(Debug, Default)]
@@ -14,15 +15,21 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn answered(&mut self, client: usize, frame: &Frame, found: &[u64], now: u64) {
+    pub(crate) fn answered(
+        &mut self,
+        (client, frame): (usize, &Frame),
+        verbs: &[(usize, Kind)],
+        found: &[u64],
+        now: u64,
+    ) {
         self.frames += 1;
-        for (at, &(word, kind)) in frame.verbs.iter().enumerate() {
+        for (at, &(word, kind)) in verbs.iter().enumerate() {
             let end = Some((now, found[at]));
             self.words[word].push(Event { kind, begin: frame.begin, end, until: now });
         }
         // A frame is executed as a whole, so its verbs see each other's effects and nobody else's.
-        for (at, &(word, kind)) in frame.verbs.iter().enumerate() {
-            let next = frame.verbs.iter().enumerate().skip(at + 1).find(|(_, (other, _))| *other == word);
+        for (at, &(word, kind)) in verbs.iter().enumerate() {
+            let next = verbs.iter().enumerate().skip(at + 1).find(|(_, (other, _))| *other == word);
             let Some((then, &(_, then_kind))) = next.filter(|(_, (_, kind))| !matches!(kind, Kind::Write(_)))
             else {
                 continue;
@@ -47,19 +54,17 @@ impl History {
         self.fences.push((client, now));
     }
 
+    /// A verb of a client was never answered.
+    pub(crate) fn unanswered(&mut self, client: usize, begin: u64, (word, kind): (usize, Kind)) {
+        let fence = self.fences.iter().find(|(fenced, _)| *fenced == client);
+        let until = fence.map_or(u64::MAX, |(_, when)| *when);
+        self.words[word].push(Event { kind, begin, end: None, until });
+    }
+
     /// Returns what is wrong, if the words are these at the end.
-    pub(crate) fn verdict(mut self, clients: &[Client], words: [u64; WORDS], now: u64) -> Option<String> {
+    pub(crate) fn verdict(mut self, words: [u64; WORDS], now: u64) -> Option<String> {
         if self.wrong.is_some() {
             return self.wrong;
-        }
-        for (number, client) in clients.iter().enumerate() {
-            let fence = self.fences.iter().find(|(fenced, _)| *fenced == number);
-            let until = fence.map_or(u64::MAX, |(_, when)| *when);
-            for frame in &client.unanswered {
-                for &(word, kind) in &frame.verbs {
-                    self.words[word].push(Event { kind, begin: frame.begin, end: None, until });
-                }
-            }
         }
         for (word, events) in self.words.iter_mut().enumerate() {
             let last = Event { kind: Kind::Read, begin: now, end: Some((now, words[word])), until: now };

@@ -22,71 +22,80 @@
 
 mod client;
 mod directed;
-mod faults;
 mod history;
 mod linear;
-mod node;
-mod random;
-mod world;
 
-use client::{WORDS, offset};
-use darter_fabric::group::Memory;
-use std::collections::BTreeMap;
-use world::{MS, World, address};
+use client::{Clients, WORDS, offset};
+use darter_fabric::group::Options;
+use darter_fabric::group::bed::{Counts, MS, Setup, World};
 
+/// Bytes of a region.
+const REGION_BYTES: usize = 4096;
 /// How long things go wrong at most, and how long the group may take to come to rest.
 const STORM: u64 = 20_000 * MS;
 const CALM: u64 = 40_000 * MS;
 
-/// What a run has met.
-type Counts = BTreeMap<&'static str, u64>;
+/// The world of a seed, with its clients.
+fn world(seed: u64, is_traced: bool) -> World<Clients> {
+    let options =
+        Options { copy_bytes: 1024, copies_under_way: 2, channel_frames_max: 64, ..Options::default() };
+    let setup = Setup { options, bytes: REGION_BYTES, content: None };
+    let mut world = World::new(seed, Clients::default(), setup, is_traced);
+    for client in 0..2 + world.random.below(2) {
+        let frames = 8 + world.random.below(16);
+        world.users.add(client + 1, frames);
+        let client = world.join(client + 1);
+        let pause = world.random.below(500 * MS);
+        world.watch(client, pause);
+    }
+    if world.random.happens(300) {
+        let victim = world.random.below(world.users.len() as u64) as usize;
+        let pause = (500 + world.random.below(5000)) * MS;
+        world.shut_out_after(pause, victim);
+    }
+    world.begin_faults();
+    world
+}
 
 /// Runs a seed. Returns what it met, or what is wrong, with a trace if one is asked for.
 fn run(seed: u64, is_traced: bool) -> Result<Counts, String> {
-    let mut world = World::new(seed, is_traced);
-    while world.now < STORM && world.step() {}
-    calm(&mut world);
+    let mut world = world(seed, is_traced);
+    while world.now() < STORM && world.step() {}
+    world.calm();
     let mut unrest = Some("it has not begun".to_owned());
-    let mut next = world.now;
-    while unrest.is_some() && world.now < STORM + CALM && world.step() {
-        if world.now < next {
+    let mut next = world.now();
+    while unrest.is_some() && world.now() < STORM + CALM && world.step() {
+        if world.now() < next {
             continue;
         }
-        next = world.now + 100 * MS;
-        let clients = world.clients.iter().filter(|client| !client.has_ended()).count();
+        next = world.now() + 100 * MS;
+        let clients = world.waiting();
         unrest = world.unrest();
         if clients > 0 || world.has_fencer() {
             unrest.get_or_insert(format!("{clients} clients wait, and {}", world.has_fencer()));
         }
     }
-    let fail = |world: &World, what: &str| Err(format!("seed {seed}: {what}\n{}", world.trace()));
+    let fail = |world: &World<Clients>, what: &str| Err(format!("seed {seed}: {what}\n{}", world.trace()));
     if let Some(what) = unrest {
         return fail(&world, &what);
     }
-    let primary = world.nodes[address(world.store.primary)].life.as_ref().unwrap();
+    let content = world.content();
     let words: [u64; WORDS] = std::array::from_fn(|word| {
-        let mut bytes = [0; 8];
-        primary.replica.memory().copy(offset(word), &mut bytes);
-        u64::from_le_bytes(bytes)
+        let at = offset(word) as usize;
+        u64::from_le_bytes(content[at..at + 8].try_into().unwrap())
     });
-    let frames = world.history.frames;
-    *world.counts.entry("frames").or_default() += frames;
-    let history = std::mem::take(&mut world.history);
-    match history.verdict(&world.clients, words, world.now) {
+    let mut history = std::mem::take(&mut world.users.history);
+    *world.counts.entry("frames").or_default() += history.frames;
+    for client in 0..world.clients() {
+        for frame in world.unanswered(client) {
+            for &verb in world.users.verbs(client, frame) {
+                history.unanswered(client, frame.begin, verb);
+            }
+        }
+    }
+    match history.verdict(words, world.now()) {
         Some(what) => fail(&world, &what),
         None => Ok(world.counts),
-    }
-}
-
-/// Nothing goes wrong any more, and whoever died comes back.
-fn calm(world: &mut World) {
-    world.is_calm = true;
-    world.cuts.clear();
-    world.slow.clear();
-    world.store_ails_until = 0;
-    for node in 0..world.nodes.len() {
-        world.nodes[node].snapshot = None;
-        world.come_back(node);
     }
 }
 

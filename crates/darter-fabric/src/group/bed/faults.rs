@@ -1,12 +1,14 @@
 //! What goes wrong. A group survives the death of a replica as long as another member of its view
 //! lives, so no fault takes the last one, neither of the current view nor of one that is asked for.
 
-use crate::node::Life;
-use crate::world::{MS, World, address};
-use darter_fabric::group::{ReplicaId, Start, View};
+use super::client::Users;
+use super::event::{MS, address};
+use super::node::Life;
+use super::world::World;
+use crate::group::{ReplicaId, Start, View};
 use std::sync::Arc;
 
-impl World {
+impl<U: Users> World<U> {
     fn is_sound(&self, id: ReplicaId) -> bool {
         let life = self.nodes[address(id)].life.as_ref();
         life.is_some_and(|life| life.id == id && life.replica.kept().is_some())
@@ -37,7 +39,7 @@ impl World {
     }
 
     /// Something goes wrong.
-    pub(crate) fn fault(&mut self) {
+    pub(super) fn fault(&mut self) {
         let nodes = self.nodes.len() as u64;
         let node = self.random.below(nodes) as usize;
         match self.random.below(16) {
@@ -85,7 +87,7 @@ impl World {
     }
 
     /// A node dies, or pauses.
-    pub(crate) fn strike(&mut self, node: usize) {
+    pub(super) fn strike(&mut self, node: usize) {
         if self.nodes[node].snapshot.is_some() || self.random.happens(700) {
             self.kill(node);
             if self.random.happens(300) || self.nodes[node].snapshot.is_some() {
@@ -114,7 +116,7 @@ impl World {
     }
 
     /// A node that died comes back, with nothing or with an old memory.
-    pub(crate) fn come_back(&mut self, node: usize) {
+    pub(super) fn come_back(&mut self, node: usize) {
         if self.nodes[node].life.is_some() {
             return;
         }

@@ -1,0 +1,131 @@
+//! Many seeds of an index on simulated groups.
+
+use super::super::campaign::Settings;
+use super::super::fault::Fault;
+use super::super::fixture::Fixture;
+use super::super::outcome::{Outcome, Violation};
+use super::super::plan::{Explored, Plan};
+use darter_index::checker::without_situations;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Seeds of an index on simulated groups.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    /// The index.
+    pub subject: &'static Explored,
+    /// The seeds, each of one run.
+    pub seeds: Range<u64>,
+    /// Threads.
+    pub threads: usize,
+    /// Whether a finding says what happened in its world.
+    pub is_traced: bool,
+}
+
+/// What came of them.
+#[derive(Debug, Default)]
+pub struct GroupSummary {
+    /// Runs performed.
+    pub runs: u64,
+    /// Operations that were answered, each key of a scan by itself.
+    pub operations: u64,
+    /// What the worlds have met.
+    pub met: BTreeMap<&'static str, u64>,
+    /// The violation of the lowest seed, if there was one.
+    pub finding: Option<GroupFinding>,
+}
+
+/// A violation.
+#[derive(Clone, Debug)]
+pub struct GroupFinding {
+    /// The seed.
+    pub seed: u64,
+    /// What ran.
+    pub plan: Plan,
+    /// What it does wrong.
+    pub violation: Violation,
+    /// What happened in its world, if that was asked for.
+    pub trace: Vec<String>,
+}
+
+/// Faults of clients that strike beside those of the group.
+const FAULTS: [&str; 3] = ["cancel", "drop", "refuse"];
+
+/// Operations of a client, at most, where it has few.
+const OPS: usize = 6;
+
+impl Groups {
+    /// Some seeds of an index.
+    pub fn of(subject: &'static Explored, seeds: Range<u64>) -> Self {
+        Self { subject, seeds, threads: 2, is_traced: false }
+    }
+
+    /// What runs in a seed's world.
+    pub fn plan(&self, seed: u64) -> Plan {
+        let survives = |name: &&str| self.subject.promises.survives.contains(name);
+        let faults = FAULTS.into_iter().filter(survives).map(str::to_owned).collect();
+        let settings = Settings { ops: OPS, faults, seed: 7, ..Settings::of(self.subject) };
+        Plan { nodes: 1, ..settings.plan(seed) }
+    }
+
+    /// Runs them until one goes wrong.
+    pub fn explore(&self) -> GroupSummary {
+        let (next, is_over) = (AtomicU64::new(self.seeds.start), AtomicBool::new(false));
+        let all = Mutex::new(GroupSummary::default());
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(|| {
+                    let mut fixtures = HashMap::new();
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= self.seeds.end || is_over.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        let plan = self.plan(seed);
+                        let outcome = self.run(&mut fixtures, &plan, seed);
+                        is_over.fetch_or(outcome.violation.is_some(), Ordering::Relaxed);
+                        all.lock().unwrap_or_else(PoisonError::into_inner).add(seed, plan, outcome);
+                    }
+                });
+            }
+        });
+        all.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a seed; a panic is a violation.
+    fn run(&self, fixtures: &mut HashMap<&'static str, Fixture>, plan: &Plan, seed: u64) -> Outcome {
+        let run = || {
+            let build = || (self.subject.build_small)(plan.scenario);
+            let fixture = fixtures.entry(&plan.scenario.name).or_insert_with(|| without_situations(build));
+            (self.subject.run_on_group)(fixture, plan, seed, self.is_traced)
+        };
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            fixtures.remove(&plan.scenario.name[..]);
+            let violation = Violation::of_panic(&*panic);
+            Outcome { violation: Some(violation), ..Outcome::default() }
+        })
+    }
+}
+
+impl GroupSummary {
+    fn add(&mut self, seed: u64, plan: Plan, outcome: Outcome) {
+        self.runs += 1;
+        self.operations +=
+            outcome.history.iter().filter(|operation| operation.returned.is_some()).count() as u64;
+        for (what, count) in outcome.met {
+            *self.met.entry(what).or_default() += count;
+        }
+        for fault in &outcome.struck {
+            if let Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..) = fault {
+                *self.met.entry(fault.parts().0).or_default() += 1;
+            }
+        }
+        let is_first = self.finding.as_ref().is_none_or(|known| seed < known.seed);
+        if let Some(violation) = outcome.violation.filter(|_| is_first) {
+            self.finding = Some(GroupFinding { seed, plan, violation, trace: outcome.trace });
+        }
+    }
+}

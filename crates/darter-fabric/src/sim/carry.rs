@@ -1,0 +1,93 @@
+//! Batches that others carry: the simulation's nodes execute none of them, and whoever drives it
+//! says what became of each. So what runs on a simulation runs on simulated memory groups
+//! (`group::bed`) unchanged.
+
+use super::cargo::{Cargo, Carriage};
+use super::endpoint::Sim;
+use super::world::{Life, World};
+use crate::{FabricError, VerbKind};
+
+impl World {
+    /// Fills in the results of a batch, and has it complete.
+    fn answer(&mut self, id: u64, answer: Result<Vec<u64>, FabricError>) {
+        let Some(at) = self.posted.iter().position(|posted| posted.id == id) else { return };
+        let posted = &mut self.posted[at];
+        let (verbs, data) = posted.batch.parts_mut();
+        match answer {
+            Ok(words) => {
+                let mut words = &words[..];
+                for verb in verbs {
+                    let count = match verb.kind {
+                        VerbKind::Read => verb.words as usize,
+                        VerbKind::Write => 0,
+                        VerbKind::Cas | VerbKind::Faa => 1,
+                    };
+                    let (own, rest) = words.split_at(count);
+                    data[verb.at as usize..][..count].copy_from_slice(own);
+                    words = rest;
+                }
+                self.counts.verbs += verbs.len() as u64;
+            }
+            Err(error) => posted.error = Some(error),
+        }
+        let count = posted.batch.len();
+        posted.lanes.iter_mut().for_each(|lane| lane.at = count);
+        if posted.orphan {
+            self.posted.remove(at);
+        }
+    }
+}
+
+impl Sim {
+    /// From now on, or not any more, batches that wait for an executor are carried
+    /// ([`Sim::cargo`]), and processes are shut out by who carries them. Ends with a restore.
+    pub fn carry(&self, carried: bool) {
+        self.world().carriage = carried.then(Carriage::default);
+    }
+
+    /// Returns the batches that were posted since it was last asked.
+    pub fn cargo(&self) -> Vec<Cargo> {
+        let mut world = self.world();
+        let Some(last) = world.carriage.as_ref().map(|carriage| carriage.last) else { return Vec::new() };
+        let mut cargo = Vec::new();
+        for posted in world.posted.iter_mut().filter(|posted| posted.id > last) {
+            let (id, process) = (posted.id, posted.process);
+            let (verbs, data) = posted.batch.parts_mut();
+            cargo.push(Cargo { id, process, verbs: verbs.to_vec(), data: data.to_vec() });
+        }
+        if let (Some(carriage), Some(newest)) = (&mut world.carriage, cargo.last()) {
+            carriage.last = newest.id;
+        }
+        cargo
+    }
+
+    /// Says what became of a batch that was carried: the words of its results one after the other,
+    /// or why there are none.
+    pub fn deliver(&self, id: u64, answer: Result<Vec<u64>, FabricError>) {
+        self.world().answer(id, answer);
+    }
+
+    /// Returns the processes that others have asked to shut out since it was last asked.
+    pub fn suspects(&self) -> Vec<u32> {
+        let mut world = self.world();
+        world.carriage.as_mut().map(|carriage| std::mem::take(&mut carriage.suspects)).unwrap_or_default()
+    }
+
+    /// This process was shut out: what it has posted fails, and others may take its place.
+    pub fn shut_out(&self) {
+        let mut world = self.world();
+        world.discard_verbs(self.number());
+        world.set_life(self.number(), Life::Fenced);
+        world.identities.retain(|(_, holder)| *holder != self.number());
+    }
+
+    /// Returns the words of a node.
+    pub fn words(&self, node: u8) -> Vec<u64> {
+        self.world().nodes[usize::from(node)].words().to_vec()
+    }
+
+    /// Gives a node other words. Objects in them count as written.
+    pub fn set_words(&self, node: u8, words: &[u64]) {
+        self.world().nodes[usize::from(node)].set_words(words);
+    }
+}
