@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// How long things go wrong at most, and how long everything may take to come to rest.
 const STORM: u64 = 20_000 * MS;
-const CALM: u64 = 60_000 * MS;
+const CALM: u64 = 600_000 * MS;
 /// How long a task that waits for the clock waits.
 const PAUSE: u64 = 10 * MS;
 /// How often it is looked whether the group rests.
