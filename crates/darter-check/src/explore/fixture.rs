@@ -20,7 +20,7 @@ pub(super) fn lease_ms(promises: &Promises) -> u64 {
 const BLOCK_BYTES: u64 = 256 << 10;
 const NODE_BYTES: u64 = 8 << 20;
 /// The same of a node that is a group, whose replicas each have all of it.
-const GROUP_BYTES: u64 = 3 << 20;
+const GROUP_BYTES: u64 = 4 << 20;
 
 /// A beginning that runs can be started from.
 pub struct Fixture {

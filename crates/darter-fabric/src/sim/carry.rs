@@ -81,13 +81,14 @@ impl Sim {
         world.identities.retain(|(_, holder)| *holder != self.number());
     }
 
-    /// Returns the words of a node.
-    pub fn words(&self, node: u8) -> Vec<u64> {
-        self.world().nodes[usize::from(node)].words().to_vec()
+    /// Returns the memory of a node.
+    pub fn content(&self, node: u8) -> Vec<u8> {
+        bytemuck::cast_slice(self.world().nodes[usize::from(node)].words()).to_vec()
     }
 
-    /// Gives a node other words. Objects in them count as written.
-    pub fn set_words(&self, node: u8, words: &[u64]) {
-        self.world().nodes[usize::from(node)].set_words(words);
+    /// Gives a node another memory, of whole words. Objects in it count as written.
+    pub fn set_content(&self, node: u8, content: &[u8]) {
+        let words: Vec<u64> = bytemuck::pod_collect_to_vec(content);
+        self.world().nodes[usize::from(node)].set_words(&words);
     }
 }

@@ -3,6 +3,7 @@
 use super::super::campaign::Settings;
 use super::super::fault::Fault;
 use super::super::fixture::Fixture;
+use super::super::op::Op;
 use super::super::outcome::{Outcome, Violation};
 use super::super::plan::{Explored, Plan};
 use darter_index::checker::without_situations;
@@ -54,6 +55,8 @@ pub struct GroupFinding {
 /// Faults of clients that strike beside those of the group.
 const FAULTS: [&str; 3] = ["cancel", "drop", "refuse"];
 
+/// Processes that join and leave, at most: each takes some of the little memory there is.
+const VISITS_MAX: usize = 2;
 /// Operations of a client, at most, where it has few.
 const OPS: usize = 6;
 
@@ -68,7 +71,15 @@ impl Groups {
         let survives = |name: &&str| self.subject.promises.survives.contains(name);
         let faults = FAULTS.into_iter().filter(survives).map(str::to_owned).collect();
         let settings = Settings { ops: OPS, faults, seed: 7, ..Settings::of(self.subject) };
-        Plan { nodes: 1, ..settings.plan(seed) }
+        let mut plan = Plan { nodes: 1, ..settings.plan(seed) };
+        let mut visits = 0;
+        for op in plan.clients.iter_mut().flatten() {
+            if let Op::Visit(key) = *op {
+                visits += 1;
+                *op = if visits > VISITS_MAX { Op::Put(key) } else { *op };
+            }
+        }
+        plan
     }
 
     /// Runs them until one goes wrong.

@@ -84,8 +84,7 @@ fn perform<S: Subject>(
         abandon(&processes);
         return played;
     }
-    let words: Vec<u64> = content.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    sim.set_words(0, &words);
+    sim.set_content(0, &content);
     forget_the_dead(&crossing.dead, &mut processes);
     let recorder = recorder.borrow();
     note_struck(sim, plan, plan.faults.clone(), &recorder, outcome);
@@ -95,14 +94,13 @@ fn perform<S: Subject>(
 /// A group whose region is what the simulation's node has.
 fn found(sim: &Sim, seed: u64, is_traced: bool) -> World<Carrier> {
     let bytes = sim.node_bytes(0);
-    let content = sim.words(0).iter().flat_map(|word| word.to_le_bytes()).collect();
     let options = Options {
         copy_bytes: (bytes / COPIES) as usize,
         copies_under_way: 2,
         channel_frames_max: 64,
         ..Options::default()
     };
-    let setup = Setup { options, bytes: bytes as usize, content: Some(content) };
+    let setup = Setup { options, bytes: bytes as usize, content: Some(sim.content(0)) };
     World::new(seed, Carrier::default(), setup, is_traced)
 }
 
