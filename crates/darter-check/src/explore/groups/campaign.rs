@@ -6,6 +6,7 @@ use super::super::fixture::Fixture;
 use super::super::op::Op;
 use super::super::outcome::{Outcome, Violation};
 use super::super::plan::{Explored, Plan};
+use crate::dice::Dice;
 use darter_index::checker::without_situations;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -60,18 +61,51 @@ const VISITS_MAX: usize = 2;
 /// Operations of a client, at most, where it has few.
 const OPS: usize = 6;
 
+/// Where many clients read and write few keys, and how many do.
+const CONTESTED: &str = "plain";
+const CONTESTERS: usize = 4;
+
+/// Operations of a client that has others beside it on the same keys.
+fn contest(dice: &mut Dice) -> Vec<Op> {
+    let count = 8 + dice.below(16);
+    let mut op = || {
+        let key = dice.below(2) as u8;
+        match dice.below(16) {
+            0..9 => Op::Get(key),
+            9..12 => Op::Put(key),
+            12 => Op::Insert(key),
+            13 => Op::Update(key),
+            14 => Op::Delete(key),
+            _ => Op::Scan(false),
+        }
+    };
+    (0..count).map(|_| op()).collect()
+}
+
 impl Groups {
     /// Some seeds of an index.
     pub fn of(subject: &'static Explored, seeds: Range<u64>) -> Self {
         Self { subject, seeds, threads: 2, is_traced: false }
     }
 
-    /// What runs in a seed's world.
+    /// What runs in a seed's world: what the explorer's plans do, or, every other time, many reads and writes of a few keys.
     pub fn plan(&self, seed: u64) -> Plan {
+        let mut plan = self.explorers_plan(seed / 2);
+        if !seed.is_multiple_of(2) {
+            let mut dice = Dice::new(seed);
+            plan.scenario = self.subject.scenario(CONTESTED).unwrap_or(plan.scenario);
+            plan.faults.clear();
+            plan.clients = (0..CONTESTERS).map(|_| contest(&mut dice)).collect();
+            plan.processes = Plan::apart(CONTESTERS);
+        }
+        plan
+    }
+
+    fn explorers_plan(&self, run: u64) -> Plan {
         let survives = |name: &&str| self.subject.promises.survives.contains(name);
         let faults = FAULTS.into_iter().filter(survives).map(str::to_owned).collect();
         let settings = Settings { ops: OPS, faults, seed: 7, ..Settings::of(self.subject) };
-        let mut plan = Plan { nodes: 1, ..settings.plan(seed) };
+        let mut plan = Plan { nodes: 1, ..settings.plan(run) };
         let mut visits = 0;
         for op in plan.clients.iter_mut().flatten() {
             if let Op::Visit(key) = *op {

@@ -11,9 +11,10 @@ use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// How long things go wrong at most, and how long everything may take to come to rest.
+/// How long things go wrong at most, how long clients may take then, and the group without them.
 const STORM: u64 = 20_000 * MS;
 const CALM: u64 = 600_000 * MS;
+const REST: u64 = 20_000 * MS;
 /// How long a task that waits for the clock waits.
 const PAUSE: u64 = 10 * MS;
 /// How often it is looked whether the group rests.
@@ -54,7 +55,7 @@ impl Crossing<'_> {
         processes: &mut [Option<Process<S>>],
     ) -> Result<(), Violation> {
         let mut events = Vec::new();
-        let mut next_look = 0;
+        let (mut next_look, mut end) = (0, STORM + CALM);
         loop {
             executor.events(&mut events);
             if let Some(event) = self.next_to_move(&events) {
@@ -71,13 +72,16 @@ impl Crossing<'_> {
             if !self.is_calm && (has_ended || self.world.now() > STORM) {
                 self.calm();
             }
+            if has_ended {
+                end = end.min(self.world.now() + REST);
+            }
             if self.is_calm && has_ended && self.world.now() >= next_look {
                 next_look = self.world.now() + LOOK;
                 if self.unrest().is_none() {
                     return self.world.log_fault().map_or(Ok(()), |what| Err(Violation::new("log", what)));
                 }
             }
-            if self.world.now() > STORM + CALM || !self.world.step() {
+            if self.world.now() > end || !self.world.step() {
                 let what = self.unrest().unwrap_or_else(|| "a client has not ended".to_owned());
                 return Err(Violation::new("unrest", what));
             }

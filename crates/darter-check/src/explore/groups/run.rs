@@ -107,7 +107,7 @@ fn found(sim: &Sim, seed: u64, is_traced: bool) -> World<Carrier> {
 /// Draws what happens to the clients, and begins with the faults.
 fn draw(crossing: &mut Crossing<'_>, plan: &Plan, outcome: &mut Outcome) {
     let random: &mut Random = &mut crossing.world.random;
-    crossing.slowness = (20 + random.below(250), (1 + random.below(1500)) * MS);
+    crossing.slowness = (50 + random.below(400), (200 + random.below(1800)) * MS);
     let survives = |name| plan.subject.promises.survives.contains(&name);
     let (kind, who) = (random.below(1000), random.below(plan.processes().into()) as u32);
     let when = random.below(8000) * MS;
