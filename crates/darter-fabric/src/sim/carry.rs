@@ -92,3 +92,67 @@ impl Sim {
         self.world().nodes[usize::from(node)].set_words(&words);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{EventKind, Executor, WordOrder};
+    use super::*;
+    use crate::{Endpoint, Fabric, FenceOutcome, GlobalAddr, Suspect};
+    use std::cell::RefCell;
+
+    fn poll(executor: &mut Executor<'_>) {
+        let mut events = Vec::new();
+        loop {
+            executor.events(&mut events);
+            let moves = |kind| matches!(kind, EventKind::Run | EventKind::Complete);
+            let Some(&event) = events.iter().find(|event| moves(event.kind)) else { return };
+            executor.perform(event, 0, WordOrder::Ascending);
+        }
+    }
+
+    #[test]
+    fn batches_wait_for_who_carries_them() {
+        let sim = Sim::new(1, 4096);
+        let results = RefCell::new(Vec::new());
+        let mut executor = Executor::new(&sim);
+        sim.carry(true);
+        executor.spawn(1, async {
+            let mut endpoint = sim.process(1).endpoint().unwrap();
+            for _ in 0..2 {
+                let mut batch = endpoint.batch();
+                batch.write(GlobalAddr::new(0, 64), &[5]);
+                let pair = batch.read(GlobalAddr::new(0, 128), 2);
+                let cas = batch.cas(GlobalAddr::new(0, 64), 5, 6);
+                let done = endpoint.submit(batch).await;
+                results.borrow_mut().push(done.map(|done| (done.words(pair).to_vec(), done.found(cas))).ok());
+            }
+        });
+        poll(&mut executor);
+        let cargo = sim.cargo();
+        assert_eq!((cargo.len(), cargo[0].process, cargo[0].verbs.len()), (1, 1, 3));
+        assert!(sim.cargo().is_empty() && results.borrow().is_empty());
+        sim.deliver(cargo[0].id, Ok(vec![7, 8, 5]));
+        poll(&mut executor);
+        assert_eq!(*results.borrow(), [Some((vec![7, 8], 5))]);
+        sim.deliver(sim.cargo()[0].id, Err(FabricError::Fenced));
+        poll(&mut executor);
+        assert_eq!(results.borrow().last(), Some(&None));
+        assert!(sim.content(0).iter().all(|byte| *byte == 0), "nothing was executed here");
+    }
+
+    #[test]
+    fn who_carries_them_shuts_out() {
+        let sim = Sim::new(1, 4096);
+        let other = sim.process(1);
+        let identity = other.claim(3).unwrap();
+        let suspect = Suspect { slot: 3, holder: identity.holder(), lapsed: true };
+        sim.carry(true);
+        assert_eq!(sim.fence(suspect).unwrap(), FenceOutcome::Unknown);
+        assert!(sim.claim(3).is_err());
+        assert_eq!((sim.suspects(), sim.suspects()), (vec![1], Vec::new()));
+        other.shut_out();
+        assert!(other.is_fenced() && matches!(other.endpoint(), Err(FabricError::Fenced)));
+        assert_eq!(sim.fence(suspect).unwrap(), FenceOutcome::Fenced);
+        assert!(sim.claim(3).is_ok());
+    }
+}
