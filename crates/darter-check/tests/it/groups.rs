@@ -74,7 +74,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// The index of DARTER_GROUP_INDEX.
+/// The index that `DARTER_GROUP_INDEX` names.
 fn chosen() -> &'static Explored {
     subject(&std::env::var("DARTER_GROUP_INDEX").unwrap_or_else(|_| "dart".to_owned())).unwrap()
 }
