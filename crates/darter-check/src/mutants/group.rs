@@ -18,7 +18,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A read of words whose record the backups lack is answered at once.",
         BED,
     ),
-    Mutant::new("group", "group-no-lease", "Reads are answered whether a lease covers them or not.", BED),
+    Mutant::new(
+        "group",
+        "group-no-lease",
+        "Reads are answered whether a lease covers them or not.",
+        FoundBy::Tests("-p darter-check --test it quiver_on_groups_survives_whatever_happens"),
+    ),
     Mutant::new(
         "group",
         "group-lease-from-its-arrival",
