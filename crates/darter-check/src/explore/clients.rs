@@ -1,4 +1,5 @@
-//! A simulated client: its operations one after another, each written into the history before it begins and when it ends.
+//! A simulated client: its operations one after another, each written into the history before it
+//! begins and when it ends.
 
 use super::op::Op;
 use super::outcome::Violation;
@@ -40,7 +41,8 @@ pub(super) struct Recorder {
     resting: Vec<Waker>,
     /// Sweeps that have not ended.
     pub sweeps: usize,
-    /// Processes that joined while clients ran, each with the process of the client that has it do so.
+    /// Processes that joined while clients ran, each with the process of the client that has it do
+    /// so.
     visitors: Vec<(u32, u32)>,
 }
 
@@ -90,7 +92,8 @@ impl Recorder {
         }
     }
 
-    /// Whether a value of these operations' keys can have been lost: somebody's write of one of them has not been answered.
+    /// Whether a value of these operations' keys can have been lost: somebody's write of one of
+    /// them has not been answered.
     fn may_be_lost(&self, mine: &Range<usize>) -> bool {
         let keys = &self.history[mine.clone()];
         self.history.iter().enumerate().any(|(at, other)| {
@@ -177,7 +180,8 @@ async fn visit<S: Subject>(
 /// Rounds of upkeep that a client with nothing left to do does beside sweeps.
 const ROUNDS_BESIDE_SWEEPS: usize = 500;
 
-/// Sweeps that a client has before it, which end when it does. [`Recorder::sweeps`] counts them from the start.
+/// Sweeps that a client has before it, which end when it does. [`Recorder::sweeps`] counts them
+/// from the start.
 struct Sweeps {
     recorder: Rc<RefCell<Recorder>>,
     left: usize,
@@ -402,7 +406,8 @@ fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
     }
 }
 
-/// What a conditional operation expects: the value the scenario began with, or one that nobody wrote.
+/// What a conditional operation expects: the value the scenario began with, or one that nobody
+/// wrote.
 fn expected(identity: &Identity<'_>, key: u8) -> u64 {
     identity.scenario.initial(usize::from(key)).unwrap_or(999)
 }
@@ -536,8 +541,8 @@ fn lie(what: &'static str) -> IndexError {
     IndexError::Corrupt { addr: darter_fabric::GlobalAddr::NULL, what }
 }
 
-/// Holds a scan against its promise: in order, each key once, all of the filler and nothing that never was there. Answers
-/// what it said of the hot keys.
+/// Holds a scan against its promise: in order, each key once, all of the filler and nothing that
+/// never was there. Answers what it said of the hot keys.
 fn verify_scan(
     identity: &Identity<'_>,
     range: &ScanRange,

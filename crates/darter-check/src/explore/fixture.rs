@@ -11,8 +11,9 @@ use darter_pool::{Client, Pool, PoolOptions};
 /// Milliseconds of a pause. In 25 of them a process that leaves has given up waiting for others.
 const PAUSE_MS: u64 = 10;
 
-/// Milliseconds of the lease in simulated pools. Where clients wait for the dead, it is over soon; where nobody waits for anybody,
-/// several processes can leave, one after the other, while one that lives does no upkeep.
+/// Milliseconds of the lease in simulated pools. Where clients wait for the dead, it is over soon;
+/// where nobody waits for anybody, several processes can leave, one after the other, while one that
+/// lives does no upkeep.
 pub(super) fn lease_ms(promises: &Promises) -> u64 {
     PAUSE_MS * if promises.trips_beside_stopped.is_some() { 4_000 } else { 100 }
 }

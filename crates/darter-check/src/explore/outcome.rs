@@ -1,4 +1,5 @@
-//! What came of a run: the counts of what happened, and the violation, if something must not have happened.
+//! What came of a run: the counts of what happened, and the violation, if something must not have
+//! happened.
 
 use super::fault::Fault;
 use super::schedule::Schedule;
@@ -58,10 +59,11 @@ pub struct Outcome {
     pub allocations: Vec<u64>,
     /// Faults that struck.
     pub struck: Vec<Fault>,
-    /// Something was left that the next sweep finds: by a process that left while others held back what it had unlinked, or by a
-    /// sweep that did.
+    /// Something was left that the next sweep finds: by a process that left while others held back
+    /// what it had unlinked, or by a sweep that did.
     pub has_remains: bool,
-    /// The most round trips, and the verbs in them, that one operation of each client took; upkeep left out.
+    /// The most round trips, and the verbs in them, that one operation of each client took; upkeep
+    /// left out.
     pub longest_op: Vec<(u64, u64)>,
     /// What a power failure left: how far back from the newest, and of how many possibilities.
     pub choices: Vec<(usize, usize)>,
@@ -96,8 +98,8 @@ impl Outcome {
         others.map(|(_, &took)| took).max().unwrap_or_default()
     }
 
-    /// Whether nothing struck that leaves anything behind. An operation that finds no memory changes nothing, and who is held
-    /// goes on.
+    /// Whether nothing struck that leaves anything behind. An operation that finds no memory
+    /// changes nothing, and who is held goes on.
     pub(super) fn is_clean(&self) -> bool {
         !self.has_remains
             && self.struck.iter().all(|fault| matches!(fault, Fault::Refuse(..) | Fault::Hold(..)))

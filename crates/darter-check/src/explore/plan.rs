@@ -1,11 +1,14 @@
-//! What one run does: who does which operations from which beginning, and what goes wrong when. A plan is a line of text.
+//! What one run does: who does which operations from which beginning, and what goes wrong when. A
+//! plan is a line of text.
 //!
 //! ```text
 //! dart/grow-n4/nodes=1/process=each/holes=/kill=0@17/p0,g1,s;d0,i1,M
 //! ```
 //!
-//! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a digit a client), errors
-//! brought back, what verbs do not promise (`verbs=`), the rule of the medium (`durability=`), who executes them (`sides=`), faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
+//! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a
+//! digit a client), errors brought back, what verbs do not promise (`verbs=`), the rule of the
+//! medium (`durability=`), who executes them (`sides=`), faults, and each client's operations. A
+//! schedule ([`super::schedule`]) behind it makes a replay line.
 
 use super::fault::Fault;
 use super::fixture::Fixture;
@@ -28,7 +31,8 @@ pub struct Plan {
     pub scenario: &'static Scenario,
     /// Memory nodes.
     pub nodes: u8,
-    /// The process of each client, counted from 0 without gaps. Clients of one process are threads that share its view.
+    /// The process of each client, counted from 0 without gaps. Clients of one process are threads
+    /// that share its view.
     pub processes: Vec<u8>,
     /// Whether clients begin with memory in hand, so that no run is about block grants.
     pub warm: bool,
@@ -52,8 +56,8 @@ pub enum Sides {
     /// The nodes' devices, of all.
     #[default]
     One,
-    /// The nodes' devices, of processes with even numbers; their processors, of the others. No pool is used like that: memory
-    /// nodes that have a device refuse it.
+    /// The nodes' devices, of processes with even numbers; their processors, of the others. No pool
+    /// is used like that: memory nodes that have a device refuse it.
     Mixed,
 }
 
@@ -294,8 +298,9 @@ impl Explored {
         })
     }
 
-    /// Names of the faults that it survives on memory with this medium. Where that keeps what was acknowledged, the failure of
-    /// the power is the death of all clients, and every index survives it.
+    /// Names of the faults that it survives on memory with this medium. Where that keeps what was
+    /// acknowledged, the failure of the power is the death of all clients, and every index survives
+    /// it.
     pub fn survives(&self, medium: Medium) -> Vec<String> {
         let is_durable = |name: &&&str| **name == "power" && medium != Medium::Never;
         let promised = |name: &&&str| self.promises.survives.contains(*name) || is_durable(name);

@@ -1,8 +1,9 @@
 //! One run: a plan, a schedule, and what came of them.
 //!
-//! Clients run as tasks of the simulation until all have ended or stopped; faults strike when their moment has come. Then
-//! time stands still for the verdict: processes that live settle and close, the others are fenced, their blocks adopted, and a
-//! fresh process reads every hot key, checks the index and audits the pool. Whatever does not fit is a [`Violation`].
+//! Clients run as tasks of the simulation until all have ended or stopped; faults strike when their
+//! moment has come. Then time stands still for the verdict: processes that live settle and close,
+//! the others are fenced, their blocks adopted, and a fresh process reads every hot key, checks the
+//! index and audits the pool. Whatever does not fit is a [`Violation`].
 
 use super::clients::{Identity, Recorder, client};
 use super::execution::{Execution, Process, kill};
@@ -181,7 +182,8 @@ fn perform<S: Subject>(
     end::<S>(fixture, plan, &recorder, outcome, (processes, servers))
 }
 
-/// The end of a run whose clients have ended: what they recorded, what is there, and whether the one fits the other.
+/// The end of a run whose clients have ended: what they recorded, what is there, and whether the
+/// one fits the other.
 pub(super) fn end<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
@@ -272,7 +274,8 @@ fn judge<S: Subject>(fixture: &Fixture, outcome: &mut Outcome) -> Result<(), Vio
     verdict::judge(&outcome.history, &initial, &mut outcome.states)
 }
 
-/// Lets a client take some memory of each kind that small runs need, so that they are not about block grants.
+/// Lets a client take some memory of each kind that small runs need, so that they are not about
+/// block grants.
 async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), IndexError> {
     for node in 0..nodes {
         for &(bytes, kind) in S::WARM {
@@ -283,7 +286,8 @@ async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), Ind
     Ok(())
 }
 
-/// Paused processes go on only when everybody else has ended, and a janitor has had time to take their place.
+/// Paused processes go on only when everybody else has ended, and a janitor has had time to take
+/// their place.
 fn finish_paused<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,

@@ -1,5 +1,6 @@
-//! Errors planted in memory groups: what a reply waits for, who may serve, what the next primary knows. Indexes on simulated
-//! groups find most of them too, later (docs/replication.md, "Errors planted").
+//! Errors planted in memory groups: what a reply waits for, who may serve, what the next primary
+//! knows. Indexes on simulated groups find most of them too, later (docs/replication.md, "Errors
+//! planted").
 
 use super::{FoundBy, Mutant};
 

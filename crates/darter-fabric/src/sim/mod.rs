@@ -18,7 +18,7 @@
 //!   then fenced for real, and wakes to [`crate::FabricError::Fenced`]), cut off from a node and
 //!   connected again; a future that is dropped leaves its posted verbs under way. All nodes can lose
 //!   power ([`Sim::lose_power`]): what is sure to stay is what their [`Medium`] has.
-//! - Batches can be carried ([`Sim::carry`]): whoever drives the simulation has them executed
+//! - Batches can be diverted ([`Sim::divert`]): whoever drives the simulation has them executed
 //!   elsewhere, on simulated memory groups, and says what became of them.
 //! - A process can be a node's server ([`Sim::serve`]): each call is a task of that process, which
 //!   dies, pauses and is shut out with it.
@@ -26,9 +26,9 @@
 //! Time is virtual: the simulation moves the clock of leases.
 
 mod calls;
-mod cargo;
-mod carry;
 mod counts;
+mod divert;
+mod diverted;
 mod endpoint;
 mod executor;
 mod medium;
@@ -38,8 +38,8 @@ mod relaxations;
 mod server;
 mod world;
 
-pub use cargo::Cargo;
 pub use counts::SimCounts;
+pub use diverted::DivertedBatch;
 pub use endpoint::{Sim, SimEndpoint};
 pub use executor::{Access, Event, EventKind, Executor, TaskId};
 pub use medium::Medium;

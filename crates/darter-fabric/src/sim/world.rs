@@ -2,8 +2,8 @@
 //! identities.
 
 use super::calls::Calls;
-use super::cargo::Carriage;
 use super::counts::SimCounts;
+use super::diverted::Diversion;
 use super::medium::{Choices, Medium, Need};
 use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
@@ -172,8 +172,8 @@ pub(super) struct World {
     pub medium: Medium,
     /// What the last power failure has left.
     pub choices: Choices,
-    /// What others carry, if they do.
-    pub carriage: Option<Carriage>,
+    /// What is executed elsewhere, if batches are diverted.
+    pub diversion: Option<Diversion>,
 }
 
 impl World {
@@ -206,7 +206,7 @@ impl World {
             relaxations: Relaxations::default(),
             medium: Medium::default(),
             choices: Choices::default(),
-            carriage: None,
+            diversion: None,
         }
     }
 
@@ -235,7 +235,7 @@ impl World {
         self.relaxations = Relaxations::default();
         self.medium = Medium::default();
         self.choices = Choices::default();
-        self.carriage = None;
+        self.diversion = None;
         calls
     }
 
@@ -562,8 +562,8 @@ impl World {
             if self.life(process) == Life::Live && !lapsed {
                 return FenceOutcome::Alive;
             }
-            if let Some(carriage) = &mut self.carriage {
-                carriage.suspect(process);
+            if let Some(diversion) = &mut self.diversion {
+                diversion.suspect(process);
                 return FenceOutcome::Unknown;
             }
             self.discard_verbs(process);

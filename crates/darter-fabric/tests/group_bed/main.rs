@@ -1,11 +1,11 @@
 //! A simulated test bed for memory groups: seeds that decide everything, no threads.
 //!
-//! Two or three replicas, sometimes a spare, serve two or three clients, which read, write, swap and
-//! add to a few words. Messages, requests and replies are delayed, in order within a connection;
-//! connections end and nodes are parted; nodes pause, in the middle of a turn too, and their clocks
-//! run at different rates; nodes die, and come back with nothing or with an old memory; the store of
-//! views is slow or loses requests; primaries hand over; a client is shut out. Then nothing goes
-//! wrong any more, and the group must come to rest.
+//! Two or three replicas, sometimes a spare, serve two or three clients, which read, write, swap
+//! and add to a few words. Messages, requests and replies are delayed, in order within a
+//! connection; connections end and nodes are parted; nodes pause, in the middle of a turn too, and
+//! their clocks run at different rates; nodes die, and come back with nothing or with an old
+//! memory; the store of views is slow or loses requests; primaries hand over; a client is shut out.
+//! Then nothing goes wrong any more, and the group must come to rest.
 //!
 //! What must hold: everybody is answered; each word's history has an order that explains all
 //! answers, with what the memory holds at the end; a frame is executed as a whole and at most once;

@@ -88,7 +88,8 @@ impl Groups {
         Self { subject, seeds, threads: 2, is_traced: false }
     }
 
-    /// What runs in a seed's world: what the explorer's plans do, or, every other time, many reads and writes of a few keys.
+    /// What runs in a seed's world: what the explorer's plans do, or, every other time, many reads
+    /// and writes of a few keys.
     pub fn plan(&self, seed: u64) -> Plan {
         let mut plan = self.explorers_plan(seed / 2);
         if !seed.is_multiple_of(2) {

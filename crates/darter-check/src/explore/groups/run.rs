@@ -9,8 +9,8 @@ use super::super::plan::Plan;
 use super::super::run::{abandon, end, note_struck, open_processes, spawn_clients};
 use super::super::servers::Servers;
 use super::super::subject::Subject;
-use super::carrier::Carrier;
-use super::crossing::{Blow, Crossing};
+use super::driver::{Blow, Driver};
+use super::outcomes::Outcomes;
 use darter_fabric::Fabric;
 use darter_fabric::group::Options;
 use darter_fabric::group::bed::{MS, Random, Setup, World};
@@ -56,9 +56,9 @@ fn perform<S: Subject>(
     sim.schedule(false);
     spawn_clients::<S>(fixture, plan, &recorder, (&processes, &servers), &mut executor)?;
     let world = found(sim, seed, is_traced);
-    sim.carry(true);
+    sim.divert(true);
     sim.schedule(true);
-    let mut crossing = Crossing {
+    let mut driver = Driver {
         sim: sim.clone(),
         world,
         recorder: &recorder,
@@ -69,30 +69,30 @@ fn perform<S: Subject>(
         dead: Vec::new(),
         is_calm: false,
     };
-    draw(&mut crossing, plan, outcome);
-    let played = crossing.play::<S>(&mut executor, &mut processes);
-    outcome.met = std::mem::take(&mut crossing.world.counts);
-    *outcome.met.entry("frames").or_default() += crossing.world.users.frames;
+    draw(&mut driver, plan, outcome);
+    let played = driver.play::<S>(&mut executor, &mut processes);
+    outcome.met = std::mem::take(&mut driver.world.counts);
+    *outcome.met.entry("frames").or_default() += driver.world.users.frames;
     if is_traced {
-        outcome.trace = crossing.world.trace().lines().map(str::to_owned).collect();
+        outcome.trace = driver.world.trace().lines().map(str::to_owned).collect();
     }
-    let content = crossing.world.content();
+    let content = driver.world.content();
     drop(executor);
-    sim.carry(false);
+    sim.divert(false);
     sim.schedule(false);
     if played.is_err() {
         abandon(&processes);
         return played;
     }
     sim.set_content(0, &content);
-    forget_the_dead(&crossing.dead, &mut processes);
+    forget_the_dead(&driver.dead, &mut processes);
     let recorder = recorder.borrow();
     note_struck(sim, plan, plan.faults.clone(), &recorder, outcome);
     end::<S>(fixture, plan, &recorder, outcome, (processes, servers))
 }
 
 /// A group whose region is what the simulation's node has.
-fn found(sim: &Sim, seed: u64, is_traced: bool) -> World<Carrier> {
+fn found(sim: &Sim, seed: u64, is_traced: bool) -> World<Outcomes> {
     let bytes = sim.node_bytes(0);
     let options = Options {
         copy_bytes: (bytes / COPIES) as usize,
@@ -101,26 +101,26 @@ fn found(sim: &Sim, seed: u64, is_traced: bool) -> World<Carrier> {
         ..Options::default()
     };
     let setup = Setup { options, bytes: bytes as usize, content: Some(sim.content(0)) };
-    World::new(seed, Carrier::default(), setup, is_traced)
+    World::new(seed, Outcomes::default(), setup, is_traced)
 }
 
 /// Draws what happens to the clients, and begins with the faults.
-fn draw(crossing: &mut Crossing<'_>, plan: &Plan, outcome: &mut Outcome) {
-    let random: &mut Random = &mut crossing.world.random;
-    crossing.slowness = (50 + random.below(400), (200 + random.below(1800)) * MS);
+fn draw(driver: &mut Driver<'_>, plan: &Plan, outcome: &mut Outcome) {
+    let random: &mut Random = &mut driver.world.random;
+    driver.slowness = (50 + random.below(400), (200 + random.below(1800)) * MS);
     let survives = |name| plan.subject.promises.survives.contains(&name);
     let (kind, who) = (random.below(1000), random.below(plan.processes().into()) as u32);
     let when = random.below(8000) * MS;
     if kind < BLOWS && survives("kill") {
-        crossing.blow = Some((Blow::Death, who, when));
+        driver.blow = Some((Blow::Death, who, when));
         outcome.struck.push(Fault::Kill(who, 0));
     } else if (BLOWS..2 * BLOWS).contains(&kind) && survives("pause") {
-        crossing.blow = Some((Blow::ShutOut, who, when));
+        driver.blow = Some((Blow::ShutOut, who, when));
         outcome.struck.push(Fault::Pause(who, 0));
     }
     // Which look is taken at the end depends on it.
     outcome.steps = random.below(1 << 20);
-    crossing.world.begin_faults();
+    driver.world.begin_faults();
 }
 
 /// Processes that were shut out end nothing in order.

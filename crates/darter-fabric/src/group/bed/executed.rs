@@ -1,5 +1,5 @@
-//! What the primaries of the simulated world have recorded, in the order of the log that remains: no
-//! frame twice, and none of a session behind its fence.
+//! What the primaries of the simulated world have recorded, in the order of the log that remains:
+//! no frame twice, and none of a session behind its fence.
 
 use crate::group::{FrameId, Position};
 use std::collections::{BTreeMap, BTreeSet};

@@ -30,8 +30,8 @@ pub struct Life {
 }
 
 impl Life {
-    /// Returns a life of a node with so many bytes, which begins so and has this memory, or one that
-    /// is cleared if it founds its group, or else one that nobody has cleared.
+    /// Returns a life of a node with so many bytes, which begins so and has this memory, or one
+    /// that is cleared if it founds its group, or else one that nobody has cleared.
     ///
     /// # Panics
     /// If there is no memory.

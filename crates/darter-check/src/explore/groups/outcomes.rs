@@ -1,14 +1,15 @@
-//! Whom the clients of a simulated group send for: processes of the explorer's simulation. Each has a session of its own.
+//! Whom the clients of a simulated group send for: processes of the explorer's simulation. Each has
+//! a session of its own.
 
 use darter_fabric::FabricError;
 use darter_fabric::group::bed::{Frame, Payload, Random, Users};
-use darter_fabric::sim::Cargo;
+use darter_fabric::sim::DivertedBatch;
 use darter_fabric::wire;
 use std::collections::BTreeSet;
 
 /// What the group has said, until somebody passes it on.
 #[derive(Debug, Default)]
-pub(super) struct Carrier {
+pub(super) struct Outcomes {
     /// What became of batches.
     pub(super) answers: Vec<(u64, Result<Vec<u64>, FabricError>)>,
     /// Clients that were shut out.
@@ -20,16 +21,16 @@ pub(super) struct Carrier {
 }
 
 /// A batch as the payload of a frame.
-pub(super) fn payload(cargo: &Cargo) -> Payload {
+pub(super) fn payload(batch: &DivertedBatch) -> Payload {
     let mut bytes = Vec::new();
-    for verb in &cargo.verbs {
-        wire::put_verb(&mut bytes, verb, &cargo.data);
+    for verb in &batch.verbs {
+        wire::put_verb(&mut bytes, verb, &batch.data);
     }
-    let verbs = u16::try_from(cargo.verbs.len()).unwrap_or(u16::MAX);
-    Payload { tag: cargo.id, verbs, bytes }
+    let verbs = u16::try_from(batch.verbs.len()).unwrap_or(u16::MAX);
+    Payload { tag: batch.id, verbs, bytes }
 }
 
-impl Users for Carrier {
+impl Users for Outcomes {
     /// What processes post is posted for them.
     fn next(&mut self, _client: usize, _random: &mut Random) -> Option<Payload> {
         None

@@ -1,8 +1,8 @@
-//! Batches that others carry: the simulation's nodes execute none of them, and whoever drives it
-//! says what became of each. So what runs on a simulation runs on simulated memory groups
+//! Diverted batches: the simulation's nodes execute none of them, and whoever drives it says what
+//! became of each. So what runs on a simulation runs on simulated memory groups
 //! (`group::bed`) unchanged.
 
-use super::cargo::{Cargo, Carriage};
+use super::diverted::{Diversion, DivertedBatch};
 use super::endpoint::Sim;
 use super::world::{Life, World};
 use crate::{FabricError, VerbKind};
@@ -39,29 +39,29 @@ impl World {
 }
 
 impl Sim {
-    /// From now on, or not any more, batches that wait for an executor are carried
-    /// ([`Sim::cargo`]), and processes are shut out by who carries them. Ends with a restore.
-    pub fn carry(&self, carried: bool) {
-        self.world().carriage = carried.then(Carriage::default);
+    /// From now on, or not any more, batches that wait for an executor are diverted
+    /// ([`Sim::diverted`]), and whoever executes them shuts processes out. Ends with a restore.
+    pub fn divert(&self, diverted: bool) {
+        self.world().diversion = diverted.then(Diversion::default);
     }
 
     /// Returns the batches that were posted since it was last asked.
-    pub fn cargo(&self) -> Vec<Cargo> {
+    pub fn diverted(&self) -> Vec<DivertedBatch> {
         let mut world = self.world();
-        let Some(last) = world.carriage.as_ref().map(|carriage| carriage.last) else { return Vec::new() };
-        let mut cargo = Vec::new();
+        let Some(last) = world.diversion.as_ref().map(|diversion| diversion.last) else { return Vec::new() };
+        let mut diverted = Vec::new();
         for posted in world.posted.iter_mut().filter(|posted| posted.id > last) {
             let (id, process) = (posted.id, posted.process);
             let (verbs, data) = posted.batch.parts_mut();
-            cargo.push(Cargo { id, process, verbs: verbs.to_vec(), data: data.to_vec() });
+            diverted.push(DivertedBatch { id, process, verbs: verbs.to_vec(), data: data.to_vec() });
         }
-        if let (Some(carriage), Some(newest)) = (&mut world.carriage, cargo.last()) {
-            carriage.last = newest.id;
+        if let (Some(diversion), Some(newest)) = (&mut world.diversion, diverted.last()) {
+            diversion.last = newest.id;
         }
-        cargo
+        diverted
     }
 
-    /// Says what became of a batch that was carried: the words of its results one after the other,
+    /// Says what became of a diverted batch: the words of its results one after the other,
     /// or why there are none.
     pub fn deliver(&self, id: u64, answer: Result<Vec<u64>, FabricError>) {
         self.world().answer(id, answer);
@@ -70,7 +70,7 @@ impl Sim {
     /// Returns the processes that others have asked to shut out since it was last asked.
     pub fn suspects(&self) -> Vec<u32> {
         let mut world = self.world();
-        world.carriage.as_mut().map(|carriage| std::mem::take(&mut carriage.suspects)).unwrap_or_default()
+        world.diversion.as_mut().map(|diversion| std::mem::take(&mut diversion.suspects)).unwrap_or_default()
     }
 
     /// This process was shut out: what it has posted fails, and others may take its place.
@@ -111,11 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn batches_wait_for_who_carries_them() {
+    fn diverted_batches_wait_for_their_outcome() {
         let sim = Sim::new(1, 4096);
         let results = RefCell::new(Vec::new());
         let mut executor = Executor::new(&sim);
-        sim.carry(true);
+        sim.divert(true);
         executor.spawn(1, async {
             let mut endpoint = sim.process(1).endpoint().unwrap();
             for _ in 0..2 {
@@ -128,25 +128,25 @@ mod tests {
             }
         });
         poll(&mut executor);
-        let cargo = sim.cargo();
-        assert_eq!((cargo.len(), cargo[0].process, cargo[0].verbs.len()), (1, 1, 3));
-        assert!(sim.cargo().is_empty() && results.borrow().is_empty());
-        sim.deliver(cargo[0].id, Ok(vec![7, 8, 5]));
+        let diverted = sim.diverted();
+        assert_eq!((diverted.len(), diverted[0].process, diverted[0].verbs.len()), (1, 1, 3));
+        assert!(sim.diverted().is_empty() && results.borrow().is_empty());
+        sim.deliver(diverted[0].id, Ok(vec![7, 8, 5]));
         poll(&mut executor);
         assert_eq!(*results.borrow(), [Some((vec![7, 8], 5))]);
-        sim.deliver(sim.cargo()[0].id, Err(FabricError::Fenced));
+        sim.deliver(sim.diverted()[0].id, Err(FabricError::Fenced));
         poll(&mut executor);
         assert_eq!(results.borrow().last(), Some(&None));
         assert!(sim.content(0).iter().all(|byte| *byte == 0), "nothing was executed here");
     }
 
     #[test]
-    fn who_carries_them_shuts_out() {
+    fn whoever_executes_them_shuts_out() {
         let sim = Sim::new(1, 4096);
         let other = sim.process(1);
         let identity = other.claim(3).unwrap();
         let suspect = Suspect { slot: 3, holder: identity.holder(), lapsed: true };
-        sim.carry(true);
+        sim.divert(true);
         assert_eq!(sim.fence(suspect).unwrap(), FenceOutcome::Unknown);
         assert!(sim.claim(3).is_err());
         assert_eq!((sim.suspects(), sim.suspects()), (vec![1], Vec::new()));

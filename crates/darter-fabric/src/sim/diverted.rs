@@ -1,30 +1,30 @@
-//! Batches that others carry, and whom these are to shut out.
+//! What is diverted: batches that are executed elsewhere, and processes that are shut out there.
 
 use crate::Verb;
 
-/// What is to be carried.
+/// What is diverted.
 #[derive(Debug, Default)]
-pub(super) struct Carriage {
+pub(super) struct Diversion {
     /// The last batch that was handed out.
     pub(super) last: u64,
     /// Processes that others have asked to shut out.
     pub(super) suspects: Vec<u32>,
 }
 
-/// A batch to be carried.
+/// A batch that is executed elsewhere.
 #[derive(Clone, Debug)]
-pub struct Cargo {
+pub struct DivertedBatch {
     /// Its number.
     pub id: u64,
     /// The process that has posted it.
     pub process: u32,
     /// Its verbs.
     pub verbs: Vec<Verb>,
-    /// The words that they carry, where [`Verb::at`] says.
+    /// Their words, where [`Verb::at`] says.
     pub data: Vec<u64>,
 }
 
-impl Carriage {
+impl Diversion {
     /// Somebody wants a process shut out.
     pub(super) fn suspect(&mut self, process: u32) {
         if !self.suspects.contains(&process) {

@@ -1,11 +1,12 @@
-//! Between the simulation whose tasks are the clients and the world of the group: what tasks post becomes frames, and what the
-//! group answers lets them go on. Nobody moves at the same time as anybody else, and one seed decides everything.
+//! Between the simulation whose tasks are the clients and the world of the group: what tasks post
+//! becomes frames, and what the group answers lets them go on. Nobody moves at the same time as
+//! anybody else, and one seed decides everything.
 
 use super::super::clients::Recorder;
 use super::super::execution::{Process, kill};
 use super::super::outcome::Violation;
 use super::super::subject::Subject;
-use super::carrier::{Carrier, payload};
+use super::outcomes::{Outcomes, payload};
 use darter_fabric::group::bed::{MS, World};
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
@@ -30,15 +31,16 @@ pub(super) enum Blow {
 }
 
 /// A run under way.
-pub(super) struct Crossing<'r> {
+pub(super) struct Driver<'r> {
     pub(super) sim: Sim,
-    pub(super) world: World<Carrier>,
+    pub(super) world: World<Outcomes>,
     pub(super) recorder: &'r RefCell<Recorder>,
     /// The clients of the group that processes are.
     pub(super) sessions: BTreeMap<u32, usize>,
     /// What strikes which process when.
     pub(super) blow: Option<(Blow, u32, u64)>,
-    /// Of how many batches in a thousand the process waits before it posts them, and for how long at most.
+    /// Of how many batches in a thousand the process waits before it posts them, and for how long
+    /// at most.
     pub(super) slowness: (u64, u64),
     /// When each task has moved last.
     pub(super) moved: BTreeMap<TaskId, u64>,
@@ -47,7 +49,7 @@ pub(super) struct Crossing<'r> {
     pub(super) is_calm: bool,
 }
 
-impl Crossing<'_> {
+impl Driver<'_> {
     /// Lets everything happen until all tasks have ended and the group rests.
     pub(super) fn play<S: Subject>(
         &mut self,
@@ -103,12 +105,12 @@ impl Crossing<'_> {
 
     /// Sends what tasks have posted, some of it later.
     fn load(&mut self) {
-        for cargo in self.sim.cargo() {
-            let client = self.client_of(cargo.process);
+        for batch in self.sim.diverted() {
+            let client = self.client_of(batch.process);
             let (permille, most) = self.slowness;
             let is_late = !self.is_calm && self.world.random.happens(permille);
             let pause = if is_late { self.world.random.below(most) } else { 0 };
-            self.world.post_after(pause, client, payload(&cargo));
+            self.world.post_after(pause, client, payload(&batch));
         }
     }
 
