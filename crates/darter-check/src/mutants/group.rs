@@ -23,7 +23,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "group",
         "group-no-lease",
         "Reads are answered whether a lease covers them or not.",
-        FoundBy::Tests("-p darter-check --test it quiver_on_groups_survives_whatever_happens"),
+        FoundBy::Tests(
+            "-p darter-fabric --test group_bed a_lease_covers_what_was_executed_before_it_was_granted",
+        ),
     ),
     Mutant::new(
         "group",
@@ -36,7 +38,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "group",
         "group-frames-of-an-old-connection-executed",
         "A frame is executed though its client has begun another connection for the channel.",
-        BED,
+        FoundBy::Tests("-p darter-fabric --test group_bed a_frame_of_an_older_connection_is_void"),
     ),
     Mutant::new(
         "group",

@@ -24,6 +24,8 @@ struct Group {
     /// Those that see to nothing by themselves.
     quiet: BTreeSet<ReplicaId>,
     replies: Vec<(u64, Outcome)>,
+    /// The connection of the channel that frames come on.
+    attempt: u64,
 }
 
 impl Group {
@@ -37,7 +39,7 @@ impl Group {
         let lives = (0..replicas).map(live).collect();
         let (wires, held, dead) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         let quiet = BTreeSet::new();
-        let mut group = Self { lives, now, store, wires, held, dead, quiet, replies: Vec::new() };
+        let mut group = Self { lives, now, store, wires, held, dead, quiet, replies: Vec::new(), attempt: 1 };
         group.pass(0);
         group
     }
@@ -106,7 +108,7 @@ impl Group {
             wire::put_verb(&mut payload, verb, data);
         }
         let frame = FrameId { session: 1, channel: 0, id, answered: 0 };
-        let request = Request { connection: id, attempt: 1, view, frame };
+        let request = Request { connection: id, attempt: self.attempt, view, frame };
         let verbs = FrameVerbs::new(&payload, verbs.len() as u16, wire::FRAME_BYTES_MAX).unwrap();
         self.lives[to].replica.request(&request, verbs);
         self.lives[to].replica.end_turn(self.now);
@@ -170,6 +172,24 @@ fn a_frame_of_another_view_is_void() {
     assert_eq!(group.reply(1), Some(&Outcome::View(Some(Arc::clone(&group.store)))));
     group.request(0, 3, 3, |batch| _ = batch.read(word(), 1));
     group.pass(3);
+    assert_eq!(group.reply(3), Some(&done(5)));
+}
+
+#[test]
+fn a_frame_of_an_older_connection_is_void() {
+    let mut group = Group::new(2);
+    let fill = |batch: &mut Batch| _ = batch.cas(word(), 5, 6);
+    // The frame is still on its way when the channel's next connection brings it once more.
+    group.attempt = 2;
+    group.request(0, 1, 1, fill);
+    assert_eq!(group.reply(1), Some(&done(0)), "it swaps nothing, so no table knows of it");
+    group.request(0, 1, 2, |batch| batch.write(word(), &[5]));
+    group.replies.clear();
+    group.attempt = 1;
+    group.request(0, 1, 1, fill);
+    assert_eq!(group.reply(1), None);
+    group.attempt = 2;
+    group.request(0, 1, 3, |batch| _ = batch.read(word(), 1));
     assert_eq!(group.reply(3), Some(&done(5)));
 }
 
