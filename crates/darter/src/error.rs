@@ -40,6 +40,15 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
+    /// The pool was required to survive a power failure, and its memory does not.
+    #[error(
+        "pool `{pool}`: a power failure may lose what it has acknowledged; use memory nodes that run with \
+             `--durability log`, or a file on persistent memory with `?durability=flush`"
+    )]
+    NotDurable {
+        /// The pool's name.
+        pool: String,
+    },
     /// The pool's provider is not compiled into this program.
     #[error(
         "pool `{pool}`: this program was built without it; build it with the feature `{feature}` of `darter`"
@@ -105,6 +114,7 @@ impl Error {
                 | Self::Missing { .. }
                 | Self::NeverExists { .. }
                 | Self::Modelled { .. }
+                | Self::NotDurable { .. }
                 | Self::NotBuiltIn { .. }
                 | Self::Index(IndexError::NoIndex { .. })
         )

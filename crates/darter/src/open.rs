@@ -104,6 +104,7 @@ impl StoreOptions {
     /// # Errors
     /// Fails if the fabric is too small or fails.
     pub fn create_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
+        let fabric = self.admit(&"of this fabric", fabric)?;
         Store::over_pool(block_on(Pool::create(fabric, &self.pool))?, self, self.index, None)
     }
 
@@ -112,6 +113,7 @@ impl StoreOptions {
     /// # Errors
     /// Fails if it holds none, or a damaged one, or fails.
     pub fn open_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
+        let fabric = self.admit(&"of this fabric", fabric)?;
         Store::over_pool(block_on(Pool::open(fabric))?, self, self.index, None)
     }
 }

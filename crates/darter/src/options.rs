@@ -24,6 +24,7 @@ pub struct StoreOptions {
     pub(crate) maintenance: bool,
     pub(crate) sweep: bool,
     pub(crate) must_exist: bool,
+    pub(crate) must_be_durable: bool,
     pub(crate) overwrite: bool,
     pub(crate) create: bool,
     pub(crate) snapshot: bool,
@@ -40,6 +41,7 @@ impl Default for StoreOptions {
             maintenance: true,
             sweep: true,
             must_exist: false,
+            must_be_durable: false,
             overwrite: false,
             create: false,
             snapshot: false,
@@ -128,6 +130,15 @@ impl StoreOptions {
     /// Whether the pool must exist already, whatever `?size=` is given. Default: no.
     pub fn must_exist(mut self, yes: bool) -> Self {
         self.must_exist = yes;
+        self
+    }
+
+    /// Whether the pool must keep what it acknowledges when the power fails: memory nodes with a log,
+    /// or a file on persistent memory that is flushed. Any other is refused before anything is
+    /// made. Default: no; then [`darter_fabric::Capabilities::durability`] of the pool's fabric says
+    /// what it promises.
+    pub fn must_be_durable(mut self, yes: bool) -> Self {
+        self.must_be_durable = yes;
         self
     }
 

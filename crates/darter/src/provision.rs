@@ -10,10 +10,11 @@ use crate::{Error, StoreOptions};
 #[cfg(feature = "tcp")]
 use darter_fabric::Tcp;
 use darter_fabric::local::FileOptions;
-use darter_fabric::{Counting, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
+use darter_fabric::{Counting, Durability, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
 use darter_index::OrderedIndex;
 use darter_pool::Pool;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The fabric of a [`crate::Store`] that was opened by name: the name's provider, counted.
 pub type DefaultFabric = Counting<Provider>;
+
+impl StoreOptions {
+    /// Returns a pool's fabric if it promises what is asked of it.
+    pub(crate) fn admit<F: Fabric>(&self, pool: &dyn Display, fabric: F) -> Result<F, Error> {
+        if self.must_be_durable && fabric.capabilities().durability != Durability::OnCompletion {
+            return Err(Error::NotDurable { pool: pool.to_string() });
+        }
+        Ok(fabric)
+    }
+}
 
 /// Opens the pool that `url` names, or makes it if that is needed and allowed.
 pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
@@ -35,7 +46,7 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
             if PathState::of(path)? != PathState::Taken {
                 return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
             }
-            open_over(url, Local::file_snapshot(path)?)
+            open_over(url, options, Local::file_snapshot(path)?)
         }
         Scheme::File(path) => {
             let state = PathState::of(path)?;
@@ -49,7 +60,7 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
                     create_at::<I>(url, path, options, index)?;
                 }
             }
-            open_over(url, open_file(url, path)?)
+            open_over(url, options, open_file(url, path)?)
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => open_nodes(url, addresses, options),
@@ -78,7 +89,7 @@ fn open_nodes(
     let tcp = options.tcp.clone().for_pool(url);
     let connected =
         if options.create { Tcp::connect(addresses, tcp) } else { Tcp::connect_present(addresses, tcp) };
-    let fabric = Counting::new(Provider::Tcp(connected?));
+    let fabric = options.admit(url, Counting::new(Provider::Tcp(connected?)))?;
     let opened = if options.create {
         block_on(Pool::create(fabric, &options.pool))
     } else {
@@ -107,7 +118,8 @@ pub(crate) fn open_existing<F: Fabric>(
         }
         _ => return Err(unsupported(url)),
     };
-    block_on(Pool::open(decorate(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
+    let fabric = options.admit(url, decorate(fabric))?;
+    block_on(Pool::open(fabric)).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 fn counted(fabric: Local) -> DefaultFabric {
@@ -134,12 +146,13 @@ fn open_file(url: &PoolUrl, path: &Path) -> Result<Local, Error> {
 
 fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<DefaultFabric>, Error> {
     let fabric = Local::memory(url.node_bytes().unwrap_or(0), url.nodes())?;
-    block_on(Pool::create(counted(fabric), &options.pool))
+    block_on(Pool::create(options.admit(url, counted(fabric))?, &options.pool))
         .map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
-fn open_over(url: &PoolUrl, fabric: Local) -> Result<Pool<DefaultFabric>, Error> {
-    block_on(Pool::open(counted(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
+fn open_over(url: &PoolUrl, options: &StoreOptions, fabric: Local) -> Result<Pool<DefaultFabric>, Error> {
+    let fabric = options.admit(url, counted(fabric))?;
+    block_on(Pool::open(fabric)).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 /// What stands at a pool's path.
@@ -212,7 +225,7 @@ fn create_at<I: OrderedIndex<DefaultFabric>>(
 ) -> Result<(), Error> {
     let how = FileOptions { overwrite: options.overwrite, space: url.space(), flush: url.is_flushed() };
     let fabric = Local::file_create_with(path, url.node_bytes().unwrap_or(0), url.nodes(), how)?;
-    fill::<I>(counted(fabric), options, index).map_err(|error| match error {
+    fill::<I>(options.admit(url, counted(fabric))?, options, index).map_err(|error| match error {
         Error::Pool(source) => Error::Open { pool: url.to_string(), source },
         error => error,
     })
@@ -256,5 +269,25 @@ mod tests {
         drop(store);
         let store = Store::options().must_exist(true).open_url(&url).unwrap();
         assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+
+    /// Nothing is made that would have to be refused.
+    #[test]
+    fn a_pool_that_must_be_durable_is_refused_where_memory_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let durable = Store::options().must_be_durable(true);
+        let path = directory.path().join("pool");
+        let url = PoolUrl::file(path.clone());
+        assert!(matches!(durable.open("mem:16M"), Err(Error::NotDurable { .. })));
+        let refused = durable.open_url(&url.clone().sized(16 << 20, 1));
+        assert!(
+            refused.is_err_and(|error| error.is_usage() && error.to_string().contains("--durability log"))
+        );
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        drop(Store::options().open_url(&url.clone().sized(16 << 20, 1)).unwrap());
+        assert!(matches!(durable.open_url(&url), Err(Error::NotDurable { .. })));
+        let decorated = durable.open_decorated(&url, |fabric| Tracing::new(fabric, 1000));
+        assert!(matches!(decorated, Err(Error::NotDurable { .. })));
+        drop(Store::open(&url.to_string()).unwrap());
     }
 }

@@ -307,7 +307,7 @@ pub(super) const UNHELD: &[Unheld] = &[
     Unheld {
         name: "xstore-table3",
         title: "What logs cost",
-        why: "there are no logs: leaves in the pool are the truth; its first row is part of xstore-fig10",
+        why: "a log costs what its disk does, which is not modelled; docs/benchmarks.md has nodes with and without one",
     },
 ];
 

@@ -1,6 +1,7 @@
 //! Durable memory nodes as their operator meets them.
 
 use crate::common::{darter, said};
+use darter::{Error, Store};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -72,6 +73,9 @@ fn a_node_with_a_log_comes_back_with_all_that_was_acknowledged() {
         let scanned = darter(&["scan", "--keys-only", "--pool", &url]);
         let keys = String::from_utf8_lossy(&scanned.stdout).lines().count();
         assert_eq!(keys, 5 * (round + 1), "{}", said(&scanned));
+        let store = Store::options().must_be_durable(true).open(&node.line).unwrap();
+        assert_eq!(store.session().unwrap().get(b"key 0 0").unwrap().as_deref(), Some(&b"value"[..]));
+        drop(store);
         let check = darter(&["check", "--pool", &url]);
         assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
         let status = darter(&["pool", "status", "--pool", &url]);
@@ -88,6 +92,10 @@ fn a_pool_that_must_be_durable_refuses_other_nodes() {
     let url = format!("{}?durability=log", plain.line);
     let refused = darter(&["pool", "create", "--pool", &url]);
     assert!(!refused.status.success() && said(&refused).contains("not durable"), "{}", said(&refused));
+    let opened = Store::options().must_be_durable(true).create(true).open(&plain.line);
+    assert!(matches!(opened, Err(Error::NotDurable { .. })));
+    let taken = darter(&["get", "--pool", &plain.line, "pear"]);
+    assert!(said(&taken).contains("holds no darter pool"), "nothing was made: {}", said(&taken));
 }
 
 #[test]
