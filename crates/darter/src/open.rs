@@ -33,8 +33,8 @@ impl StoreOptions {
     /// with `?size=`. The size of an existing file stands, whatever the name says.
     ///
     /// # Errors
-    /// Fails if the name is none, the pool is absent or damaged or no pool, the system refuses
-    /// memory or the file.
+    /// Fails if the name is none, the pool is absent or damaged or no pool, it must be durable and
+    /// is not, or the system refuses memory or the file.
     pub fn open(&self, url: &str) -> Result<Store, Error> {
         self.open_url(&url.parse()?)
     }

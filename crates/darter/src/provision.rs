@@ -42,6 +42,10 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
     match url.scheme() {
         Scheme::Memory if options.must_exist => Err(Error::NeverExists { pool: url.to_string() }),
         Scheme::Memory => create_in_memory(url, options),
+        // Before a file is made or overwritten: what it will be is in its name.
+        Scheme::File(_) if options.must_be_durable && !url.is_flushed() => {
+            Err(Error::NotDurable { pool: url.to_string() })
+        }
         Scheme::File(path) if options.snapshot => {
             if PathState::of(path)? != PathState::Taken {
                 return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
@@ -225,7 +229,7 @@ fn create_at<I: OrderedIndex<DefaultFabric>>(
 ) -> Result<(), Error> {
     let how = FileOptions { overwrite: options.overwrite, space: url.space(), flush: url.is_flushed() };
     let fabric = Local::file_create_with(path, url.node_bytes().unwrap_or(0), url.nodes(), how)?;
-    fill::<I>(options.admit(url, counted(fabric))?, options, index).map_err(|error| match error {
+    fill::<I>(counted(fabric), options, index).map_err(|error| match error {
         Error::Pool(source) => Error::Open { pool: url.to_string(), source },
         error => error,
     })
@@ -289,5 +293,19 @@ mod tests {
         let decorated = durable.open_decorated(&url, |fabric| Tracing::new(fabric, 1000));
         assert!(matches!(decorated, Err(Error::NotDurable { .. })));
         drop(Store::open(&url.to_string()).unwrap());
+    }
+
+    /// A refusal takes nothing from the pool that was to be replaced.
+    #[test]
+    fn a_pool_that_is_refused_for_durability_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = PoolUrl::file(directory.path().join("pool")).sized(16 << 20, 1);
+        let store = Store::options().open_url(&url).unwrap();
+        store.session().unwrap().put(b"key", b"value").unwrap();
+        drop(store);
+        let refused = Store::options().must_be_durable(true).overwrite(true).open_url(&url);
+        assert!(matches!(refused, Err(Error::NotDurable { .. })));
+        let store = Store::options().must_exist(true).open_url(&url).unwrap();
+        assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 }
