@@ -153,9 +153,7 @@ impl Connection {
             let mut received = Ok(false);
             let tried = self.stream.try_io(Interest::READABLE, || {
                 received = inbox.receive(channel);
-                // A read that did not fill the buffer has drained the socket, which reports when
-                // more arrives.
-                let is_drained = matches!(received, Ok(false)) || !is_tls && !inbox.is_filled();
+                let is_drained = matches!(received, Ok(false)) || channel.has_drained_into(inbox);
                 if is_drained { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             drop(tried);

@@ -2,7 +2,7 @@
 //! them and ends them.
 
 use crate::error::{MemNodeError, system};
-use crate::group::{Group, GroupReply};
+use crate::group::Group;
 use crate::metrics::DroppedFor;
 use crate::peer::{Peer, Progress};
 use crate::redo_log::Journal;
@@ -130,12 +130,12 @@ impl<'s> EventLoop<'s> {
                     LISTENER => self.accept(),
                     BELL => self.finish_calls(endpoint),
                     LOG_BELL => self.release(endpoint),
-                    GROUP_BELL => self.service.group.iter_mut().for_each(Group::quiet),
+                    GROUP_BELL => self.service.group.iter().for_each(Group::quiet),
                     key => self.serve(key, endpoint),
                 }
             }
             self.service.end_turn(found);
-            self.end_group_turn();
+            self.end_group_turn(!events.is_empty() || stop.is_asked());
             now = found;
             if events.is_empty() {
                 // While it spins, others may need the core: the replica next to it, a client.
@@ -197,25 +197,22 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Sends what has come of this turn to the group, and to clients whose replies wait no more.
-    fn end_group_turn(&mut self) {
+    /// Sends what has come of this turn to the group, and to clients whose replies wait no more. If
+    /// nothing has happened, only what is due is seen to.
+    fn end_group_turn(&mut self, has_happened: bool) {
         let Service { group: Some(group), sessions, now, .. } = &mut self.service else { return };
-        if !group.is_due(*now) {
+        if !has_happened && !group.is_due(*now) {
             return;
         }
-        let mut replies = group.end_turn(sessions).into_iter().peekable();
         let mut answered = Vec::new();
-        while let Some(GroupReply { peer: key, id, outcome }) = replies.next() {
-            let Some(peer) = self.peers.get_mut(&key) else { continue };
-            peer.finish_grouped(id, outcome);
-            // Those of one connection follow each other.
-            while let Some(GroupReply { id, outcome, .. }) = replies.next_if(|reply| reply.peer == key) {
-                peer.finish_grouped(id, outcome);
+        for reply in group.end_turn(sessions) {
+            if let Some(peer) = self.peers.get_mut(&reply.peer) {
+                peer.finish_grouped(reply.id, reply.outcome);
+                if answered.last() != Some(&reply.peer) {
+                    answered.push(reply.peer);
+                }
             }
-            answered.push(key);
         }
-        answered.sort_unstable();
-        answered.dedup();
         for key in answered {
             let Some(peer) = self.peers.get_mut(&key) else { continue };
             let progress = peer.push(&self.service);

@@ -10,8 +10,16 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Fixtures by index, scenario and number of nodes, built once a thread.
-#[derive(Default)]
-pub struct Fixtures(HashMap<FixtureKey, Fixture>);
+pub struct Fixtures {
+    built: HashMap<FixtureKey, Fixture>,
+    build: fn(&Plan) -> Fixture,
+}
+
+impl Default for Fixtures {
+    fn default() -> Self {
+        Self::of_build(|plan| plan.subject.fixture(plan.scenario, plan.nodes))
+    }
+}
 
 type FixtureKey = (&'static str, &'static str, u8);
 
@@ -20,19 +28,34 @@ fn key_of(plan: &Plan) -> FixtureKey {
 }
 
 impl Fixtures {
-    /// The fixture of a plan.
-    pub fn of(&mut self, plan: &Plan) -> &Fixture {
-        let build = || plan.subject.fixture(plan.scenario, plan.nodes);
-        self.0.entry(key_of(plan)).or_insert_with(|| without_situations(build))
+    /// Fixtures on one small node each, for simulated groups.
+    pub(super) fn small() -> Self {
+        Self::of_build(|plan| (plan.subject.build_small)(plan.scenario))
     }
 
-    /// Runs a plan; a panic is a violation, and so is a beginning that cannot be built.
+    fn of_build(build: fn(&Plan) -> Fixture) -> Self {
+        Self { built: HashMap::new(), build }
+    }
+
+    /// The fixture of a plan.
+    pub fn of(&mut self, plan: &Plan) -> &Fixture {
+        let build = self.build;
+        self.built.entry(key_of(plan)).or_insert_with(|| without_situations(|| build(plan)))
+    }
+
+    /// Runs a plan.
     pub fn run(&mut self, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
-        match catch_unwind(AssertUnwindSafe(|| plan.subject.run(self.of(plan), plan, scheduler))) {
+        self.run_by(plan, |fixture| plan.subject.run(fixture, plan, scheduler))
+    }
+
+    /// Runs something on a plan's fixture; a panic is a violation, and so is a beginning that
+    /// cannot be built.
+    pub(super) fn run_by(&mut self, plan: &Plan, run: impl FnOnce(&Fixture) -> Outcome) -> Outcome {
+        match catch_unwind(AssertUnwindSafe(|| run(self.of(plan)))) {
             Ok(outcome) => outcome,
             Err(panic) => {
                 let violation = Violation::of_panic(&*panic);
-                self.0.remove(&key_of(plan));
+                self.built.remove(&key_of(plan));
                 Outcome { violation: Some(violation), ..Outcome::default() }
             }
         }

@@ -43,7 +43,7 @@ fn broken(what: &'static str) -> impl FnOnce(IndexError) -> Violation {
     move |error| Violation::new("error", format!("{what}: {error}"))
 }
 /// Opens the plan's processes on the fixture's pool, while nothing is scheduled.
-pub(super) fn open_processes<S: Subject>(
+fn open_processes<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
     options: &OptionsOf<S>,
@@ -113,12 +113,15 @@ pub(super) fn spawn_clients<'f, S: Subject>(
     Ok(())
 }
 
-fn perform<S: Subject>(
+/// What a run begins with: who records it, the servers, and the processes of the clients.
+type Beginning<S> = (Rc<RefCell<Recorder>>, Servers, Vec<Option<Process<S>>>);
+
+/// Brings the fixture's memory back and opens what a plan runs on, while nothing is scheduled.
+pub(super) fn begin<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
-    scheduler: &mut dyn Scheduler,
     outcome: &mut Outcome,
-) -> Result<(), Violation> {
+) -> Result<Beginning<S>, Violation> {
     let sim = &fixture.sim;
     sim.schedule(false);
     sim.restore(&fixture.snapshot);
@@ -126,9 +129,19 @@ fn perform<S: Subject>(
     sim.relax(plan.verbs);
     (0..plan.processes()).for_each(|process| sim.process(process).reach_by(plan.sides.of(process)));
     let recorder = Rc::new(RefCell::new(Recorder::of(plan)));
-    let options = S::options(plan.holes);
-    let mut servers = Servers::begin::<S>(sim);
-    let mut processes = open_processes::<S>(fixture, plan, &options)?;
+    let servers = Servers::begin::<S>(sim);
+    let processes = open_processes::<S>(fixture, plan, &S::options(plan.holes))?;
+    Ok((recorder, servers, processes))
+}
+
+fn perform<S: Subject>(
+    fixture: &Fixture,
+    plan: &Plan,
+    scheduler: &mut dyn Scheduler,
+    outcome: &mut Outcome,
+) -> Result<(), Violation> {
+    let sim = &fixture.sim;
+    let (recorder, mut servers, mut processes) = begin::<S>(fixture, plan, outcome)?;
     if S::HAS_SERVER {
         begin_to_serve(fixture, &processes)?;
     }
@@ -176,7 +189,7 @@ fn perform<S: Subject>(
         servers.replace(None, false);
     }
     if power_lost && plan.medium == Medium::Never {
-        return after_power_failure::<S>(fixture, options);
+        return after_power_failure::<S>(fixture, S::options(plan.holes));
     }
     let recorder = recorder.borrow();
     end::<S>(fixture, plan, &recorder, outcome, (processes, servers))

@@ -67,7 +67,7 @@ impl HeldReplies {
                     Leave::Leased(clock) => covers(clock),
                 }
         };
-        for (&connection, replies) in &mut self.connections {
+        self.connections.retain(|&connection, replies| {
             for _ in 0..replies.len() {
                 let Some(reply) = replies.pop_front() else { break };
                 if may_leave(&reply) {
@@ -77,7 +77,8 @@ impl HeldReplies {
                     replies.push_back(reply);
                 }
             }
-        }
+            !replies.is_empty()
+        });
     }
 
     /// Gives all of them another outcome.

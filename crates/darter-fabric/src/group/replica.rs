@@ -50,8 +50,6 @@ pub struct Replica<M> {
     /// It is about to stop, and wants to be no member any more.
     pub(super) leaves: bool,
     pub(super) out: Vec<Output>,
-    /// Buffers for a frame's results and effects.
-    pub(super) spare: (Vec<u8>, Vec<u8>),
 }
 
 impl<M: Memory> Replica<M> {
@@ -74,7 +72,6 @@ impl<M: Memory> Replica<M> {
             looked: None,
             leaves: false,
             out: Vec::new(),
-            spare: Default::default(),
         };
         match start {
             Start::Founding(view) => {
@@ -151,9 +148,7 @@ impl<M: Memory> Replica<M> {
 
     /// Returns what is to be done, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
-        // The next turn has about as many.
-        let room = Vec::with_capacity(self.out.len());
-        std::mem::replace(&mut self.out, room)
+        std::mem::take(&mut self.out)
     }
 
     /// Takes a message of another replica.

@@ -66,31 +66,28 @@ impl<M: Memory> Replica<M> {
 
     fn execute(&mut self, request: &Request, verbs: FrameVerbs<'_>) {
         let Some(primary) = &mut self.primary else { return };
-        let (mut results, mut changed) = std::mem::take(&mut self.spare);
-        results.clear();
-        changed.clear();
+        let (mut results, mut changed) = (Vec::new(), Vec::new());
         let mut observer =
             EffectsObserver { effects: &mut changed, lines: Some(&primary.lines), need: primary.floor };
         let executed = self.memory.execute(verbs, &mut results, &mut observer);
         let need = observer.need;
-        let done: Arc<[u8]> = results.as_slice().into();
+        let results: Arc<[u8]> = results.into();
         if executed.is_err() {
             self.reply(request, Outcome::OutOfBounds);
         } else if changed.is_empty() {
             let need = if mutant!("group-read-before-acknowledgement") { 0 } else { need };
-            self.hold(request, need, Leave::Executed, Outcome::Done(done));
+            self.hold(request, need, Leave::Executed, Outcome::Done(results));
         } else {
             let lsn = self.beside.last.lsn + 1;
             for (offset, bytes) in effects(&changed).flatten() {
                 primary.lines.changed(offset, bytes.len(), lsn);
             }
-            self.beside.duplicates.executed(&request.frame, lsn, Arc::clone(&done));
-            let effects = changed.as_slice().into();
-            self.append(Content::Frame { frame: request.frame, results: Arc::clone(&done), effects });
+            self.beside.duplicates.executed(&request.frame, lsn, Arc::clone(&results));
+            let effects = changed.into_boxed_slice();
+            self.append(Content::Frame { frame: request.frame, results: Arc::clone(&results), effects });
             let lsn = if mutant!("group-reply-before-acknowledgement") { 0 } else { lsn };
-            self.hold(request, lsn, Leave::WithItsRecord, Outcome::Done(done));
+            self.hold(request, lsn, Leave::WithItsRecord, Outcome::Done(results));
         }
-        self.spare = (results, changed);
     }
 
     /// Shuts a session out, at all replicas before anyone learns of it.

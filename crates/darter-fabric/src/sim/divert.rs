@@ -4,7 +4,7 @@
 
 use super::diverted::{Diversion, DivertedBatch};
 use super::endpoint::Sim;
-use super::world::{Life, World};
+use super::world::World;
 use crate::{FabricError, VerbKind};
 
 impl World {
@@ -75,10 +75,7 @@ impl Sim {
 
     /// This process was shut out: what it has posted fails, and others may take its place.
     pub fn shut_out(&self) {
-        let mut world = self.world();
-        world.discard_verbs(self.number());
-        world.set_life(self.number(), Life::Fenced);
-        world.identities.retain(|(_, holder)| *holder != self.number());
+        self.world().shut_out(self.number());
     }
 
     /// Returns the memory of a node.

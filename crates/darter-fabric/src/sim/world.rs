@@ -146,7 +146,7 @@ pub(super) struct World {
     pub pause_ms: u64,
     pub processes: Vec<Life>,
     /// Which process holds which member slot.
-    pub identities: Vec<(u32, u32)>,
+    identities: Vec<(u32, u32)>,
     /// Processes cut off from nodes.
     cuts: Vec<(u32, u8)>,
     /// Processes whose verbs the nodes' processors execute.
@@ -566,11 +566,16 @@ impl World {
                 diversion.suspect(process);
                 return FenceOutcome::Unknown;
             }
-            self.discard_verbs(process);
-            self.set_life(process, Life::Fenced);
-            self.release(slot, process);
+            self.shut_out(process);
         }
         FenceOutcome::Fenced
+    }
+
+    /// Shuts a process out: what it has posted fails, and others may take its place.
+    pub(super) fn shut_out(&mut self, process: u32) {
+        self.discard_verbs(process);
+        self.set_life(process, Life::Fenced);
+        self.identities.retain(|(_, holder)| *holder != process);
     }
 
     /// Allocation requests of a process, and the one that is to be refused.

@@ -1,5 +1,6 @@
 //! A connection's socket, plain or under TLS, for use that never blocks.
 
+use super::buffer::Inbox;
 use super::tls::{ClientTls, NodeTls, TlsSession};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -41,6 +42,12 @@ impl<S: Read + Write + AsFd> Channel<S> {
     /// Returns whether it is under TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Returns whether a read into this buffer that brought something has drained the socket, which
+    /// reports when more arrives. TLS may have more that it has already read.
+    pub fn has_drained_into(&self, inbox: &Inbox) -> bool {
+        !self.is_tls() && !inbox.is_filled()
     }
 
     /// Bytes of memory behind the TLS buffers, at most; 0 without TLS.

@@ -3,7 +3,6 @@
 use crate::history::History;
 use crate::linear::Kind;
 use darter_fabric::group::bed::{Frame, Payload, Random, Users};
-use darter_fabric::wire;
 use darter_fabric::{Batch, GlobalAddr};
 
 /// Words that clients use, each in a line of its own.
@@ -100,12 +99,8 @@ impl Users for Clients {
                 Kind::Add(amount) => _ = batch.faa(at, amount),
             }
         }
-        let mut bytes = Vec::new();
         let (all, data) = batch.parts_mut();
-        for verb in all {
-            wire::put_verb(&mut bytes, verb, data);
-        }
-        let payload = Payload { tag: client.sent.len() as u64, verbs: verbs.len() as u16, bytes };
+        let payload = Payload::new(client.sent.len() as u64, all, data);
         client.sent.push(verbs);
         Some(payload)
     }

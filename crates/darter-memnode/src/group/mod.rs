@@ -64,8 +64,6 @@ pub(crate) struct Group {
     keeper: ViewKeeper,
     bell: Arc<Bell>,
     next_tick: Instant,
-    /// Something was done since the last turn's end.
-    is_touched: bool,
     /// When it last asked the store about the first view.
     looked: Option<Instant>,
     /// The newest connection of each other replica.
@@ -106,7 +104,6 @@ impl Group {
             keeper,
             bell,
             next_tick: now,
-            is_touched: true,
             looked: None,
             attempts: HashMap::new(),
             absent: HashMap::new(),
@@ -133,15 +130,13 @@ impl Group {
     }
 
     /// Quiets the bell, before what it has rung for is looked at.
-    pub(crate) fn quiet(&mut self) {
-        self.is_touched = true;
+    pub(crate) fn quiet(&self) {
         self.bell.quiet();
     }
 
-    /// Returns whether a turn has anything to end.
+    /// Returns whether a turn in which nothing was asked of it has anything to end.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        let is_founding = self.replica.is_none();
-        self.is_touched || is_founding || now >= self.next_tick || self.links.is_due(now)
+        self.replica.is_none() || now >= self.next_tick || self.links.is_due(now)
     }
 
     /// What it says of itself to whoever is let in.
@@ -187,7 +182,6 @@ impl Group {
         head: FramedHead,
         verbs: FrameVerbs<'_>,
     ) -> Option<Outcome> {
-        self.is_touched = true;
         let Some(replica) = &mut self.replica else { return Some(Outcome::View(None)) };
         let request = Request { connection, attempt: attempt.into(), view: head.view, frame };
         replica.request(&request, verbs);
@@ -202,7 +196,6 @@ impl Group {
         frame: FrameId,
         fenced: impl IntoIterator<Item = u64>,
     ) -> Option<Outcome> {
-        self.is_touched = true;
         let Some(replica) = &mut self.replica else { return Some(Outcome::View(None)) };
         let view = replica.view().map_or(0, |view| view.number);
         let request = Request { connection, attempt: 0, view, frame };
@@ -222,7 +215,6 @@ impl Group {
             return false;
         }
         *newest = attempt;
-        self.is_touched = true;
         let now = self.clock();
         if let Message::View(view) | Message::Attach { view, .. } | Message::Heartbeat { view, .. } = &message
         {
@@ -237,7 +229,6 @@ impl Group {
 
     /// A client's connection has ended.
     pub(crate) fn disconnected(&mut self, connection: u64) {
-        self.is_touched = true;
         if let Some(replica) = &mut self.replica {
             replica.disconnected(connection);
         }
@@ -245,14 +236,12 @@ impl Group {
 
     /// Has it hand over to a replica, if it serves and that is a backup. Returns whether it does.
     pub(crate) fn hand_over(&mut self, to: ReplicaId) -> bool {
-        self.is_touched = true;
         let now = self.clock();
         self.replica.as_mut().is_some_and(|replica| replica.hand_over(to, now))
     }
 
     /// Has it leave the view, since the node is about to stop. Returns whether that takes longer.
     pub(crate) fn leave(&mut self) -> bool {
-        self.is_touched = true;
         let now = self.clock();
         self.replica.as_mut().is_some_and(|replica| replica.leave(now))
     }
@@ -291,7 +280,6 @@ impl Group {
     /// for clients.
     pub(crate) fn end_turn(&mut self, sessions: &Sessions) -> Vec<GroupReply> {
         let now = Instant::now();
-        self.is_touched = false;
         self.take_views();
         for lost in self.links.turn(now) {
             if let Some(replica) = &mut self.replica {

@@ -261,9 +261,9 @@ impl Peer {
                     if !owes && self.output.waiting() == 0 {
                         self.prompt = service.now;
                     }
-                    let may_have_more = self.input.is_filled() || service.options.tls.is_some();
+                    let has_all = self.channel.has_drained_into(&self.input);
                     self.take_frames(service, endpoint);
-                    if !may_have_more && !self.has_frames && !service.is_draining {
+                    if has_all && !self.has_frames && !service.is_draining {
                         break;
                     }
                 }

@@ -2,15 +2,13 @@
 
 use super::super::campaign::Settings;
 use super::super::fault::Fault;
-use super::super::fixture::Fixture;
+use super::super::fixtures::Fixtures;
 use super::super::op::Op;
 use super::super::outcome::{Outcome, Violation};
 use super::super::plan::{Explored, Plan};
 use crate::dice::Dice;
-use darter_index::checker::without_situations;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -124,14 +122,16 @@ impl Groups {
         std::thread::scope(|scope| {
             for _ in 0..self.threads {
                 scope.spawn(|| {
-                    let mut fixtures = HashMap::new();
+                    let mut fixtures = Fixtures::small();
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
                         if seed >= self.seeds.end || is_over.load(Ordering::Relaxed) {
                             return;
                         }
                         let plan = self.plan(seed);
-                        let outcome = self.run(&mut fixtures, &plan, seed);
+                        let outcome = fixtures.run_by(&plan, |fixture| {
+                            (self.subject.run_on_group)(fixture, &plan, seed, self.is_traced)
+                        });
                         is_over.fetch_or(outcome.violation.is_some(), Ordering::Relaxed);
                         all.lock().unwrap_or_else(PoisonError::into_inner).add(seed, plan, outcome);
                     }
@@ -139,20 +139,6 @@ impl Groups {
             }
         });
         all.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs a seed; a panic is a violation.
-    fn run(&self, fixtures: &mut HashMap<&'static str, Fixture>, plan: &Plan, seed: u64) -> Outcome {
-        let run = || {
-            let build = || (self.subject.build_small)(plan.scenario);
-            let fixture = fixtures.entry(&plan.scenario.name).or_insert_with(|| without_situations(build));
-            (self.subject.run_on_group)(fixture, plan, seed, self.is_traced)
-        };
-        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-            fixtures.remove(&plan.scenario.name[..]);
-            let violation = Violation::of_panic(&*panic);
-            Outcome { violation: Some(violation), ..Outcome::default() }
-        })
     }
 }
 

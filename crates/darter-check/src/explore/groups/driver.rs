@@ -6,8 +6,8 @@ use super::super::clients::Recorder;
 use super::super::execution::{Process, kill};
 use super::super::outcome::Violation;
 use super::super::subject::Subject;
-use super::outcomes::{Outcomes, payload};
-use darter_fabric::group::bed::{MS, World};
+use super::outcomes::Outcomes;
+use darter_fabric::group::bed::{MS, Payload, World};
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ impl Driver<'_> {
             let (permille, most) = self.slowness;
             let is_late = !self.is_calm && self.world.random.happens(permille);
             let pause = if is_late { self.world.random.below(most) } else { 0 };
-            self.world.post_after(pause, client, payload(&batch));
+            self.world.post_after(pause, client, Payload::new(batch.id, &batch.verbs, &batch.data));
         }
     }
 

@@ -3,8 +3,6 @@
 
 use darter_fabric::FabricError;
 use darter_fabric::group::bed::{Frame, Payload, Random, Users};
-use darter_fabric::sim::DivertedBatch;
-use darter_fabric::wire;
 use std::collections::BTreeSet;
 
 /// What the group has said, until somebody passes it on.
@@ -18,16 +16,6 @@ pub(super) struct Outcomes {
     pub(super) news: Vec<usize>,
     /// Frames that were answered.
     pub(super) frames: u64,
-}
-
-/// A batch as the payload of a frame.
-pub(super) fn payload(batch: &DivertedBatch) -> Payload {
-    let mut bytes = Vec::new();
-    for verb in &batch.verbs {
-        wire::put_verb(&mut bytes, verb, &batch.data);
-    }
-    let verbs = u16::try_from(batch.verbs.len()).unwrap_or(u16::MAX);
-    Payload { tag: batch.id, verbs, bytes }
 }
 
 impl Users for Outcomes {

@@ -1,13 +1,11 @@
 //! One run of an index on a simulated group: as any other run, but for who executes the verbs.
 
-use super::super::clients::Recorder;
 use super::super::execution::Process;
 use super::super::fault::Fault;
 use super::super::fixture::Fixture;
 use super::super::outcome::{Outcome, Violation};
 use super::super::plan::Plan;
-use super::super::run::{abandon, end, note_struck, open_processes, spawn_clients};
-use super::super::servers::Servers;
+use super::super::run::{abandon, begin, end, note_struck, spawn_clients};
 use super::super::subject::Subject;
 use super::driver::{Blow, Driver};
 use super::outcomes::Outcomes;
@@ -15,9 +13,7 @@ use darter_fabric::Fabric;
 use darter_fabric::group::Options;
 use darter_fabric::group::bed::{MS, Random, Setup, World};
 use darter_fabric::sim::{Executor, Sim};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 /// Parts in which a region is copied to a learner.
 const COPIES: u64 = 16;
@@ -45,13 +41,7 @@ fn perform<S: Subject>(
     outcome: &mut Outcome,
 ) -> Result<(), Violation> {
     let sim = &fixture.sim;
-    sim.schedule(false);
-    sim.restore(&fixture.snapshot);
-    outcome.has_remains = plan.has_remains();
-    let recorder = Rc::new(RefCell::new(Recorder::of(plan)));
-    let options = S::options(plan.holes);
-    let servers = Servers::begin::<S>(sim);
-    let mut processes = open_processes::<S>(fixture, plan, &options)?;
+    let (recorder, servers, mut processes) = begin::<S>(fixture, plan, outcome)?;
     let mut executor = Executor::new(sim);
     sim.schedule(false);
     spawn_clients::<S>(fixture, plan, &recorder, (&processes, &servers), &mut executor)?;

@@ -1,6 +1,7 @@
 //! A client's side of the group: its connection, what was not answered, and whom it sends for.
 
 use super::random::Random;
+use crate::Verb;
 use crate::group::View;
 use crate::wire::{self, FrameVerbs};
 use std::collections::VecDeque;
@@ -16,6 +17,20 @@ pub struct Payload {
     pub verbs: u16,
     /// The verbs ([`wire::put_verb`]).
     pub bytes: Vec<u8>,
+}
+
+impl Payload {
+    /// Returns the payload of verbs whose words are in `data`, where each of them says.
+    ///
+    /// # Panics
+    /// If there are more verbs than a frame takes.
+    pub fn new(tag: u64, verbs: &[Verb], data: &[u64]) -> Self {
+        let mut bytes = Vec::new();
+        for verb in verbs {
+            wire::put_verb(&mut bytes, verb, data);
+        }
+        Self { tag, verbs: u16::try_from(verbs.len()).expect("a frame's verbs"), bytes }
+    }
 }
 
 /// A frame that was not answered.
