@@ -55,7 +55,7 @@ impl BenchTarget for StoreTarget {
     fn prefix_list(&self) -> Option<Vec<u8>> {
         // Only DART's is known without a READ.
         let index = self.store.index();
-        (index.kind() == IndexKind::Dart).then(|| index.prefix_list())
+        (index.kind() == Some(IndexKind::Dart)).then(|| index.prefix_list())
     }
 
     fn adjust(&self) -> Result<bool, BenchError> {

@@ -2,8 +2,8 @@
 
 use crate::Failure;
 use crate::notation::Notation;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use darter::IndexKind;
+use darter::{PoolUrl, Store, StoreOptions};
+use darter_bench::IndexChoice;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -34,14 +34,35 @@ impl Notation {
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct IndexArgs {
     /// Open a pool with this index only, and give it to a new one; by default the one that the pool
-    /// holds, and `quiver` in a new one
-    #[arg(long, value_name = "NAME", value_parser = index_names())]
-    pub(crate) index: Option<IndexKind>,
+    /// holds if that is `dart` or `quiver`, and `quiver` in a new one. All that `compare` knows will
+    /// do
+    #[arg(long, value_name = "NAME", value_parser = index_that_keeps)]
+    index: Option<IndexChoice>,
 }
 
-/// Reads the name of an index that a store can work on.
-fn index_names() -> impl TypedValueParser<Value = IndexKind> {
-    PossibleValuesParser::new(IndexKind::ALL.map(IndexKind::name)).try_map(|name| name.parse::<IndexKind>())
+impl IndexArgs {
+    /// Opens a pool.
+    pub(crate) fn open(self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error> {
+        match self.index {
+            Some(choice) => choice.open(options, url),
+            None => options.open_url(url),
+        }
+    }
+
+    /// Returns the name of the index that was asked for.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        self.index.map(|choice| choice.0.name)
+    }
+}
+
+/// Reads the name of an index that loses nothing.
+fn index_that_keeps(name: &str) -> Result<IndexChoice, String> {
+    let choice: IndexChoice = name.parse()?;
+    if choice.0.keeps {
+        Ok(choice)
+    } else {
+        Err("this one loses writes, and is there to be measured".to_owned())
+    }
 }
 
 /// Reads a number of seconds, up to a year.

@@ -5,7 +5,7 @@ use crate::arguments::{IndexArgs, seconds};
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
 use crate::tables::{bytes_text, print_pool};
-use darter::{Fabric, PoolUrl, Scheme, Store, StoreOptions};
+use darter::{Fabric, OrderedIndex, PoolUrl, Scheme, Store, StoreOptions};
 use darter_fabric::{Durability, counted};
 use darter_gateway::json;
 use std::fs::File;
@@ -33,16 +33,16 @@ impl PoolArgs {
 
     fn options(&self) -> Result<StoreOptions, Failure> {
         usable(&self.pool)?;
-        let options = self.credentials.store_options(&self.pool)?;
-        Ok(match self.index.index {
-            Some(kind) => options.index(kind),
-            None => options,
-        })
+        self.credentials.store_options(&self.pool)
+    }
+
+    fn open(&self, options: StoreOptions) -> Result<Store, Failure> {
+        Ok(self.index.open(options, &self.pool)?)
     }
 
     /// Opens a pool that must be there.
     pub(crate) fn existing(&self) -> Result<Store, Failure> {
-        let store = self.options()?.must_exist(true).open_url(&self.pool)?;
+        let store = self.open(self.options()?.must_exist(true))?;
         self.compare_size(&store);
         Ok(store)
     }
@@ -56,8 +56,7 @@ impl PoolArgs {
         let store = if self.may_write() {
             self.existing()?
         } else {
-            let store = self.options()?.must_exist(true).snapshot(true).maintenance(false);
-            let store = store.open_url(&self.pool)?;
+            let store = self.open(self.options()?.must_exist(true).snapshot(true).maintenance(false))?;
             self.compare_size(&store);
             store
         };
@@ -75,7 +74,7 @@ impl PoolArgs {
 
     /// Opens a pool, creating it when its name says how large.
     pub(crate) fn open_or_create(&self) -> Result<Store, Failure> {
-        let store = self.options()?.open_url(&self.pool)?;
+        let store = self.open(self.options()?)?;
         self.compare_size(&store);
         if *self.pool.scheme() == Scheme::Memory {
             complain("note: a `mem:` pool ends with this command; use `file:PATH?size=SIZE` to keep it");
@@ -218,10 +217,10 @@ impl CreateCommand {
             }
             _ => {}
         }
-        let store = self.pool.options()?.create(true).open_url(url)?;
+        let store = self.pool.open(self.pool.options()?.create(true))?;
         let mut out = std::io::stdout().lock();
         let nodes = counted(store.pool().nodes().into(), "memory node");
-        writeln!(out, "created {url}: {nodes}, index {}", store.index().kind())?;
+        writeln!(out, "created {url}: {nodes}, index {}", store.index().name())?;
         Ok(Answer::Done)
     }
 }
@@ -239,7 +238,7 @@ impl StatusCommand {
             return Ok(Answer::Done);
         }
         writeln!(out, "pool          {}, id {:#x}", self.pool.pool, store.pool().id())?;
-        writeln!(out, "index         {}", store.index().kind())?;
+        writeln!(out, "index         {}", store.index().name())?;
         writeln!(out, "epoch         {}", usage.epoch)?;
         writeln!(out, "durability    {}", durability_text(usage.durability))?;
         print_pool(&mut out, &usage)?;

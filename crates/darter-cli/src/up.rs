@@ -189,11 +189,7 @@ impl UpCommand {
         let pool: PoolUrl = url.parse().map_err(Failure::failed)?;
         let options = Store::options().tcp(TcpOptions { token, ..TcpOptions::default() });
         let options = if is_there { options.must_exist(true) } else { options.create(true) };
-        let options = match self.index.index {
-            Some(kind) => options.index(kind),
-            None => options,
-        };
-        let store = options.open_url(&pool)?;
+        let store = self.index.open(options, &pool)?;
         complain(format_args!(
             "note: {} a pool of {}{}, {} each, {}",
             if is_there { "opened" } else { "created" },
@@ -337,7 +333,9 @@ impl UpCommand {
             SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string()
         };
         let (resp, http) = (address(self.resp_port), address(self.http_port));
-        self.arguments(&["serve", "--resp", &resp, "--http", &http, "--pool", url])
+        let words = ["serve", "--resp", &resp, "--http", &http, "--pool", url];
+        let index = self.index.name().into_iter().flat_map(|name| ["--index", name]);
+        self.arguments(&words.into_iter().chain(index).collect::<Vec<_>>())
     }
 }
 

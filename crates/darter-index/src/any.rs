@@ -1,9 +1,11 @@
-//! The index that a pool holds, whichever of those that a store can work on: DART or Quiver.
+//! The index that a pool holds: DART or Quiver, whichever its root names, or another that the program
+//! has opened.
 //!
-//! What the pool's root names decides; a program says which only for a new pool, or to refuse
-//! another. A store is written once, over [`AnyIndex`], and asks here for what not all of them have.
+//! A program says which only for a new pool, or to refuse another. A store is written once, over
+//! [`AnyIndex`], and asks here for what not all of them have.
 
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
+use crate::erased::ErasedIndex;
 use crate::ordered::{IndexStats, OrderedIndex, TreeView};
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
@@ -74,6 +76,8 @@ pub enum AnyIndex<F: Fabric> {
     Dart(Dart<F>),
     /// The pool holds Quiver.
     Quiver(Quiver<F>),
+    /// The pool holds another.
+    Other(ErasedIndex<F>),
 }
 
 impl<F: Fabric> Clone for AnyIndex<F> {
@@ -81,16 +85,19 @@ impl<F: Fabric> Clone for AnyIndex<F> {
         match self {
             Self::Dart(index) => Self::Dart(index.clone()),
             Self::Quiver(index) => Self::Quiver(index.clone()),
+            Self::Other(index) => Self::Other(index.clone()),
         }
     }
 }
 
 impl<F: Fabric> AnyIndex<F> {
-    /// Returns which index this is.
-    pub fn kind(&self) -> IndexKind {
+    /// Returns which index this is, if it is one that a store opens by itself;
+    /// [`OrderedIndex::name`] tells of all.
+    pub fn kind(&self) -> Option<IndexKind> {
         match self {
-            Self::Dart(_) => IndexKind::Dart,
-            Self::Quiver(_) => IndexKind::Quiver,
+            Self::Dart(_) => Some(IndexKind::Dart),
+            Self::Quiver(_) => Some(IndexKind::Quiver),
+            Self::Other(_) => None,
         }
     }
 
@@ -98,7 +105,7 @@ impl<F: Fabric> AnyIndex<F> {
     pub fn samples(&self) -> SearchSamples {
         match self {
             Self::Dart(index) => index.samples(),
-            Self::Quiver(_) => SearchSamples::default(),
+            Self::Quiver(_) | Self::Other(_) => SearchSamples::default(),
         }
     }
 
@@ -106,7 +113,7 @@ impl<F: Fabric> AnyIndex<F> {
     pub fn prefix_list(&self) -> Vec<u8> {
         match self {
             Self::Dart(index) => index.prefix_list(),
-            Self::Quiver(_) => Vec::new(),
+            Self::Quiver(_) | Self::Other(_) => Vec::new(),
         }
     }
 
@@ -114,11 +121,15 @@ impl<F: Fabric> AnyIndex<F> {
     /// sampled so far; Quiver's, whose lengths are nibbles, to the pages there are.
     ///
     /// # Errors
-    /// Those of the fabric, and of a full pool; the old list then stands.
+    /// Those of the fabric, and of a full pool; the old list then stands. [`IndexError::Options`]
+    /// for an index that has none.
     pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport> {
         match self {
             Self::Dart(index) => index.adjust(client).await,
             Self::Quiver(index) => index.adjust(client).await,
+            Self::Other(_) => {
+                Err(IndexError::Options("this index has no prefix list; `dart` and `quiver` have"))
+            }
         }
     }
 
@@ -126,7 +137,8 @@ impl<F: Fabric> AnyIndex<F> {
     /// `width` children of each node.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`].
+    /// Those of the fabric, and [`IndexError::Corrupt`]. [`IndexError::Options`] for an index that
+    /// does not show its nodes.
     pub async fn tree(
         &self,
         client: &mut Client<F>,
@@ -137,11 +149,14 @@ impl<F: Fabric> AnyIndex<F> {
         match self {
             Self::Dart(index) => index.tree(client, prefix, levels, width).await,
             Self::Quiver(index) => index.tree(client, prefix, levels, width).await,
+            Self::Other(_) => {
+                Err(IndexError::Options("this index does not show its nodes; `dart` and `quiver` do"))
+            }
         }
     }
 
-    /// Counts one more part of the index, under a pin of its own. Returns the sums when that was the
-    /// last part, and begins anew.
+    /// Counts one more part of the index, under a pin of its own; an index that is neither DART nor
+    /// Quiver has one part only. Returns the sums when that was the last part, and begins anew.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`]; DART's same part is then counted again, and
@@ -154,6 +169,7 @@ impl<F: Fabric> AnyIndex<F> {
         match self {
             Self::Dart(index) => index.count_some(client, &mut census.dart).await,
             Self::Quiver(index) => index.count_some(client, &mut census.quiver).await,
+            Self::Other(index) => index.stats(client).await.map(Some),
         }
     }
 }
@@ -219,7 +235,7 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         Self::open(client, options).await
     }
 
-    delegate_to_variants!(F: (Dart, Quiver));
+    delegate_to_variants!(F: (Dart, Quiver, Other));
 }
 
 #[cfg(test)]
@@ -244,7 +260,7 @@ mod tests {
             let made = block_on(AnyIndex::open_or_create(&mut client, of(kind))).unwrap();
             block_on(made.put(&mut client, b"pear", b"green", Condition::Always)).unwrap();
             let opened = block_on(AnyIndex::open_or_create(&mut client, IndexOptions::default())).unwrap();
-            assert_eq!((opened.kind(), opened.name()), (kind, kind.name()));
+            assert_eq!((opened.kind(), opened.name()), (Some(kind), kind.name()));
             assert_eq!(block_on(opened.get(&mut client, b"pear")).unwrap().as_deref(), Some(&b"green"[..]));
             for other in IndexKind::ALL.into_iter().filter(|other| *other != kind) {
                 let refused = block_on(AnyIndex::open_or_create(&mut client, of(other))).unwrap_err();
@@ -263,6 +279,6 @@ mod tests {
         let refused = block_on(AnyIndex::create(&mut client, of(IndexKind::Dart))).unwrap_err();
         assert!(refused.to_string().contains("the index quiver"), "{refused}");
         let opened = block_on(AnyIndex::open(&mut client, IndexOptions::default())).unwrap();
-        assert_eq!(opened.kind(), IndexKind::Quiver);
+        assert_eq!(opened.kind(), Some(IndexKind::Quiver));
     }
 }

@@ -128,7 +128,11 @@ fn held(kind: u64) -> String {
 
 /// What to do about a pool with that kind word.
 fn instead(kind: u64) -> &'static str {
-    if kind == 0 { "create one, or open another pool" } else { "open the pool as that, or another pool" }
+    if kind == 0 {
+        "create one, or open another pool"
+    } else {
+        "open the pool as that (`--index`), or another pool"
+    }
 }
 
 impl IndexError {

@@ -9,6 +9,7 @@ mod any;
 #[doc(hidden)]
 pub mod checker;
 mod dart;
+mod erased;
 mod error;
 #[cfg(test)]
 mod fixtures;
@@ -23,6 +24,7 @@ pub use dart::dart_situations;
 pub use dart::{Dart, DartOptions, SearchSamples};
 #[doc(hidden)]
 pub use dart::{Hole, Holes};
+pub use erased::ErasedIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
     CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,

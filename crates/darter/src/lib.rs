@@ -86,8 +86,8 @@ pub use darter_fabric::{
     ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpKind, PoolUrl, Scheme, UrlError, block_on,
 };
 pub use darter_index::{
-    AnyIndex, Condition, Dart, DartOptions, IndexError, IndexKind, KEY_BYTES_MAX, KeyValue, OrderedIndex,
-    PutOutcome, Quiver, QuiverOptions, ScanRange,
+    AnyIndex, Condition, Dart, DartOptions, ErasedIndex, IndexError, IndexKind, KEY_BYTES_MAX, KeyValue,
+    OrderedIndex, PutOutcome, Quiver, QuiverOptions, ScanRange,
 };
 pub use darter_pool::{Pool, PoolError};
 

@@ -1,8 +1,8 @@
 //! Opening stores: by a pool's name, or over a fabric that the program made.
 
-use crate::{DefaultFabric, Error, Store, StoreOptions, blocking, provision};
+use crate::{DefaultFabric, Error, Store, StoreOptions, blocking, provision, store};
 use darter_fabric::{Fabric, PoolUrl, block_on};
-use darter_index::OrderedIndex;
+use darter_index::{AnyIndex, ErasedIndex, OrderedIndex};
 use darter_pool::Pool;
 
 impl Store {
@@ -68,6 +68,21 @@ impl StoreOptions {
     ) -> Result<Store<DefaultFabric, I>, Error> {
         let pool: Pool<DefaultFabric> = provision::open_or_create::<I>(url, self, &index)?;
         Store::over_pool(pool, self, index, Some(url.clone()))
+    }
+
+    /// [`StoreOptions::open_url_over`], with the index behind a pointer: for programs that are
+    /// compiled once, over [`Store`] as it is, and are told at their start which index to work on.
+    ///
+    /// # Errors
+    /// Fails as [`StoreOptions::open`] does.
+    pub fn open_url_erased<I: OrderedIndex<DefaultFabric>>(
+        &self,
+        url: &PoolUrl,
+        index: I::Options,
+    ) -> Result<Store, Error> {
+        let pool = provision::open_or_create::<I>(url, self, &index)?;
+        let index = store::index_of::<_, I>(&pool, self, index)?;
+        Store::over_index(pool, AnyIndex::Other(ErasedIndex::new(index)), self, Some(url.clone()))
     }
 
     /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`:

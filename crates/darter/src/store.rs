@@ -41,15 +41,16 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
         index: I::Options,
         url: Option<PoolUrl>,
     ) -> Result<Self, Error> {
-        let mut client = pool.client()?;
-        let index = block_on(async {
-            if options.must_exist {
-                I::open(&mut client, index).await
-            } else {
-                I::open_or_create(&mut client, index).await
-            }
-        })?;
-        drop(client);
+        let index = index_of(&pool, options, index)?;
+        Self::over_index(pool, index, options, url)
+    }
+
+    pub(crate) fn over_index(
+        pool: Pool<F>,
+        index: I,
+        options: &StoreOptions,
+        url: Option<PoolUrl>,
+    ) -> Result<Self, Error> {
         let open = Arc::new(OpenIndex::new(index, pool));
         let auto_adjust = options.auto_adjust;
         let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
@@ -201,7 +202,7 @@ impl<F: Fabric> Store<F> {
     /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
     ///
     /// # Errors
-    /// Fails if the pool is full or fails; the old list then stands.
+    /// Fails if the pool is full or fails; the old list then stands. Fails if the index has none.
     pub fn adjust(&self) -> Result<AdjustReport, Error> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.index().adjust(&mut client))?)
@@ -211,7 +212,7 @@ impl<F: Fabric> Store<F> {
     /// children of a node.
     ///
     /// # Errors
-    /// Fails if the pool is damaged or fails.
+    /// Fails if the pool is damaged or fails, or if the index does not show its nodes.
     pub fn tree(&self, prefix: &[u8], levels: usize, width: usize) -> Result<TreeView, Error> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.index().tree(&mut client, prefix, levels, width))?)
@@ -226,6 +227,23 @@ impl<F: Fabric> Store<F> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.index().count_some(&mut client, census))?)
     }
+}
+
+/// Opens a pool's index, or makes it if the options allow.
+pub(crate) fn index_of<F: Fabric, I: OrderedIndex<F>>(
+    pool: &Pool<F>,
+    options: &StoreOptions,
+    index: I::Options,
+) -> Result<I, Error> {
+    let mut client = pool.client()?;
+    let opened = block_on(async {
+        if options.must_exist {
+            I::open(&mut client, index).await
+        } else {
+            I::open_or_create(&mut client, index).await
+        }
+    });
+    Ok(opened?)
 }
 
 #[cfg(test)]

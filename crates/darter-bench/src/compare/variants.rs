@@ -6,7 +6,7 @@
 
 use crate::BenchError;
 use crate::index_target::from_index;
-use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex};
+use darter::{Dart, DartOptions, DefaultFabric, IndexKind, OrderedIndex, PoolUrl, Store, StoreOptions};
 use darter_baselines::{
     Art, ArtOptions, Chime, ChimeOptions, Design, HoclOptions, Records, Sherman, ShermanOptions, Smart,
     SmartOptions, Unlock, Wort, WortOptions, XStore, XStoreOptions,
@@ -29,7 +29,7 @@ pub struct Variant {
     /// Whether it adjusts itself to a warm-up before it is measured.
     pub(crate) adjusts: bool,
     /// Whether it keeps all it was given; a variant without locks may lose writes.
-    pub(crate) keeps: bool,
+    pub keeps: bool,
     /// Whether it needs a server beside the memory.
     pub(crate) has_server: bool,
 }
@@ -275,6 +275,36 @@ impl FromStr for IndexChoice {
             let lines = VARIANTS.iter().map(|variant| format!("\n  {:<24} {}", variant.name, variant.what));
             format!("there is no index of this name; there are:{}", lines.collect::<String>())
         })
+    }
+}
+
+impl IndexChoice {
+    /// Opens a pool with this index, for keys and values of any length, as [`StoreOptions::open_url`]
+    /// does; but the index may be any that can be compared.
+    ///
+    /// # Errors
+    /// Fails as [`StoreOptions::open_url`] does.
+    pub fn open(self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error> {
+        match self.0.name.parse::<IndexKind>() {
+            Ok(kind) => options.index(kind).open_url(url),
+            Err(_) => self.0.visit(Opener { options, url }),
+        }
+    }
+}
+
+/// Opens a pool with an index behind a pointer.
+struct Opener<'a> {
+    options: StoreOptions,
+    url: &'a PoolUrl,
+}
+
+impl Visitor for Opener<'_> {
+    type Output = Result<Store, darter::Error>;
+
+    fn visit<I: Adjusts>(self, _: &'static Variant, options: fn(Demand) -> I::Options) -> Self::Output {
+        let cache_bytes = DartOptions::default().cache_bytes;
+        let demand = Demand { cache_bytes, fixed_key: None, value_bytes: usize::MAX };
+        self.options.open_url_erased::<I>(self.url, options(demand))
     }
 }
 

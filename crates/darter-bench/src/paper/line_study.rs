@@ -143,7 +143,7 @@ impl LineCounts {
     }
 
     /// Counts the touches of one operation.
-    fn add(&mut self, touches: &[Touch], cache: &mut LineCache, seen: &mut HashSet<Line>) {
+    pub(super) fn add(&mut self, touches: &[Touch], cache: &mut LineCache, seen: &mut HashSet<Line>) {
         self.ops += 1;
         seen.clear();
         for &touch in touches {
@@ -205,7 +205,7 @@ pub(super) fn study(
 }
 
 /// Bytes of a cache that holds the share of these records' tree that the paper's holds of its own.
-fn cache_lines(records: u64) -> usize {
+pub(super) fn cache_lines(records: u64) -> usize {
     (u128::from(PAPER_CACHE_BYTES) * u128::from(records) / u128::from(PAPER_RECORDS * LINE_BYTES)) as usize
 }
 

@@ -8,6 +8,7 @@
 mod claim;
 mod dart;
 mod figure;
+mod gateway_figure;
 mod held;
 mod line_cache;
 mod line_figure;
@@ -23,6 +24,7 @@ use crate::args::parse_count;
 use crate::compare::{self, About, Outputs, Sheet};
 use crate::{BenchError, Setting};
 use figure::{Figure, Scale, Unheld};
+use gateway_figure::GatewayFigure;
 use held::{Holdable, Synopsis};
 use line_figure::LineFigure;
 use std::fs;
@@ -65,12 +67,14 @@ pub struct PaperArgs {
 fn figures() -> impl Iterator<Item = &'static dyn Holdable> {
     let compared = [dart::FIGURES, smart::FIGURES, sherman::FIGURES, xstore::FIGURES].into_iter().flatten();
     let compared = compared.map(|figure: &Figure| figure as &dyn Holdable);
-    compared.chain(wort::FIGURES.iter().map(|figure: &LineFigure| figure as &dyn Holdable))
+    let lines = wort::FIGURES.iter().map(|figure: &LineFigure| figure as &dyn Holdable);
+    let gateways = wort::BEHIND_GATEWAYS.iter().map(|figure: &GatewayFigure| figure as &dyn Holdable);
+    compared.chain(lines).chain(gateways)
 }
 
 /// Every figure that cannot.
 fn unheld() -> impl Iterator<Item = &'static Unheld> {
-    [dart::UNHELD, smart::UNHELD, sherman::UNHELD, xstore::UNHELD, wort::UNHELD].into_iter().flatten()
+    [dart::UNHELD, smart::UNHELD, sherman::UNHELD, xstore::UNHELD].into_iter().flatten()
 }
 
 /// Runs figures of the papers: tables and distances to `out`, and files to a directory.

@@ -180,6 +180,30 @@ fn kill_one_of_two(pool: &str, kills: usize) {
 }
 
 #[test]
+fn a_gateway_serves_any_index_that_keeps_what_it_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    for index in ["wort", "wort+woart", "wort+artcow", "art", "smart", "sherman", "chime"] {
+        let pool = format!("file:{}?size=64M", folder.path().join(index).display());
+        let gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &pool, "--index", index]);
+        let mut client = Client::new(&gateway.address);
+        let mut said = |words: &str| client.ask(words).unwrap().0;
+        assert_eq!(said("SET pear green"), "+OK", "{index}");
+        assert_eq!(said("APPEND pear ish"), ":8", "{index}");
+        assert_eq!(said("HSET fruit apple red plum blue"), ":2", "{index}");
+        assert_eq!(said("ZADD ripe 2 pear 1 plum"), ":2", "{index}");
+        assert_eq!(said("ZRANGE ripe 0 -1"), "*2", "{index}");
+        drop(gateway);
+        // What it has stored is there for whoever names the index.
+        let again = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &pool, "--index", index]);
+        let mut client = Client::new(&again.address);
+        assert_eq!(client.ask("GET pear"), Some(("$8".to_owned(), "greenish".to_owned())), "{index}");
+        assert_eq!(client.ask("HLEN fruit").unwrap().0, ":2", "{index}");
+        let other = ["get", "pear", "--pool", &pool, "--index", "quiver"];
+        assert_eq!(darter(&other).status.code(), Some(2), "{index}");
+    }
+}
+
+#[test]
 fn clients_of_a_shared_file_do_not_notice_a_killed_gateway() {
     let dir = tempfile::tempdir().unwrap();
     let pool = format!("file:{}", dir.path().join("pool").display());

@@ -45,7 +45,7 @@ use crate::{
 use crate::{NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use endpoint::Regions;
 use file::{Opened, PoolFile};
-use flush::{Flushing, Instruction, TABLE_BYTES};
+use flush::{Flushing, TABLE_BYTES};
 use identity::{FileIdentity, MemoryIdentities};
 use mapping::Mapping;
 use snapshot::Snapshot;
@@ -168,9 +168,11 @@ impl Local {
         options: FileOptions,
     ) -> Result<Self, FabricError> {
         let bytes = total_bytes(bytes_per_node, nodes)?;
-        let instruction = if options.flush { Some(Instruction::detect()?) } else { None };
+        if options.flush {
+            flush::require()?;
+        }
         let (file, mapping) = PoolFile::create(path.as_ref(), bytes, options)?;
-        let flushing = instruction.map(|instruction| Flushing::new(Arc::new(instruction), bytes));
+        let flushing = options.flush.then(|| Flushing::of_file(file.description(), &mapping, bytes));
         if let Some(flushing) = &flushing {
             flushing.mark(&mapping, file.is_device());
         }
@@ -194,9 +196,10 @@ impl Local {
     /// Fails as [`Local::file_open`] does; with [`FabricError::Geometry`] when the file was not
     /// created so, does not lie in persistent memory, or the processor's instructions are unknown.
     pub fn file_open_flushed(path: impl AsRef<Path>) -> Result<Self, FabricError> {
-        let instruction = Arc::new(Instruction::detect()?);
+        flush::require()?;
         let Opened { file, mapping, bytes_per_node, nodes } = PoolFile::open(path.as_ref(), true)?;
-        let flushing = Flushing::new(instruction, mapping.words().len() * 8 - TABLE_BYTES);
+        let bytes = mapping.words().len() * 8 - TABLE_BYTES;
+        let flushing = Flushing::of_file(file.description(), &mapping, bytes);
         Ok(Self::flushed(mapping, bytes_per_node, nodes, Source::File(file), Some(flushing)))
     }
 

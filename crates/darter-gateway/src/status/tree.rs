@@ -77,7 +77,7 @@ fn children_of(view: &TreeView) -> (Vec<(TreeEdge, &TreeView)>, u64) {
 /// If the pool is damaged or fails.
 pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
     // A node of Quiver has pages, or nodes half a byte below it, between itself and what is shown.
-    let levels = if store.index().kind() == IndexKind::Quiver { 2 } else { 1 };
+    let levels = if store.index().kind() == Some(IndexKind::Quiver) { 2 } else { 1 };
     let view = store.tree(prefix, levels, WIDTH)?;
     let (mut children, mut more) = children_of(&view);
     // The bytes that path compression skips are known from the children only, and some may lie

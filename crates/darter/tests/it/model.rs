@@ -2,6 +2,7 @@
 
 use crate::adversary::{Model, assert_holds, assert_sound, brief, key, value};
 use darter::{IndexKind, PutOutcome, ScanRange, Session, Store};
+use darter_baselines::{Wort, WortOptions};
 use proptest::prelude::*;
 use std::ops::Bound;
 
@@ -164,18 +165,38 @@ fn apply(store: &Store, session: &Session, model: &mut Model, op: Op) {
             assert_eq!(found, expected);
         }
         Op::Maintain => session.maintain().unwrap(),
-        Op::Adjust => drop(store.adjust().unwrap()),
+        Op::Adjust => match store.adjust() {
+            Ok(_) => {}
+            Err(error) => assert!(store.index().kind().is_none(), "{error}"),
+        },
         op => write(session, model, op),
     }
 }
 
-fn quiet_store(index: IndexKind, nodes: usize) -> Store {
-    let url = format!("mem:{}M?nodes={nodes}", 96 * nodes);
-    Store::options().index(index).maintenance(false).open(&url).unwrap()
+/// An index of the tests.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Own(IndexKind),
+    /// WORT, behind a pointer.
+    Erased,
 }
 
-fn index() -> impl Strategy<Value = IndexKind> {
-    prop::sample::select(&IndexKind::ALL)
+impl Kind {
+    fn open(self, nodes: usize) -> Store {
+        let url = format!("mem:{}M?nodes={nodes}", 96 * nodes);
+        let options = Store::options().maintenance(false);
+        match self {
+            Self::Own(kind) => options.index(kind).open(&url).unwrap(),
+            Self::Erased => {
+                let wort = WortOptions::default();
+                options.open_url_erased::<Wort<_>>(&url.parse().unwrap(), wort).unwrap()
+            }
+        }
+    }
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![prop::sample::select(&IndexKind::ALL).prop_map(Kind::Own), Just(Kind::Erased)]
 }
 
 /// Few cases in a plain run; `PROPTEST_CASES=5000` for a long one.
@@ -193,11 +214,11 @@ proptest! {
 
     #[test]
     fn every_operation_agrees_with_the_model(
-        index in index(),
+        kind in kind(),
         nodes in 1_usize..=3,
         ops in prop::collection::vec(op(), 1..400),
     ) {
-        let store = quiet_store(index, nodes);
+        let store = kind.open(nodes);
         let session = store.session().unwrap();
         let mut model = Model::new();
         for op in ops {
@@ -214,11 +235,11 @@ proptest! {
 
     #[test]
     fn a_bulk_load_is_as_good_as_puts(
-        index in index(),
+        kind in kind(),
         model in prop::collection::btree_map(key(), prop::collection::vec(any::<u8>(), 0..20), 0..600),
         ops in prop::collection::vec(op(), 0..60),
     ) {
-        let store = quiet_store(index, 2);
+        let store = kind.open(2);
         let session = store.session().unwrap();
         prop_assert_eq!(session.bulk_load(model.clone()).unwrap(), model.len() as u64);
         assert_holds(&session, &model);
@@ -237,7 +258,7 @@ proptest! {
 #[test]
 fn a_node_grows_and_shrinks_through_every_type() {
     for prefix in [&b""[..], b"x", &[7; 300]] {
-        let store = quiet_store(crate::index(), 1);
+        let store = Kind::Own(crate::index()).open(1);
         let session = store.session().unwrap();
         let mut model = Model::new();
         let keys = (0..=255_u8).map(|byte| [prefix, &[byte.wrapping_mul(167)]].concat());
@@ -286,7 +307,7 @@ fn a_path_deeper_than_a_chunk_is_counted() {
 
 #[test]
 fn limits_are_refused_and_harm_nothing() {
-    let store = quiet_store(crate::index(), 1);
+    let store = Kind::Own(crate::index()).open(1);
     let session = store.session().unwrap();
     let longest = vec![0xee; darter::KEY_BYTES_MAX];
     let megabyte: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
@@ -306,7 +327,7 @@ fn limits_are_refused_and_harm_nothing() {
 
 #[test]
 fn a_bulk_load_refuses_what_it_must() {
-    let store = quiet_store(crate::index(), 1);
+    let store = Kind::Own(crate::index()).open(1);
     let session = store.session().unwrap();
     for pairs in
         [vec![("b", ""), ("a", "")], vec![("a", ""), ("a", "")], vec![("a", ""), ("b", ""), ("", "")]]

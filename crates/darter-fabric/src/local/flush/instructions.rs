@@ -1,16 +1,23 @@
-//! The processor's instructions that write a cache line back: CLWB, which leaves it in the cache;
-//! CLFLUSHOPT and CLFLUSH, which take it out.
+//! The processor's instructions that write a cache line back: CLWB, which may leave it in the cache;
+//! CLFLUSHOPT and CLFLUSH, which take it out. Where the power supply saves the caches, none is
+//! needed.
 //!
 //! The first two have no stable intrinsics, nor names of features that can be asked for; so they are
-//! assembled by hand, and CPUID says which there are.
+//! assembled by hand, and CPUID says which there are. Which of them is the fastest differs from one
+//! processor to the next: on some CLWB takes the line out, on some CLFLUSHOPT waits for others. So
+//! that is measured on the pool's own medium, in lines that hold nothing.
 
 use super::Persistence;
 use crate::FabricError;
+use std::fs::File;
 use std::sync::atomic::AtomicU64;
 
-/// An instruction that this processor has.
+/// A way to bring a cache line to the medium on this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::local) enum Instruction {
+    /// None: the caches are saved, and a store is on the medium when others can see it.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    FenceAlone,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     Clwb,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -19,35 +26,92 @@ pub(in crate::local) enum Instruction {
     Clflush,
 }
 
+/// Fails on processors whose instructions are not known here.
+///
+/// # Errors
+/// [`FabricError::Geometry`], which names the way out.
+pub(in crate::local) fn require() -> Result<(), FabricError> {
+    if cfg!(all(target_arch = "x86_64", not(miri))) {
+        return Ok(());
+    }
+    Err(FabricError::geometry(
+        "`durability=flush` knows how to flush the caches of x86-64 processors only: serve the memory by `darter memnode \
+         --durability log --log DIR`, and name the pool `tcp://HOST:PORT?durability=log`",
+    ))
+}
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86 {
-    use super::{AtomicU64, FabricError, Instruction, Persistence};
+    use super::super::LINE_WORDS;
+    use super::super::domain::has_caches;
+    use super::{AtomicU64, File, Instruction, Persistence};
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush};
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
 
     /// The leaf of CPUID, and its bits in EBX, that tell of the instructions.
     const LEAF: u32 = 7;
     const CLFLUSHOPT: u32 = 1 << 23;
     const CLWB: u32 = 1 << 24;
+    /// How often each instruction is timed.
+    const ROUNDS: usize = 15;
 
     impl Instruction {
-        /// Returns the best one that this processor has.
-        ///
-        /// # Errors
-        /// Fails on processors whose instructions are not known here.
-        #[allow(clippy::unnecessary_wraps)] // elsewhere it fails
-        pub(in crate::local) fn detect() -> Result<Self, FabricError> {
-            let features = if __cpuid(0).eax >= LEAF { __cpuid_count(LEAF, 0).ebx } else { 0 };
-            Ok(Self::of(features))
+        /// Returns the fastest one that this processor has for a file, by storing to `lines` of it,
+        /// which nobody reads.
+        pub(in crate::local) fn choose(file: &File, lines: &[AtomicU64]) -> Self {
+            if has_caches(file) {
+                return Self::FenceAlone;
+            }
+            let mut rounds = Self::known().iter().map(|&one| (one, Vec::new())).collect::<Vec<_>>();
+            for _ in 0..ROUNDS {
+                for (instruction, times) in &mut rounds {
+                    times.push(instruction.time(lines));
+                }
+            }
+            Self::fastest(&mut rounds)
         }
 
-        /// Returns the best one by what leaf 7 of CPUID has in EBX.
-        pub(super) fn of(features: u32) -> Self {
-            match features {
-                _ if features & CLWB != 0 => Self::Clwb,
-                _ if features & CLFLUSHOPT != 0 => Self::Clflushopt,
-                _ => Self::Clflush,
+        /// Returns those that this processor has, the one that is expected to be the fastest first.
+        pub(super) fn known() -> &'static [Self] {
+            let features = if __cpuid(0).eax >= LEAF { __cpuid_count(LEAF, 0).ebx } else { 0 };
+            Self::of(features)
+        }
+
+        /// Returns the same by what leaf 7 of CPUID has in EBX.
+        pub(super) fn of(features: u32) -> &'static [Self] {
+            match (features & CLWB != 0, features & CLFLUSHOPT != 0) {
+                (true, true) => &[Self::Clwb, Self::Clflushopt, Self::Clflush],
+                (true, false) => &[Self::Clwb, Self::Clflush],
+                (false, true) => &[Self::Clflushopt, Self::Clflush],
+                (false, false) => &[Self::Clflush],
             }
+        }
+
+        /// Returns how long it takes to change lines and have them on the medium, twice: the second
+        /// time tells what it costs that they have left the cache.
+        fn time(self, lines: &[AtomicU64]) -> Duration {
+            let began = Instant::now();
+            for _ in 0..2 {
+                for line in lines.chunks(LINE_WORDS) {
+                    // A store makes a line dirty, whatever it stores.
+                    line[0].store(line[0].load(Ordering::Relaxed), Ordering::Relaxed);
+                    self.flush(line);
+                }
+                self.fence();
+            }
+            began.elapsed()
+        }
+
+        /// Returns the one with the least median; of equals the first.
+        pub(super) fn fastest(rounds: &mut [(Self, Vec<Duration>)]) -> Self {
+            let median = |times: &mut Vec<Duration>| {
+                times.sort_unstable();
+                times[times.len() / 2]
+            };
+            let all = rounds.iter_mut().map(|(instruction, times)| (median(times), *instruction));
+            all.min_by_key(|&(time, _)| time).map_or(Self::Clflush, |(_, instruction)| instruction)
         }
     }
 
@@ -56,6 +120,7 @@ mod x86 {
         fn flush(&self, line: &[AtomicU64]) {
             let at = line.as_ptr();
             match self {
+                Self::FenceAlone => {}
                 // SAFETY: CPUID has the instruction, `at` is mapped, and no byte changes. The block
                 // may read memory as far as the compiler knows, so no store moves behind it.
                 Self::Clwb => unsafe { asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags)) },
@@ -79,15 +144,9 @@ mod x86 {
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 impl Instruction {
-    /// Returns the best one that this processor has.
-    ///
-    /// # Errors
-    /// Fails: no instruction of this processor is known here.
-    pub(in crate::local) fn detect() -> Result<Self, FabricError> {
-        Err(FabricError::geometry(
-            "`durability=flush` knows how to flush the caches of x86-64 processors only: serve the memory by `darter \
-             memnode --durability log --log DIR`, and name the pool `tcp://HOST:PORT?durability=log`",
-        ))
+    /// Chooses none, since there is none: [`require`] has failed.
+    pub(in crate::local) fn choose(_file: &File, _lines: &[AtomicU64]) -> Self {
+        unreachable!("no instruction of this processor is known")
     }
 }
 
@@ -107,30 +166,46 @@ mod tests {
     use super::super::LINE_WORDS;
     use super::*;
     use std::sync::atomic::Ordering;
+    use std::time::Duration;
 
     #[test]
-    fn the_best_instruction_is_taken() {
-        assert_eq!(Instruction::of(0), Instruction::Clflush);
-        assert_eq!(Instruction::of(1 << 23), Instruction::Clflushopt);
-        assert_eq!(Instruction::of(1 << 24), Instruction::Clwb);
-        assert_eq!(Instruction::of(u32::MAX), Instruction::Clwb);
+    fn instructions_are_those_that_the_processor_has() {
+        assert_eq!(Instruction::of(0), [Instruction::Clflush]);
+        assert_eq!(Instruction::of(1 << 23), [Instruction::Clflushopt, Instruction::Clflush]);
+        assert_eq!(Instruction::of(1 << 24), [Instruction::Clwb, Instruction::Clflush]);
+        assert_eq!(Instruction::of(u32::MAX)[0], Instruction::Clwb);
+    }
+
+    #[test]
+    fn the_one_with_the_least_median_is_the_fastest() {
+        let times = |all: [u64; 3]| all.map(Duration::from_nanos).to_vec();
+        let mut rounds =
+            [(Instruction::Clwb, times([900, 5, 10])), (Instruction::Clflushopt, times([9, 2, 900]))];
+        assert_eq!(Instruction::fastest(&mut rounds), Instruction::Clflushopt);
+        let mut equal = [(Instruction::Clwb, times([7, 7, 7])), (Instruction::Clflush, times([7, 7, 7]))];
+        assert_eq!(Instruction::fastest(&mut equal), Instruction::Clwb);
+    }
+
+    #[test]
+    fn choosing_changes_no_word() {
+        let words: Vec<AtomicU64> = (0..4 * LINE_WORDS as u64).map(AtomicU64::new).collect();
+        let chosen = Instruction::choose(&tempfile::tempfile().unwrap(), &words);
+        assert!(Instruction::known().contains(&chosen), "{chosen:?}");
+        assert!(words.iter().zip(0..).all(|(word, wanted)| word.load(Ordering::Relaxed) == wanted));
     }
 
     #[test]
     fn what_was_stored_is_there_after_a_flush() {
         let words: Vec<AtomicU64> = (0..4 * LINE_WORDS as u64).map(AtomicU64::new).collect();
-        let detected = Instruction::detect().unwrap();
-        // A processor that has one has those before it.
-        let all = [Instruction::Clflush, Instruction::Clflushopt, Instruction::Clwb];
-        let known = all.iter().position(|&one| one == detected).unwrap();
-        for instruction in &all[..=known] {
+        let all = [&[Instruction::FenceAlone], Instruction::known()].concat();
+        for instruction in &all {
             for line in words.chunks(LINE_WORDS) {
                 line[3].fetch_add(1, Ordering::Relaxed);
                 instruction.flush(line);
             }
             instruction.fence();
         }
-        let times = known as u64 + 1;
+        let times = all.len() as u64;
         for (at, word) in words.iter().enumerate() {
             let added = if at % LINE_WORDS == 3 { times } else { 0 };
             assert_eq!(word.load(Ordering::Relaxed), at as u64 + added);

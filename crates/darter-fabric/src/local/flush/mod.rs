@@ -22,6 +22,7 @@
 //! The mark lasts; it keeps out processes that would neither flush nor count.
 
 mod counters;
+mod domain;
 mod instructions;
 #[cfg(test)]
 mod tests;
@@ -30,11 +31,14 @@ mod turn;
 use super::mapping::Mapping;
 use counters::Counters;
 use std::fmt;
+use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) use counters::Raised;
-pub(super) use instructions::Instruction;
+use instructions::Instruction;
+pub(super) use instructions::require;
 pub(super) use turn::Turn;
 
 /// Words in a cache line.
@@ -45,6 +49,8 @@ pub(super) const TABLE_BYTES: usize = 2 << 20;
 const MARK: u64 = u64::from_le_bytes(*b"DARTERFL");
 /// Words from the mark to the first counter.
 const COUNTERS_AT: usize = TABLE_BYTES / 2 / 8;
+/// Words of the lines behind the mark's that instructions are tried on.
+const TRIAL_WORDS: Range<usize> = 64 * LINE_WORDS..128 * LINE_WORDS;
 
 /// How lines are brought from the caches to the medium.
 pub trait Persistence: Send + Sync + fmt::Debug {
@@ -64,6 +70,14 @@ pub(super) struct Flushing {
 }
 
 impl Flushing {
+    /// Flushes by the instruction that is the fastest on the file's medium. `bytes` are those of the
+    /// regions; the mapping has [`TABLE_BYTES`] more.
+    pub(super) fn of_file(file: &File, mapping: &Mapping, bytes: usize) -> Self {
+        let trial = TRIAL_WORDS.start + bytes / 8..TRIAL_WORDS.end + bytes / 8;
+        let instruction = Instruction::choose(file, &mapping.words()[trial]);
+        Self::new(Arc::new(instruction), bytes)
+    }
+
     /// `bytes` are those of the regions; the mapping has [`TABLE_BYTES`] more.
     pub(super) fn new(persistence: Arc<dyn Persistence>, bytes: usize) -> Self {
         Self { persistence, table_at: bytes / 8 }
