@@ -11,7 +11,7 @@ use crate::compute_node::yield_now;
 use crate::lock_token::{LockToken, LockTokens};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_index::Result;
-use darter_pool::{Pinned, Swap};
+use darter_pool::Pinned;
 use std::sync::Arc;
 
 /// Tries, each a round trip, that find the same holder before the holder is looked up.
@@ -36,15 +36,12 @@ async fn attempt<F: Fabric>(
     expected: u64,
     token: &LockToken,
 ) -> Result<Result<Option<u64>, u64>> {
-    let Some(beside) = beside else {
-        let Swap { swapped, found } = client.cas(lock, expected, token.word()).await?;
-        return Ok(if swapped { Ok(None) } else { Err(found) });
-    };
     let mut batch = client.batch();
-    let cas = batch.cas(lock, expected, token.word());
-    let read = batch.read(beside, 1);
+    let cas = batch.volatile().cas(lock, expected, token.word());
+    let read = beside.map(|beside| batch.read(beside, 1));
     let done = client.submit(batch).await?;
-    let outcome = if done.swapped(cas) { Ok(Some(done.words(read)[0])) } else { Err(done.found(cas)) };
+    let outcome =
+        if done.swapped(cas) { Ok(read.map(|read| done.words(read)[0])) } else { Err(done.found(cas)) };
     client.recycle(done);
     Ok(outcome)
 }

@@ -44,6 +44,8 @@ pub struct Verb {
     pub words: u32,
     /// It executes behind all verbs before it, whatever they are; see [`Batch::fence`].
     pub is_fenced: bool,
+    /// Nobody waits until its word is durable; see [`Batch::volatile`].
+    pub is_volatile: bool,
 }
 
 impl Verb {
@@ -118,6 +120,8 @@ struct Buffers {
     used: usize,
     /// The verb added next is fenced.
     fences: bool,
+    /// The verb added next is volatile.
+    is_volatile: bool,
 }
 
 impl Batch {
@@ -151,7 +155,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.inner.verbs.clear();
         self.inner.used = 0;
-        self.inner.fences = false;
+        (self.inner.fences, self.inner.is_volatile) = (false, false);
     }
 
     /// Verbs added so far.
@@ -221,10 +225,26 @@ impl Batch {
         self
     }
 
+    /// Marks the verb added next, a WRITE, CAS or FAA, as one of words that say nothing once all who
+    /// go by them have died: locks, leases. On durable memory neither this batch waits until they
+    /// are on the medium, nor anyone who finds them. All verbs that change such a word must be
+    /// marked. After a power failure it holds any of its last values, and not a later one than
+    /// unmarked words of its node that were written behind it.
+    ///
+    /// What such a word protects is durable as ever: a batch waits for all else that it has written
+    /// or read.
+    #[inline]
+    pub fn volatile(&mut self) -> &mut Self {
+        self.inner.is_volatile = true;
+        self
+    }
+
     #[inline]
     fn push(&mut self, kind: VerbKind, addr: GlobalAddr, at: usize, words: usize) {
         let is_fenced = std::mem::take(&mut self.inner.fences);
-        self.inner.verbs.push(Verb { kind, addr, at: at as u32, words: words as u32, is_fenced });
+        let is_volatile = std::mem::take(&mut self.inner.is_volatile);
+        let (at, words) = (at as u32, words as u32);
+        self.inner.verbs.push(Verb { kind, addr, at, words, is_fenced, is_volatile });
     }
 
     /// Makes room for `words` more words and returns where they begin.
@@ -290,7 +310,7 @@ impl Batch {
     /// For providers: the verbs, and the buffer they index.
     #[inline]
     pub fn parts_mut(&mut self) -> (&[Verb], &mut [u64]) {
-        let Buffers { verbs, data, used, fences: _ } = &mut *self.inner;
+        let Buffers { verbs, data, used, fences: _, is_volatile: _ } = &mut *self.inner;
         (verbs, &mut data[..*used])
     }
 }

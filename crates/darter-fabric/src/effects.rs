@@ -56,20 +56,64 @@ pub struct EffectsObserver<'r> {
     pub lines: Option<&'r Lines>,
     /// The number of the last record that has changed what the frame has seen; 0 at first.
     pub need: u64,
+    /// Which effects, counted from 0, are those of [volatile](crate::Batch::volatile) verbs, which
+    /// need nothing; `None` where such verbs are like any other.
+    pub volatile: Option<&'r mut VolatileEffects>,
+}
+
+/// Which effects of a frame nobody waits for.
+#[derive(Debug, Default)]
+pub struct VolatileEffects {
+    /// How many effects there were so far.
+    count: usize,
+    /// The numbers of those that nobody waits for, ascending.
+    numbers: Vec<usize>,
+}
+
+impl VolatileEffects {
+    /// Begins a frame.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.numbers.clear();
+    }
+
+    /// Returns whether there are no others.
+    pub fn are_all(&self) -> bool {
+        self.numbers.len() == self.count
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// Returns whether an effect is one of them.
+    pub fn has(&self, number: usize) -> bool {
+        !self.is_empty() && self.numbers.binary_search(&number).is_ok()
+    }
 }
 
 impl FrameObserver for EffectsObserver<'_> {
     #[inline]
-    fn saw(&mut self, offset: u64, bytes: usize) {
-        if let Some(lines) = self.lines {
+    fn saw(&mut self, offset: u64, bytes: usize, is_volatile: bool) {
+        if let Some(lines) = self.lines
+            && !(is_volatile && self.volatile.is_some())
+        {
             self.need = self.need.max(lines.need(offset, bytes));
         }
     }
 
     #[inline]
-    fn wrote(&mut self, offset: u64, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            put_effect(self.effects, offset, bytes);
+    fn wrote(&mut self, offset: u64, bytes: &[u8], is_volatile: bool) {
+        if bytes.is_empty() {
+            return;
+        }
+        put_effect(self.effects, offset, bytes);
+        if let Some(volatile) = &mut self.volatile {
+            if is_volatile {
+                volatile.numbers.push(volatile.count);
+            }
+            volatile.count += 1;
         }
     }
 }

@@ -217,9 +217,9 @@ impl LockToken {
     pub(crate) fn unlock_in<F: Fabric>(&self, fabric: &F, batch: &mut Batch, lock: GlobalAddr) {
         let batch = if mutant!("lock-given-back-unfenced") { batch } else { batch.fence() };
         if fabric.capabilities().pure_cas || mutant!("lock-given-back-by-a-write") {
-            batch.write(lock, &[0]);
+            batch.volatile().write(lock, &[0]);
         } else {
-            batch.cas(lock, self.word(), 0);
+            batch.volatile().cas(lock, self.word(), 0);
         }
     }
 

@@ -39,4 +39,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A WRITE executes before what was written before it in its batch is on the medium.",
         found("chime-inline", Medium::Flush, 2000),
     ),
+    Mutant::new(
+        "medium",
+        "medium-volatile-hides-the-rest",
+        "A batch with a volatile word waits for nothing that it has written.",
+        found("sherman", Medium::Log, 4000),
+    ),
+    Mutant::new(
+        "medium",
+        "dart-publishes-by-volatile-words",
+        "DART's slots are changed by volatile verbs.",
+        found("dart", Medium::Log, 4000),
+    ),
 ];

@@ -17,6 +17,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "redo log",
+        "log-volatile-hides-the-rest",
+        "What is written beside a volatile word is answered at once.",
+        FoundBy::Tests("-p darter-memnode --lib what_is_written_beside_volatile_words_is_waited_for"),
+    ),
+    Mutant::new(
+        "redo log",
         "log-read-shown-early",
         "A read of a line whose last change is not durable is answered at once.",
         FoundBy::Tests("-p darter-memnode --lib what_was_acknowledged_survives_power_failures_everywhere"),

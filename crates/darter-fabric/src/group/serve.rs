@@ -67,8 +67,10 @@ impl<M: Memory> Replica<M> {
     fn execute(&mut self, request: &Request, verbs: FrameVerbs<'_>) {
         let Some(primary) = &mut self.primary else { return };
         let (mut results, mut changed) = (Vec::new(), Vec::new());
+        let lines = Some(&primary.lines);
+        // A lock that a successor does not know of would be another's at once: all words last.
         let mut observer =
-            EffectsObserver { effects: &mut changed, lines: Some(&primary.lines), need: primary.floor };
+            EffectsObserver { effects: &mut changed, lines, need: primary.floor, volatile: None };
         let executed = self.memory.execute(verbs, &mut results, &mut observer);
         let need = observer.need;
         let results: Arc<[u8]> = results.into();

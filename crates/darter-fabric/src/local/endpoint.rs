@@ -190,8 +190,14 @@ impl Endpoint for LocalEndpoint {
             // What a glance saw would have to be flushed.
             return None;
         }
-        let words =
-            self.pool.regions.locate(&Verb { kind: VerbKind::Read, addr, at: 0, words: 1, is_fenced: false });
+        let words = self.pool.regions.locate(&Verb {
+            kind: VerbKind::Read,
+            addr,
+            at: 0,
+            words: 1,
+            is_fenced: false,
+            is_volatile: false,
+        });
         words.ok().map(|words| words[0].load(Ordering::Relaxed))
     }
 

@@ -10,20 +10,21 @@ use crate::{FabricError, GlobalAddr, Verb, VerbKind};
 /// Learns what the verbs of a frame do as they execute, in their order. Nothing happens between a
 /// verb and its report if no other thread executes verbs.
 pub trait FrameObserver {
-    /// A READ, or a CAS that failed, has seen so many bytes at an offset.
-    fn saw(&mut self, offset: u64, bytes: usize);
+    /// A READ, or a CAS that failed, has seen so many bytes at an offset; by a
+    /// [volatile](crate::Batch::volatile) verb or not.
+    fn saw(&mut self, offset: u64, bytes: usize, is_volatile: bool);
 
     /// A verb has stored these words, little-endian, at an offset. What a FAA or a CAS has found is
     /// not reported beside it.
-    fn wrote(&mut self, offset: u64, bytes: &[u8]);
+    fn wrote(&mut self, offset: u64, bytes: &[u8], is_volatile: bool);
 }
 
 impl FrameObserver for () {
     #[inline]
-    fn saw(&mut self, _offset: u64, _bytes: usize) {}
+    fn saw(&mut self, _offset: u64, _bytes: usize, _is_volatile: bool) {}
 
     #[inline]
-    fn wrote(&mut self, _offset: u64, _bytes: &[u8]) {}
+    fn wrote(&mut self, _offset: u64, _bytes: &[u8], _is_volatile: bool) {}
 }
 
 impl LocalEndpoint {
@@ -90,7 +91,7 @@ fn verb(kind: VerbKind, offset: u64, bytes: usize) -> Result<Verb, FabricError> 
         return Err(FabricError::out_of_bounds(GlobalAddr::new(0, 0), offset, crate::OFFSET_LIMIT));
     }
     let addr = GlobalAddr::new(0, offset);
-    Ok(Verb { kind, addr, at: 0, words: (bytes / 8) as u32, is_fenced: false })
+    Ok(Verb { kind, addr, at: 0, words: (bytes / 8) as u32, is_fenced: false, is_volatile: false })
 }
 
 fn word(bytes: &[u8]) -> u64 {
@@ -111,7 +112,7 @@ impl Regions {
         let mut order = Order::default();
         for (verb, carried) in verbs {
             let words = self.locate(&verb)?;
-            let offset = verb.addr.offset();
+            let (offset, is_volatile) = (verb.addr.offset(), verb.is_volatile);
             match verb.kind {
                 VerbKind::Read => {
                     let at = out.len();
@@ -119,26 +120,27 @@ impl Regions {
                     let room = out[at..].chunks_exact_mut(8);
                     room.zip(order.load(words))
                         .for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
-                    observer.saw(offset, words.len() * 8);
+                    observer.saw(offset, words.len() * 8, is_volatile);
                 }
                 VerbKind::Write => {
                     order.store(words, carried.chunks_exact(8).map(word));
-                    observer.wrote(offset, &carried[..words.len() * 8]);
+                    observer.wrote(offset, &carried[..words.len() * 8], is_volatile);
                 }
                 VerbKind::Cas => {
                     let (expected, desired) = (word(carried), &carried[8..]);
                     let found = order.cas(&words[0], expected, word(desired));
                     out.extend_from_slice(&found.to_le_bytes());
                     if found == expected {
-                        observer.wrote(offset, &desired[..8]);
+                        observer.wrote(offset, &desired[..8], is_volatile);
                     } else {
-                        observer.saw(offset, 8);
+                        observer.saw(offset, 8, is_volatile);
                     }
                 }
                 VerbKind::Faa => {
                     let found = order.add(&words[0], word(carried));
                     out.extend_from_slice(&found.to_le_bytes());
-                    observer.wrote(offset, &found.wrapping_add(word(carried)).to_le_bytes());
+                    let stored = found.wrapping_add(word(carried));
+                    observer.wrote(offset, &stored.to_le_bytes(), is_volatile);
                 }
             }
         }

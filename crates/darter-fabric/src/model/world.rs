@@ -398,6 +398,7 @@ impl World {
             at: 0,
             words: u32::try_from(bytes / 8).unwrap_or(0),
             is_fenced: false,
+            is_volatile: false,
         };
         if words.words == 0 || !bytes.is_multiple_of(8) || node.memory.admit(&words).is_err() {
             return false;

@@ -71,7 +71,8 @@ pub(super) type Unsettled = BTreeMap<u32, Vec<u64>>;
 /// A word of which the medium lacks something.
 #[derive(Debug)]
 struct Pending {
-    /// Positions of the first and the last store that it lacks.
+    /// The position of the first store that it lacks, and of the last one that somebody waits for;
+    /// 0 if nobody does.
     first: u64,
     last: u64,
     /// What the medium has, and all that was stored since.
@@ -94,13 +95,15 @@ impl Volatile {
         Self { medium, ..Self::default() }
     }
 
-    /// Notes that a word which held `old` now holds `new`.
-    pub(super) fn store(&mut self, word: u32, old: u64, new: u64) {
+    /// Notes that a word which held `old` now holds `new`. If that `is_volatile`, nobody waits for it.
+    pub(super) fn store(&mut self, word: u32, old: u64, new: u64, is_volatile: bool) {
         self.last += 1;
         let at = self.last;
         let pending =
-            self.words.entry(word).or_insert_with(|| Pending { first: at, last: at, values: vec![old] });
-        pending.last = at;
+            self.words.entry(word).or_insert_with(|| Pending { first: at, last: 0, values: vec![old] });
+        if !is_volatile {
+            pending.last = at;
+        }
         if self.medium == Medium::Log {
             self.stores.push_back((word, old));
         } else {
@@ -121,7 +124,7 @@ impl Volatile {
         if !is_read && words.len() > 1 && mutant!("medium-last-line-not-flushed") {
             words.end = words.start.max((words.end - 1) / LINE_WORDS * LINE_WORDS);
         }
-        let pending = self.words.range(words);
+        let pending = self.words.range(words).filter(|(_, pending)| pending.last > 0);
         if self.medium == Medium::Log {
             let last = pending.map(|(_, pending)| pending.last).max();
             needs.extend(last.map(|at| Need { node, word: 0, at, by }));

@@ -206,7 +206,7 @@ impl Memory {
     pub(super) fn set_words(&mut self, words: &[u64]) {
         for (at, &word) in words.iter().enumerate().take(self.words.len()) {
             if self.words[at] != word || self.shadow[at] == Shadow::UNWRITTEN {
-                self.store(at, word);
+                self.store(at, word, false);
             }
         }
     }
@@ -309,13 +309,13 @@ impl Memory {
     }
 
     #[inline]
-    fn store(&mut self, at: usize, word: u64) {
+    fn store(&mut self, at: usize, word: u64, is_volatile: bool) {
         self.touch(at / PAGE_WORDS);
         if self.shadow[at] == Shadow::UNWRITTEN {
             self.shadow[at] = Shadow::WRITTEN;
         }
         if let Some(volatile) = &mut self.volatile {
-            volatile.store(at as u32, self.words[at], word);
+            volatile.store(at as u32, self.words[at], word, is_volatile);
         }
         self.words[at] = word;
     }
@@ -364,7 +364,7 @@ impl Memory {
         pin: Option<u64>,
     ) -> Option<Misuse> {
         let misuse = self.misuse(verb, start, (0, 1), WordOrder::Ascending, pin);
-        self.store(start, word);
+        self.store(start, word, verb.is_volatile);
         misuse
     }
 
@@ -395,7 +395,7 @@ impl Memory {
             VerbKind::Write => {
                 for step in from..to {
                     let word = order.nth(step, verb.words);
-                    self.store(start + word, data[at + word]);
+                    self.store(start + word, data[at + word], verb.is_volatile);
                 }
             }
             VerbKind::Cas | VerbKind::Faa => {}

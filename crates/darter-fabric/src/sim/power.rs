@@ -12,7 +12,7 @@ impl Posted {
         let is_ordered = verb.kind == VerbKind::Write && !mutant!("medium-writes-in-any-order")
             || verb.is_atomic() && !mutant!("medium-no-fence-before-a-cas")
             || verb.is_fenced;
-        if medium != Medium::Flush || !is_ordered {
+        if medium != Medium::Flush || !is_ordered || verb.is_volatile && !verb.is_fenced {
             return false;
         }
         let is_before = |by: VerbKind| by == VerbKind::Write || verb.is_fenced && by != VerbKind::Read;

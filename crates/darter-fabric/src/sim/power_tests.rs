@@ -127,6 +127,40 @@ fn a_batch_completes_when_what_it_wrote_and_read_is_on_the_medium() {
 }
 
 #[test]
+fn nobody_waits_for_volatile_words() {
+    for medium in [Medium::Log, Medium::Flush] {
+        let sim = scheduled(medium);
+        let mut executor = Executor::new(&sim);
+        executor.spawn(0, submit(sim.clone(), |batch| _ = batch.volatile().cas(at(8), 0, 7)));
+        executor.spawn(0, submit(sim.clone(), |batch| _ = batch.read(at(8), 1)));
+        executor.spawn(
+            0,
+            submit(sim.clone(), |batch| {
+                batch.write(at(64), &[1]);
+                batch.volatile().cas(at(8), 7, 0);
+            }),
+        );
+        executor.spawn_medium();
+        for _ in 0..2 {
+            perform(&mut executor, 'r', 0);
+            perform(&mut executor, 'x', 1);
+        }
+        assert_eq!(offered(&executor), "ccrm", "{medium}");
+        perform(&mut executor, 'c', 0);
+        perform(&mut executor, 'c', 0);
+        perform(&mut executor, 'r', 0);
+        perform(&mut executor, 'x', 1);
+        perform(&mut executor, 'x', 1);
+        // What was written beside it is waited for.
+        assert!(!offered(&executor).contains('c'), "{medium}");
+        while offered(&executor).contains('m') {
+            perform(&mut executor, 'm', 1);
+        }
+        assert_eq!(offered(&executor), "c", "{medium}");
+    }
+}
+
+#[test]
 fn a_later_store_is_not_waited_for() {
     let sim = scheduled(Medium::Flush);
     let mut executor = Executor::new(&sim);

@@ -9,7 +9,7 @@
 //!
 //! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, number 8 | flag 8, a pairing, a call, or parts of a message
 //!   framed   view 8 | answered 8                                 in front of the verbs for a memory group
-//!   verb     kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
+//!   verb     kind 1, flags 1, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
 //!   call     procedure 8                                         then the request's words
 //! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, a text, a pairing, or an answer's words
 //! ```

@@ -9,10 +9,15 @@ use std::ops::Range;
 #[repr(C)]
 struct VerbHead {
     kind: u8,
-    reserved: [u8; 3],
+    flags: u8,
+    reserved: [u8; 2],
     words: u32,
     offset: u64,
 }
+
+/// The flag of a verb of which nobody waits until its word is durable. A node that does not know it
+/// has everybody wait.
+const VOLATILE: u8 = 1;
 
 const _: () = assert!(size_of::<VerbHead>() == HEADER_BYTES);
 
@@ -37,8 +42,9 @@ pub fn reply_words(verb: &Verb) -> usize {
 
 /// Appends a verb with the words it carries, which begin at `verb.at` of the batch's buffer.
 pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
-    let head =
-        VerbHead { kind: verb.kind as u8, reserved: [0; 3], words: verb.words, offset: verb.addr.offset() };
+    let flags = if verb.is_volatile { VOLATILE } else { 0 };
+    let (kind, offset) = (verb.kind as u8, verb.addr.offset());
+    let head = VerbHead { kind, flags, reserved: [0; 2], words: verb.words, offset };
     out.extend_from_slice(bytes_of(&head));
     let at = verb.at as usize;
     out.extend_from_slice(cast_slice(&data[at..at + request_words(verb)]));
@@ -86,8 +92,8 @@ impl<'f> FrameVerbs<'f> {
         if head.offset >= crate::OFFSET_LIMIT || is_long_atomic {
             return None;
         }
-        let verb =
-            Verb { kind, addr: GlobalAddr::new(0, head.offset), at: 0, words: head.words, is_fenced: false };
+        let (addr, is_volatile) = (GlobalAddr::new(0, head.offset), head.flags & VOLATILE != 0);
+        let verb = Verb { kind, addr, at: 0, words: head.words, is_fenced: false, is_volatile };
         let (carried, rest) = tail.split_at_checked(request_words(&verb) * 8)?;
         (self.left, self.rest) = (self.left.checked_sub(1)?, rest);
         Some((verb, carried))
@@ -135,7 +141,7 @@ mod tests {
     fn some_batch() -> Batch {
         let mut batch = Batch::new();
         batch.write(GlobalAddr::new(0, 64), &[1, 2, 3]);
-        batch.cas(GlobalAddr::new(0, 128), 7, 8);
+        batch.volatile().cas(GlobalAddr::new(0, 128), 7, 8);
         batch.read(GlobalAddr::new(0, 256), 5);
         batch.faa(GlobalAddr::new(0, 512), 9);
         batch
@@ -150,6 +156,7 @@ mod tests {
         assert_eq!(got.len(), 4);
         for (sent, (got, carried)) in verbs.iter().zip(got) {
             assert_eq!((sent.kind, sent.addr, sent.words), (got.kind, got.addr, got.words));
+            assert_eq!(sent.is_volatile, got.is_volatile);
             let at = sent.at as usize;
             assert_eq!(carried, cast_slice::<u64, u8>(&data[at..at + request_words(sent)]));
         }

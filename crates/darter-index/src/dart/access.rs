@@ -154,6 +154,9 @@ impl<F: Fabric> Operation<'_, F> {
             // Complete before the CAS that links it: batches order verbs of one memory node only.
             self.client.send(&mut batch).await?;
         }
+        if mutant!("dart-publishes-by-volatile-words") {
+            batch.volatile();
+        }
         let cas = batch.cas(at.addr, at.slot.word(), new.word());
         let done = self.client.submit(batch).await?;
         let found = Slot::from_word(done.found(cas));

@@ -3,7 +3,7 @@
 
 use super::chunks::ChunkSet;
 use super::record::{Draft, HEAD_BYTES, Kind};
-use darter_fabric::effects::{EffectsObserver, Lines, effects};
+use darter_fabric::effects::{EffectsObserver, Lines, VolatileEffects, effects};
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
 use darter_fabric::{FabricError, mutant};
@@ -20,13 +20,16 @@ pub(super) struct Recorder {
     lines: Lines,
     /// The chunks that have changed since the last checkpoint began.
     changed: ChunkSet,
+    /// Effects of one frame that nobody waits for.
+    volatile: VolatileEffects,
 }
 
 impl Recorder {
     /// Begins at a position, before which everything is durable. Chunks in `changed` are not in the
     /// newest checkpoint.
     pub(super) fn new(position: u64, changed: ChunkSet) -> Self {
-        Self { records: Vec::new(), position, durable: position, lines: Lines::default(), changed }
+        let (lines, volatile) = (Lines::default(), VolatileEffects::default());
+        Self { records: Vec::new(), position, durable: position, lines, changed, volatile }
     }
 
     /// Returns the position of the next record.
@@ -51,7 +54,8 @@ impl Recorder {
 
     /// Executes a frame's verbs, and appends their results to `out`. Returns the position up to
     /// which the log must be durable before anyone may see the results: behind the frame's own
-    /// record, or behind the last one that changed what it has read.
+    /// record, or behind the last one that changed what it has read, if all that the frame itself
+    /// has changed is volatile.
     ///
     /// # Errors
     /// Those of [`LocalEndpoint::execute_frame`]; nothing was done then.
@@ -64,7 +68,9 @@ impl Recorder {
         let at = self.records.len();
         let draft = Draft::begin(&mut self.records);
         let lines = (self.position > self.durable).then_some(&self.lines);
-        let mut observer = EffectsObserver { effects: &mut self.records, lines, need: 0 };
+        self.volatile.clear();
+        let volatile = Some(&mut self.volatile);
+        let mut observer = EffectsObserver { effects: &mut self.records, lines, need: 0, volatile };
         let executed = endpoint.execute_frame_observed(verbs, out, &mut observer);
         let need = observer.need;
         if executed.is_err() || draft.is_empty(&self.records) {
@@ -74,9 +80,14 @@ impl Recorder {
         }
         let payload = at + HEAD_BYTES..self.records.len();
         self.end(draft, Kind::Effects);
-        for (offset, bytes) in effects(&self.records[payload]).flatten() {
-            self.lines.changed(offset, bytes.len(), self.position);
+        for (number, (offset, bytes)) in effects(&self.records[payload]).flatten().enumerate() {
             self.changed.add_range(offset, bytes.len());
+            if !self.volatile.has(number) {
+                self.lines.changed(offset, bytes.len(), self.position);
+            }
+        }
+        if self.volatile.are_all() || mutant!("log-volatile-hides-the-rest") && !self.volatile.is_empty() {
+            return Ok(need);
         }
         Ok(if mutant!("log-write-acknowledged-early") { 0 } else { self.position })
     }
@@ -90,5 +101,77 @@ impl Recorder {
 
     fn end(&mut self, draft: Draft, kind: Kind) {
         self.position += draft.end(&mut self.records, kind, self.position, self.durable);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_fabric::wire::{self, FRAME_BYTES_MAX};
+    use darter_fabric::{Batch, Fabric, GlobalAddr, Local};
+
+    const BYTES: u64 = 1 << 16;
+
+    /// A recorder over memory of zeros, with nothing durable but its beginning.
+    struct Scene {
+        recorder: Recorder,
+        endpoint: LocalEndpoint,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let endpoint = Local::memory(BYTES, 1).unwrap().endpoint().unwrap();
+            Self { recorder: Recorder::new(8, ChunkSet::new(1)), endpoint }
+        }
+
+        /// Executes a batch. Returns what its reply needs, and the position behind its record.
+        fn execute(&mut self, fill: impl FnOnce(&mut Batch)) -> (u64, u64) {
+            let (mut batch, mut frame) = (Batch::new(), Vec::new());
+            fill(&mut batch);
+            let (verbs, data) = batch.parts_mut();
+            for verb in verbs {
+                wire::put_verb(&mut frame, verb, data);
+            }
+            let verbs = FrameVerbs::new(&frame, verbs.len() as u16, FRAME_BYTES_MAX).unwrap();
+            let need = self.recorder.execute(&mut self.endpoint, verbs, &mut Vec::new()).unwrap();
+            (need, self.recorder.position())
+        }
+    }
+
+    fn at(word: u64) -> GlobalAddr {
+        GlobalAddr::new(0, word * 8)
+    }
+
+    #[test]
+    fn nobody_waits_for_volatile_words_alone() {
+        let mut scene = Scene::new();
+        let (need, locked) = scene.execute(|batch| _ = batch.volatile().cas(at(0), 0, 7));
+        assert_eq!(need, 0);
+        assert!(locked > 8, "it is in the log all the same");
+        // Neither who finds the word, in whatever way, nor who changes it again.
+        assert_eq!(scene.execute(|batch| _ = batch.read(at(0), 8)), (0, locked));
+        assert_eq!(scene.execute(|batch| _ = batch.volatile().cas(at(0), 0, 9)), (0, locked));
+        assert_eq!(scene.execute(|batch| batch.volatile().write(at(0), &[0])).0, 0);
+        assert_eq!(scene.execute(|batch| _ = batch.volatile().faa(at(0), 1)).0, 0);
+    }
+
+    #[test]
+    fn what_is_written_beside_volatile_words_is_waited_for() {
+        let mut scene = Scene::new();
+        let (need, written) = scene.execute(|batch| {
+            batch.volatile().write(at(0), &[1]);
+            batch.write(at(8), &[2, 3]);
+            batch.volatile().cas(at(0), 1, 0);
+        });
+        assert_eq!(need, written);
+        // The line of what was written is known, and that of the lock is not.
+        assert_eq!(scene.execute(|batch| _ = batch.read(at(9), 1)), (written, written));
+        assert_eq!(scene.execute(|batch| _ = batch.read(at(0), 1)), (0, written));
+        // A lock, and beside it a READ of what is not durable.
+        let (need, _) = scene.execute(|batch| {
+            batch.volatile().cas(at(0), 0, 7);
+            batch.read(at(8), 1);
+        });
+        assert_eq!(need, written);
     }
 }

@@ -186,7 +186,8 @@ impl Members {
         let publication =
             Publication { published, flushed, deadline_ms, has_garbage, holder: self.holder, nodes };
         let write = |batch: &mut Batch| {
-            batch.write(publication_addr(self.me), &publication.words());
+            // After a failure of the power all members are dead, whatever their lines say.
+            batch.volatile().write(publication_addr(self.me), &publication.words());
             if advance {
                 batch.cas(GlobalAddr::new(0, EPOCH_AT), table.epoch, table.epoch + 1);
             }

@@ -184,6 +184,30 @@ fn who_meets_nobodys_writes_flushes_nothing() {
 }
 
 #[test]
+fn volatile_words_are_not_flushed_by_anyone() {
+    let (pool, recorder) = pool();
+    submit(&pool, |batch| {
+        batch.volatile().write(at(0), &[7]);
+        batch.volatile().cas(at(0), 7, 8);
+        batch.volatile().cas(at(0), 7, 9);
+        batch.volatile().faa(at(0), 1);
+    })
+    .unwrap();
+    submit(&pool, |batch| _ = batch.read(at(0), 8)).unwrap();
+    assert_eq!(recorder.take(), []);
+    assert_eq!(all_words(&pool)[0].load(Ordering::Acquire), 9);
+    // What else a batch writes is, and before a fenced verb is executed.
+    let seen = watched(64, |batch| {
+        batch.write(at(8), &[1]);
+        batch.fence().volatile().write(at(64), &[5]);
+    });
+    assert_eq!(
+        seen.iter().map(|(event, held, _)| (*event, *held)).collect::<Vec<_>>(),
+        [(Event::Flush(8), 0), (Event::Fence, 0)]
+    );
+}
+
+#[test]
 fn the_count_of_a_dead_writer_costs_flushes_and_nothing_else() {
     let (pool, recorder) = pool();
     // Killed behind its store.

@@ -44,6 +44,7 @@ impl<'m> Turn<'m> {
     pub(in crate::local) fn execute(&mut self, verb: &Verb, words: &[AtomicU64], buffer: &mut [u64]) {
         let must_wait = match verb.kind {
             VerbKind::Read => false,
+            _ if verb.is_volatile => false,
             VerbKind::Write => self.has_unfenced_write && !mutant!("flush-writes-in-any-order"),
             VerbKind::Cas | VerbKind::Faa => {
                 self.has_unfenced_write && !mutant!("flush-no-fence-before-a-cas")
@@ -51,6 +52,9 @@ impl<'m> Turn<'m> {
         };
         if must_wait || verb.is_fenced && self.has_unfenced {
             self.settle();
+        }
+        if verb.is_volatile {
+            return self.execute_volatile(verb, words, buffer);
         }
         let lines = self.lines(words);
         match verb.kind {
@@ -78,6 +82,17 @@ impl<'m> Turn<'m> {
                 buffer[0] = self.order.add(&words[0], buffer[0]);
                 self.flush_stored(lines);
             }
+        }
+    }
+
+    /// Executes a verb of words that need not be on the medium: whoever reads them later flushes
+    /// nothing either.
+    fn execute_volatile(&mut self, verb: &Verb, words: &[AtomicU64], buffer: &mut [u64]) {
+        match verb.kind {
+            VerbKind::Read => self.order.load_into(words, buffer),
+            VerbKind::Write => self.order.store(words, buffer.iter().copied()),
+            VerbKind::Cas => buffer[0] = self.order.cas(&words[0], buffer[0], buffer[1]),
+            VerbKind::Faa => buffer[0] = self.order.add(&words[0], buffer[0]),
         }
     }
 
