@@ -1,7 +1,6 @@
 //! The arguments of a comparison, and the checks that need no pool.
 
 use super::pool_location::PoolLocation;
-use super::server::without_server;
 use super::variants::{IndexChoice, VARIANTS};
 use crate::BenchError;
 use crate::args::{IN_FLIGHT_MAX, THREADS_MAX, VALUE_BYTES_MAX, parse_count};
@@ -81,7 +80,9 @@ pub struct Comparison {
     #[arg(long, default_value_t = 64, value_name = "BYTES")]
     pub value_bytes: usize,
     /// Where each index has its pool: `local` (memory of this process), `tcp` (memory nodes that
-    /// are started for it) or `sim:preset=dart,…` (a modelled cluster: all times are then modelled)
+    /// are started for it), `tcp:log` (the same, durable: their logs are in the directory for
+    /// temporary files, TMPDIR) or `sim:preset=dart,…` (a modelled cluster: all times are then
+    /// modelled)
     #[arg(long, default_value = "local", value_name = "PLACE")]
     pub pool: PoolLocation,
     /// Memory nodes of each pool, where none are modelled [default: 1]
@@ -149,8 +150,11 @@ impl Comparison {
             return usage("--indexes: name at least one index, and none twice".to_owned());
         }
         let served = self.indexes.iter().find(|index| index.0.has_server);
-        if let (PoolLocation::Tcp, Some(index)) = (&self.pool, served) {
-            return usage(format!("--pool tcp: {}", without_server(index.0)));
+        if let (PoolLocation::Tcp { .. }, Some(index), 2..) = (&self.pool, served, self.memory_nodes()) {
+            return usage(format!(
+                "--memnodes: over TCP {} is compared on one memory node alone",
+                index.0.name
+            ));
         }
         if self.workloads.is_empty() {
             return usage("--workloads: name at least one of load, a, b, c, d, e, f".to_owned());
@@ -201,7 +205,7 @@ impl Comparison {
         match &self.pool {
             _ if !self.threads.is_empty() => self.threads.clone(),
             PoolLocation::Sim { spec, .. } => vec![spec.threads as usize],
-            PoolLocation::Local | PoolLocation::Tcp => vec![1],
+            PoolLocation::Local | PoolLocation::Tcp { .. } => vec![1],
         }
     }
 
@@ -210,7 +214,7 @@ impl Comparison {
         match &self.pool {
             _ if !self.in_flight.is_empty() => self.in_flight.clone(),
             PoolLocation::Sim { spec, .. } => vec![spec.coroutines as usize],
-            PoolLocation::Local | PoolLocation::Tcp => vec![1],
+            PoolLocation::Local | PoolLocation::Tcp { .. } => vec![1],
         }
     }
 
@@ -218,7 +222,7 @@ impl Comparison {
     pub(crate) fn memory_nodes(&self) -> usize {
         match &self.pool {
             PoolLocation::Sim { spec, .. } => spec.memory_nodes as usize,
-            PoolLocation::Local | PoolLocation::Tcp => self.memnodes.unwrap_or(1),
+            PoolLocation::Local | PoolLocation::Tcp { .. } => self.memnodes.unwrap_or(1),
         }
     }
 

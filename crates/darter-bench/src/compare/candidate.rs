@@ -1,11 +1,10 @@
 //! An index that a comparison measures, whatever its type: it has a pool of its own and is driven
 //! by threads of this process or by those of a modelled cluster.
 
-use super::environment::{self, Environment, OwnMemory};
+use super::environment::{self, Environment, MemoryNode, OwnMemory};
 use super::server::{begin, serve, serve_model};
 use super::variants::{Adjusts, Demand, Variant, Visitor};
 use crate::BenchError;
-use crate::child_process::ChildProcess;
 use crate::datasets::Dataset;
 use crate::driver::{bulk_load, run_phase};
 use crate::index_target::{IndexTarget, from_pool};
@@ -56,7 +55,7 @@ struct RealCandidate<I: Adjusts> {
     target: IndexTarget<I, DefaultFabric>,
     variant: &'static Variant,
     options: fn(Demand) -> I::Options,
-    nodes: Vec<ChildProcess>,
+    nodes: Vec<MemoryNode>,
 }
 
 /// An index of type `I` on a modelled cluster of its own, with a handle at each compute node.
@@ -194,7 +193,7 @@ impl<I: Adjusts> IndexCandidate for RealCandidate<I> {
         let Self { target, nodes, .. } = *self;
         // Close the pool before its nodes end.
         drop(target);
-        nodes.into_iter().try_for_each(ChildProcess::end)
+        nodes.into_iter().try_for_each(MemoryNode::end)
     }
 }
 

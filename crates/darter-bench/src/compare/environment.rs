@@ -7,6 +7,7 @@ use crate::{BenchError, Program};
 use darter::{ByteSize, DefaultFabric, Pool, block_on};
 use darter_fabric::{Counting, Local, Model, Provider, SUPERBLOCK_BYTES, Tcp, TcpOptions};
 use darter_pool::PoolOptions;
+use tempfile::TempDir;
 
 /// A fixed secret: keys have the same positions in hash tables in every run, so all counts repeat.
 pub(crate) const SECRET: [u64; 4] =
@@ -23,7 +24,21 @@ pub(crate) enum Environment {
 /// Memory for a pool, with the processes that serve it.
 pub(crate) struct OwnMemory {
     pub(crate) provider: Provider,
-    pub(crate) nodes: Vec<ChildProcess>,
+    pub(crate) nodes: Vec<MemoryNode>,
+}
+
+/// A memory node that serves for as long as this lives.
+pub(crate) struct MemoryNode {
+    process: ChildProcess,
+    /// Where its log is, if it has one. It goes after the process.
+    _log: Option<TempDir>,
+}
+
+impl MemoryNode {
+    /// Ends the node in order.
+    pub(crate) fn end(self) -> Result<(), BenchError> {
+        self.process.end()
+    }
 }
 
 impl OwnMemory {
@@ -34,14 +49,27 @@ impl OwnMemory {
         Ok(Self { provider: Provider::Local(fabric), nodes: Vec::new() })
     }
 
-    /// Starts `nodes` memory nodes with `bytes` in all, each a child process reached over TCP.
-    pub(crate) fn tcp(bytes: u64, nodes: usize, program: &Program) -> Result<Self, BenchError> {
-        let words = ["--size".to_owned(), ByteSize(node_bytes(bytes, nodes)).to_string()];
-        let nodes =
-            (0..nodes).map(|_| ChildProcess::memnode(program, &words)).collect::<Result<Vec<_>, _>>()?;
-        let addresses: Vec<String> = nodes.iter().map(|node| node.address().to_owned()).collect();
+    /// Starts `nodes` memory nodes with `bytes` in all, each a child process reached over TCP, with
+    /// these arguments; with logs on disk if `is_logged`.
+    pub(crate) fn tcp(
+        (bytes, nodes): (u64, usize),
+        program: &Program,
+        arguments: &[&str],
+        is_logged: bool,
+    ) -> Result<Self, BenchError> {
+        let size = ByteSize(node_bytes(bytes, nodes)).to_string();
+        let start = || {
+            let log = is_logged.then(|| TempDir::with_prefix("darter-log-")).transpose()?;
+            let directory = log.as_ref().map(|log| log.path().display().to_string());
+            let durable = directory.iter().flat_map(|log| ["--durability", "log", "--log", log]);
+            let words = ["--size", &size].into_iter().chain(arguments.iter().copied()).chain(durable);
+            let process = ChildProcess::memnode(program, &words.map(str::to_owned).collect::<Vec<_>>())?;
+            Ok(MemoryNode { process, _log: log })
+        };
+        let started = (0..nodes).map(|_| start()).collect::<Result<Vec<_>, BenchError>>()?;
+        let addresses: Vec<String> = started.iter().map(|node| node.process.address().to_owned()).collect();
         let fabric = Tcp::connect(&addresses, TcpOptions::default()).map_err(darter::Error::from)?;
-        Ok(Self { provider: Provider::Tcp(fabric), nodes })
+        Ok(Self { provider: Provider::Tcp(fabric), nodes: started })
     }
 }
 

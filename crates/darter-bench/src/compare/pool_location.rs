@@ -10,7 +10,10 @@ pub enum PoolLocation {
     /// Memory of this process.
     Local,
     /// Memory nodes in processes of their own on this machine, over TCP.
-    Tcp,
+    Tcp {
+        /// Whether they are durable, by logs in the directory for temporary files.
+        is_logged: bool,
+    },
     /// A modelled cluster: times are of the model's clock.
     Sim {
         /// As it was asked for.
@@ -34,7 +37,7 @@ impl PoolLocation {
     /// Compute nodes at work, each with an index handle and a cache of its own.
     pub fn compute_nodes(&self) -> usize {
         match self {
-            Self::Local | Self::Tcp => 1,
+            Self::Local | Self::Tcp { .. } => 1,
             Self::Sim { spec, .. } => spec.compute_nodes as usize,
         }
     }
@@ -43,7 +46,7 @@ impl PoolLocation {
     pub(crate) fn canonical(&self) -> String {
         match self {
             Self::Sim { spec, .. } => format!("sim:{spec}"),
-            Self::Local | Self::Tcp => self.to_string(),
+            Self::Local | Self::Tcp { .. } => self.to_string(),
         }
     }
 }
@@ -52,7 +55,7 @@ impl fmt::Display for PoolLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("local"),
-            Self::Tcp => f.write_str("tcp"),
+            Self::Tcp { is_logged } => f.write_str(if *is_logged { "tcp:log" } else { "tcp" }),
             Self::Sim { asked, .. } => write!(f, "sim:{asked}"),
         }
     }
@@ -64,12 +67,14 @@ impl FromStr for PoolLocation {
     fn from_str(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("sim:")) {
             ("local", _) => Ok(Self::Local),
-            ("tcp", _) => Ok(Self::Tcp),
+            ("tcp", _) => Ok(Self::Tcp { is_logged: false }),
+            ("tcp:log", _) => Ok(Self::Tcp { is_logged: true }),
             (_, Some(asked)) => {
                 let spec: ModelSpec = asked.parse().map_err(|error| format!("{error}"))?;
                 Ok(Self::Sim { asked: asked.to_owned(), spec: Box::new(spec) })
             }
-            _ => Err("choose local, tcp, or sim: with a cluster to model, as in sim:preset=dart".to_owned()),
+            _ => Err("choose local, tcp, tcp:log, or sim: with a cluster to model, as in sim:preset=dart"
+                .to_owned()),
         }
     }
 }
@@ -80,7 +85,7 @@ mod tests {
 
     #[test]
     fn places_survive_parsing() {
-        for text in ["local", "tcp", "sim:preset=smart,mn=4"] {
+        for text in ["local", "tcp", "tcp:log", "sim:preset=smart,mn=4"] {
             assert_eq!(text.parse::<PoolLocation>().unwrap().to_string(), text);
         }
         let place: PoolLocation = "sim:preset=dart,cn=2".parse().unwrap();

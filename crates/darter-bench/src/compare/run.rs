@@ -114,7 +114,7 @@ impl Run<'_> {
         for choice in &self.comparison.indexes {
             let (variant, bytes) = (choice.0, self.pool_bytes(choice.0));
             let candidate = self
-                .environment(bytes)
+                .environment(variant, bytes)
                 .and_then(|environment| open(variant, environment, self.demand(first)))
                 .map_err(|error| too_large(error, variant, bytes))?;
             all.push(candidate);
@@ -158,12 +158,16 @@ impl Run<'_> {
     }
 
     /// Creates the environment of an index, with a pool of `bytes`.
-    fn environment(&self, bytes: u64) -> Result<Environment, BenchError> {
+    fn environment(&self, variant: &Variant, bytes: u64) -> Result<Environment, BenchError> {
         let comparison = self.comparison;
         let nodes = comparison.memory_nodes();
         match &comparison.pool {
             PoolLocation::Local => OwnMemory::local(bytes, nodes).map(Environment::Real),
-            PoolLocation::Tcp => OwnMemory::tcp(bytes, nodes, &self.setting.program).map(Environment::Real),
+            PoolLocation::Tcp { is_logged } => {
+                let server: &[&str] = if variant.has_server { &["--serve", "xstore"] } else { &[] };
+                let own = OwnMemory::tcp((bytes, nodes), &self.setting.program, server, *is_logged);
+                own.map(Environment::Real)
+            }
             PoolLocation::Sim { spec, .. } => {
                 // Points use as many of the threads as they ask for.
                 let spec = ModelSpec {

@@ -5,7 +5,7 @@
 use super::claim::distances;
 use super::figure::{Figure, Scale};
 use super::selection::Selection;
-use crate::compare::{self, Results};
+use crate::compare::{self, Comparison, PoolLocation, Results};
 use crate::{BenchError, Setting};
 use darter_fabric::counted;
 #[cfg(test)]
@@ -82,19 +82,19 @@ impl Holdable for Figure {
     fn synopsis(&self, scale: &Scale) -> Synopsis {
         let comparisons = (self.comparisons)(scale);
         let modelled = comparisons.iter().any(|comparison| comparison.pool.is_modelled());
+        let has_nodes = |comparison: &Comparison| matches!(comparison.pool, PoolLocation::Tcp { .. });
+        let clock = match modelled {
+            true => "modelled",
+            false if comparisons.iter().any(has_nodes) => "this machine's",
+            false => "none: counts",
+        };
         let mut indexes: Vec<&str> = comparisons
             .iter()
             .flat_map(|comparison| comparison.indexes.iter().map(|choice| choice.0.name))
             .collect();
         indexes.sort_unstable();
         indexes.dedup();
-        Synopsis {
-            name: self.name,
-            title: self.title,
-            clock: if modelled { "modelled" } else { "none: counts" },
-            indexes,
-            numbers: self.claims.len(),
-        }
+        Synopsis { name: self.name, title: self.title, clock, indexes, numbers: self.claims.len() }
     }
 
     fn validate(&self, scale: &Scale) -> Result<(), BenchError> {

@@ -59,6 +59,11 @@ impl<'a> Selection<'a> {
         self.filter(|one| one.configuration.value_bytes == bytes)
     }
 
+    /// Selects those whose pool is there.
+    pub(crate) fn pool(&self, name: &str) -> Self {
+        self.filter(|one| one.configuration.pool == name)
+    }
+
     /// Selects those with this exponent.
     pub(crate) fn theta(&self, theta: f64) -> Self {
         self.filter(|one| (one.configuration.theta - theta).abs() < 1e-9)

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// How long a replica may be silent at first before the client asks who serves. Each time in a row
 /// that it was silent for so long, and served all the same, it may be silent for twice as long.
-const SUSPICION: Duration = Duration::from_millis(500);
+const SUSPICION: Duration = Duration::from_millis(250);
 
 /// What outlives a connection.
 #[derive(Debug)]
