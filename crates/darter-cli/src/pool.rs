@@ -6,10 +6,11 @@ use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
 use crate::tables::{bytes_text, print_pool};
 use darter::{Fabric, OrderedIndex, PoolUrl, Scheme, Store, StoreOptions};
-use darter_fabric::{Durability, counted};
+use darter_fabric::{Durability, Local, counted};
 use darter_gateway::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
 /// Which pool.
@@ -157,10 +158,14 @@ pub(crate) struct HandoffCommand {
 #[command(after_help = "\
 Examples:
   darter pool create --pool tcp://10.0.0.1:7000,10.0.0.2:7000 --token-file token
-  darter pool create --pool 'file:/data/fruit.pool?size=8G&nodes=2' --index quiver")]
+  darter pool create --pool 'file:/data/fruit.pool?size=8G&nodes=2' --index quiver
+  darter pool create --pool 'file:/dev/dax0.0?size=8G&durability=flush' --overwrite")]
 pub(crate) struct CreateCommand {
     #[command(flatten)]
     pool: PoolArgs,
+    /// Make the pool in place of whatever the file or device holds, unless a process has it open
+    #[arg(long)]
+    overwrite: bool,
 }
 
 #[derive(clap::Args)]
@@ -212,12 +217,18 @@ impl CreateCommand {
                     "a `mem:` pool ends with this command; there is nothing to create",
                 ));
             }
-            Scheme::File(path) if path.exists() => {
-                return Err(Failure::usage(format!("{}: there is something already", path.display())));
+            Scheme::File(path) if path.exists() && !self.overwrite => {
+                let is_device = path.metadata().is_ok_and(|found| found.file_type().is_char_device());
+                if !is_device || !Local::is_blank_device(path).map_err(darter::Error::from)? {
+                    return Err(Failure::usage(format!(
+                        "{}: there is something already; --overwrite makes a pool in its place",
+                        path.display()
+                    )));
+                }
             }
             _ => {}
         }
-        let store = self.pool.open(self.pool.options()?.create(true))?;
+        let store = self.pool.open(self.pool.options()?.create(true).overwrite(self.overwrite))?;
         let mut out = std::io::stdout().lock();
         let nodes = counted(store.pool().nodes().into(), "memory node");
         writeln!(out, "created {url}: {nodes}, index {}", store.index().name())?;

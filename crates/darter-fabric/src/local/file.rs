@@ -305,6 +305,12 @@ impl PoolFile {
         })
     }
 
+    /// Returns whether a path is that of a device whose beginning holds nothing.
+    pub(super) fn is_blank_device(path: &Path) -> Result<bool, FabricError> {
+        let pool = Self::opened(path, false)?;
+        Ok(pool.is_device && !pool.has_contents(pool.held_bytes()?)?)
+    }
+
     /// Returns whether there is anything that creating a pool would destroy.
     fn has_contents(&self, held: u64) -> Result<bool, FabricError> {
         if !self.is_device || held < DEVICE_PAGE_BYTES {

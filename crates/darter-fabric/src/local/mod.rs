@@ -179,6 +179,16 @@ impl Local {
         Ok(Self::flushed(mapping, bytes_per_node, nodes, Source::File(file), flushing))
     }
 
+    /// Returns whether a path is that of a DAX device that holds nothing at its beginning, where a
+    /// pool would have its superblock: making a pool there destroys nothing.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when the system refuses; [`FabricError::Geometry`] when a device does not
+    /// tell its size.
+    pub fn is_blank_device(path: impl AsRef<Path>) -> Result<bool, FabricError> {
+        PoolFile::is_blank_device(path.as_ref())
+    }
+
     /// Opens a pool file, whose shape is read from its superblock. Nothing is written.
     ///
     /// # Errors
