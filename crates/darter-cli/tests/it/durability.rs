@@ -2,6 +2,7 @@
 
 use crate::common::{darter, said};
 use darter::{Error, Store};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -84,6 +85,69 @@ fn a_node_with_a_log_comes_back_with_all_that_was_acknowledged() {
         assert!(said(&status).contains(r#""durability":"on-completion""#), "{}", said(&status));
         node.kill();
     }
+}
+
+/// Arguments of `unshare` for a process that may mount file systems which only it sees.
+const MAY_MOUNT: [&str; 4] = ["--user", "--map-root-user", "--mount", "--"];
+
+/// Starts a node whose log is on a file system of 24 MiB, and when that has ended another on the same
+/// file system, which has more room then.
+const TWO_NODES: &str = r#"
+node() { "$2" memnode --listen 127.0.0.1:0 --size 64M --durability log --log "$1/log" --segment-bytes 1M --checkpoint-bytes 1M; }
+mount -t tmpfs -o size=24M none "$1" || exit
+node "$@"
+mount -o remount,size=512M "$1" && node "$@"
+"#;
+
+/// Returns the only child of a process.
+fn child_of(process: u32) -> Pid {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    Pid::from_raw(children.trim().parse().unwrap()).unwrap()
+}
+
+#[test]
+fn a_disk_that_is_full_loses_nothing_that_was_acknowledged() {
+    let mut mount = Command::new("unshare");
+    mount.args(MAY_MOUNT).args(["mount", "-t", "tmpfs", "none", "/mnt"]).stderr(Stdio::null());
+    if !mount.status().is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "file systems cannot be mounted here");
+        eprintln!("skipped: file systems cannot be mounted here");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("unshare");
+    shell.args(MAY_MOUNT).args(["sh", "-c", TWO_NODES, "sh"]);
+    shell.arg(directory.path()).arg(env!("CARGO_BIN_EXE_darter"));
+    let mut shell = shell.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+    let mut next_node = || lines.next().expect("a node starts").unwrap();
+    let value = |number: u32| vec![number as u8; 60_000];
+
+    let store = Store::options().create(true).must_be_durable(true).open(&next_node()).unwrap();
+    let session = store.session().unwrap();
+    let mut acknowledged = 0;
+    let error = loop {
+        match session.put(acknowledged.to_string(), value(acknowledged)) {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("acknowledges nothing"), "{error}");
+    assert!(acknowledged > 50, "the disk had room for {acknowledged} values");
+    // It stays so, to reads of what was not acknowledged as well.
+    assert!(session.put("later", "value").is_err());
+    drop((session, store));
+
+    kill_process(child_of(shell.id()), Signal::KILL).unwrap();
+    let store = Store::options().must_be_durable(true).open(&next_node()).unwrap();
+    let session = store.session().unwrap();
+    for number in 0..acknowledged {
+        assert!(session.get(number.to_string()).unwrap() == Some(value(number)), "value {number}");
+    }
+    session.put("later", "value").unwrap();
+    drop((session, store));
+    kill_process(child_of(shell.id()), Signal::KILL).unwrap();
+    shell.wait().unwrap();
 }
 
 #[test]
