@@ -368,12 +368,12 @@ fn a_second_signal_ends_a_node_that_drains() {
 fn what_a_file_holds_is_overwritten_only_when_that_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fruit.pool");
-    std::fs::write(&path, [7; 1 << 16]).unwrap();
+    std::fs::write(&path, vec![7; 1 << 16]).unwrap();
     let pool = format!("file:{}?size=16M", path.display());
     let refused = darter(&["pool", "create", "--pool", &pool]);
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
     assert!(said(&refused).contains("--overwrite"), "{}", said(&refused));
-    assert_eq!(std::fs::read(&path).unwrap(), [7; 1 << 16]);
+    assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 16]);
     let made = darter(&["pool", "create", "--overwrite", "--pool", &pool]);
     assert!(made.status.success() && said(&made).contains("created"), "{}", said(&made));
     assert!(darter(&["put", "pear", "green", "--pool", &pool]).status.success());
