@@ -183,11 +183,12 @@ class Etcd:
 class Replica(threading.Thread):
     """A process that is started again, empty, when it ends."""
 
-    def __init__(self, command, log):
+    def __init__(self, command, metrics, log):
         super().__init__(daemon=True)
-        self.command, self.log, self.is_over = command, log, False
-        # Whoever holds it keeps a process that has ended from being started again.
-        self.may_start = threading.Lock()
+        self.command, self.metrics, self.log, self.is_over = [*command, "--metrics", metrics], metrics, log, False
+        # Cleared, it keeps a process that has ended from being started again.
+        self.may_start = threading.Event()
+        self.may_start.set()
         self.process = self.launch()
 
     def launch(self):
@@ -197,15 +198,26 @@ class Replica(threading.Thread):
     def run(self):
         while True:
             self.process.wait()
-            with self.may_start:
-                if self.is_over:
-                    return
-                self.process = self.launch()
+            self.may_start.wait()
+            if self.is_over:
+                return
+            self.process = self.launch()
+            if self.is_over:
+                self.process.terminate()
+
+    def gauge(self, name):
+        """One of its numbers; none while it cannot be asked."""
+        try:
+            with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=1) as reply:
+                lines = reply.read().decode().splitlines()
+        except OSError:
+            return None
+        return next((float(line.split()[-1]) for line in lines if line.split()[0] == name), None)
 
     def end(self):
-        with self.may_start:
-            self.is_over = True
-            self.process.terminate()
+        self.is_over = True
+        self.may_start.set()
+        self.process.terminate()
         self.join()
 
 
@@ -230,8 +242,10 @@ class Groups:
     def start(self, arguments, size, nodes, gateways):
         if self.network:
             addresses = [f"{self.network.add(1 + at)}:7000" for at in range(2 * nodes)]
+            metrics = [address.replace(":7000", ":7001") for address in addresses]
         else:
-            addresses = free_addresses(2 * nodes)
+            addresses = free_addresses(4 * nodes)
+            addresses, metrics = addresses[: 2 * nodes], addresses[2 * nodes :]
         views = self.etcd.url if self.etcd else f"file:{self.directory.name}/views"
         groups = [addresses[at : at + 2] for at in range(0, 2 * nodes, 2)]
         for at, address in enumerate(addresses):
@@ -240,7 +254,7 @@ class Groups:
                 [*inside, self.program, "memnode", "--listen", address, "--size", size, "--until-stdin-closes",
                  "--replicas", "+".join(groups[at // 2]), "--group", str(at // 2), "--views", views,
                  "--suspect-after", str(arguments.suspect_after)],
-                self.log(f"replica{at}"),
+                metrics[at], self.log(f"replica{at}"),
             )
             self.replicas[address].start()
         self.url = "tcp://" + ",".join("+".join(group) for group in groups)
