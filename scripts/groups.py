@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +31,8 @@ PATIENCE = 120
 def arguments_of(doc, suspect_after):
     """The arguments that all scripts over groups take."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suspect-after", type=float, default=suspect_after, help="seconds that replicas wait for each other")
+    parser.add_argument("--suspect-after", type=float, default=suspect_after,
+                        help="seconds that replicas wait for each other")
     parser.add_argument("--logs", type=pathlib.Path, help="keep what each process logs in this directory")
     parser.add_argument("--program", type=pathlib.Path, help="do not build, but take this program")
     return parser
@@ -57,6 +59,8 @@ class Network:
     """A bridge, and a namespace with a link to it for each host."""
 
     def __init__(self):
+        if os.geteuid() != 0 or not shutil.which("ip"):
+            sys.exit("links can only be cut by root, with `ip` (iproute2)")
         self.name, self.subnet, self.hosts = f"drt{os.getpid() % 1_000_000}", os.getpid() % 251, []
         self.ip("link", "add", f"{self.name}b", "type", "bridge")
         self.ip("addr", "add", f"10.213.{self.subnet}.254/24", "dev", f"{self.name}b")
@@ -98,7 +102,10 @@ class Etcd:
     """Three servers, which lose one or two of them."""
 
     def __init__(self, directory, network, log):
-        self.directory, self.log, self.is_over, self.counts = directory, log, threading.Event(), {"killed": 0, "stopped": 0}
+        if not shutil.which("etcd"):
+            sys.exit("etcd is not installed; scripts/test-tools installs it")
+        self.directory, self.log, self.is_over = directory, log, threading.Event()
+        self.counts = {"killed": 0, "stopped": 0}
         # Held while a server is down.
         self.lock = threading.Lock()
         if network:
@@ -110,8 +117,6 @@ class Etcd:
             self.clients, self.peers, self.inside = addresses[:3], addresses[3:], [[], [], []]
         self.url = f"etcd://{','.join(self.clients)}/darter"
         self.servers = [self.start(at) for at in range(3)]
-        for at in range(3):
-            self.wait(at)
         self.thread = threading.Thread(target=self.disturb, daemon=True)
 
     def start(self, at):
@@ -229,6 +234,8 @@ class Groups:
         self.logs = arguments.logs
         if self.logs:
             self.logs.mkdir(parents=True, exist_ok=True)
+        # What was started is ended then, too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         self.directory = tempfile.TemporaryDirectory()
         self.replicas, self.gateways, self.etcd, self.network = {}, [], None, None
         try:
@@ -240,6 +247,9 @@ class Groups:
             raise
 
     def start(self, arguments, size, nodes, gateways):
+        if self.etcd:
+            for at in range(3):
+                self.etcd.wait(at)
         if self.network:
             addresses = [f"{self.network.add(1 + at)}:7000" for at in range(2 * nodes)]
             metrics = [address.replace(":7000", ":7001") for address in addresses]
