@@ -205,7 +205,11 @@ impl<'s> EventLoop<'s> {
             return;
         }
         let mut answered = Vec::new();
-        for reply in group.end_turn(sessions) {
+        let replies = group.end_turn(sessions);
+        if !group.serves() && !mutant!("node-slots-of-another-tenure") {
+            sessions.forget_slots();
+        }
+        for reply in replies {
             if let Some(peer) = self.peers.get_mut(&reply.peer) {
                 peer.finish_grouped(reply.id, reply.outcome);
                 if answered.last() != Some(&reply.peer) {

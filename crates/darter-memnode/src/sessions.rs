@@ -2,8 +2,8 @@
 //! fenced for ever.
 //!
 //! A session that held a slot here and has no connection any more is gone: its process has ended or
-//! will be refused. About a session that has not connected since the node started nothing is known
-//! here; only its lease decides.
+//! will be refused. About a session that has not connected since the node started, or since this
+//! replica of a group began to serve, nothing is known here; only its lease decides.
 
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
@@ -153,6 +153,13 @@ impl Sessions {
         }
     }
 
+    /// Forgets which session holds which slot. A replica that does not serve calls it: sessions are
+    /// with another replica meanwhile, and one that has no connection here when this one serves again
+    /// is not gone, but has yet to find out. So only its lease decides.
+    pub(crate) fn forget_slots(&mut self) {
+        self.slots.clear();
+    }
+
     /// Fences a session if it is known to be gone, or if its lease has lapsed.
     pub(crate) fn fence(&mut self, session: u64, lapsed: bool) -> Result<Refusal, MemNodeError> {
         let is_connected = self.connected.contains_key(&session);
@@ -217,6 +224,17 @@ mod tests {
         assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
         sessions.release(0, 1);
         assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::None);
+    }
+
+    #[test]
+    fn of_a_session_from_before_another_replica_served_only_its_lease_tells() {
+        let mut sessions = Sessions::default();
+        sessions.enter(1);
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        sessions.leave(1);
+        sessions.forget_slots();
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::Stranger);
+        assert_eq!(sessions.fence(1, true).unwrap(), Refusal::None);
     }
 
     #[test]

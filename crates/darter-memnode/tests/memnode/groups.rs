@@ -168,6 +168,25 @@ fn a_session_that_was_shut_out_stays_so_when_another_replica_serves() {
     assert_eq!(read(&mut endpoint, word(1)), 1);
 }
 
+/// A replica that served before knows who held which slot then. Whoever is still with the other one
+/// when it serves again has no connection to it, and lives.
+#[test]
+fn who_has_yet_to_come_back_to_a_replica_is_not_gone() {
+    let group = TestGroup::start(2, 1 << 20, QUICK);
+    let (tcp, idle) = (group.connect(), group.connect());
+    group.settle(&tcp);
+    let mut endpoint = idle.endpoint().unwrap();
+    let slot = idle.claim(3).unwrap();
+    let first = TestGroup::primary(&tcp);
+    for next in [1 - first, first] {
+        tcp.hand_over(0, &group.addresses[next], CALM).unwrap();
+        group.settle(&tcp);
+    }
+    let suspect = Suspect { slot: 3, holder: slot.holder(), lapsed: false };
+    assert_ne!(tcp.fence(suspect).unwrap(), FenceOutcome::Fenced);
+    assert_eq!(add(&mut endpoint, word(1), 1).unwrap(), 0);
+}
+
 #[test]
 fn a_store_of_views_that_is_gone_holds_up_view_changes_only() {
     let mut group = TestGroup::start(2, 1 << 20, QUICK);

@@ -170,6 +170,7 @@ impl Grace {
         members: &Members,
     ) -> Result<Option<MemberTable>, PoolError> {
         let Some(_guard) = self.begin_round() else { return Ok(None) };
+        members.begin_round(endpoint);
         for client in self.clients.all() {
             self.limbo.collect(&client.ring);
             self.clients.reap(&client);
@@ -187,6 +188,7 @@ impl Grace {
         // What may have to wait for a memory node comes after the lease is renewed.
         members.follow_nodes(endpoint, blocks, &table).await?;
         members.evict_when_due(endpoint, blocks, &table).await?;
+        members.end_round(endpoint);
         Ok(Some(table))
     }
 
