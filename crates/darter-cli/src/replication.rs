@@ -29,6 +29,11 @@ pub(crate) struct ReplicaArgs {
         value_parser = replica_addresses
     )]
     replicas: Option<Replicas>,
+    /// How many of them have the region at a time; the others are spares, which have nothing until
+    /// they take the place of one that is lost. By default all have it
+    #[arg(help_heading = "Replicas", long, value_name = "N", requires = "replicas")]
+    #[arg(value_parser = clap::value_parser!(u16).range(2..))]
+    members: Option<u16>,
     /// Which of them this node is; without it the one that it listens at
     #[arg(help_heading = "Replicas", long, value_name = "HOST:PORT", requires = "replicas")]
     replica: Option<String>,
@@ -95,7 +100,14 @@ impl ReplicaArgs {
         let mut store = ViewStore::open(views, self.group).map_err(Failure::usage)?;
         let views = Views::new(move |request| store.carry_out(request).map_err(|error| error.to_string()));
         let patience = self.suspect_after;
-        let times = Options { lease: patience * 3 / 5, patience, ..Options::default() };
+        if let Some(members) = self.members.filter(|&members| usize::from(members) > replicas.len()) {
+            return Err(Failure::usage(format_args!(
+                "--members {members}: there are {} replicas",
+                replicas.len()
+            )));
+        }
+        let members_max = self.members.map_or(usize::MAX, usize::from);
+        let times = Options { lease: patience * 3 / 5, patience, members_max, ..Options::default() };
         let tls = tls(self.replica_tls_ca.as_deref())?;
         Ok(Some(GroupOptions { replicas: replicas.clone(), me, views, times, tls }))
     }

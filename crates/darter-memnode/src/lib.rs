@@ -117,8 +117,7 @@ impl MemNode {
         let sessions = if notes_facts { sessions.logged(&remembered) } else { sessions };
         let log_metrics = log.as_ref().map(|_| Arc::new(LogMetrics::default()));
         let mut metrics = MemNodeMetrics::new(memory.node_bytes(0), log_metrics.clone());
-        let group_metrics =
-            options.group.as_ref().map(|group| Arc::new(GroupMetrics::new(group.replicas.len())));
+        let group_metrics = options.group.as_ref().map(|group| Arc::new(GroupMetrics::new(group.members())));
         metrics.group.clone_from(&group_metrics);
         let group = options.group.clone().zip(group_metrics);
         let group = group

@@ -115,7 +115,7 @@ fn encode_group(page: &mut MetricsWriter<'_>, group: &GroupMetrics) -> Result<()
     let roles = roles.map(|(at, name)| ([("role", *name)], u64::from(at as u64 == role)));
     page.gauges("group_role", "1 for what the replica is in that view", None, roles)?;
     page.gauge("group_members", "The members of that view", None, group.members.get())?;
-    page.gauge("group_replicas", "The replicas that the group was started with", None, group.replicas.get())?;
+    page.gauge("group_replicas", "The members that the group is to have", None, group.replicas.get())?;
     page.gauge("group_record", "The replica's last record", None, group.lsn.get())?;
     let help = "Records that some member is not known to have";
     page.gauge("group_lag_records", help, None, group.lag_records.get())?;

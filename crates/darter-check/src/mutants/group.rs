@@ -118,6 +118,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "group",
+        "group-spare-joins-at-once",
+        "A primary takes in whoever asks, however many members there are.",
+        FoundBy::Tests("-p darter-fabric --test group_bed a_spare_stands_by_until_a_member_is_lost"),
+    ),
+    Mutant::new(
+        "group",
         "pool-lease-shorter-than-a-failover",
         "A pool is opened whose members are held to be dead during a failover.",
         FoundBy::Tests(

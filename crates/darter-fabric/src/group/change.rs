@@ -61,11 +61,12 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// A replica that is no member wants to be brought up.
+    /// A replica that is no member wants to be brought up. A spare asks again and again.
     pub(super) fn joined_by(&mut self, from: ReplicaId, now: Duration) {
-        match &mut self.primary {
-            Some(primary) => _ = primary.peers.entry(from).or_insert_with(|| Peer::new(now)),
-            None => self.correct(from),
+        let Some(primary) = &mut self.primary else { return self.correct(from) };
+        let has_room = 1 + primary.peers.len() < self.options.members_max;
+        if has_room || mutant!("group-spare-joins-at-once") {
+            primary.peers.entry(from).or_insert_with(|| Peer::new(now));
         }
     }
 

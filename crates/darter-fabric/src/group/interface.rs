@@ -20,6 +20,9 @@ pub struct Options {
     pub copy_bytes: usize,
     /// Parts that a learner may not have acknowledged yet.
     pub copies_under_way: u64,
+    /// Replicas that a view has at most. Those beyond are *spares*: they have nothing, and are brought
+    /// up when a member is lost.
+    pub members_max: usize,
     /// Bytes of records that not all replicas have. Beyond it a primary takes no requests.
     pub log_bytes_max: usize,
     /// Frames of a channel whose reply the client may not have. Beyond it the channel's requests are
@@ -34,6 +37,7 @@ impl Default for Options {
             patience: Duration::from_secs(1),
             copy_bytes: 64 << 10,
             copies_under_way: 16,
+            members_max: usize::MAX,
             log_bytes_max: 64 << 20,
             channel_frames_max: 4096,
         }

@@ -59,7 +59,12 @@ impl Tcp {
         let mut reached = Vec::new();
         for address in replicas(&known.address) {
             match Replica::reach(address, node, self.tcp_options()) {
-                Ok(replica) => reached.push(replica),
+                Ok(mut replica) => match replica.status() {
+                    Ok(status) if status.role > 1 => found.remarks.push(format!(
+                        "memory node {node}: {address} was not compared: it is no member of the group now"
+                    )),
+                    _ => reached.push(replica),
+                },
                 Err(error) => found.remarks.push(format!("memory node {node}: not compared: {error}")),
             }
         }

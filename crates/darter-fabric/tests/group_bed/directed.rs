@@ -30,13 +30,18 @@ struct Group {
 
 impl Group {
     fn new(replicas: u64) -> Self {
-        let store = Arc::new(View::founding(0, 1..replicas));
+        Self::with(replicas, 0, &Options::default())
+    }
+
+    /// Members, and replicas that have nothing.
+    fn with(members: u64, others: u64, options: &Options) -> Self {
+        let store = Arc::new(View::founding(0, 1..members));
         let now = Duration::from_secs(1);
         let live = |id| {
-            let options = (Options::default(), REGION_BYTES);
-            Life::new(id, options, Start::Founding(Arc::clone(&store)), None, now)
+            let start = if id < members { Start::Founding(Arc::clone(&store)) } else { Start::Empty };
+            Life::new(id, (options.clone(), REGION_BYTES), start, None, now)
         };
-        let lives = (0..replicas).map(live).collect();
+        let lives = (0..members + others).map(live).collect();
         let (wires, held, dead) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         let quiet = BTreeSet::new();
         let mut group = Self { lives, now, store, wires, held, dead, quiet, replies: Vec::new(), attempt: 1 };
@@ -216,6 +221,23 @@ fn a_lease_counts_from_the_sending_of_the_heartbeat() {
     group.pass(1);
     group.request(0, 1, 1, |batch| _ = batch.read(word(), 1));
     assert_eq!(group.reply(1), None, "the backup may be the primary by now");
+}
+
+#[test]
+fn a_spare_stands_by_until_a_member_is_lost() {
+    let options = Options { members_max: 2, ..Options::default() };
+    let mut group = Group::with(2, 1, &options);
+    group.request(0, 1, 1, |batch| batch.write(word(), &[5]));
+    group.pass(50);
+    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 1], "nobody is missing");
+    group.dead.insert(1);
+    group.pass(50);
+    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 2]);
+    group.dead.insert(0);
+    group.pass(50);
+    assert_eq!(group.store.primary, 2);
+    group.request(2, group.store.number, 2, |batch| _ = batch.read(word(), 1));
+    assert_eq!(group.reply(2), Some(&done(5)));
 }
 
 #[test]

@@ -53,9 +53,9 @@ impl Links {
         Self { me, all, options, bell, made: mpsc::channel(), next_look: None }
     }
 
-    /// Returns the names of all others if each of them was reached.
-    pub(super) fn all_reached(&self) -> Option<Vec<ReplicaId>> {
-        self.all.iter().map(|link| link.up.as_ref().map(ReplicaLink::replica)).collect()
+    /// Returns the names of the first so many others if each of them was reached.
+    pub(super) fn first_reached(&self, count: usize) -> Option<Vec<ReplicaId>> {
+        self.all.iter().take(count).map(|link| link.up.as_ref().map(ReplicaLink::replica)).collect()
     }
 
     /// Takes the connections that were made, looks at times whether the others still stand, and has

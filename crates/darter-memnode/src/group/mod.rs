@@ -7,7 +7,8 @@
 //! it (`links.rs`). Both ring a bell that the event loop watches.
 //!
 //! A replica has a new name, drawn at random, each time it starts, and starts with nothing. The
-//! first in the list of replicas founds the group, once it has reached all others.
+//! first in the list of replicas founds the group, once it has reached the others that are to be
+//! members.
 
 mod links;
 mod options;
@@ -354,7 +355,8 @@ impl Group {
             return;
         }
         self.looked = Some(now);
-        let others = self.links.all_reached().filter(|_| self.options.is_founder());
+        let others = self.links.first_reached(self.options.members() - 1);
+        let others = others.filter(|_| self.options.is_founder());
         self.keeper.ask(match others {
             Some(others) => StoreRequest::Set(Arc::new(View::founding(self.me, others))),
             None => StoreRequest::Read,

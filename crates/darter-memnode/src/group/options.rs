@@ -28,6 +28,9 @@ impl GroupOptions {
         if self.replicas.len() < 2 || self.me >= self.replicas.len() {
             return Err("a memory group has two replicas or more, of which this node is one".to_owned());
         }
+        if self.times.members_max < 2 {
+            return Err("a memory group has two members or more at a time".to_owned());
+        }
         let is_twice = |(at, address)| self.replicas[..at].contains(address);
         if let Some((_, address)) = self.replicas.iter().enumerate().find(|&replica| is_twice(replica)) {
             return Err(format!("{address}: it is named twice among the replicas"));
@@ -40,6 +43,11 @@ impl GroupOptions {
 
     pub(super) fn is_founder(&self) -> bool {
         self.me == 0
+    }
+
+    /// Returns how many members the group is to have; further replicas are spares.
+    pub(crate) fn members(&self) -> usize {
+        self.replicas.len().min(self.times.members_max)
     }
 
     /// Returns the other replicas' addresses.

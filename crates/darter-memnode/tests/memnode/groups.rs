@@ -168,6 +168,34 @@ fn a_session_that_was_shut_out_stays_so_when_another_replica_serves() {
     assert_eq!(read(&mut endpoint, word(1)), 1);
 }
 
+#[test]
+fn a_spare_takes_the_place_of_a_replica_that_is_lost() {
+    let mut group = TestGroup::start_with_spares(3, 2, 1 << 20, QUICK);
+    let tcp = group.connect();
+    let mut endpoint = tcp.endpoint().unwrap();
+    let members = |tcp: &Tcp| -> Vec<usize> {
+        let states = tcp.replicas(0).into_iter().enumerate();
+        let members = states
+            .filter(|(_, replica)| replica.state.is_some_and(|state| state.role != ReplicaRole::Learner));
+        members.map(|(at, _)| at).collect()
+    };
+    until("the first two are members", || members(&tcp) == [0, 1]);
+    add(&mut endpoint, word(1), 7).unwrap();
+    group.kill(0);
+    until("the spare is a member", || members(&tcp) == [1, 2]);
+    group.revive(0);
+    add(&mut endpoint, word(1), 1).unwrap();
+    // It stands by, and is not compared.
+    until("members are compared", || {
+        let found = tcp.compare_replicas(0);
+        found.remarks.len() == 1 && found.remarks[0].contains("no member") && found.differences.is_empty()
+    });
+    until("both are members", || members(&tcp) == [1, 2]);
+    group.kill(1);
+    until("the first is a member again", || members(&tcp) == [0, 2]);
+    assert_eq!(read(&mut endpoint, word(1)), 8);
+}
+
 /// A replica that served before knows who held which slot then. Whoever is still with the other one
 /// when it serves again has no connection to it, and lives.
 #[test]

@@ -65,6 +65,17 @@ impl TestGroup {
         Self::start_guarded(replicas, region_bytes, patience, b"", None)
     }
 
+    /// Starts replicas of which so many are members at a time.
+    pub fn start_with_spares(
+        replicas: usize,
+        members_max: usize,
+        region_bytes: u64,
+        patience: Duration,
+    ) -> Self {
+        let times = Options { lease: patience * 3 / 5, patience, members_max, ..Options::default() };
+        Self::start_so(replicas, region_bytes, times, b"", None)
+    }
+
     /// Starts replicas that ask for a token, and speak TLS with each other and with clients.
     pub fn start_guarded(
         replicas: usize,
@@ -74,6 +85,16 @@ impl TestGroup {
         tls: Option<(NodeTls, ClientTls)>,
     ) -> Self {
         let times = Options { lease: patience * 3 / 5, patience, ..Options::default() };
+        Self::start_so(replicas, region_bytes, times, token, tls)
+    }
+
+    fn start_so(
+        replicas: usize,
+        region_bytes: u64,
+        times: Options,
+        token: &[u8],
+        tls: Option<(NodeTls, ClientTls)>,
+    ) -> Self {
         let mut group = Self {
             store: Store::default(),
             addresses: free_addresses(replicas),
