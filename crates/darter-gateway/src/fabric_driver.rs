@@ -10,8 +10,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::error;
 
-/// The interval between two checks for memory nodes that do not respond.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval between two checks for memory nodes that do not respond: a fraction of the time
+/// after which a client looks for another replica.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A thread's connections to memory nodes.
 pub(super) struct FabricDriver {

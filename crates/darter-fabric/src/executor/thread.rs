@@ -421,8 +421,9 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
 
 /// Processor pauses between two looks at what a loop drives: a fraction of a microsecond.
 const PAUSES: usize = 16;
-/// How long to sleep before a look at who has been silent for how long.
-const NAP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How long to sleep before a look at who has been silent for how long: a fraction of the time after
+/// which a client looks for another replica.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Runs `then` inside all holds.
 fn hold(drives: &[Arc<dyn Drive>], then: &mut dyn FnMut()) {
     match drives {
