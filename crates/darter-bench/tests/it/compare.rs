@@ -144,7 +144,7 @@ fn what_cannot_be_is_refused_as_usage() {
         ("--value-bytes 99999999", "--value-bytes"),
         ("--dataset file:/nonexistent", "/nonexistent"),
         ("--records 1000 --csv /nonexistent/rows.csv", "/nonexistent"),
-        ("--indexes dart,xstore --pool tcp", "xstore needs its server"),
+        ("--indexes dart,xstore --pool tcp --memnodes 2", "--memnodes: over TCP xstore"),
     ] {
         let error =
             compare(&format!("--indexes dart {words}").replace("--indexes dart --indexes", "--indexes"))
@@ -180,9 +180,9 @@ fn a_figure_leaves_its_files_and_says_how_far_apart_we_are() {
         list.contains("dart-fig7") && list.contains("smart-fig11") && list.contains("sherman-fig2"),
         "{list}"
     );
-    assert!(list.contains("wort-fig10") && list.contains("takes gateways over WORT"), "{list}");
+    assert!(list.contains("wort-fig11") && list.contains("the traces are not public"), "{list}");
     assert!(run(&["dart-fig99"]).unwrap_err().is_usage());
-    assert!(run(&["wort-fig11"]).unwrap_err().is_usage());
+    assert!(run(&["xstore-fig13"]).unwrap_err().is_usage());
     assert!(run(&["dart-fig9"]).unwrap_err().to_string().contains("128 bytes"));
 }
 

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 const GREETING: Duration = Duration::from_secs(1);
 /// Between two rounds of asking.
 const ROUND: Duration = Duration::from_millis(20);
+/// How long a round waits at first for the others when one replica has answered. Each round waits
+/// for twice as long, so that replicas far away are heard, too.
+const OTHERS: Duration = Duration::from_millis(50);
 
 /// Connects to the replica that serves, which must be found within this time.
 ///
@@ -39,12 +42,13 @@ pub(super) fn connect(
         )));
     }
     let deadline = Instant::now() + patience;
-    let mut newest = 0;
+    let (mut newest, mut others) = (0, OTHERS);
     loop {
-        let round = ask_all(deadline, address, node, caller, options, &mut newest)?;
+        let round = ask_all((deadline, others), address, node, caller, options, &mut newest)?;
         if let Some(found) = round {
             return Ok(found);
         }
+        others = (others * 2).min(GREETING);
         if Instant::now() + ROUND >= deadline {
             let none = io::Error::new(ErrorKind::TimedOut, "no replica says that it serves");
             return Err(FabricError::io(Path::new(address), "find the replica that serves", none));
@@ -54,9 +58,10 @@ pub(super) fn connect(
 }
 
 /// Asks all replicas. Returns the first that serves in the newest view of which any has told, and
-/// does not wait for others then.
+/// does not wait for others then. When one has answered, it waits for so long at most for the
+/// `others`: one that stands still must not keep the client from asking again.
 fn ask_all(
-    deadline: Instant,
+    (deadline, others): (Instant, Duration),
     address: &str,
     node: u8,
     caller: Caller,
@@ -74,7 +79,8 @@ fn ask_all(
     drop(sender);
     let mut refusal = None;
     let mut found: Option<(Connection, Welcome)> = None;
-    while let Ok(answer) = answers.recv() {
+    let mut until = Instant::now() + patience;
+    while let Ok(answer) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
         match answer {
             Ok((_, welcome)) if welcome.flags & wire::IS_REPLICA == 0 => {
                 return Err(FabricError::geometry(format!(
@@ -83,6 +89,7 @@ fn ask_all(
                 )));
             }
             Ok((connection, welcome)) => {
+                until = until.min(Instant::now() + others);
                 *newest = (*newest).max(welcome.view);
                 let serves = welcome.flags & wire::SERVES_GROUP != 0;
                 if serves && welcome.view >= *newest {

@@ -81,13 +81,12 @@ impl LastSeen {
         self.ended_ms = Some(now_ms);
     }
 
-    /// Takes a table into account that was read in this round, at `now_ms` or before. If this process
-    /// was blind, or has waited for the table for longer than `blind_ms`, all lines count as seen for
-    /// the first time: what kept it from looking, such as a memory group that stood still, may have
-    /// kept the others from renewing their leases.
-    pub(crate) fn note(&mut self, table: &MemberTable, now_ms: u64, blind_ms: u64) {
-        let was_blind =
-            std::mem::take(&mut self.was_blind) || now_ms.saturating_sub(self.began_ms) > blind_ms;
+    /// Takes a table into account that this process began to read at `began_ms`, and has read at
+    /// `now_ms`. If it was blind, or this took longer than `blind_ms`, all lines count as seen for the
+    /// first time: what kept it from looking, such as a memory group that stood still, may have kept
+    /// the others from renewing their leases.
+    pub(crate) fn note(&mut self, table: &MemberTable, (began_ms, now_ms): (u64, u64), blind_ms: u64) {
+        let was_blind = std::mem::take(&mut self.was_blind) || now_ms.saturating_sub(began_ms) > blind_ms;
         let was_blind = was_blind && !mutant!("lapsed-while-nobody-could-look");
         self.noted_ms = now_ms;
         self.seen.resize(table.lines.len().max(self.seen.len()), (0, 0, now_ms));

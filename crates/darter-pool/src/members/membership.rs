@@ -166,9 +166,9 @@ impl Members {
         lock(&self.last_seen).end_round(endpoint.now_ms());
     }
 
-    /// Notes what the lines of a table say, which was read just now.
-    pub(crate) fn note_lines<E: Endpoint>(&self, endpoint: &E, table: &MemberTable) {
-        lock(&self.last_seen).note(table, endpoint.now_ms(), self.lease_ms() / 2);
+    /// Notes what the lines of a table say, which was read just now, from `began_ms` on.
+    pub(crate) fn note_lines<E: Endpoint>(&self, endpoint: &E, table: &MemberTable, began_ms: u64) {
+        lock(&self.last_seen).note(table, (began_ms, endpoint.now_ms()), self.lease_ms() / 2);
     }
 
     /// Writes this process's line if its news are not there yet, if its lease is due for renewal,

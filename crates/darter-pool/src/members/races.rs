@@ -64,7 +64,7 @@ fn a_round_that_took_long_says_nothing_of_others() {
     let mut seen = LastSeen::default();
     let mut round = |began, noted, ended| {
         seen.begin_round(began, 500);
-        seen.note(&table, noted, 500);
+        seen.note(&table, (began, noted), 500);
         let silent = seen.silent_ms(0, &table.lines[0]);
         seen.end_round(ended);
         silent
