@@ -373,12 +373,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
-        "lapsed-while-nobody-could-look",
-        "A process that was kept from looking takes the others' silence of that time for theirs.",
-        FoundBy::Tests("--package darter-pool --lib races::who_could_not_look_for_long_shuts_nobody_out"),
-    ),
-    Mutant::new(
-        "pool",
         "lease-renewed-with-news-alone",
         "A process renews its lease only when it has something else to publish.",
         FoundBy::Tests("--package darter-pool --lib races::members_that_renew_their_leases_are_not_shut_out"),

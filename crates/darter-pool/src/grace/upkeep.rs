@@ -18,7 +18,7 @@
 //! freed bits on their way must not be taken for landed: their birth then stays in [`Grace::stuck`]
 //! and holds sweeps back.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState, Orphans, mutant};
+use darter_fabric::{Fabric, GlobalAddr, ObjectState, Orphans, mutant};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -170,8 +170,6 @@ impl Grace {
         members: &Members,
     ) -> Result<Option<MemberTable>, PoolError> {
         let Some(_guard) = self.begin_round() else { return Ok(None) };
-        members.begin_round(endpoint);
-        let began_ms = endpoint.now_ms();
         for client in self.clients.all() {
             self.limbo.collect(&client.ring);
             self.clients.reap(&client);
@@ -179,7 +177,7 @@ impl Grace {
         }
         let mark = self.limbo.mark();
         let table = members.read(endpoint, blocks, self.epoch()).await?;
-        members.note_lines(endpoint, &table, began_ms);
+        members.note_lines(endpoint, &table);
         let mark = if mutant!("limbo-marked-after-the-epoch-was-read") { self.limbo.mark() } else { mark };
         self.free_ripe(blocks, mark, table.epoch);
         self.send_frees(endpoint, blocks).await?;
@@ -189,7 +187,6 @@ impl Grace {
         // What may have to wait for a memory node comes after the lease is renewed.
         members.follow_nodes(endpoint, blocks, &table).await?;
         members.evict_when_due(endpoint, blocks, &table).await?;
-        members.end_round(endpoint);
         Ok(Some(table))
     }
 

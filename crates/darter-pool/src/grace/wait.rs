@@ -63,12 +63,7 @@ impl Grace {
             // A round renews this process's own lease too.
             let table = match self.round(endpoint, blocks, members).await? {
                 Some(table) => table,
-                None => {
-                    let began_ms = endpoint.now_ms();
-                    let table = members.read(endpoint, blocks, self.epoch()).await?;
-                    members.note_lines(endpoint, &table, began_ms);
-                    table
-                }
+                None => members.read(endpoint, blocks, self.epoch()).await?,
             };
             let evictions = members.evict_silent(endpoint, blocks, &table, 0).await?;
             if !evictions.unsure || endpoint.now_ms() > patience_ends {

@@ -58,52 +58,26 @@ pub(crate) async fn evict_gone<F: Fabric>(
 pub(crate) struct LastSeen {
     /// By slot: the line's incarnation and deadline, and when it was first seen to say so.
     seen: Vec<(u32, u64, u64)>,
-    /// When a table was last taken into account.
-    noted_ms: u64,
-    /// When the last round of upkeep began, and when it ended, if it did.
-    began_ms: u64,
-    ended_ms: Option<u64>,
-    /// This process was kept from looking for long, and has not looked since.
-    was_blind: bool,
 }
 
 impl LastSeen {
-    /// A round of upkeep begins. If the one before took longer than `blind_ms`, this process was
-    /// blind.
-    pub(crate) fn begin_round(&mut self, now_ms: u64, blind_ms: u64) {
-        let ended_ms = self.ended_ms.take().unwrap_or(now_ms);
-        self.was_blind |= ended_ms.saturating_sub(self.began_ms) > blind_ms;
-        self.began_ms = now_ms;
-    }
-
-    /// The round has ended.
-    pub(crate) fn end_round(&mut self, now_ms: u64) {
-        self.ended_ms = Some(now_ms);
-    }
-
-    /// Takes a table into account that this process began to read at `began_ms`, and has read at
-    /// `now_ms`. If it was blind, or this took longer than `blind_ms`, all lines count as seen for the
-    /// first time: what kept it from looking, such as a memory group that stood still, may have kept
-    /// the others from renewing their leases.
-    pub(crate) fn note(&mut self, table: &MemberTable, (began_ms, now_ms): (u64, u64), blind_ms: u64) {
-        let was_blind = std::mem::take(&mut self.was_blind) || now_ms.saturating_sub(began_ms) > blind_ms;
-        let was_blind = was_blind && !mutant!("lapsed-while-nobody-could-look");
-        self.noted_ms = now_ms;
+    /// Takes a table into account that was read at `now_ms` or before.
+    pub(crate) fn note(&mut self, table: &MemberTable, now_ms: u64) {
         self.seen.resize(table.lines.len().max(self.seen.len()), (0, 0, now_ms));
         for (seen, line) in self.seen.iter_mut().zip(&table.lines) {
-            if was_blind || (seen.0, seen.1) != (line.incarnation, line.deadline_ms) {
+            if (seen.0, seen.1) != (line.incarnation, line.deadline_ms) {
                 *seen = (line.incarnation, line.deadline_ms, now_ms);
             }
         }
     }
 
-    /// Milliseconds that a line had said the same when a table was last taken into account.
-    pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine) -> u64 {
+    /// Milliseconds that a line had said the same when the clock showed `now_ms`.
+    pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine, now_ms: u64) -> u64 {
         match self.seen.get(slot as usize) {
             Some(&(incarnation, deadline, since))
                 if (incarnation, deadline) == (line.incarnation, line.deadline_ms) =>
             {
-                self.noted_ms.saturating_sub(since)
+                now_ms.saturating_sub(since)
             }
             _ => 0,
         }

@@ -54,7 +54,7 @@ const EPOCH_LIMIT: u64 = 1 << 62;
 const LIVE: u64 = 1;
 
 /// A member line as read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberLine {
     pub live: bool,
     pub incarnation: u32,
@@ -87,7 +87,7 @@ impl MemberLine {
 
 /// The global epoch, the count of nodes and the member lines, as read in one round trip (two when
 /// lines were added since).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MemberTable {
     pub epoch: u64,
     pub nodes: u8,

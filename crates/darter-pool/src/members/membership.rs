@@ -156,19 +156,9 @@ impl Members {
         Ok(table)
     }
 
-    /// Notes that a round of upkeep begins.
-    pub(crate) fn begin_round<E: Endpoint>(&self, endpoint: &E) {
-        lock(&self.last_seen).begin_round(endpoint.now_ms(), self.lease_ms() / 2);
-    }
-
-    /// Notes that the round has ended.
-    pub(crate) fn end_round<E: Endpoint>(&self, endpoint: &E) {
-        lock(&self.last_seen).end_round(endpoint.now_ms());
-    }
-
-    /// Notes what the lines of a table say, which was read just now, from `began_ms` on.
-    pub(crate) fn note_lines<E: Endpoint>(&self, endpoint: &E, table: &MemberTable, began_ms: u64) {
-        lock(&self.last_seen).note(table, (began_ms, endpoint.now_ms()), self.lease_ms() / 2);
+    /// Notes what the lines of a table say, which was read just now.
+    pub(crate) fn note_lines<E: Endpoint>(&self, endpoint: &E, table: &MemberTable) {
+        lock(&self.last_seen).note(table, endpoint.now_ms());
     }
 
     /// Writes this process's line if its news are not there yet, if its lease is due for renewal,
@@ -234,10 +224,11 @@ impl Members {
         table: &MemberTable,
         silent_ms_min: u64,
     ) -> Result<Evictions, PoolError> {
+        let now = endpoint.now_ms();
         let suspects: Vec<_> = {
             let last_seen = lock(&self.last_seen);
             let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
-            let silent = others.map(|(slot, line)| (slot, line, last_seen.silent_ms(slot, line)));
+            let silent = others.map(|(slot, line)| (slot, line, last_seen.silent_ms(slot, line, now)));
             silent
                 .filter(|(_, _, silent)| *silent >= silent_ms_min)
                 .map(|(slot, line, silent)| (slot, *line, silent > self.lease_ms()))

@@ -5,8 +5,8 @@ use darter_fabric::{Fabric, OpKind, Sim, block_on};
 use std::cell::RefCell;
 use std::pin::pin;
 
-use super::evict::{LastSeen, evict_gone};
-use super::member::{LINE_WORDS, MemberLine, MemberTable, read_table};
+use super::evict::evict_gone;
+use super::member::{LINE_WORDS, read_table};
 use crate::fixtures::{LEASE_MS, create, is_pending_after, maintain, open, open_first, options, slow};
 use crate::{AllocKind, Pool, PoolError, ReachableSet};
 
@@ -20,60 +20,6 @@ fn members_that_renew_their_leases_are_not_shut_out() {
             maintain(pool, 1);
         }
     }
-}
-
-/// A memory group that stands still keeps all members from renewing their leases. Whoever is the
-/// first to look again must not take the others for dead.
-#[test]
-fn who_could_not_look_for_long_shuts_nobody_out() {
-    let sim = Sim::new(1, 4 << 20);
-    let (one, two) = (create(&sim), open(&sim, 1));
-    maintain(&one, 1);
-    // The node answers only when two leases are over.
-    let mut client = one.client().unwrap();
-    sim.schedule(true);
-    let mut executor = Executor::new(&sim);
-    executor.spawn(0, async { one.maintain(&mut client).await.unwrap() });
-    let mut events = Vec::new();
-    executor.events(&mut events);
-    executor.perform(events[0], 0, WordOrder::Ascending);
-    sim.advance_ms(2 * LEASE_MS);
-    loop {
-        executor.events(&mut events);
-        let Some(&event) = events.first() else { break };
-        executor.perform(event, u32::MAX, WordOrder::Ascending);
-    }
-    drop(executor);
-    sim.schedule(false);
-    assert!(!sim.process(1).is_fenced());
-    maintain(&two, 1);
-    // Whoever has looked all the time, and seen nothing of a member for a lease, is right.
-    for _ in 0..6 {
-        sim.advance_ms(LEASE_MS / 4 + 1);
-        maintain(&one, 1);
-    }
-    assert!(sim.process(1).is_fenced());
-    drop((client, one, two));
-}
-
-/// The same when a round of upkeep has waited for another node.
-#[test]
-fn a_round_that_took_long_says_nothing_of_others() {
-    let line = |deadline_ms| MemberLine { deadline_ms, ..MemberLine::default() };
-    let table = MemberTable { lines: vec![line(7)], ..MemberTable::default() };
-    let mut seen = LastSeen::default();
-    let mut round = |began, noted, ended| {
-        seen.begin_round(began, 500);
-        seen.note(&table, (began, noted), 500);
-        let silent = seen.silent_ms(0, &table.lines[0]);
-        seen.end_round(ended);
-        silent
-    };
-    assert_eq!(round(10_000, 10_000, 10_010), 0);
-    assert_eq!(round(10_100, 10_110, 10_120), 110);
-    assert_eq!(round(10_200, 10_210, 15_000), 210);
-    assert_eq!(round(15_050, 15_051, 15_060), 0);
-    assert_eq!(round(15_100, 15_111, 15_120), 60);
 }
 
 #[test]
