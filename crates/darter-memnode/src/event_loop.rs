@@ -206,7 +206,7 @@ impl<'s> EventLoop<'s> {
         }
         let mut answered = Vec::new();
         let replies = group.end_turn(sessions);
-        if !group.serves() && !mutant!("node-slots-of-another-tenure") {
+        if !group.serves() {
             sessions.forget_slots();
         }
         for reply in replies {

@@ -89,12 +89,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "memory node",
-        "node-slots-of-another-tenure",
-        "A replica that serves again goes by who held which slot when it served before.",
-        FoundBy::Tests("-p darter-memnode --test memnode who_has_yet_to_come_back_to_a_replica_is_not_gone"),
-    ),
-    Mutant::new(
-        "memory node",
         "node-one-slot-too-many",
         "The slot behind the last can be claimed.",
         FoundBy::Tests("-p darter-memnode --test wire_fuzz a_node_lives_through_whatever_is_said_to_it"),
