@@ -10,7 +10,6 @@ use darter_fabric::{Durability, Local, counted};
 use darter_gateway::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
 /// Which pool.
@@ -217,14 +216,15 @@ impl CreateCommand {
                     "a `mem:` pool ends with this command; there is nothing to create",
                 ));
             }
-            Scheme::File(path) if path.exists() && !self.overwrite => {
-                let is_device = path.metadata().is_ok_and(|found| found.file_type().is_char_device());
-                if !is_device || !Local::is_blank_device(path).map_err(darter::Error::from)? {
-                    return Err(Failure::usage(format!(
-                        "{}: there is something already; --overwrite makes a pool in its place",
-                        path.display()
-                    )));
-                }
+            Scheme::File(path)
+                if path.exists()
+                    && !self.overwrite
+                    && !Local::is_blank_device(path).map_err(darter::Error::from)? =>
+            {
+                return Err(Failure::usage(format!(
+                    "{}: there is something already; --overwrite makes a pool in its place",
+                    path.display()
+                )));
             }
             _ => {}
         }

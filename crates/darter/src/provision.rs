@@ -17,7 +17,6 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -174,9 +173,7 @@ impl PathState {
     fn of(path: &Path) -> Result<Self, Error> {
         match fs::metadata(path) {
             Ok(found) if found.is_file() && found.len() == 0 => Ok(Self::Empty),
-            Ok(found) if found.file_type().is_char_device() && Local::is_blank_device(path)? => {
-                Ok(Self::Empty)
-            }
+            Ok(_) if Local::is_blank_device(path)? => Ok(Self::Empty),
             Ok(_) => Ok(Self::Taken),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Absent),
             Err(source) => Err(Error::Io { path: path.to_owned(), action: "look at the file", source }),

@@ -307,8 +307,11 @@ impl PoolFile {
 
     /// Returns whether a path is that of a device whose beginning holds nothing.
     pub(super) fn is_blank_device(path: &Path) -> Result<bool, FabricError> {
+        if !path.metadata().is_ok_and(|found| found.file_type().is_char_device()) {
+            return Ok(false);
+        }
         let pool = Self::opened(path, false)?;
-        Ok(pool.is_device && !pool.has_contents(pool.held_bytes()?)?)
+        Ok(!pool.has_contents(pool.held_bytes()?)?)
     }
 
     /// Returns whether there is anything that creating a pool would destroy.

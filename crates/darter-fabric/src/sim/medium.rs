@@ -10,7 +10,7 @@
 //! choice is made when a verb first reads the word, which leaves few enough to try all of them
 //! (Gorjiara et al., Jaaru, ASPLOS 2021).
 
-use crate::{VerbKind, mutant};
+use crate::{Batch, Verb, VerbKind, mutant};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
@@ -223,6 +223,14 @@ impl Volatile {
         let words = std::mem::take(&mut self.words);
         (Vec::new(), words.into_iter().map(|(word, pending)| (word, pending.values)).collect())
     }
+}
+
+/// Returns whether a batch waits until what one of its verbs has read or stored is on the medium.
+pub(super) fn is_awaited(batch: &Batch, verb: &Verb) -> bool {
+    if mutant!("medium-volatile-hides-the-rest") {
+        return !batch.verbs().iter().any(|verb| verb.is_volatile);
+    }
+    !verb.is_volatile
 }
 
 /// What a power failure has left, choice by choice.

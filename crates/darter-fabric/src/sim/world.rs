@@ -4,10 +4,10 @@
 use super::calls::Calls;
 use super::counts::SimCounts;
 use super::diverted::Diversion;
-use super::medium::{Choices, Medium, Need};
+use super::medium::{Choices, Medium, Need, is_awaited};
 use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
-use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind, mutant};
+use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
 
 /// Returns the number by which other processes name a process.
 pub(super) fn holder_number(process: u32) -> u64 {
@@ -445,12 +445,7 @@ impl World {
                     if stores { memory.end_atomic(verb, start, word, pin) } else { misuse }
                 };
                 let by = if stores { verb.kind } else { VerbKind::Read };
-                let needs_nothing = if mutant!("medium-volatile-hides-the-rest") {
-                    posted.batch.verbs().iter().any(|verb| verb.is_volatile)
-                } else {
-                    verb.is_volatile
-                };
-                if !needs_nothing {
+                if is_awaited(&posted.batch, &verb) {
                     memory.add_needs(lane.node, touched, by, &mut posted.needs);
                 }
                 self.misuse = self.misuse.or(misuse);
