@@ -22,6 +22,16 @@ impl<F: Fabric> Pool<F> {
         client.maintain().await
     }
 
+    /// Renews the lease if half of it is over. Rounds of upkeep do that in time, unless one has to
+    /// wait for a memory node; so this is for another thread, to be called several times a lease.
+    ///
+    /// # Errors
+    /// Fabric errors.
+    pub async fn renew(&self, client: &mut Client<F>) -> Result<(), PoolError> {
+        let (process, endpoint) = client.parts();
+        process.members.renew(endpoint).await
+    }
+
     /// Rounds of upkeep until nothing waits to be freed or other members hold it back for about a
     /// quarter of a second, then gives back what is empty, the client's magazines included. Blocks
     /// the thread for a millisecond at a time when it waits for others. Objects that wait for

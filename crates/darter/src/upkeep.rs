@@ -1,6 +1,6 @@
-//! The thread that does the upkeep of a store: leases, epochs, reclamation, scrubbing, adjustment.
+//! The threads that do the upkeep of a store: leases, epochs, reclamation, scrubbing, adjustment.
 //!
-//! It must never hold the store: the store's last owner stops the thread and waits for it.
+//! They must never hold the store: the store's last owner stops them and waits for them.
 
 use crate::Error;
 use crate::open_index::OpenIndex;
@@ -17,13 +17,13 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// The pause between two rounds after many failures in a row.
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
-/// The running thread. Stopped and joined when dropped.
+/// The running threads. Stopped and joined when dropped.
 pub(crate) struct Upkeep {
     stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
-/// Has the thread end.
+/// Has the threads end.
 #[derive(Default)]
 struct Stop {
     requested: Mutex<bool>,
@@ -45,7 +45,8 @@ impl Stop {
 }
 
 impl Upkeep {
-    /// Starts the thread, which also begins sweeps when they are due.
+    /// Starts the thread, which also begins sweeps when they are due. On memory groups a second one
+    /// renews the lease while the first has to wait for a group that changes its primary.
     ///
     /// # Errors
     /// Fails if the pool does or the system has no thread.
@@ -54,21 +55,28 @@ impl Upkeep {
         adjust: bool,
         sweeper: Option<Arc<Sweeper<F, I>>>,
     ) -> Result<Self, Error> {
-        let stop = Arc::new(Stop::default());
+        let mut upkeep = Self { stop: Arc::new(Stop::default()), threads: Vec::new() };
+        if !open.pool.fabric().capabilities().failover.is_zero() {
+            let (open, client) = (Arc::clone(&open), open.pool.client()?);
+            upkeep.spawn("darter-lease", move |stop| keep_lease(&open, client, stop))?;
+        }
         let client = open.pool.client()?;
-        let signal = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("darter-upkeep".to_owned())
-            .spawn(move || keep_up(&open, client, sweeper.as_ref(), &signal, adjust))
-            .map_err(Error::Thread)?;
-        Ok(Self { stop, thread: Some(thread) })
+        upkeep.spawn("darter-upkeep", move |stop| keep_up(&open, client, sweeper.as_ref(), stop, adjust))?;
+        Ok(upkeep)
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce(&Stop) + Send + 'static) -> Result<(), Error> {
+        let stop = Arc::clone(&self.stop);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&stop));
+        self.threads.push(thread.map_err(Error::Thread)?);
+        Ok(())
     }
 }
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
         self.stop.request();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // A panic of the thread was reported by the thread.
             let _ = thread.join();
         }
@@ -92,5 +100,12 @@ fn keep_up<F: Fabric, I: OrderedIndex<F>>(
             sweeper.tend();
         }
         open.note_upkeep(outcome.err().as_ref());
+    }
+}
+
+fn keep_lease<F: Fabric, I: OrderedIndex<F>>(open: &OpenIndex<F, I>, mut client: Client<F>, stop: &Stop) {
+    while !stop.wait((open.pool.lease() / 8).max(INTERVAL)) {
+        // What fails here fails there, and is told there.
+        let _ = block_on(open.pool.renew(&mut client));
     }
 }

@@ -271,6 +271,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
+        "silence-counted-while-nobody-could-look",
+        "A member counts as silent for all of the time in which its memory node was away, for whoever looks first.",
+        FoundBy::Tests(
+            "--package darter-pool --lib races::whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew",
+        ),
+    ),
+    Mutant::new(
+        "pool",
+        "lease-left-to-rounds-that-wait",
+        "A lease is renewed by rounds of upkeep alone, also while one waits for a memory node.",
+        FoundBy::Tests("--package darter-pool --lib races::a_lease_is_renewed_beside_a_round_that_waits"),
+    ),
+    Mutant::new(
+        "pool",
         "bury-whoever-the-line-names-now",
         "The holder to be fenced is taken from the second look at a line, where the next one may have its name already.",
         FoundBy::Tests(

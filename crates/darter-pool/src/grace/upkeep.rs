@@ -177,7 +177,6 @@ impl Grace {
         }
         let mark = self.limbo.mark();
         let table = members.read(endpoint, blocks, self.epoch()).await?;
-        members.note_lines(endpoint, &table);
         let mark = if mutant!("limbo-marked-after-the-epoch-was-read") { self.limbo.mark() } else { mark };
         self.free_ripe(blocks, mark, table.epoch);
         self.send_frees(endpoint, blocks).await?;

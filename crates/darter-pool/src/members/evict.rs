@@ -3,6 +3,7 @@
 use darter_fabric::{Fabric, FabricError, FenceOutcome, Suspect, mutant};
 
 use super::member::{MemberLine, MemberTable, end, read_line, read_table};
+use super::silence::Silence;
 use crate::blocks::MemberId;
 use crate::error::PoolError;
 
@@ -53,33 +54,27 @@ pub(crate) async fn evict_gone<F: Fabric>(
     Ok(evictions)
 }
 
-/// What this process has seen of the others' lines, and since when.
+/// What this process has seen of the others' lines.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
-    /// By slot: the line's incarnation and deadline, and when it was first seen to say so.
-    seen: Vec<(u32, u64, u64)>,
+    /// By slot: how long the line's incarnation and deadline have been the same.
+    silences: Vec<Silence<(u32, u64)>>,
 }
 
 impl LastSeen {
     /// Takes a table into account that was read at `now_ms` or before.
-    pub(crate) fn note(&mut self, table: &MemberTable, now_ms: u64) {
-        self.seen.resize(table.lines.len().max(self.seen.len()), (0, 0, now_ms));
-        for (seen, line) in self.seen.iter_mut().zip(&table.lines) {
-            if (seen.0, seen.1) != (line.incarnation, line.deadline_ms) {
-                *seen = (line.incarnation, line.deadline_ms, now_ms);
-            }
+    pub(crate) fn note(&mut self, table: &MemberTable, now_ms: u64, lease_ms: u64) {
+        for (silence, line) in self.silences.iter_mut().zip(&table.lines) {
+            silence.look((line.incarnation, line.deadline_ms), now_ms, lease_ms);
+        }
+        for line in table.lines.iter().skip(self.silences.len()) {
+            self.silences.push(Silence::new((line.incarnation, line.deadline_ms), now_ms));
         }
     }
 
-    /// Milliseconds that a line had said the same when the clock showed `now_ms`.
-    pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine, now_ms: u64) -> u64 {
-        match self.seen.get(slot as usize) {
-            Some(&(incarnation, deadline, since))
-                if (incarnation, deadline) == (line.incarnation, line.deadline_ms) =>
-            {
-                now_ms.saturating_sub(since)
-            }
-            _ => 0,
-        }
+    /// Milliseconds for which a line had said the same at the last look.
+    pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine) -> u64 {
+        let silence = self.silences.get(slot as usize);
+        silence.map_or(0, |silence| silence.of((line.incarnation, line.deadline_ms)))
     }
 }

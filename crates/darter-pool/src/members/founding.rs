@@ -18,6 +18,7 @@
 use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, SUPERBLOCK_MAGIC};
 use darter_fabric::{Suspect, mutant};
 
+use super::silence::Silence;
 use crate::error::PoolError;
 use crate::region::{FOUNDER_AT, MEMBERS};
 use crate::round_trip::{cas, submit};
@@ -145,18 +146,15 @@ async fn take<F: Fabric>(
     lease_ms: u64,
 ) -> Result<u64, PoolError> {
     let mut expected = 0;
-    // The founder of whom the provider knows nothing, and since when its word has stood there.
-    let mut stranger = (0, 0);
+    // How long the word of a founder of whom the provider knows nothing has stood there.
+    let mut stranger = Silence::new(0, 0);
     loop {
         let swap = cas(endpoint, GlobalAddr::new(node, FOUNDER_AT), expected, name).await?;
         if swap.swapped || looks_alone() {
             return Ok(expected);
         }
-        let now = endpoint.now_ms();
-        if swap.found != stranger.0 {
-            stranger = (swap.found, now);
-        }
-        let lapsed = now.saturating_sub(stranger.1) > lease_ms;
+        stranger.look(swap.found, endpoint.now_ms(), lease_ms);
+        let lapsed = stranger.of(swap.found) > lease_ms;
         let other = Suspect { slot: FOUNDER_SLOT, holder: swap.found, lapsed };
         expected = match swap.found {
             0 => 0,

@@ -18,10 +18,12 @@
 //! `live | i` read from the table means that incarnation `i` has not ended, and a word that was
 //! `live | i` and no longer is means that it has, for ever.
 //!
-//! *Leases.* A member renews word 3 every quarter of its lease. Others compare no clocks with it: a
-//! member has lapsed when its line says the same for a lease's time by the *observer's* clock. A
-//! member that lapsed may be alive (paused, or cut off); it is shut out where the provider can do
-//! that, and left alone where only death can be proved.
+//! *Leases.* A member renews word 3 every quarter of its lease with a round of upkeep, and apart from
+//! it while a round waits for another memory node. Others compare no clocks with it: a
+//! member has lapsed when its line says the same for a lease's time by the *observer's* clock, of
+//! which a time without a look counts in part (`silence`). A member that lapsed may be alive (paused,
+//! or cut off); it is shut out where the provider can do that, and left alone where only death can be
+//! proved.
 //!
 //! *Torn lines.* A READ of a line may have its state word from after a member went live and the
 //! others from before. So lines are read twice in one batch, and a line counts as live when both
@@ -186,6 +188,11 @@ impl Publication {
 /// Where a member writes its [`Publication`].
 pub(crate) fn publication_addr(me: MemberId) -> GlobalAddr {
     line_addr(me.member.into()).plus(8)
+}
+
+/// Where a member renews its lease without publishing anything else.
+pub(crate) fn deadline_addr(me: MemberId) -> GlobalAddr {
+    line_addr(me.member.into()).plus(24)
 }
 
 /// Gives a slot up: this process's own after its last verb, or another's after it was fenced.

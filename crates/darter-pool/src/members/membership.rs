@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::addition::Addition;
 use super::evict::{Evictions, LastSeen, evict_gone};
-use super::member::{self, MemberTable, Publication, publication_addr, read_table};
+use super::member::{self, MemberTable, Publication, deadline_addr, publication_addr, read_table};
 use super::register::Registration;
 use super::superblock::Superblock;
 use crate::blocks::{BlockId, Blocks, MemberId};
@@ -149,16 +149,12 @@ impl Members {
         if !table.is_live(self.me) {
             return Err(PoolError::Evicted);
         }
+        lock(&self.last_seen).note(&table, endpoint.now_ms(), self.lease_ms());
         // Lines are reused, so more than one means that two members were there at once.
         if table.lines.len() > 1 {
             blocks.note_others();
         }
         Ok(table)
-    }
-
-    /// Notes what the lines of a table say, which was read just now.
-    pub(crate) fn note_lines<E: Endpoint>(&self, endpoint: &E, table: &MemberTable) {
-        lock(&self.last_seen).note(table, endpoint.now_ms());
     }
 
     /// Writes this process's line if its news are not there yet, if its lease is due for renewal,
@@ -197,6 +193,21 @@ impl Members {
         Ok(true)
     }
 
+    /// Renews the lease if half of it is over, whether or not a round of upkeep is under way. What
+    /// such a round publishes later may take the deadline back a little: others look whether it
+    /// changes.
+    pub(crate) async fn renew<E: Endpoint>(&self, endpoint: &mut E) -> Result<(), PoolError> {
+        let now = endpoint.now_ms();
+        let left = self.deadline_ms.load(Ordering::Relaxed).saturating_sub(now);
+        if left >= self.lease_ms() / 2 || mutant!("lease-left-to-rounds-that-wait") {
+            return Ok(());
+        }
+        let deadline_ms = now.saturating_add(self.lease_ms());
+        post(endpoint, |batch| batch.volatile().write(deadline_addr(self.me), &[deadline_ms])).await?;
+        self.deadline_ms.store(deadline_ms, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Evicts members that have been silent for half a lease and are gone, or that have lapsed and
     /// can be shut out, and looks for absent nodes. Does so every quarter of a lease, and else
     /// nothing.
@@ -224,11 +235,10 @@ impl Members {
         table: &MemberTable,
         silent_ms_min: u64,
     ) -> Result<Evictions, PoolError> {
-        let now = endpoint.now_ms();
         let suspects: Vec<_> = {
             let last_seen = lock(&self.last_seen);
             let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
-            let silent = others.map(|(slot, line)| (slot, line, last_seen.silent_ms(slot, line, now)));
+            let silent = others.map(|(slot, line)| (slot, line, last_seen.silent_ms(slot, line)));
             silent
                 .filter(|(_, _, silent)| *silent >= silent_ms_min)
                 .map(|(slot, line, silent)| (slot, *line, silent > self.lease_ms()))

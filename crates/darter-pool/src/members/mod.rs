@@ -7,6 +7,7 @@
 //! | `founding` | how one process at a time makes a pool |
 //! | `member` | the member table, and the argument about leases and incarnations |
 //! | `register` | how a process goes live |
+//! | `silence` | how long somebody gave no sign of life |
 //! | `evict` | how members that are gone are ended |
 //! | `membership` | [`Members`], a process's own membership |
 //! | `nodes`, `addition` | the node directory, and how a pool grows |
@@ -24,6 +25,7 @@ mod nodes;
 #[cfg(test)]
 mod races;
 mod register;
+mod silence;
 mod superblock;
 
 pub use adoption::{Adoption, SweepReport};

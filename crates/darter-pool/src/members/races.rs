@@ -22,6 +22,62 @@ fn members_that_renew_their_leases_are_not_shut_out() {
     }
 }
 
+/// Nobody can look at the lines, or renew a lease, while their memory node is away.
+#[test]
+fn whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew() {
+    let sim = Sim::new(1, 4 << 20);
+    let pools = [create(&sim), open(&sim, 1), open(&sim, 2)];
+    for first in 0..pools.len() {
+        for pool in &pools {
+            maintain(pool, 1);
+        }
+        sim.advance_ms(LEASE_MS / 4);
+        maintain(&pools[first], 1);
+        sim.advance_ms(20 * LEASE_MS);
+        for later in 0..pools.len() {
+            maintain(&pools[(first + later) % pools.len()], 2);
+            sim.advance_ms(LEASE_MS / 10);
+        }
+    }
+    // Of which one does not come back.
+    let [one, two, three] = pools;
+    sim.advance_ms(20 * LEASE_MS);
+    for _ in 0..8 {
+        maintain(&one, 1);
+        maintain(&two, 1);
+        sim.advance_ms(LEASE_MS / 10);
+    }
+    assert!(sim.process(2).is_fenced());
+    drop((one, two));
+    three.abandon();
+}
+
+/// A round of upkeep waits for a memory node at each of its round trips, for longer than a lease.
+#[test]
+fn a_lease_is_renewed_beside_a_round_that_waits() {
+    for polls in 1.. {
+        let sim = Sim::new(1, 4 << 20);
+        let one = create(&sim);
+        let two = block_on(Pool::open(slow(&sim, 1))).unwrap();
+        let (mut client, mut beside) = (two.client().unwrap(), two.client().unwrap());
+        let mut round = pin!(two.maintain(&mut client));
+        let is_over = !is_pending_after(round.as_mut(), polls);
+        for _ in 0..20 {
+            sim.advance_ms(LEASE_MS / 4);
+            block_on(two.renew(&mut beside)).unwrap();
+            maintain(&one, 1);
+        }
+        assert!(!sim.process(1).is_fenced(), "after {polls} polls");
+        if is_over {
+            assert!(polls > 2, "a round has several round trips");
+            break;
+        }
+        block_on(round).unwrap();
+        one.abandon();
+        two.abandon();
+    }
+}
+
 #[test]
 fn who_renewed_its_lease_after_the_first_look_has_not_lapsed() {
     let sim = Sim::new(1, 4 << 20);

@@ -1,0 +1,86 @@
+//! Silence: how long somebody who has to change a word now and then has not done so.
+//!
+//! Silence is counted by looks at the word. A look can take long, since it waits for a memory node
+//! that is away for a while, and nobody else can change a word of that node meanwhile. Whoever
+//! looks first when the node is back would take everybody for silent. So one look takes a silence
+//! to two thirds of the lease at most, unless it was there before: the others have the rest of the
+//! lease for a sign of life.
+
+use darter_fabric::mutant;
+
+/// The silence of one who has to change a word before a lease is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence<T> {
+    said: T,
+    looked_ms: u64,
+    silent_ms: u64,
+}
+
+impl<T: Copy + PartialEq> Silence<T> {
+    /// Begins with a first look, at `now_ms`.
+    pub(super) fn new(says: T, now_ms: u64) -> Self {
+        Self { said: says, looked_ms: now_ms, silent_ms: 0 }
+    }
+
+    /// Takes a look into account that was over at `now_ms`.
+    pub(super) fn look(&mut self, says: T, now_ms: u64, lease_ms: u64) {
+        if says != self.said {
+            *self = Self::new(says, now_ms);
+            return;
+        }
+        let silent_ms = self.silent_ms + now_ms.saturating_sub(self.looked_ms);
+        let limit_ms = lease_ms - lease_ms / 3;
+        self.silent_ms = if mutant!("silence-counted-while-nobody-could-look") {
+            silent_ms
+        } else if self.silent_ms < limit_ms {
+            silent_ms.min(limit_ms)
+        } else {
+            silent_ms.min(self.silent_ms + limit_ms)
+        };
+        self.looked_ms = now_ms;
+    }
+
+    /// Milliseconds for which the word has said `says`, as of the last look.
+    pub(super) fn of(&self, says: T) -> u64 {
+        if says == self.said { self.silent_ms } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Silence;
+
+    const LEASE_MS: u64 = 900;
+
+    fn silent_after(looks: &[u64]) -> u64 {
+        let mut silence = Silence::new(7, 0);
+        for &now_ms in looks {
+            silence.look(7, now_ms, LEASE_MS);
+        }
+        silence.of(7)
+    }
+
+    #[test]
+    fn looks_in_quick_succession_count_the_time_between_them() {
+        let looks: Vec<u64> = (0..=50).map(|look| look * 20).collect();
+        assert_eq!(silent_after(&looks), 1000);
+    }
+
+    #[test]
+    fn one_look_ends_nobody_and_two_do_however_far_apart() {
+        assert_eq!(silent_after(&[10_000]), 600);
+        assert_eq!(silent_after(&[500, 10_000]), 600);
+        assert!(silent_after(&[500, 10_000, 10_301]) > LEASE_MS);
+        assert!(silent_after(&[10_000, 20_000]) > LEASE_MS);
+    }
+
+    #[test]
+    fn a_sign_of_life_ends_a_silence() {
+        let mut silence = Silence::new(7, 0);
+        silence.look(7, 10_000, LEASE_MS);
+        silence.look(8, 10_100, LEASE_MS);
+        assert_eq!((silence.of(8), silence.of(7)), (0, 0));
+        silence.look(8, 10_150, LEASE_MS);
+        assert_eq!(silence.of(8), 50);
+    }
+}
