@@ -229,7 +229,7 @@ class Replica(threading.Thread):
 class Groups:
     """A pool over memory groups of two replicas, and gateways to it."""
 
-    def __init__(self, arguments, size, nodes=1, gateways=0, has_etcd=False, has_network=False):
+    def __init__(self, arguments, size, nodes=1, gateways=0, has_etcd=False, has_network=False, options=()):
         self.program = built(arguments.program)
         self.logs = arguments.logs
         if self.logs:
@@ -241,12 +241,12 @@ class Groups:
         try:
             self.network = Network() if has_network else None
             self.etcd = Etcd(self.directory.name, self.network, self.log) if has_etcd else None
-            self.start(arguments, size, nodes, gateways)
+            self.start(arguments, size, nodes, gateways, options)
         except BaseException:
             self.end()
             raise
 
-    def start(self, arguments, size, nodes, gateways):
+    def start(self, arguments, size, nodes, gateways, options):
         if self.etcd:
             for at in range(3):
                 self.etcd.wait(at)
@@ -263,7 +263,7 @@ class Groups:
             self.replicas[address] = Replica(
                 [*inside, self.program, "memnode", "--listen", address, "--size", size, "--until-stdin-closes",
                  "--replicas", "+".join(groups[at // 2]), "--group", str(at // 2), "--views", views,
-                 "--suspect-after", str(arguments.suspect_after)],
+                 "--suspect-after", str(arguments.suspect_after), *options],
                 metrics[at], self.log(f"replica{at}"),
             )
             self.replicas[address].start()

@@ -1,10 +1,11 @@
-//! Keys, values and times as arguments of a command.
+//! Keys, values, times and sizes as arguments of a command.
 
 use crate::Failure;
 use crate::notation::Notation;
-use darter::{PoolUrl, Store, StoreOptions};
+use darter::{ByteSize, PoolUrl, Store, StoreOptions};
 use darter_bench::IndexChoice;
 use std::ffi::OsStr;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -63,6 +64,12 @@ fn index_that_keeps(name: &str) -> Result<IndexChoice, String> {
     } else {
         Err("this one loses writes, and is there to be measured".to_owned())
     }
+}
+
+/// Reads a size within a range, which `rule` names.
+pub(crate) fn sized(text: &str, range: RangeInclusive<u64>, rule: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    if range.contains(&size.0) { Ok(size) } else { Err(rule.to_owned()) }
 }
 
 /// Reads a number of seconds, up to a year.

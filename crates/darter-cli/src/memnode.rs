@@ -1,7 +1,7 @@
 //! `memnode`: serves this machine's memory as a memory node until SIGTERM or Ctrl-C.
 
 use crate::Answer;
-use crate::arguments::seconds;
+use crate::arguments::{seconds, sized};
 use crate::credentials::{NodeArgs, in_clear};
 use crate::durability::DurabilityArgs;
 use crate::failure::Failure;
@@ -16,7 +16,6 @@ use darter_memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,11 +128,6 @@ fn frame_bytes(text: &str) -> Result<ByteSize, String> {
 
 fn buffer_bytes(text: &str) -> Result<ByteSize, String> {
     sized(text, 16 << 20..=u64::MAX, "connections need 16M or more")
-}
-
-fn sized(text: &str, range: RangeInclusive<u64>, rule: &str) -> Result<ByteSize, String> {
-    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
-    if range.contains(&size.0) { Ok(size) } else { Err(rule.to_owned()) }
 }
 
 impl MemNodeCommand {

@@ -1,7 +1,8 @@
 //! How a memory node is one replica of a memory group.
 
-use crate::arguments::seconds;
+use crate::arguments::{seconds, sized};
 use crate::failure::Failure;
+use darter::ByteSize;
 use darter_fabric::PoolUrl;
 use darter_fabric::group::Options;
 use darter_fabric::wire::ClientTls;
@@ -54,6 +55,10 @@ pub(crate) struct ReplicaArgs {
         value_parser = patience
     )]
     suspect_after: Duration,
+    /// Bytes of its region that a primary sends to a new replica in a second, at most; without it as
+    /// many as both can take
+    #[arg(help_heading = "Replicas", long, value_name = "SIZE", requires = "replicas", value_parser = copy_rate)]
+    copy_rate: Option<ByteSize>,
     /// With TLS: trust other replicas with certificates signed by this PEM file's
     #[arg(help_heading = "Replicas", long, value_name = "FILE", requires = "replicas")]
     replica_tls_ca: Option<PathBuf>,
@@ -82,6 +87,10 @@ pub(crate) fn patience(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn copy_rate(text: &str) -> Result<ByteSize, String> {
+    sized(text, 64 << 10..=u64::MAX, "a new replica needs 64K a second or more")
+}
+
 impl ReplicaArgs {
     /// The group's options, if there is a group. `tls` reads what this node shows others.
     pub(crate) fn options(
@@ -107,7 +116,9 @@ impl ReplicaArgs {
             )));
         }
         let members_max = self.members.map_or(usize::MAX, usize::from);
-        let times = Options { lease: patience * 3 / 5, patience, members_max, ..Options::default() };
+        let copy_rate = self.copy_rate.map_or(u64::MAX, |rate| rate.0);
+        let times =
+            Options { lease: patience * 3 / 5, patience, members_max, copy_rate, ..Options::default() };
         let tls = tls(self.replica_tls_ca.as_deref())?;
         Ok(Some(GroupOptions { replicas: replicas.clone(), me, views, times, tls }))
     }

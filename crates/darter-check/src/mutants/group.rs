@@ -66,6 +66,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "group",
+        "group-copy-slower-than-patience",
+        "A learner is sent parts so seldom that it is taken for silent, and forgotten.",
+        FoundBy::Tests("-p darter-fabric --test group_bed a_learner_is_heard_of_at_the_lowest_rate"),
+    ),
+    Mutant::new(
+        "group",
         "group-fences-forgotten",
         "Backups are not told whom the primary has shut out.",
         BED,

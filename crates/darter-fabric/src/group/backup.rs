@@ -1,6 +1,6 @@
 //! A replica that does not serve: it follows its primary's stream.
 
-use super::memory::Memory;
+use super::memory::{Memory, is_zero};
 use super::message::{Beside, Message};
 use super::record::{Content, Record, StreamId};
 use super::replica::Replica;
@@ -133,7 +133,7 @@ impl<M: Memory> Replica<M> {
         }
         let mut content = vec![0; bytes];
         self.memory.copy(offset, &mut content);
-        content.iter().all(|byte| *byte == 0) || self.memory.store(offset, &vec![0; bytes])
+        is_zero(&content) || self.memory.store(offset, &vec![0; bytes])
     }
 
     /// Nothing behind a part that is missing may be taken.

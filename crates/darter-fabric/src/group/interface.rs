@@ -20,6 +20,11 @@ pub struct Options {
     pub copy_bytes: usize,
     /// Parts that a learner may not have acknowledged yet.
     pub copies_under_way: u64,
+    /// Parts that a primary sends to a learner in one turn. Its clients wait for them.
+    pub copies_a_turn: u64,
+    /// Bytes of the memory that a primary sends to a learner in a second, at most. It sends no fewer
+    /// than four parts in a patience.
+    pub copy_rate: u64,
     /// Replicas that a view has at most. Those beyond are *spares*: they have nothing, and are brought
     /// up when a member is lost.
     pub members_max: usize,
@@ -36,7 +41,9 @@ impl Default for Options {
             lease: Duration::from_millis(600),
             patience: Duration::from_secs(1),
             copy_bytes: 64 << 10,
-            copies_under_way: 16,
+            copies_under_way: 64,
+            copies_a_turn: 4,
+            copy_rate: u64::MAX,
             members_max: usize::MAX,
             log_bytes_max: 64 << 20,
             channel_frames_max: 4096,

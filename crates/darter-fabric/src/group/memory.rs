@@ -29,6 +29,12 @@ pub trait Memory {
     fn bytes(&self) -> u64;
 }
 
+/// Returns whether there are zeros only, a cache line a turn.
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
+    let (lines, rest) = bytes.as_chunks::<64>();
+    lines.iter().all(|line| *line == [0; 64]) && rest.iter().all(|byte| *byte == 0)
+}
+
 /// The first region of this process's memory.
 #[derive(Debug)]
 pub struct Region {

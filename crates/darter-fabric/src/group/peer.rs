@@ -20,6 +20,8 @@ pub(super) enum Stage {
         copies: u64,
         /// So many parts were acknowledged.
         acknowledged: u64,
+        /// When the next part may be sent.
+        due: Duration,
     },
     /// Its log is no beginning of the primary's.
     Misfit,

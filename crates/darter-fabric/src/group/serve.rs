@@ -164,7 +164,7 @@ impl<M: Memory> Replica<M> {
     /// Ends a turn: sends what it has recorded, and the replies that wait no more. The clock was read
     /// behind the execution of all its frames.
     pub fn end_turn(&mut self, clock: Duration) {
-        self.ship();
+        self.ship(clock);
         let Some(mut primary) = self.primary.take() else { return };
         primary.held.executed(clock);
         let everywhere = self.everywhere(&primary);

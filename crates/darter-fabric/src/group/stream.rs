@@ -1,7 +1,7 @@
 //! The streams of a primary to the other replicas: records, and between them parts of the memory.
 
 use super::interface::Output;
-use super::memory::Memory;
+use super::memory::{Memory, is_zero};
 use super::message::Message;
 use super::peer::{Peer, Stage};
 use super::primary::Primary;
@@ -10,6 +10,9 @@ use super::replica::Replica;
 use super::view::ReplicaId;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How far copies may lag behind their rate and catch up.
+const COPY_LAG: Duration = Duration::from_millis(100);
 
 impl<M: Memory> Replica<M> {
     /// Returns how many parts the memory has.
@@ -64,7 +67,7 @@ impl<M: Memory> Replica<M> {
             peer.stage = Stage::Misfit;
         } else {
             let sent = self.beside.last.lsn;
-            peer.stage = Stage::Copying { sent, next: 0, copies: 0, acknowledged: 0 };
+            peer.stage = Stage::Copying { sent, next: 0, copies: 0, acknowledged: 0, due: Duration::ZERO };
             // What it had acknowledged before is gone.
             peer.acked = 0;
             let state = Arc::new(self.beside.clone());
@@ -98,7 +101,7 @@ impl<M: Memory> Replica<M> {
     }
 
     /// Sends what is new to everybody who follows.
-    pub(super) fn ship(&mut self) {
+    pub(super) fn ship(&mut self, clock: Duration) {
         let Some(mut primary) = self.primary.take() else { return };
         let everywhere = self.everywhere(&primary);
         let view = self.view.as_ref().map_or(0, |view| view.number);
@@ -113,28 +116,55 @@ impl<M: Memory> Replica<M> {
                 let message = Message::Records { stream, records, everywhere };
                 self.out.push(Output::Send { to: id, message });
             }
-            self.copy(id, stream, &mut peer.stage);
+            self.copy(id, stream, &mut peer.stage, clock);
         }
         self.trim(&primary);
         self.primary = Some(primary);
     }
 
     /// Sends parts of the memory, as it is behind the records that were sent.
-    fn copy(&mut self, to: ReplicaId, stream: StreamId, stage: &mut Stage) {
-        let Stage::Copying { next, copies, acknowledged, .. } = stage else { return };
-        let total = self.memory.bytes();
-        while *next < total && *copies - *acknowledged < self.options.copies_under_way {
-            let offset = *next;
+    fn copy(&mut self, to: ReplicaId, stream: StreamId, stage: &mut Stage, clock: Duration) {
+        for _ in 0..self.options.copies_a_turn {
+            if self.copy_due(stage).is_none_or(|due| clock < due) {
+                return;
+            }
+            let Stage::Copying { next, copies, due, .. } = stage else { return };
+            let (total, offset) = (self.memory.bytes(), *next);
             let bytes = (total - offset).min(self.options.copy_bytes as u64);
             let mut content = vec![0; bytes as usize].into_boxed_slice();
             self.memory.copy(offset, &mut content);
-            let content = content.iter().any(|byte| *byte != 0).then_some(content);
+            let content = (!is_zero(&content)).then_some(content);
             let number = *copies;
             *next += bytes;
             *copies += 1;
+            *due = (*due).max(clock.saturating_sub(COPY_LAG)) + self.time_of(bytes);
             let is_last = *next == total;
             self.send(to, Message::Copy { stream, number, offset, bytes, content, is_last });
         }
+    }
+
+    /// Returns when the next part of the memory may be sent to a learner; `None` while it has enough to
+    /// do.
+    fn copy_due(&self, stage: &Stage) -> Option<Duration> {
+        let Stage::Copying { next, copies, acknowledged, due, .. } = *stage else { return None };
+        let is_open = next < self.memory.bytes() && copies - acknowledged < self.options.copies_under_way;
+        is_open.then_some(due)
+    }
+
+    /// Returns how long so many bytes take at the rate of copies, or shorter: a learner is heard of by
+    /// the parts that it acknowledges.
+    fn time_of(&self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.options.copy_rate.max(1));
+        let wanted = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let most = self.options.patience / 4;
+        if crate::mutant!("group-copy-slower-than-patience") { wanted } else { wanted.min(most) }
+    }
+
+    /// Returns when the next part of the memory may be sent to any learner; `None` if there is none
+    /// that could take one. A turn behind that sends it.
+    pub fn next_copy(&self) -> Option<Duration> {
+        let peers = self.primary.iter().flat_map(|primary| primary.peers.values());
+        peers.filter_map(|peer| self.copy_due(&peer.stage)).min()
     }
 
     /// Forgets the records that nobody lacks who may still follow.

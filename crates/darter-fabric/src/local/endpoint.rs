@@ -14,6 +14,7 @@ use super::order::Order;
 use crate::call::NodeProcedures;
 use crate::spares::Spares;
 use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
+use std::convert::identity;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -142,7 +143,7 @@ impl Regions {
             let words = self.locate(verb)?;
             let buffer = &mut data[verb.at as usize..];
             match verb.kind {
-                VerbKind::Read => order.load_into(words, buffer),
+                VerbKind::Read => order.load_into(words, buffer, identity),
                 VerbKind::Write => order.store(words, buffer.iter().copied()),
                 VerbKind::Cas => buffer[0] = order.cas(&words[0], buffer[0], buffer[1]),
                 VerbKind::Faa => buffer[0] = order.add(&words[0], buffer[0]),

@@ -68,9 +68,7 @@ impl LocalEndpoint {
     pub fn copy_words(&self, offset: u64, bytes: &mut [u8]) -> Result<(), FabricError> {
         self.check_unflushed()?;
         let words = self.pool.regions.locate(&verb(VerbKind::Read, offset, bytes.len())?)?;
-        let loaded = Order::default().load(words);
-        let room = bytes.chunks_exact_mut(8);
-        room.zip(loaded).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+        Order::default().load_into(words, bytes.as_chunks_mut().0, u64::to_le_bytes);
         Ok(())
     }
 

@@ -39,12 +39,17 @@ impl Order {
         words.iter().map(|word| word.load(Ordering::Acquire))
     }
 
-    /// Loads words into a buffer of at least as many, a cache line a turn: the compiler does not unroll
-    /// loops over atomics.
+    /// Loads words into a buffer of at least as many, as what `as_loaded` makes of each; a cache line a
+    /// turn: the compiler does not unroll loops over atomics.
     #[inline]
-    pub(super) fn load_into(&mut self, words: &[AtomicU64], buffer: &mut [u64]) {
+    pub(super) fn load_into<T>(
+        &mut self,
+        words: &[AtomicU64],
+        buffer: &mut [T],
+        as_loaded: impl Fn(u64) -> T,
+    ) {
         self.settle();
-        let load = |word: &AtomicU64| word.load(Ordering::Acquire);
+        let load = |word: &AtomicU64| as_loaded(word.load(Ordering::Acquire));
         let (lines, rest) = words.as_chunks::<LINE_WORDS>();
         let (filled, last) = buffer[..words.len()].as_chunks_mut::<LINE_WORDS>();
         for (to, [a, b, c, d, e, f, g, h]) in filled.iter_mut().zip(lines) {

@@ -35,6 +35,13 @@ impl Group {
 
     /// Members, and replicas that have nothing.
     fn with(members: u64, others: u64, options: &Options) -> Self {
+        let mut group = Self::before(members, others, options);
+        group.pass(0);
+        group
+    }
+
+    /// The same, of whom nobody has done anything.
+    fn before(members: u64, others: u64, options: &Options) -> Self {
         let store = Arc::new(View::founding(0, 1..members));
         let now = Duration::from_secs(1);
         let live = |id| {
@@ -44,9 +51,7 @@ impl Group {
         let lives = (0..members + others).map(live).collect();
         let (wires, held, dead) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         let quiet = BTreeSet::new();
-        let mut group = Self { lives, now, store, wires, held, dead, quiet, replies: Vec::new(), attempt: 1 };
-        group.pass(0);
-        group
+        Self { lives, now, store, wires, held, dead, quiet, replies: Vec::new(), attempt: 1 }
     }
 
     /// Lets so many tenths of a second pass.
@@ -238,6 +243,38 @@ fn a_spare_stands_by_until_a_member_is_lost() {
     assert_eq!(group.store.primary, 2);
     group.request(2, group.store.number, 2, |batch| _ = batch.read(word(), 1));
     assert_eq!(group.reply(2), Some(&done(5)));
+}
+
+#[test]
+fn a_copy_takes_as_long_as_its_rate_wants() {
+    let options = Options { copy_bytes: 256, copy_rate: REGION_BYTES as u64 / 4, ..Options::default() };
+    let mut group = Group::with(2, 1, &options);
+    group.pass(30);
+    assert_eq!(group.store.members().count(), 2, "a region takes four seconds");
+    group.pass(20);
+    assert_eq!(group.store.members().count(), 3);
+}
+
+#[test]
+fn a_learner_is_heard_of_at_the_lowest_rate() {
+    let options = Options { copy_bytes: 512, copy_rate: 1, ..Options::default() };
+    let mut group = Group::with(2, 1, &options);
+    group.pass(40);
+    assert_eq!(group.store.members().count(), 3, "eight parts, and four in a second");
+}
+
+#[test]
+fn a_turn_sends_a_few_parts_and_the_next_one_goes_on() {
+    let options = Options { copy_bytes: 256, copies_under_way: 6, copies_a_turn: 2, ..Options::default() };
+    let mut group = Group::before(1, 1, &options);
+    // It asks to join and says that it has no log. What it acknowledges is on its way for ever.
+    group.held.insert((1, 0), 2);
+    let mut parts = || {
+        group.pass(0);
+        group.wires.get(&(1, 0)).map_or(0, VecDeque::len)
+    };
+    let sent: Vec<_> = (0..7).map(|_| parts()).collect();
+    assert_eq!(sent, [0, 0, 2, 4, 6, 6, 6]);
 }
 
 #[test]

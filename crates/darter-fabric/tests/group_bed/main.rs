@@ -37,8 +37,15 @@ const CALM: u64 = 40_000 * MS;
 
 /// The world of a seed, with its clients.
 fn world(seed: u64, is_traced: bool) -> World<Clients> {
-    let options =
-        Options { copy_bytes: 1024, copies_under_way: 2, channel_frames_max: 64, ..Options::default() };
+    let options = Options {
+        copy_bytes: 1024,
+        copies_under_way: 2,
+        copies_a_turn: 1 + seed % 2,
+        // In half a second or at once.
+        copy_rate: if seed / 2 % 2 == 1 { 2 * REGION_BYTES as u64 } else { u64::MAX },
+        channel_frames_max: 64,
+        ..Options::default()
+    };
     let setup = Setup { options, bytes: REGION_BYTES, content: None };
     let mut world = World::new(seed, Clients::default(), setup, is_traced);
     for client in 0..2 + world.random.below(2) {

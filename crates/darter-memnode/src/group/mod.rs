@@ -123,7 +123,13 @@ impl Group {
     /// Returns how long the event loop may sleep.
     pub(crate) fn nap(&self) -> Duration {
         let is_amid = self.links.has_waiting();
-        if is_amid { Duration::from_millis(1) } else { self.tick_interval() }
+        let nap = if is_amid { Duration::from_millis(1) } else { self.tick_interval() };
+        self.next_copy().map_or(nap, |due| nap.min(due.saturating_sub(self.clock())))
+    }
+
+    /// Returns when it may send a part of its memory to a new replica, if it is to.
+    fn next_copy(&self) -> Option<Duration> {
+        self.replica.as_ref().and_then(Replica::next_copy)
     }
 
     fn tick_interval(&self) -> Duration {
@@ -137,7 +143,8 @@ impl Group {
 
     /// Returns whether a turn in which nothing was asked of it has anything to end.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.replica.is_none() || now >= self.next_tick || self.links.is_due(now)
+        let has_copies = || self.next_copy().is_some_and(|due| due <= self.clock());
+        self.replica.is_none() || now >= self.next_tick || self.links.is_due(now) || has_copies()
     }
 
     /// What it says of itself to whoever is let in.

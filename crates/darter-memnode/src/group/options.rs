@@ -35,6 +35,9 @@ impl GroupOptions {
         if let Some((_, address)) = self.replicas.iter().enumerate().find(|&replica| is_twice(replica)) {
             return Err(format!("{address}: it is named twice among the replicas"));
         }
+        if self.times.copy_rate == 0 {
+            return Err("a new replica gets nothing at a rate of 0 bytes a second".to_owned());
+        }
         if lease.is_zero() || patience < lease * 3 / 2 {
             return Err("replicas must wait for each other for one and a half leases or more".to_owned());
         }

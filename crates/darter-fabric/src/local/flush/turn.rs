@@ -4,6 +4,7 @@ use super::super::mapping::Mapping;
 use super::super::order::Order;
 use super::{Counters, Flushing, LINE_WORDS, Persistence, Raised};
 use crate::{Verb, VerbKind, mutant};
+use std::convert::identity;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
@@ -59,7 +60,7 @@ impl<'m> Turn<'m> {
         let lines = self.lines(words);
         match verb.kind {
             VerbKind::Read => {
-                self.order.load_into(words, buffer);
+                self.order.load_into(words, buffer, identity);
                 self.flush_seen(lines);
             }
             VerbKind::Write => self.write(lines, words, buffer),
@@ -89,7 +90,7 @@ impl<'m> Turn<'m> {
     /// nothing either.
     fn execute_volatile(&mut self, verb: &Verb, words: &[AtomicU64], buffer: &mut [u64]) {
         match verb.kind {
-            VerbKind::Read => self.order.load_into(words, buffer),
+            VerbKind::Read => self.order.load_into(words, buffer, identity),
             VerbKind::Write => self.order.store(words, buffer.iter().copied()),
             VerbKind::Cas => buffer[0] = self.order.cas(&words[0], buffer[0], buffer[1]),
             VerbKind::Faa => buffer[0] = self.order.add(&words[0], buffer[0]),
