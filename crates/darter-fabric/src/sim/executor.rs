@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Names a task of an [`Executor`].
+/// Names a task of an [`Executor`]. No two tasks of a simulation have the same name at a time.
 pub type TaskId = u32;
 
 /// The process of tasks that are no process's.
@@ -131,8 +131,12 @@ struct Task<'f> {
 }
 
 /// Runs tasks over a [`Sim`], one event at a time.
+///
+/// While one goes on, those begun before it stand still: it is dropped before they go on.
 pub struct Executor<'f> {
     sim: Sim,
+    /// The name of its first task.
+    first: TaskId,
     tasks: Vec<Task<'f>>,
     /// Whose events it is when something reaches the medium.
     medium: Option<TaskId>,
@@ -159,7 +163,8 @@ impl<'f> Executor<'f> {
     /// No tasks yet. From now on verbs of the simulation wait for [`Executor::perform`].
     pub fn new(sim: &Sim) -> Self {
         sim.schedule(true);
-        Self { sim: sim.clone(), tasks: Vec::new(), medium: None }
+        let first = sim.world().tasks;
+        Self { sim: sim.clone(), first, tasks: Vec::new(), medium: None }
     }
 
     /// Adds a task of a process; it does nothing until its first event.
@@ -167,14 +172,20 @@ impl<'f> Executor<'f> {
         let ready = Arc::new(Ready(AtomicBool::new(true)));
         let waker = Waker::from(Arc::clone(&ready));
         self.tasks.push(Task { process, future: Some(Box::pin(future)), ready, waker });
-        self.tasks.len() as TaskId - 1
+        let after = self.first + self.tasks.len() as TaskId;
+        self.sim.world().tasks = after;
+        after - 1
+    }
+
+    fn task(&self, id: TaskId) -> &Task<'f> {
+        &self.tasks[(id - self.first) as usize]
     }
 
     /// Adds the task whose events it is when something reaches the medium ([`super::Medium`]). It
     /// has no other, and counts as ended.
     pub fn spawn_medium(&mut self) -> TaskId {
         let id = self.spawn(NOBODY, std::future::ready(()));
-        self.tasks[id as usize].future = None;
+        self.tasks[(id - self.first) as usize].future = None;
         self.medium = Some(id);
         id
     }
@@ -184,7 +195,7 @@ impl<'f> Executor<'f> {
     pub fn events(&self, events: &mut Vec<Event>) {
         events.clear();
         let world = self.sim.world();
-        for (id, task) in (0..).zip(&self.tasks) {
+        for (id, task) in (self.first..).zip(&self.tasks) {
             if self.medium == Some(id) {
                 reaching(&world, id, events);
                 continue;
@@ -268,7 +279,7 @@ impl<'f> Executor<'f> {
     }
 
     fn poll(&mut self, id: TaskId) {
-        let task = &mut self.tasks[id as usize];
+        let task = &mut self.tasks[(id - self.first) as usize];
         let Some(future) = &mut task.future else { return };
         {
             let mut world = self.sim.world();
@@ -291,12 +302,12 @@ impl<'f> Executor<'f> {
 
     /// Returns the process of a task: a client's, or a server's that runs a procedure.
     pub fn process_of(&self, task: TaskId) -> u32 {
-        self.tasks[task as usize].process
+        self.task(task).process
     }
 
     /// Returns whether a task has come to its end, or died.
     pub fn has_ended(&self, task: TaskId) -> bool {
-        self.tasks[task as usize].future.is_none()
+        self.task(task).future.is_none()
     }
 
     /// Returns whether all tasks of processes that are not paused have ended.
@@ -313,5 +324,12 @@ impl<'f> Executor<'f> {
         for task in self.tasks.iter_mut().filter(|task| task.process == process) {
             task.future = None;
         }
+    }
+}
+
+impl Drop for Executor<'_> {
+    fn drop(&mut self) {
+        self.tasks.clear();
+        self.sim.world().tasks = self.first;
     }
 }

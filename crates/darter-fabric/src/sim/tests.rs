@@ -468,3 +468,33 @@ fn an_event_that_is_over_changes_nothing() {
     drop(executor);
     assert_eq!(read(&sim, at(8), 1), [11]);
 }
+
+/// A sweep beside a paused process was offered the completion of a batch that the paused one had
+/// posted, since both were the first task of their executors, and waited for its own for ever.
+#[test]
+fn an_executor_beside_another_one_completes_its_own_batches() {
+    let sim = Sim::new(1, BYTES);
+    let (paused, other) = (sim.process(1), sim.process(2));
+    let mut outer = Executor::new(&sim);
+    let first = outer.spawn(1, async { write(paused.clone(), at(8), vec![7]).await.unwrap() });
+    outer.perform(Event { task: first, kind: EventKind::Run }, 0, WordOrder::Ascending);
+    let mut events = Vec::new();
+    outer.events(&mut events);
+    outer.perform(events[0], u32::MAX, WordOrder::Ascending);
+    paused.pause_process(true);
+
+    let mut inner = Executor::new(&sim);
+    let second = inner.spawn(2, async { write(other.clone(), at(16), vec![9]).await.unwrap() });
+    assert_ne!(first, second);
+    for _ in 0..3 {
+        inner.events(&mut events);
+        inner.perform(events[0], u32::MAX, WordOrder::Ascending);
+    }
+    assert!(inner.has_ended(second));
+    drop(inner);
+    paused.pause_process(false);
+    run(&mut outer);
+    assert!(outer.has_ended(first));
+    drop(outer);
+    assert_eq!((read(&sim, at(8), 1), read(&sim, at(16), 1)), (vec![7], vec![9]));
+}

@@ -1,5 +1,4 @@
-//! What all parts of a simulation share: the memory, the verbs under way, the processes and their
-//! identities.
+//! What a simulation's parts share: memory, verbs under way, processes and their identities.
 
 use super::calls::Calls;
 use super::counts::SimCounts;
@@ -153,6 +152,8 @@ pub(super) struct World {
     by_processor: Vec<u32>,
     /// Processes that reach only the first so many nodes.
     limits: Vec<(u32, usize)>,
+    /// Tasks of the executors that there are.
+    pub tasks: u32,
     /// The task being polled.
     pub current: u32,
     /// The task being polled waits for the clock.
@@ -193,6 +194,7 @@ impl World {
             cuts: Vec::new(),
             by_processor: Vec::new(),
             limits: Vec::new(),
+            tasks: 0,
             current: 0,
             slept: false,
             allocations: Vec::new(),
@@ -210,8 +212,7 @@ impl World {
         }
     }
 
-    /// Returns the calls that it forgets: what their procedures hold is to be dropped without the
-    /// lock.
+    /// Returns the calls that it forgets: what they hold is to be dropped without the lock.
     pub(super) fn restore(&mut self, snapshot: &Snapshot) -> Calls {
         let all = snapshot.id != self.base;
         for (memory, region) in self.nodes.iter_mut().zip(&snapshot.regions) {
