@@ -20,6 +20,8 @@ const STEPS_MAX: u64 = 200_000;
 const HELD_STEPS_MAX: u64 = 20_000;
 /// Events that a lost connection stays lost.
 const CUT_EVENTS: u64 = 60;
+/// Events after a pause until the clock moves once more: nobody is shut out at one look.
+const LAPSE_EVENTS: u64 = 30;
 
 /// A process of the run.
 pub(super) struct Process<S: Subject> {
@@ -43,6 +45,8 @@ pub(super) struct Execution<'r> {
     pub(super) held: Vec<(u32, u64)>,
     /// Processes cut off, and the step at which they are connected again.
     pub(super) healing: Vec<(u32, u64)>,
+    /// Steps at which the clock moves once more, so that paused processes lapse.
+    pub(super) lapsing: Vec<u64>,
     pub(super) power_lost: bool,
     /// Whose events it is when something reaches the medium.
     pub(super) medium: TaskId,
@@ -172,6 +176,12 @@ impl Execution<'_> {
         })
     }
 
+    /// Moves the clock by more than a lease, of which only the server has renewed its own meanwhile.
+    fn let_lapse<S: Subject>(&self) {
+        self.fixture.sim.advance_ms(2 * lease_ms(&S::PROMISES));
+        self.servers.renew();
+    }
+
     /// Lets the faults strike whose moment has come.
     fn strike<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
         let step = self.outcome.steps;
@@ -183,6 +193,8 @@ impl Execution<'_> {
             }
             !healed
         });
+        let due = self.lapsing.extract_if(.., |at| *at <= step).count();
+        (0..due).for_each(|_| self.let_lapse::<S>());
         for fault in std::mem::take(&mut self.pending) {
             let (_, who, when) = fault.parts();
             let count = match fault {
@@ -206,8 +218,8 @@ impl Execution<'_> {
                     for process in self.recorder.borrow().processes_of(who) {
                         sim.process(process).pause_process(true);
                     }
-                    sim.advance_ms(2 * lease_ms(&S::PROMISES));
-                    self.servers.renew();
+                    self.let_lapse::<S>();
+                    self.lapsing.push(step + LAPSE_EVENTS);
                 }
                 Fault::Hold(..) => self.held.push((who, step + HELD_STEPS_MAX)),
                 Fault::Cut(..) => {

@@ -161,6 +161,7 @@ fn perform<S: Subject>(
         pending: plan.faults.clone(),
         held: Vec::new(),
         healing: Vec::new(),
+        lapsing: Vec::new(),
         power_lost: false,
         medium,
     };
