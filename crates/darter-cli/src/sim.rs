@@ -5,8 +5,8 @@ use crate::Answer;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use darter_check::explore::{
-    Exhaustion, Explored, Fault, Finding, Fixtures, Holes, Outcome, Plan, Replay, SLOW, Schedule,
-    SchedulerKind, Settings, Sides, Summary, Sweep, exhaust, parse_replay, subject,
+    Exhaustion, Explored, Fault, Finding, Fixtures, GroupFaults, Holes, Outcome, Plan, Replay, SLOW,
+    Schedule, SchedulerKind, Settings, Sides, Summary, Sweep, exhaust, parse_replay, subject,
 };
 use darter_fabric::counted;
 use darter_fabric::sim::{Medium, Relaxations};
@@ -101,6 +101,10 @@ pub(crate) struct SimCommand {
     /// same, with what clients were not told line by line
     #[arg(long, value_name = "RULE", default_value = "never")]
     durability: Medium,
+    /// Run on simulated memory groups: replicas die, come back, pause and are parted in every run. Of
+    /// --faults, kill, cancel, drop, pause and refuse strike clients beside that
+    #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "published", "mutants", "mixed_sides"])]
+    groups: bool,
     /// Do not make a violation short, which takes thousands of runs
     #[arg(long)]
     quick: bool,
@@ -170,10 +174,14 @@ impl SimCommand {
             verbs: self.verbs,
             medium: self.durability,
             sides: if self.mixed_sides { Sides::Mixed } else { Sides::One },
+            groups: self.groups,
             ..Settings::of(index)
         };
         if self.mixed_sides && !self.verbs.split_atomics {
             return Err(Failure::usage("--mixed-sides: --verbs must have atomics split, as rdma+split does"));
+        }
+        if self.groups {
+            self.fit_to_groups(&mut settings)?;
         }
         if let Some(names) = &self.scenarios {
             let scenarios = names.split(',').map(|name| index.scenario(name.trim()));
@@ -183,6 +191,28 @@ impl SimCommand {
             settings.holes = settings.holes.with(index.hole(name).map_err(Failure::usage)?);
         }
         Ok(settings)
+    }
+
+    /// Refuses what groups do not do, and leaves out of all faults those that are not for them.
+    fn fit_to_groups(&self, settings: &mut Settings) -> Result<(), Failure> {
+        let refused = |what: String| Err(Failure::usage(format!("--groups: {what}")));
+        if settings.subject.has_server {
+            return refused(format!("a replica runs no procedures, as {} needs", settings.subject.name));
+        }
+        if settings.verbs != Relaxations::default() || settings.medium != Medium::Never {
+            return refused("goes with neither --verbs nor --durability".to_owned());
+        }
+        let is_known = |name: &String| GroupFaults::OF_CLIENTS.contains(&&name[..]);
+        if self.faults == "all" {
+            settings.faults.retain(is_known);
+        }
+        match settings.faults.iter().find(|name| !is_known(name)) {
+            Some(name) => {
+                let known = GroupFaults::OF_CLIENTS.join(", ");
+                refused(format!("'{name}' does not strike clients of groups; those are {known}, all, none"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn threads(&self) -> usize {
@@ -379,6 +409,10 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
     if !faults.is_empty() {
         writeln!(out, "faults     {}", faults.join(", "))?;
     }
+    if !summary.met.is_empty() {
+        let met: Vec<String> = summary.met.iter().map(|(what, count)| format!("{what} {count}")).collect();
+        writeln!(out, "groups     {}", met.join(", "))?;
+    }
     if summary.lost > 0 {
         writeln!(out, "lost       a value, as {} learned", counted(summary.lost, "operation"))?;
     }
@@ -474,6 +508,7 @@ fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_js
         "verbs": summary.verbs,
         "torn_verbs": summary.torn,
         "faults": summary.faults,
+        "groups": summary.met,
         "taken_back": summary.taken_back,
         "told_of_lost_values": summary.lost,
         "states_checked": summary.states,

@@ -4,6 +4,7 @@ use super::corpus::{Corpus, Trail};
 use super::fault::Fault;
 use super::finding::Finding;
 use super::fixtures::Fixtures;
+use super::groups::{self, GroupFaults};
 use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::{Explored, Plan, Sides};
@@ -14,6 +15,7 @@ use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
 use super::subject::Holes;
 use crate::dice::Dice;
+use darter_fabric::group::bed::Counts;
 use darter_fabric::sim::{Medium, Relaxations};
 use darter_index::checker::{Situation, take_situations, take_trail};
 use std::collections::BTreeMap;
@@ -34,6 +36,8 @@ const ROUNDS: (u64, u64) = (4, 28);
 const CHURNED_ROUNDS: (u64, u64) = (16, 64);
 /// One run in so many, of those in which nobody is late, has a client that sweeps beside the others.
 const SWEEPS_ONE_IN: u64 = 4;
+/// Milliseconds in which a process of a run on groups dies or is shut out, if one does.
+const BLOWS_MS: u64 = 8000;
 /// Runs of a round, which all see the same corpus.
 const ROUND: u64 = 1024;
 /// One run in so many begins as an interesting one did.
@@ -81,6 +85,8 @@ pub struct Settings {
     pub sides: Sides,
     /// When what they write is on the medium, and what waits for that.
     pub medium: Medium,
+    /// Whether memory nodes are simulated groups of replicas, whose faults strike in every run.
+    pub groups: bool,
     /// Whether a violation is made as short as can be, which takes thousands of runs.
     pub shrinks: bool,
     /// Threads.
@@ -104,6 +110,7 @@ impl Settings {
             verbs: Relaxations::default(),
             sides: Sides::One,
             medium: Medium::Never,
+            groups: false,
             shrinks: true,
             threads: 1,
         }
@@ -139,6 +146,8 @@ pub struct Summary {
     pub situations: BTreeMap<Situation, u64>,
     /// Pairs of situations that some run met one after the other.
     pub pairs: u64,
+    /// What the worlds of simulated groups have met.
+    pub met: Counts,
     /// The violation of the lowest run, if there was one.
     pub finding: Option<Finding>,
 }
@@ -155,6 +164,7 @@ impl Summary {
         for fault in &outcome.struck {
             *self.faults.entry(fault.parts().0).or_default() += 1;
         }
+        outcome.met.iter().for_each(|(what, count)| *self.met.entry(what).or_default() += count);
         self.longest_history = self.longest_history.max(outcome.history.len() as u64);
         self.longest_op = self.longest_op.max(outcome.longest_op_but(None));
         let beside_stopped = outcome.longest_op_beside_stopped().unwrap_or_default();
@@ -175,6 +185,9 @@ impl Summary {
         self.longest_history = self.longest_history.max(other.longest_history);
         self.longest_op = self.longest_op.max(other.longest_op);
         self.longest_beside_stopped = self.longest_beside_stopped.max(other.longest_beside_stopped);
+        for (what, count) in other.met {
+            *self.met.entry(what).or_default() += count;
+        }
         for (situation, count) in other.situations {
             *self.situations.entry(situation).or_default() += count;
         }
@@ -210,6 +223,7 @@ impl Settings {
             verbs: self.verbs,
             sides: self.sides,
             medium: self.medium,
+            groups: self.groups.then(|| GroupFaults::of_seed(seed_of(self.seed ^ 0x6709, run))),
             faults: Vec::new(),
             clients: (0..clients).map(|_| self.ops_of(scenario, keys, &mut dice)).collect(),
         };
@@ -229,6 +243,9 @@ impl Settings {
                 plan.processes.push(process as u8);
             }
         }
+        if self.groups {
+            groups::fit(&mut plan, &mut dice);
+        }
         if dice.one_in(2) {
             self.add_fault(&mut plan, &mut dice);
         }
@@ -238,7 +255,8 @@ impl Settings {
         // And it moves the clock of leases, while those that wait for the medium cannot renew theirs.
         let waits = self.medium != Medium::Never;
         if self.subject.promises.exact_memory && is_calm && dice.one_in(SWEEPS_ONE_IN) && !waits {
-            let ops = &mut plan.clients[dice.below(clients as u64) as usize];
+            let clients = clients.min(plan.clients.len()) as u64;
+            let ops = &mut plan.clients[dice.below(clients) as usize];
             ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Sweep);
         }
         plan
@@ -262,6 +280,7 @@ impl Settings {
         let operations = plan.clients.iter().enumerate().filter(of_victim).map(|(_, ops)| ops.len() as u64);
         let operations = operations.sum::<u64>().max(1);
         let most = match &name[..] {
+            "kill" | "pause" if self.groups => BLOWS_MS,
             "cancel" | "drop" => EVENTS_OF_AN_OPERATION / 2 * operations,
             "refuse" => 2 * operations + 4,
             _ => EVENTS_OF_AN_OPERATION * operations,
@@ -371,7 +390,7 @@ impl Settings {
     fn perform(&self, at: u64, corpus: &Corpus, fixtures: &mut Fixtures) -> (Plan, Outcome) {
         let mut dice = Dice::new(seed_of(self.seed ^ 0xc0_1b05, at));
         let drawn = if dice.one_in(GOES_ON_ONE_IN) { corpus.draw(&mut dice) } else { None };
-        let Some(interest) = drawn else {
+        let Some(interest) = drawn.filter(|_| !self.groups) else {
             let plan = self.plan(at);
             let outcome = fixtures.run(&plan, &mut *self.scheduler(at, &plan));
             return (plan, outcome);

@@ -1,7 +1,6 @@
 //! What the explorer keeps of a subject, made of its type.
 
 use super::fixture::Fixture;
-use super::groups;
 use super::plan::Explored;
 use super::run::run;
 use super::subject::Subject;
@@ -19,9 +18,7 @@ impl Explored {
             situations: S::situations,
             scenarios: LazyLock::new(S::scenarios),
             build: Fixture::build::<S>,
-            build_small: Fixture::build_small::<S>,
             run: run::<S>,
-            run_on_group: groups::run::<S>,
         }
     }
 }

@@ -21,7 +21,16 @@ pub(super) fn lease_ms(promises: &Promises) -> u64 {
 const BLOCK_BYTES: u64 = 256 << 10;
 const NODE_BYTES: u64 = 8 << 20;
 /// The same of a node that is a group, whose replicas each have all of it.
-const GROUP_BYTES: u64 = 4 << 20;
+const REPLICA_BYTES: u64 = 4 << 20;
+
+/// How large the memory nodes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeSize {
+    /// As usual.
+    Usual,
+    /// Smaller, for simulated groups.
+    OfReplicas,
+}
 
 /// A beginning that runs can be started from.
 pub struct Fixture {
@@ -33,16 +42,8 @@ pub struct Fixture {
 
 impl Fixture {
     /// Builds a scenario on so many memory nodes.
-    pub(super) fn build<S: Subject>(scenario: &Scenario, nodes: u8) -> Self {
-        Self::build_of::<S>(scenario, nodes, NODE_BYTES)
-    }
-
-    /// Builds a scenario on one small memory node.
-    pub(super) fn build_small<S: Subject>(scenario: &Scenario) -> Self {
-        Self::build_of::<S>(scenario, 1, GROUP_BYTES)
-    }
-
-    fn build_of<S: Subject>(scenario: &Scenario, nodes: u8, node_bytes: u64) -> Self {
+    pub(super) fn build<S: Subject>(scenario: &Scenario, nodes: u8, size: NodeSize) -> Self {
+        let node_bytes = if size == NodeSize::Usual { NODE_BYTES } else { REPLICA_BYTES };
         let mut scenario = scenario.clone();
         S::refine(&mut scenario, nodes);
         let built = block_on(build::<S>(&scenario, nodes, node_bytes));

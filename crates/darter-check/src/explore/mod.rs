@@ -33,7 +33,7 @@ pub use fault::Fault;
 pub use finding::{Finding, parse_replay, replay_line};
 pub use fixture::Fixture;
 pub use fixtures::Fixtures;
-pub use groups::{GroupFinding, GroupSummary, Groups};
+pub use groups::GroupFaults;
 pub use op::Op;
 pub use outcome::{Outcome, Violation};
 pub use plan::{Explored, Plan, Sides};

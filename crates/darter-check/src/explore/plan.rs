@@ -7,11 +7,13 @@
 //!
 //! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a
 //! digit a client), errors brought back, what verbs do not promise (`verbs=`), the rule of the
-//! medium (`durability=`), who executes them (`sides=`), faults, and each client's operations. A
-//! schedule ([`super::schedule`]) behind it makes a replay line.
+//! medium (`durability=`), who executes them (`sides=`, or `groups=` of replicas), faults, and each
+//! client's operations. A schedule ([`super::schedule`]) behind it makes a replay line; on groups the
+//! seed decides, and there is none.
 
 use super::fault::Fault;
-use super::fixture::Fixture;
+use super::fixture::{Fixture, NodeSize};
+use super::groups::GroupFaults;
 use super::op::Op;
 use super::outcome::Outcome;
 use super::scenario::Scenario;
@@ -44,6 +46,8 @@ pub struct Plan {
     pub sides: Sides,
     /// When what they write is on the medium, and what waits for that.
     pub medium: Medium,
+    /// What goes wrong with the groups, if the memory nodes are simulated groups of replicas.
+    pub groups: Option<GroupFaults>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Each client's operations.
@@ -94,6 +98,21 @@ impl Plan {
         (0..clients as u8).collect()
     }
 
+    /// Says why this cannot run on groups, if it is to and cannot.
+    fn refuses_groups(&self) -> Option<String> {
+        self.groups?;
+        let is_known = |fault: &Fault| GroupFaults::OF_CLIENTS.contains(&fault.parts().0);
+        let known = GroupFaults::OF_CLIENTS.join(", ");
+        if self.subject.has_server {
+            return Some(format!("groups=: a replica runs no procedures, as {} needs", self.subject.name));
+        }
+        if self.verbs != Relaxations::default() || self.sides != Sides::One || self.medium != Medium::Never {
+            return Some("groups= goes with none of verbs=, sides= and durability=".to_owned());
+        }
+        let fault = self.faults.iter().find(|fault| !is_known(fault))?;
+        Some(format!("{fault}: on groups= nothing strikes clients but {known}"))
+    }
+
     /// Where the clients' processes stand in a line.
     fn processes_text(&self) -> String {
         if self.processes == Self::apart(self.clients.len()) {
@@ -137,6 +156,7 @@ impl fmt::Display for Plan {
             verbs,
             sides,
             medium,
+            groups,
             faults,
             clients,
         } = self;
@@ -154,6 +174,9 @@ impl fmt::Display for Plan {
         }
         if *medium != Medium::Never {
             write!(f, "/durability={medium}")?;
+        }
+        if let Some(groups) = groups {
+            write!(f, "/groups={groups}")?;
         }
         for fault in faults {
             write!(f, "/{fault}")?;
@@ -196,6 +219,7 @@ impl Plan {
             verbs: Relaxations::default(),
             sides: Sides::One,
             medium: Medium::Never,
+            groups: None,
             faults: Vec::new(),
             clients: Vec::new(),
         };
@@ -213,6 +237,7 @@ impl Plan {
                 ("verbs", _) => plan.verbs = value.parse()?,
                 ("durability", _) => plan.medium = value.parse()?,
                 ("sides", "mixed") => plan.sides = Sides::Mixed,
+                ("groups", _) => plan.groups = Some(value.parse()?),
                 ("hole", _) => {
                     plan.holes = plan.holes.with(subject.hole(value)?);
                 }
@@ -236,6 +261,9 @@ impl Plan {
                  process=001"
             )
         })?;
+        if let Some(why) = plan.refuses_groups() {
+            return Err(why);
+        }
         let keys = plan.scenario.hot.len();
         for op in plan.clients.iter().flatten() {
             if let Some(key) = op.key()
@@ -261,10 +289,8 @@ pub struct Explored {
     /// Situations that a full exploration must meet.
     pub situations: fn() -> Vec<Situation>,
     pub(super) scenarios: LazyLock<Vec<Scenario>>,
-    pub(super) build: fn(&Scenario, u8) -> Fixture,
-    pub(super) build_small: fn(&Scenario) -> Fixture,
+    pub(super) build: fn(&Scenario, u8, NodeSize) -> Fixture,
     pub(super) run: fn(&Fixture, &Plan, &mut dyn Scheduler) -> Outcome,
-    pub(super) run_on_group: fn(&Fixture, &Plan, u64, bool) -> Outcome,
 }
 
 impl Explored {
@@ -307,12 +333,13 @@ impl Explored {
         Fault::NAMES.iter().filter(promised).map(ToString::to_string).collect()
     }
 
-    /// Builds a scenario on so many memory nodes.
+    /// Builds what a plan begins with.
     ///
     /// # Panics
     /// When the index fails without anybody to disturb it.
-    pub fn fixture(&self, scenario: &Scenario, nodes: u8) -> Fixture {
-        (self.build)(scenario, nodes)
+    pub fn fixture(&self, plan: &Plan) -> Fixture {
+        let size = if plan.groups.is_some() { NodeSize::OfReplicas } else { NodeSize::Usual };
+        (self.build)(plan.scenario, plan.nodes, size)
     }
 
     /// Runs a plan on its fixture.
@@ -351,6 +378,8 @@ mod tests {
             "dart/plain/nodes=1/process=each/warm/verbs=rdma/p0;p1",
             "dart/plain/nodes=1/process=each/warm/verbs=rdma+split/sides=mixed/p0;p1",
             "dart/plain/nodes=1/process=each/warm/durability=flush/power=0@7/p0;p1",
+            "dart/plain/nodes=2/process=each/warm/groups=77/kill=0@700/p0;p1",
+            "dart/plain/nodes=1/process=each/warm/groups=77@1500/p0;p1",
         ] {
             assert_eq!(line.parse::<Plan>().unwrap().to_string(), line);
         }
@@ -371,6 +400,13 @@ mod tests {
             "dart/plain/sides=three/g0",
             "dart/plain/durability=none/g0",
             "dart/plain/g99",
+            "dart/plain/groups=/g0",
+            "dart/plain/groups=7@/g0",
+            "dart/plain/groups=7@x/g0",
+            "dart/plain/groups=7/hold=0@1/g0",
+            "dart/plain/groups=7/verbs=rdma/g0",
+            "dart/plain/groups=7/durability=log/g0",
+            "xstore/plain/groups=7/g0",
             "dart/plain/kill=1/g0",
             "dart/plain/kill=x@y/g0",
             "nobodys/plain/g0",

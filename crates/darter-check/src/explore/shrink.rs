@@ -2,6 +2,7 @@
 //! the same way.
 
 use super::fixtures::Fixtures;
+use super::groups::GroupFaults;
 use super::outcome::Violation;
 use super::plan::Plan;
 use super::schedule::{Decision, Schedule};
@@ -11,8 +12,9 @@ use super::servers::{LATE_SERVER, SERVER};
 /// Replays spent on shrinking one finding, and batches posted in them.
 const REPLAYS_MAX: usize = 6000;
 const EFFORT_MAX: u64 = 30_000_000;
-/// Random schedules tried for a smaller plan.
+/// Random schedules tried for a smaller plan, and seeds where it runs on groups, which takes longer.
 const TRIES: u64 = 60;
+const TRIES_ON_GROUPS: u64 = 12;
 
 struct Shrinking<'s> {
     fixtures: &'s mut Fixtures,
@@ -34,17 +36,20 @@ impl Shrinking<'_> {
         ))
     }
 
-    /// A schedule under which a smaller plan fails too: the old one's, or a random one.
-    fn search(&mut self, plan: &Plan, schedule: &Schedule) -> Option<(Schedule, Violation)> {
-        if let Some(found) = self.replay(plan, schedule) {
-            return Some(found);
+    /// A schedule under which a smaller plan fails too: the old one's, or a random one. On groups the
+    /// seed is the schedule, and belongs to the plan.
+    fn search(&mut self, plan: Plan, schedule: &Schedule) -> Option<(Plan, Schedule, Violation)> {
+        if let Some((schedule, violation)) = self.replay(&plan, schedule) {
+            return Some((plan, schedule, violation));
         }
-        for seed in 0..TRIES {
+        for seed in 0..if plan.groups.is_some() { TRIES_ON_GROUPS } else { TRIES } {
+            let groups = plan.groups.map(|faults| GroupFaults { seed, ..faults });
+            let plan = Plan { groups, ..plan.clone() };
             self.left = self.left.checked_sub(1)?;
-            let outcome = self.fixtures.run(plan, &mut Random::new(seed));
+            let outcome = self.fixtures.run(&plan, &mut Random::new(seed));
             self.effort_left = self.effort_left.checked_sub(outcome.effort)?;
             if let Some(violation) = outcome.violation.filter(|violation| violation.kind == self.kind) {
-                return Some((outcome.schedule.trimmed(), violation));
+                return Some((plan, outcome.schedule.trimmed(), violation));
             }
         }
         None
@@ -54,10 +59,22 @@ impl Shrinking<'_> {
 /// Plans that are one step smaller.
 fn smaller(plan: &Plan) -> Vec<Plan> {
     let mut plans = Vec::new();
+    for shorter in plan.groups.into_iter().flat_map(GroupFaults::shorter) {
+        plans.push(Plan { groups: Some(shorter), ..plan.clone() });
+    }
     for fault in 0..plan.faults.len() {
         let mut less = plan.clone();
         less.faults.remove(fault);
         plans.push(less);
+    }
+    // Many operations at once, where there are many.
+    for client in (0..plan.clients.len()).rev() {
+        let count = plan.clients[client].len();
+        for part in [0..count, count / 2..count, 0..count / 2].into_iter().filter(|_| count >= 4) {
+            let mut less = plan.clone();
+            less.clients[client].drain(part);
+            plans.push(less);
+        }
     }
     for client in (0..plan.clients.len()).rev() {
         for op in (0..plan.clients[client].len()).rev() {
@@ -93,12 +110,8 @@ pub(super) fn shrink(
     let mut shrinking =
         Shrinking { fixtures, kind: violation.kind, left: REPLAYS_MAX, effort_left: EFFORT_MAX };
     let (mut plan, mut schedule, mut violation) = (plan.clone(), schedule.clone(), violation);
-    while let Some((next, found)) = smaller(&plan)
-        .into_iter()
-        .find_map(|next| shrinking.search(&next, &schedule).map(|found| (next, found)))
-    {
-        plan = next;
-        (schedule, violation) = found;
+    while let Some(found) = smaller(&plan).into_iter().find_map(|next| shrinking.search(next, &schedule)) {
+        (plan, schedule, violation) = found;
     }
     // Context switches: runs of decisions become zeros, long runs first.
     let mut width = schedule.0.len().next_power_of_two();

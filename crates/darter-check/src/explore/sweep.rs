@@ -120,6 +120,7 @@ impl Sweep {
             verbs: self.verbs,
             sides: Sides::One,
             medium: self.medium,
+            groups: None,
             faults: Vec::new(),
             clients: clients.iter().map(|ops| ops.iter().filter(is_there).copied().collect()).collect(),
         }

@@ -1,33 +1,33 @@
-//! Indexes on simulated memory groups, whatever strikes these.
-//!
-//! ```sh
-//! cargo test -p darter-check --test it groups::
-//! DARTER_GROUP_INDEX=dart DARTER_GROUP_SEED=77 cargo test -p darter-check --test it groups::one_seed -- --ignored --nocapture
-//! DARTER_GROUP_INDEX=dart DARTER_GROUP_RUNS=100000 cargo test -p darter-check --test it groups::many_seeds -- --ignored --nocapture
-//! ```
+//! Indexes on simulated memory groups, whatever strikes these: what `darter sim --groups` explores.
 
-use darter_check::explore::{Explored, GroupSummary, Groups, subject, subjects};
-use std::ops::Range;
+use darter_check::explore::{
+    Fixtures, GroupFaults, Replay, Schedule, Settings, Summary, parse_replay, subject, subjects,
+};
 
-/// Seeds of each of the main indexes.
-const SEEDS: u64 = 150;
+/// Runs of each of the main indexes.
+const RUNS: u64 = 150;
 
-/// Runs seeds, and returns what they have met. Panics at the first that goes wrong.
-fn campaign(index: &str, seeds: Range<u64>) -> GroupSummary {
-    let summary = Groups::of(subject(index).unwrap(), seeds).explore();
-    println!("{index}: {} runs, {} operations, {:?}", summary.runs, summary.operations, summary.met);
+fn settings(index: &str, runs: u64) -> Settings {
+    let index = subject(index).unwrap();
+    let is_known = |name: &&&str| index.promises.survives.contains(*name);
+    let faults = GroupFaults::OF_CLIENTS.iter().filter(is_known).map(ToString::to_string).collect();
+    Settings { runs, ops: 6, faults, groups: true, threads: 2, ..Settings::of(index) }
+}
+
+/// Explores, and returns what was met. Panics at the first run that goes wrong.
+fn explore(settings: &Settings) -> Summary {
+    let summary = settings.explore(&|_| {});
+    println!("{}: {} runs, {:?}, {:?}", settings.subject.name, summary.runs, summary.faults, summary.met);
     if let Some(finding) = &summary.finding {
-        let (seed, violation) = (finding.seed, &finding.violation);
-        panic!("{index}: seed {seed}: {}: {}\n{}", violation.kind, violation.text, finding.plan);
+        let violation = &finding.violation;
+        panic!("{}: {}\ndarter sim --replay '{}'", violation.kind, violation.text, finding.replay_line());
     }
     summary
 }
 
 /// A campaign means something only if it has met what groups are for.
-fn assert_meets_all(summary: &GroupSummary, least: u64) {
+fn assert_meets_all(summary: &Summary, least: u64) {
     for what in [
-        "clients shut out alive",
-        "dead clients",
         "deaths",
         "failovers",
         "fences",
@@ -41,59 +41,51 @@ fn assert_meets_all(summary: &GroupSummary, least: u64) {
         let count = summary.met.get(what).copied().unwrap_or(0);
         assert!(count >= least, "{what}: {count}: {:?}", summary.met);
     }
+    for fault in GroupFaults::OF_CLIENTS {
+        let count = summary.faults.get(fault).copied().unwrap_or(0);
+        assert!(count >= least, "{fault}: {count}: {:?}", summary.faults);
+    }
 }
 
 #[test]
 fn a_seed_decides_everything() {
     let [one, other] = [1, 2].map(|threads| {
-        let summary = Groups { threads, ..Groups::of(subject("dart").unwrap(), 30..42) }.explore();
-        (summary.runs, summary.operations, summary.met)
+        let summary = explore(&Settings { threads, seed: 5, ..settings("dart", 16) });
+        (summary.runs, summary.steps, summary.states, summary.met)
     });
     assert_eq!(one, other);
 }
 
 #[test]
 fn dart_on_groups_survives_whatever_happens() {
-    assert_meets_all(&campaign("dart", 0..SEEDS), 3);
+    assert_meets_all(&explore(&settings("dart", RUNS)), 3);
 }
 
 #[test]
 fn quiver_on_groups_survives_whatever_happens() {
-    assert_meets_all(&campaign("quiver", 0..SEEDS), 3);
+    assert_meets_all(&explore(&settings("quiver", RUNS)), 3);
 }
 
 #[test]
 fn other_indexes_on_groups_survive_whatever_happens() {
     // A replica has no procedures.
     for index in subjects().iter().filter(|index| !index.has_server) {
-        campaign(index.name, 1000..1004);
+        explore(&Settings { seed: 1000, ..settings(index.name, 4) });
     }
 }
 
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
-/// The index that `DARTER_GROUP_INDEX` names.
-fn chosen() -> &'static Explored {
-    subject(&std::env::var("DARTER_GROUP_INDEX").unwrap_or_else(|_| "dart".to_owned())).unwrap()
-}
-
 #[test]
-#[ignore = "as many as DARTER_GROUP_RUNS says, from DARTER_GROUP_SEED on"]
-fn many_seeds() {
-    let first = number("DARTER_GROUP_SEED", 0);
-    campaign(chosen().name, first..first + number("DARTER_GROUP_RUNS", 10_000));
-}
-
-#[test]
-#[ignore = "the one of DARTER_GROUP_SEED, with a trace"]
-fn one_seed() {
-    let seed = number("DARTER_GROUP_SEED", 0);
-    let groups = Groups { is_traced: true, threads: 1, ..Groups::of(chosen(), seed..seed + 1) };
-    let summary = groups.explore();
-    println!("{}\n{:?}", groups.plan(seed), summary.met);
-    if let Some(finding) = summary.finding {
-        panic!("{}\n{}: {}", finding.trace.join("\n"), finding.violation.kind, finding.violation.text);
-    }
+fn a_run_on_groups_is_a_line_of_text() {
+    let settings = settings("dart", 1);
+    let nodes = |run| settings.plan(run).nodes;
+    let plan = (0..64).find(|&run| nodes(run) == 2).map(|run| settings.plan(run)).unwrap();
+    let (read, schedule) = parse_replay(&plan.to_string()).unwrap();
+    assert_eq!((read, schedule), (plan.clone(), Schedule::default()));
+    let [one, other] = [plan.clone(), plan].map(|plan| {
+        let outcome = Fixtures::default().run(&plan, &mut Replay::traced(&Schedule::default()));
+        assert_eq!(outcome.violation, None);
+        (outcome.steps, outcome.history, outcome.trace)
+    });
+    assert_eq!(one, other);
+    assert!(one.2.iter().any(|line| line.contains("group 1")), "{:?}", one.2);
 }

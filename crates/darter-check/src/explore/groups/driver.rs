@@ -1,67 +1,61 @@
-//! Between the simulation whose tasks are the clients and the world of the group: what tasks post
-//! becomes frames, and what the group answers lets them go on. Nobody moves at the same time as
+//! Between the simulation whose tasks are the clients and the worlds of the groups: what tasks post
+//! becomes frames, and what the groups answer lets them go on. Nobody moves at the same time as
 //! anybody else, and one seed decides everything.
 
 use super::super::clients::Recorder;
 use super::super::execution::{Process, kill};
+use super::super::fault::Fault;
 use super::super::outcome::Violation;
 use super::super::subject::Subject;
-use super::outcomes::Outcomes;
-use darter_fabric::group::bed::{MS, Payload, World};
+use super::nodes::Nodes;
+use darter_fabric::group::bed::{MS, Random};
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// How long things go wrong at most, how long clients may take then, and the group without them.
-const STORM: u64 = 20_000 * MS;
+/// How long clients may take when nothing goes wrong any more, and the groups without them.
 const CALM: u64 = 600_000 * MS;
 const REST: u64 = 20_000 * MS;
 /// How long a task that waits for the clock waits.
 const PAUSE: u64 = 10 * MS;
-/// How often it is looked whether the group rests.
+/// How often it is looked whether the groups rest.
 const LOOK: u64 = 100 * MS;
-
-/// What happens to one of the clients' processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blow {
-    /// It dies.
-    Death,
-    /// It is shut out while it lives.
-    ShutOut,
-}
 
 /// A run under way.
 pub(super) struct Driver<'r> {
     pub(super) sim: Sim,
-    pub(super) world: World<Outcomes>,
+    pub(super) nodes: Nodes,
+    pub(super) random: Random,
     pub(super) recorder: &'r RefCell<Recorder>,
-    /// The clients of the group that processes are.
-    pub(super) sessions: BTreeMap<u32, usize>,
-    /// What strikes which process when.
-    pub(super) blow: Option<(Blow, u32, u64)>,
+    /// Faults of processes that have not struck.
+    pub(super) pending: Vec<Fault>,
+    /// Those that have.
+    pub(super) struck: Vec<Fault>,
+    /// When things stop going wrong.
+    pub(super) until: u64,
     /// Of how many batches in a thousand the process waits before it posts them, and for how long
     /// at most.
     pub(super) slowness: (u64, u64),
     /// When each task has moved last.
     pub(super) moved: BTreeMap<TaskId, u64>,
-    /// Processes that are no more, which the group has to shut out.
+    /// Processes that are no more, which the groups have to shut out.
     pub(super) dead: Vec<u32>,
     pub(super) is_calm: bool,
 }
 
 impl Driver<'_> {
-    /// Lets everything happen until all tasks have ended and the group rests.
+    /// Lets everything happen until all tasks have ended and the groups rest.
     pub(super) fn play<S: Subject>(
         &mut self,
         executor: &mut Executor<'_>,
         processes: &mut [Option<Process<S>>],
     ) -> Result<(), Violation> {
         let mut events = Vec::new();
-        let (mut next_look, mut end) = (0, STORM + CALM);
+        let (mut next_look, mut end) = (0, self.until + CALM);
         loop {
             executor.events(&mut events);
             if let Some(event) = self.next_to_move(&events) {
-                self.moved.insert(event.task, self.world.now());
+                self.moved.insert(event.task, self.nodes.now());
                 executor.perform(event, 0, WordOrder::Ascending);
                 self.load();
                 continue;
@@ -70,21 +64,23 @@ impl Driver<'_> {
                 continue;
             }
             let has_ended = executor.all_ended();
-            self.strike(executor, processes, has_ended);
-            if !self.is_calm && (has_ended || self.world.now() > STORM) {
+            if !has_ended && !self.is_calm {
+                self.strike(executor, processes);
+            }
+            if !self.is_calm && (has_ended || self.nodes.now() >= self.until) {
                 self.calm();
             }
             if has_ended {
-                end = end.min(self.world.now() + REST);
+                end = end.min(self.nodes.now() + REST);
             }
-            if self.is_calm && has_ended && self.world.now() >= next_look {
-                next_look = self.world.now() + LOOK;
-                if self.unrest().is_none() {
-                    return self.world.log_fault().map_or(Ok(()), |what| Err(Violation::new("log", what)));
+            if self.is_calm && has_ended && self.nodes.now() >= next_look {
+                next_look = self.nodes.now() + LOOK;
+                if self.nodes.unrest().is_none() {
+                    return self.nodes.log_fault().map_or(Ok(()), |what| Err(Violation::new("log", what)));
                 }
             }
-            if self.world.now() > end || !self.world.step() {
-                let what = self.unrest().unwrap_or_else(|| "a client has not ended".to_owned());
+            if self.nodes.now() > end || !self.nodes.step() {
+                let what = self.nodes.unrest().unwrap_or_else(|| "a client has not ended".to_owned());
                 return Err(Violation::new("unrest", what));
             }
             self.unload(executor, processes);
@@ -96,7 +92,7 @@ impl Driver<'_> {
         let may = |event: &&Event| match event.kind {
             EventKind::Complete => true,
             EventKind::Run => {
-                self.moved.get(&event.task).is_none_or(|moved| self.world.now() >= moved + PAUSE)
+                self.moved.get(&event.task).is_none_or(|moved| self.nodes.now() >= moved + PAUSE)
             }
             EventKind::Execute { .. } | EventKind::Reach { .. } => false,
         };
@@ -106,34 +102,19 @@ impl Driver<'_> {
     /// Sends what tasks have posted, some of it later.
     fn load(&mut self) {
         for batch in self.sim.diverted() {
-            let client = self.client_of(batch.process);
             let (permille, most) = self.slowness;
-            let is_late = !self.is_calm && self.world.random.happens(permille);
-            let pause = if is_late { self.world.random.below(most) } else { 0 };
-            self.world.post_after(pause, client, Payload::new(batch.id, &batch.verbs, &batch.data));
+            let is_late = !self.is_calm && self.random.happens(permille);
+            let pause = if is_late { self.random.below(most) } else { 0 };
+            self.nodes.post(batch, pause, &mut self.random);
         }
     }
 
-    /// The client that a process is: one that posts for the first time joins.
-    fn client_of(&mut self, process: u32) -> usize {
-        if let Some(&client) = self.sessions.get(&process) {
-            return client;
-        }
-        let client = self.world.join(u64::from(process) + 1);
-        let pause = self.world.random.below(100 * MS);
-        self.world.watch(client, pause);
-        self.sessions.insert(process, client);
-        client
-    }
-
-    /// Passes on what the group has said, and asks it for what tasks want of it.
+    /// Passes on what the groups have said, and asks them for what tasks want of them.
     fn unload<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
-        for (batch, answer) in std::mem::take(&mut self.world.users.answers) {
+        for (batch, answer) in self.nodes.answered() {
             self.sim.deliver(batch, answer);
         }
-        for client in std::mem::take(&mut self.world.users.news) {
-            let found = self.sessions.iter().find(|(_, known)| **known == client);
-            let Some(&process) = found.map(|(process, _)| process) else { continue };
+        for process in self.nodes.newly_shut_out() {
             self.sim.process(process).shut_out();
             if self.dead.contains(&process) {
                 continue;
@@ -144,8 +125,7 @@ impl Driver<'_> {
             kill(executor, processes, process);
         }
         for process in self.sim.suspects() {
-            let client = self.client_of(process);
-            self.world.shut_out_after(0, client);
+            self.nodes.shut_out(process, &mut self.random);
         }
     }
 
@@ -160,33 +140,25 @@ impl Driver<'_> {
         }
     }
 
-    /// Strikes a process when its time has come.
-    fn strike<S: Subject>(
-        &mut self,
-        executor: &mut Executor<'_>,
-        processes: &mut [Option<Process<S>>],
-        is_over: bool,
-    ) {
-        let Some((blow, process, when)) = self.blow else { return };
-        if self.world.now() < when || is_over || self.is_calm {
-            return;
-        }
-        self.blow = None;
-        let client = self.client_of(process);
-        match blow {
-            Blow::Death => {
-                let all: Vec<u32> = self.recorder.borrow().processes_of(process).collect();
-                kill(executor, processes, process);
-                for process in all {
-                    let client = self.client_of(process);
-                    self.world.leave(client);
-                    self.dead.push(process);
+    /// Strikes processes whose time has come.
+    fn strike<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
+        let now = self.nodes.now() / MS;
+        let (due, rest): (Vec<_>, _) = self.pending.drain(..).partition(|fault| fault.parts().2 <= now);
+        self.pending = rest;
+        for fault in due {
+            self.struck.push(fault);
+            match fault {
+                Fault::Kill(process, _) => {
+                    let all: Vec<u32> = self.recorder.borrow().processes_of(process).collect();
+                    kill(executor, processes, process);
+                    for process in all {
+                        self.nodes.leave(process, &mut self.random);
+                        self.dead.push(process);
+                    }
                 }
-                *self.world.counts.entry("dead clients").or_default() += 1;
-            }
-            Blow::ShutOut => {
-                self.world.shut_out_after(0, client);
-                *self.world.counts.entry("clients shut out alive").or_default() += 1;
+                Fault::Pause(process, _) => self.nodes.shut_out(process, &mut self.random),
+                // The others strike by the counts of the clients.
+                _ => {}
             }
         }
     }
@@ -194,17 +166,9 @@ impl Driver<'_> {
     /// Nothing goes wrong any more, and whoever is dead is shut out.
     fn calm(&mut self) {
         self.is_calm = true;
-        self.world.calm();
+        self.nodes.calm();
         for process in self.dead.clone() {
-            let client = self.client_of(process);
-            if !self.world.users.fenced.contains(&client) {
-                self.world.shut_out_after(0, client);
-            }
+            self.nodes.shut_out(process, &mut self.random);
         }
-    }
-
-    fn unrest(&self) -> Option<String> {
-        let fencer = self.world.has_fencer().then(|| "somebody is not shut out yet".to_owned());
-        fencer.or_else(|| self.world.unrest())
     }
 }

@@ -127,6 +127,17 @@ impl<U: Users> World<U> {
         self.now
     }
 
+    /// Returns when the next event is.
+    pub fn next_event(&self) -> Option<u64> {
+        self.queue.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Lets time pass until then, or until the next event if that is before.
+    pub fn wait_until(&mut self, time: u64) {
+        let time = self.next_event().map_or(time, |next| next.min(time));
+        self.now = self.now.max(time);
+    }
+
     /// From now on something goes wrong now and then.
     pub fn begin_faults(&mut self) {
         let pause = self.random.below(3000 * MS);
