@@ -72,6 +72,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "group",
+        "group-shown-not-told",
+        "A primary shows what all have, notes it nowhere, and makes a learner a backup that lacks it.",
+        FoundBy::Tests(
+            "-p darter-fabric --test group_bed what_is_shown_in_the_turn_in_which_a_learner_is_awaited_is_told",
+        ),
+    ),
+    Mutant::new(
+        "group",
         "group-fences-forgotten",
         "Backups are not told whom the primary has shut out.",
         BED,

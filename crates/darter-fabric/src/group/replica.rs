@@ -50,6 +50,14 @@ pub struct Replica<M> {
     /// It is about to stop, and wants to be no member any more.
     pub(super) leaves: bool,
     pub(super) out: Vec<Output>,
+    pub(super) scratch: Scratch,
+}
+
+/// Buffers of the frame that is executed.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) results: Vec<u8>,
+    pub(super) changed: Vec<u8>,
 }
 
 impl<M: Memory> Replica<M> {
@@ -72,6 +80,7 @@ impl<M: Memory> Replica<M> {
             looked: None,
             leaves: false,
             out: Vec::new(),
+            scratch: Scratch::default(),
         };
         match start {
             Start::Founding(view) => {

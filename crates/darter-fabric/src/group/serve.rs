@@ -9,7 +9,7 @@ use super::message::Message;
 use super::peer::{NOBODY, Peer, Stage};
 use super::primary::Primary;
 use super::record::{Content, Position, Record};
-use super::replica::Replica;
+use super::replica::{Replica, Scratch};
 use super::view::ReplicaId;
 use crate::effects::{EffectsObserver, effects};
 use crate::mutant;
@@ -65,15 +65,19 @@ impl<M: Memory> Replica<M> {
     }
 
     fn execute(&mut self, request: &Request, verbs: FrameVerbs<'_>) {
+        // Then all there is may be shown: no view will have a member that lacks it.
+        let may_show_all =
+            self.told >= self.lsn() || mutant!("group-shown-not-told") && self.everywhere_lsn() >= self.lsn();
         let Some(primary) = &mut self.primary else { return };
-        let (mut results, mut changed) = (Vec::new(), Vec::new());
-        let lines = Some(&primary.lines);
+        let Scratch { results, changed } = &mut self.scratch;
+        results.clear();
+        changed.clear();
+        let lines = (!may_show_all).then_some(&primary.lines);
         // A lock that a successor does not know of would be another's at once: all words last.
-        let mut observer =
-            EffectsObserver { effects: &mut changed, lines, need: primary.floor, volatile: None };
-        let executed = self.memory.execute(verbs, &mut results, &mut observer);
+        let mut observer = EffectsObserver { effects: changed, lines, need: primary.floor, volatile: None };
+        let executed = self.memory.execute(verbs, results, &mut observer);
         let need = observer.need;
-        let results: Arc<[u8]> = results.into();
+        let results: Arc<[u8]> = results[..].into();
         if executed.is_err() {
             self.reply(request, Outcome::OutOfBounds);
         } else if changed.is_empty() {
@@ -81,11 +85,11 @@ impl<M: Memory> Replica<M> {
             self.hold(request, need, Leave::Executed, Outcome::Done(results));
         } else {
             let lsn = self.beside.last.lsn + 1;
-            for (offset, bytes) in effects(&changed).flatten() {
+            for (offset, bytes) in effects(changed).flatten() {
                 primary.lines.changed(offset, bytes.len(), lsn);
             }
             self.beside.duplicates.executed(&request.frame, lsn, Arc::clone(&results));
-            let effects = changed.into_boxed_slice();
+            let effects = changed[..].into();
             self.append(Content::Frame { frame: request.frame, results: Arc::clone(&results), effects });
             let lsn = if mutant!("group-reply-before-acknowledgement") { 0 } else { lsn };
             self.hold(request, lsn, Leave::WithItsRecord, Outcome::Done(results));

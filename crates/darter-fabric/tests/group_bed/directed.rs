@@ -110,6 +110,13 @@ impl Group {
 
     /// Gives a replica a frame, in a turn of its own.
     fn request(&mut self, to: usize, view: u64, id: u64, fill: impl FnOnce(&mut Batch)) {
+        self.request_amid(to, view, id, fill);
+        self.lives[to].replica.end_turn(self.now);
+        self.settle();
+    }
+
+    /// Gives a replica a frame, and goes on with the turn.
+    fn request_amid(&mut self, to: usize, view: u64, id: u64, fill: impl FnOnce(&mut Batch)) {
         let mut batch = Batch::new();
         fill(&mut batch);
         let mut payload = Vec::new();
@@ -121,8 +128,6 @@ impl Group {
         let request = Request { connection: id, attempt: self.attempt, view, frame };
         let verbs = FrameVerbs::new(&payload, verbs.len() as u16, wire::FRAME_BYTES_MAX).unwrap();
         self.lives[to].replica.request(&request, verbs);
-        self.lives[to].replica.end_turn(self.now);
-        self.settle();
     }
 
     fn reply(&self, id: u64) -> Option<&Outcome> {
@@ -275,6 +280,28 @@ fn a_turn_sends_a_few_parts_and_the_next_one_goes_on() {
     };
     let sent: Vec<_> = (0..7).map(|_| parts()).collect();
     assert_eq!(sent, [0, 0, 2, 4, 6, 6, 6]);
+}
+
+#[test]
+fn what_is_shown_in_the_turn_in_which_a_learner_is_awaited_is_told() {
+    let options = Options { copy_bytes: 256, copies_under_way: 99, copies_a_turn: 99, ..Options::default() };
+    let mut group = Group::before(1, 1, &options);
+    // Replica 1 asks to join, says that it has no log, and has taken all parts before 0 hears of it.
+    group.held.insert((1, 0), 2);
+    group.pass(2);
+    group.held.insert((0, 1), 0);
+    group.held.remove(&(1, 0));
+    group.settle();
+    // In one turn the primary, alone, writes and reads, and then awaits replica 1.
+    group.request_amid(0, 1, 1, |batch| batch.write(word(), &[7]));
+    group.request_amid(0, 1, 2, |batch| _ = batch.read(word(), 1));
+    group.lives[0].replica.tick(group.now);
+    group.lives[0].replica.end_turn(group.now);
+    group.pass(3);
+    assert_eq!(group.store.members().count(), 1, "replica 1 lacks what the read may have shown");
+    group.held.clear();
+    group.pass(3);
+    assert_eq!((group.store.members().count(), group.reply(2)), (2, Some(&done(7))));
 }
 
 #[test]
