@@ -2,7 +2,7 @@
 //! them and ends them.
 
 use crate::error::{MemNodeError, system};
-use crate::group::Group;
+use crate::group::{Group, GroupReply};
 use crate::metrics::DroppedFor;
 use crate::peer::{Peer, Progress};
 use crate::redo_log::Journal;
@@ -209,12 +209,17 @@ impl<'s> EventLoop<'s> {
         if !group.serves() {
             sessions.forget_slots();
         }
-        for reply in replies {
-            if let Some(peer) = self.peers.get_mut(&reply.peer) {
-                peer.finish_grouped(reply.id, reply.outcome);
-                if answered.last() != Some(&reply.peer) {
-                    answered.push(reply.peer);
+        let mut replies = replies.into_iter().peekable();
+        while let Some(&GroupReply { peer: key, .. }) = replies.peek() {
+            // Replies to one connection mostly come together.
+            let mut peer = self.peers.get_mut(&key);
+            while let Some(reply) = replies.next_if(|reply| reply.peer == key) {
+                if let Some(peer) = &mut peer {
+                    peer.finish_grouped(reply.id, reply.outcome);
                 }
+            }
+            if peer.is_some() && answered.last() != Some(&key) {
+                answered.push(key);
             }
         }
         for key in answered {

@@ -1,6 +1,6 @@
 //! Verbs as they lie in a frame, and their results in its reply.
 
-use super::format::{HEADER_BYTES, VERBS_MAX};
+use super::format::{FramedHead, HEADER_BYTES, RequestHead, RequestKind, VERBS_MAX};
 use crate::{Batch, GlobalAddr, Verb, VerbKind, mutant};
 use bytemuck::{Pod, Zeroable, bytes_of, cast_slice, cast_slice_mut};
 use std::ops::Range;
@@ -109,6 +109,19 @@ impl<'f> Iterator for FrameVerbs<'f> {
     }
 }
 
+/// Returns the first verb of the request that these bytes begin with, on memory node 0, if they have
+/// one. Nothing else of the request is looked at: it may be no sound one.
+#[inline]
+pub fn first_verb(request: &[u8]) -> Option<Verb> {
+    let head: RequestHead = super::head(request)?;
+    let before = match RequestKind::from_code(head.kind)? {
+        RequestKind::Batch => HEADER_BYTES,
+        RequestKind::Framed => HEADER_BYTES + size_of::<FramedHead>(),
+        _ => return None,
+    };
+    FrameVerbs { left: head.verbs, rest: request.get(before..)? }.next().map(|(verb, _)| verb)
+}
+
 /// Puts a reply's words into the buffers of the verbs of `node` among `verbs`; returns whether the
 /// number of words is right.
 pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, payload: &[u8]) -> bool {
@@ -160,6 +173,22 @@ mod tests {
             let at = sent.at as usize;
             assert_eq!(carried, cast_slice::<u64, u8>(&data[at..at + request_words(sent)]));
         }
+    }
+
+    #[test]
+    fn the_first_verb_of_a_request_is_found() {
+        let (verbs, kinds) = (frame(&mut some_batch()), [RequestKind::Batch, RequestKind::Framed]);
+        for (kind, between) in kinds.into_iter().zip([0, size_of::<FramedHead>()]) {
+            let bytes = (between + verbs.len()) as u32;
+            let head = RequestHead { kind: kind as u8, reserved: 0, verbs: 4, bytes, id: 1 };
+            let request = [bytes_of(&head), &vec![0; between], &verbs].concat();
+            let first = first_verb(&request).unwrap();
+            assert_eq!((first.kind, first.addr.offset(), first.words), (VerbKind::Write, 64, 3));
+            let least = HEADER_BYTES + between + HEADER_BYTES + 24;
+            assert!((0..least).all(|keep| first_verb(&request[..keep]).is_none()));
+        }
+        let head = RequestHead { kind: RequestKind::Call as u8, reserved: 0, verbs: 1, bytes: 0, id: 1 };
+        assert!(first_verb(&[bytes_of(&head), &verbs].concat()).is_none());
     }
 
     #[test]

@@ -10,10 +10,9 @@ use crate::options::MemNodeOptions;
 use crate::queues::QueueId;
 use crate::service::Service;
 use darter_fabric::local::LocalEndpoint;
-use darter_fabric::mutant;
-use darter_fabric::wire::Channel;
 use darter_fabric::wire::proof::Transcript;
-use darter_fabric::wire::{Inbox, Outbox};
+use darter_fabric::wire::{self, Channel, Inbox, Outbox, RequestHead};
+use darter_fabric::{Endpoint, mutant};
 use grouped::Grouped;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -362,6 +361,7 @@ impl Peer {
             let (at, was_greeted) = (self.output.bytes.len(), self.is_greeted);
             self.need = 0;
             let taken = if self.is_greeted {
+                prefetch_behind(arrived, endpoint);
                 self.take_request(arrived, service, endpoint)
             } else if let Some(transcript) = self.transcript {
                 self.take_proof(&transcript, arrived, service)
@@ -373,5 +373,15 @@ impl Peer {
             input.take(count);
         }
         self.input = input;
+    }
+}
+
+/// Has the processor fetch what the second of these requests touches first, while the node executes
+/// the first.
+fn prefetch_behind(requests: &[u8], endpoint: &LocalEndpoint) {
+    let end = |first: RequestHead| wire::HEADER_BYTES + first.bytes as usize;
+    let behind = wire::head(requests).and_then(|first| requests.get(end(first)..));
+    if let Some(verb) = behind.and_then(wire::first_verb) {
+        endpoint.prefetch(verb.addr, verb.words as usize);
     }
 }
