@@ -2,17 +2,18 @@
 //! them and ends them.
 
 use crate::error::{MemNodeError, system};
-use crate::group::{Group, GroupReply};
+use crate::group::Group;
 use crate::metrics::DroppedFor;
 use crate::peer::{Peer, Progress};
 use crate::redo_log::Journal;
 use crate::service::{LogLine, Service};
 use crate::workers::Outcome;
+use darter_fabric::group::Answers;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::mutant;
 use darter_telemetry::Stop;
 use rustix::event::{Timespec, epoll};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,6 +50,8 @@ pub(crate) struct EventLoop<'s> {
     /// Keys in the order of arrival; some of them may have completed the handshake or ended since.
     ungreeted: VecDeque<u64>,
     fenced: u64,
+    /// Replies of this turn, if the node is a replica.
+    answers: Answers,
     service: Service<'s>,
 }
 
@@ -71,6 +74,7 @@ impl<'s> EventLoop<'s> {
             next_key: LISTENER + 1,
             ungreeted: VecDeque::new(),
             fenced: service.sessions.fenced_ever().0,
+            answers: Answers::default(),
             service,
         };
         turns.service.metrics.fenced_sessions.set(turns.service.sessions.fenced() as u64);
@@ -204,22 +208,27 @@ impl<'s> EventLoop<'s> {
         if !has_happened && !group.is_due(*now) {
             return;
         }
-        let mut answered = Vec::new();
-        let replies = group.end_turn(sessions);
+        let mut answered = BTreeSet::new();
+        let replies = group.end_turn(sessions, &mut self.answers);
         if !group.serves() {
             sessions.forget_slots();
         }
-        let mut replies = replies.into_iter().peekable();
-        while let Some(&GroupReply { peer: key, .. }) = replies.peek() {
-            // Replies to one connection mostly come together.
+        // Replies to one connection mostly come together.
+        let mut answers = self.answers.iter().peekable();
+        while let Some(&(key, ..)) = answers.peek() {
             let mut peer = self.peers.get_mut(&key);
-            while let Some(reply) = replies.next_if(|reply| reply.peer == key) {
+            while let Some((_, id, words)) = answers.next_if(|(to, ..)| *to == key) {
                 if let Some(peer) = &mut peer {
-                    peer.finish_grouped(reply.id, reply.outcome);
+                    peer.finish_answered(id, words);
                 }
             }
-            if peer.is_some() && answered.last() != Some(&key) {
-                answered.push(key);
+            answered.insert(key);
+        }
+        drop(answers);
+        for reply in replies {
+            if let Some(peer) = self.peers.get_mut(&reply.peer) {
+                peer.finish_grouped(reply.id, reply.outcome);
+                answered.insert(reply.peer);
             }
         }
         for key in answered {

@@ -75,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "group-shown-not-told",
         "A primary shows what all have, notes it nowhere, and makes a learner a backup that lacks it.",
         FoundBy::Tests(
-            "-p darter-fabric --test group_bed what_is_shown_in_the_turn_in_which_a_learner_is_awaited_is_told",
+            "-p darter-fabric --test group_bed a_read_waits_for_the_learner_that_is_awaited_at_the_end_of_its_turn",
         ),
     ),
     Mutant::new(

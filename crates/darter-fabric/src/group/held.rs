@@ -1,8 +1,15 @@
 //! Replies that wait: for backups to acknowledge what they depend on, or for a lease. Each leaves
 //! when it may, whatever waits before it: a read of something old needs no write's acknowledgement.
+//!
+//! Most replies are those of frames that have only read, and leave at the end of the turn in which
+//! these were executed. So their words lie one behind the other in a buffer until then, and those
+//! that have to wait longer get memory of their own.
 
+use super::answers::Answers;
 use super::interface::{Outcome, Output};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// When a reply may leave.
@@ -26,16 +33,48 @@ struct Held {
     outcome: Outcome,
 }
 
+/// The reply of a frame of this turn that has only read.
+#[derive(Debug)]
+struct Fresh {
+    connection: u64,
+    id: u64,
+    /// The last record that it depends on.
+    need: u64,
+    /// Its words.
+    at: Range<usize>,
+}
+
 /// The replies of all connections.
 #[derive(Debug, Default)]
 pub(super) struct HeldReplies {
     connections: BTreeMap<u64, VecDeque<Held>>,
     count: usize,
+    fresh: Vec<Fresh>,
+    /// The words of those.
+    words: Vec<u8>,
 }
 
 impl HeldReplies {
     pub(super) fn len(&self) -> usize {
-        self.count
+        self.count + self.fresh.len()
+    }
+
+    /// Returns where a frame's results are appended.
+    pub(super) fn words(&mut self) -> &mut Vec<u8> {
+        &mut self.words
+    }
+
+    /// Takes what was appended from `start` on out again.
+    pub(super) fn take_words(&mut self, start: usize) -> Arc<[u8]> {
+        let words = self.words[start..].into();
+        self.words.truncate(start);
+        words
+    }
+
+    /// What was appended from `start` on is the reply to a frame that has only read.
+    pub(super) fn hold_words(&mut self, connection: u64, id: u64, need: u64, start: usize) {
+        let at = start..self.words.len();
+        self.fresh.push(Fresh { connection, id, need, at });
     }
 
     pub(super) fn hold(&mut self, connection: u64, id: u64, need: u64, leave: Leave, outcome: Outcome) {
@@ -44,8 +83,27 @@ impl HeldReplies {
         self.count += 1;
     }
 
-    /// Notes the clock's reading behind the execution of all frames so far.
-    pub(super) fn executed(&mut self, clock: Duration) {
+    /// Notes the clock's reading behind the execution of all frames so far. Answers those of them that
+    /// need no more; `covers` says whether a lease covers the moment.
+    pub(super) fn executed(
+        &mut self,
+        clock: Duration,
+        everywhere: u64,
+        covers: impl Fn(Duration) -> bool,
+        answers: &mut Answers,
+    ) {
+        let is_covered = covers(clock);
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for Fresh { connection, id, need, at } in fresh.drain(..) {
+            if need <= everywhere && is_covered {
+                answers.push(connection, id, &self.words[at]);
+            } else {
+                let outcome = Outcome::Done(self.words[at].into());
+                self.hold(connection, id, need, Leave::Leased(clock), outcome);
+            }
+        }
+        self.fresh = fresh;
+        self.words.clear();
         let new = self.connections.values_mut().flat_map(|replies| replies.iter_mut().rev());
         for reply in new.filter(|reply| reply.leave == Leave::Executed) {
             reply.leave = Leave::Leased(clock);
@@ -88,11 +146,16 @@ impl HeldReplies {
                 out.push(Output::Reply { connection, id, outcome: outcome.clone() });
             }
         }
+        for Fresh { connection, id, .. } in self.fresh.drain(..) {
+            out.push(Output::Reply { connection, id, outcome: outcome.clone() });
+        }
+        self.words.clear();
         self.count = 0;
     }
 
     /// Forgets those of a connection that has ended.
     pub(super) fn end(&mut self, connection: u64) {
         self.count -= self.connections.remove(&connection).map_or(0, |replies| replies.len());
+        self.fresh.retain(|reply| reply.connection != connection);
     }
 }

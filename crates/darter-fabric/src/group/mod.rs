@@ -7,14 +7,15 @@
 //! argument that it is right, and what was checked.
 //!
 //! All of it is a state machine without input or output. [`Replica`] takes requests, messages,
-//! replies of the store and the time, and returns what is to be sent ([`Output`]). Whoever drives it
-//! sees to connections, clocks and the store; tests drive it in a simulated world (`bed`, feature
-//! `sim`).
+//! replies of the store and the time, and returns what is to be sent ([`Output`], [`Answers`]).
+//! Whoever drives it sees to connections, clocks and the store; tests drive it in a simulated world
+//! (`bed`, feature `sim`).
 //!
 //! `view` is who serves, `record` and `message` what replicas tell each other. A primary is in
-//! `serve`, `stream`, `held` and `lease`, a backup in `backup`; `duplicates` is what both know of
+//! `serve`, `stream`, `held`, `answers` and `lease`, a backup in `backup`; `duplicates` is what both know of
 //! frames. `change` is how a view becomes the next one. `codec` is messages as bytes.
 
+mod answers;
 mod backup;
 #[cfg(feature = "sim")]
 pub mod bed;
@@ -35,6 +36,7 @@ mod serve;
 mod stream;
 mod view;
 
+pub use answers::Answers;
 pub use duplicates::Duplicates;
 pub use interface::{Kept, Options, Outcome, Output, Request, Role, Start};
 pub use memory::{Memory, Region};

@@ -1,5 +1,6 @@
 //! A replica: what it consists of, and who in this module takes what goes in.
 
+use super::answers::Answers;
 use super::interface::{Kept, Options, Output, Role, Start};
 use super::log::Log;
 use super::memory::Memory;
@@ -50,13 +51,8 @@ pub struct Replica<M> {
     /// It is about to stop, and wants to be no member any more.
     pub(super) leaves: bool,
     pub(super) out: Vec<Output>,
-    pub(super) scratch: Scratch,
-}
-
-/// Buffers of the frame that is executed.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    pub(super) results: Vec<u8>,
+    pub(super) answers: Answers,
+    /// What the frame that is executed changes.
     pub(super) changed: Vec<u8>,
 }
 
@@ -80,7 +76,8 @@ impl<M: Memory> Replica<M> {
             looked: None,
             leaves: false,
             out: Vec::new(),
-            scratch: Scratch::default(),
+            answers: Answers::default(),
+            changed: Vec::new(),
         };
         match start {
             Start::Founding(view) => {
@@ -158,6 +155,12 @@ impl<M: Memory> Replica<M> {
     /// Returns what is to be done, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.out)
+    }
+
+    /// Has this buffer hold the replies that leave beside the outputs, and takes the buffer's memory.
+    pub fn take_answers(&mut self, into: &mut Answers) {
+        into.clear();
+        std::mem::swap(&mut self.answers, into);
     }
 
     /// Takes a message of another replica.

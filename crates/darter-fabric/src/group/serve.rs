@@ -9,7 +9,7 @@ use super::message::Message;
 use super::peer::{NOBODY, Peer, Stage};
 use super::primary::Primary;
 use super::record::{Content, Position, Record};
-use super::replica::{Replica, Scratch};
+use super::replica::Replica;
 use super::view::ReplicaId;
 use crate::effects::{EffectsObserver, effects};
 use crate::mutant;
@@ -69,21 +69,23 @@ impl<M: Memory> Replica<M> {
         let may_show_all =
             self.told >= self.lsn() || mutant!("group-shown-not-told") && self.everywhere_lsn() >= self.lsn();
         let Some(primary) = &mut self.primary else { return };
-        let Scratch { results, changed } = &mut self.scratch;
-        results.clear();
+        let changed = &mut self.changed;
         changed.clear();
+        let start = primary.held.words().len();
         let lines = (!may_show_all).then_some(&primary.lines);
         // A lock that a successor does not know of would be another's at once: all words last.
         let mut observer = EffectsObserver { effects: changed, lines, need: primary.floor, volatile: None };
-        let executed = self.memory.execute(verbs, results, &mut observer);
+        let executed = self.memory.execute(verbs, primary.held.words(), &mut observer);
         let need = observer.need;
-        let results: Arc<[u8]> = results[..].into();
         if executed.is_err() {
+            primary.held.words().truncate(start);
             self.reply(request, Outcome::OutOfBounds);
         } else if changed.is_empty() {
             let need = if mutant!("group-read-before-acknowledgement") { 0 } else { need };
-            self.hold(request, need, Leave::Executed, Outcome::Done(results));
+            let need = primary.need(need);
+            primary.held.hold_words(request.connection, request.frame.id, need, start);
         } else {
+            let results = primary.held.take_words(start);
             let lsn = self.beside.last.lsn + 1;
             for (offset, bytes) in effects(changed).flatten() {
                 primary.lines.changed(offset, bytes.len(), lsn);
@@ -154,8 +156,7 @@ impl<M: Memory> Replica<M> {
 
     fn hold(&mut self, request: &Request, need: u64, leave: Leave, outcome: Outcome) {
         if let Some(primary) = &mut self.primary {
-            let need =
-                if mutant!("group-floor-forgotten") || need == 0 { need } else { need.max(primary.floor) };
+            let need = primary.need(need);
             primary.held.hold(request.connection, request.frame.id, need, leave, outcome);
         }
     }
@@ -170,11 +171,11 @@ impl<M: Memory> Replica<M> {
     pub fn end_turn(&mut self, clock: Duration) {
         self.ship(clock);
         let Some(mut primary) = self.primary.take() else { return };
-        primary.held.executed(clock);
         let everywhere = self.everywhere(&primary);
         self.told = self.told.max(everywhere);
         let (is_alone, end) = (self.awaited(&primary).next().is_none(), self.lease_end(&primary));
         let covers = |moment| is_alone || end.is_some_and(|end| moment <= end) || mutant!("group-no-lease");
+        primary.held.executed(clock, everywhere, covers, &mut self.answers);
         primary.held.release(everywhere, covers, &mut self.out);
         self.primary = Some(primary);
     }

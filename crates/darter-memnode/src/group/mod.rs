@@ -21,8 +21,8 @@ use crate::error::MemNodeError;
 use crate::group_metrics::GroupMetrics;
 use crate::sessions::Sessions;
 use darter_fabric::group::{
-    FrameId, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start, StoreReply,
-    StoreRequest, View,
+    Answers, FrameId, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start,
+    StoreReply, StoreRequest, View,
 };
 use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
 use darter_fabric::{Local, TcpOptions, mutant, random_word};
@@ -285,8 +285,8 @@ impl Group {
     }
 
     /// Ends a turn: sees to what is due, and sends what has come of everything. Returns the replies
-    /// for clients.
-    pub(crate) fn end_turn(&mut self, sessions: &Sessions) -> Vec<GroupReply> {
+    /// for clients, of which most are `answers`.
+    pub(crate) fn end_turn(&mut self, sessions: &Sessions, answers: &mut Answers) -> Vec<GroupReply> {
         let now = Instant::now();
         self.take_views();
         for lost in self.links.turn(now) {
@@ -309,6 +309,7 @@ impl Group {
             replica.tick(clock);
         }
         replica.end_turn(clock);
+        replica.take_answers(answers);
         let mut replies = Vec::new();
         for output in replica.take_outputs() {
             match output {

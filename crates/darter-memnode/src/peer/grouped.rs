@@ -157,18 +157,25 @@ impl Peer {
         is_newest
     }
 
+    /// Replies to a frame that was executed, with these words.
+    pub(crate) fn finish_answered(&mut self, id: u64, words: &[u8]) {
+        self.group.requests = self.group.requests.saturating_sub(1);
+        self.reply(id, Refusal::None, words);
+    }
+
     /// Replies to a request that has an outcome.
     pub(crate) fn finish_grouped(&mut self, id: u64, outcome: Outcome) {
+        let (refusal, text) = match outcome {
+            Outcome::Done(words) => return self.finish_answered(id, &words),
+            Outcome::Fenced => (Refusal::Fenced, "this session was shut out"),
+            Outcome::View(_) => (Refusal::View, ""),
+            Outcome::Later => (Refusal::Later, ""),
+            Outcome::OutOfBounds => (Refusal::OutOfBounds, "a verb outside the region"),
+        };
         self.group.requests = self.group.requests.saturating_sub(1);
-        match outcome {
-            Outcome::Done(words) => self.reply(id, Refusal::None, &words),
-            Outcome::Fenced => {
-                self.reply(id, Refusal::Fenced, b"this session was shut out");
-                self.drop_for(DroppedFor::Fenced);
-            }
-            Outcome::View(_) => self.reply(id, Refusal::View, &[]),
-            Outcome::Later => self.reply(id, Refusal::Later, &[]),
-            Outcome::OutOfBounds => self.reply(id, Refusal::OutOfBounds, b"a verb outside the region"),
+        self.reply(id, refusal, text.as_bytes());
+        if refusal == Refusal::Fenced {
+            self.drop_for(DroppedFor::Fenced);
         }
     }
 }

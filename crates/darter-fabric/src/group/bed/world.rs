@@ -7,8 +7,8 @@ use super::executed::Executed;
 use super::node::{Life, Node};
 use super::random::Random;
 use crate::group::{
-    Message, Options, Outcome, Output, Position, Region, Replica, ReplicaId, Request, Start, StoreReply,
-    StoreRequest, View,
+    Answers, Message, Options, Outcome, Output, Position, Region, Replica, ReplicaId, Request, Start,
+    StoreReply, StoreRequest, View,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -236,6 +236,11 @@ impl<U: Users> World<U> {
         let Some(life) = &mut self.nodes[node].life else { return };
         life.replica.end_turn(clock);
         let (id, outputs) = (life.id, life.replica.take_outputs());
+        let mut answers = Answers::default();
+        life.replica.take_answers(&mut answers);
+        for (connection, id, words) in answers.iter() {
+            self.reply(connection, id, Outcome::Done(words.into()));
+        }
         for output in outputs {
             match output {
                 Output::Send { to, message } => self.send(id, to, message),
