@@ -1,10 +1,21 @@
 //! What the explorer keeps of a subject, made of its type.
 
 use super::fixture::Fixture;
-use super::plan::Explored;
-use super::run::run;
+use super::groups;
+use super::outcome::Outcome;
+use super::plan::{Explored, Plan};
+use super::run;
+use super::schedule::Scheduler;
 use super::subject::Subject;
 use std::sync::LazyLock;
+
+/// Runs a plan on its fixture. On groups the scheduler only says whether to trace.
+fn run_plan<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+    match plan.groups {
+        Some(faults) => groups::run::<S>(fixture, plan, faults, scheduler.traces()),
+        None => run::run::<S>(fixture, plan, scheduler),
+    }
+}
 
 impl Explored {
     /// Of a subject.
@@ -18,7 +29,7 @@ impl Explored {
             situations: S::situations,
             scenarios: LazyLock::new(S::scenarios),
             build: Fixture::build::<S>,
-            run: run::<S>,
+            run: run_plan::<S>,
         }
     }
 }

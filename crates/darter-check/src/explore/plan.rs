@@ -13,7 +13,7 @@
 
 use super::fault::Fault;
 use super::fixture::{Fixture, NodeSize};
-use super::groups::GroupFaults;
+use super::group_faults::GroupFaults;
 use super::op::Op;
 use super::outcome::Outcome;
 use super::scenario::Scenario;

@@ -9,7 +9,6 @@ use super::clients::{Identity, Recorder, client};
 use super::execution::{Execution, Process, kill};
 use super::fault::Fault;
 use super::fixture::Fixture;
-use super::groups;
 use super::last_look::{after_power_failure, alone, last_look, look_around, repair, settle_and_close};
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
@@ -30,11 +29,7 @@ const CLOSED_ONE_IN: u64 = 8;
 /// Runs a plan on its fixture.
 pub(super) fn run<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
     let mut outcome = Outcome::default();
-    let performed = match plan.groups {
-        Some(faults) => groups::run::<S>(fixture, plan, faults, scheduler.traces(), &mut outcome),
-        None => perform::<S>(fixture, plan, scheduler, &mut outcome),
-    };
-    if let Err(violation) = performed {
+    if let Err(violation) = perform::<S>(fixture, plan, scheduler, &mut outcome) {
         outcome.violation = Some(violation);
     }
     outcome.effort = fixture.sim.counts().batches;

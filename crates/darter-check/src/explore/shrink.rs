@@ -2,7 +2,7 @@
 //! the same way.
 
 use super::fixtures::Fixtures;
-use super::groups::GroupFaults;
+use super::group_faults::GroupFaults;
 use super::outcome::Violation;
 use super::plan::Plan;
 use super::schedule::{Decision, Schedule};

@@ -177,15 +177,21 @@ impl<'f> Executor<'f> {
         after - 1
     }
 
+    /// Returns where a task of this executor is.
+    fn place(&self, id: TaskId) -> usize {
+        (id - self.first) as usize
+    }
+
     fn task(&self, id: TaskId) -> &Task<'f> {
-        &self.tasks[(id - self.first) as usize]
+        &self.tasks[self.place(id)]
     }
 
     /// Adds the task whose events it is when something reaches the medium ([`super::Medium`]). It
     /// has no other, and counts as ended.
     pub fn spawn_medium(&mut self) -> TaskId {
         let id = self.spawn(NOBODY, std::future::ready(()));
-        self.tasks[(id - self.first) as usize].future = None;
+        let at = self.place(id);
+        self.tasks[at].future = None;
         self.medium = Some(id);
         id
     }
@@ -279,7 +285,8 @@ impl<'f> Executor<'f> {
     }
 
     fn poll(&mut self, id: TaskId) {
-        let task = &mut self.tasks[(id - self.first) as usize];
+        let at = self.place(id);
+        let task = &mut self.tasks[at];
         let Some(future) = &mut task.future else { return };
         {
             let mut world = self.sim.world();

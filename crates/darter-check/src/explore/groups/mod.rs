@@ -11,12 +11,10 @@
 //! run.
 
 mod driver;
-mod faults;
 mod nodes;
 mod outcomes;
 mod plans;
 mod run;
 
-pub use faults::GroupFaults;
 pub(super) use plans::fit;
 pub(super) use run::run;

@@ -3,12 +3,12 @@
 use super::super::execution::Process;
 use super::super::fault::Fault;
 use super::super::fixture::Fixture;
+use super::super::group_faults::GroupFaults;
 use super::super::outcome::{Outcome, Violation};
 use super::super::plan::Plan;
 use super::super::run::{abandon, begin, end, note_struck, spawn_clients};
 use super::super::subject::Subject;
 use super::driver::Driver;
-use super::faults::GroupFaults;
 use super::nodes::Nodes;
 use darter_fabric::group::bed::{MS, Random};
 use darter_fabric::sim::Executor;
@@ -20,6 +20,19 @@ pub(in super::super) fn run<S: Subject>(
     plan: &Plan,
     faults: GroupFaults,
     is_traced: bool,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(violation) = perform::<S>(fixture, plan, (faults, is_traced), &mut outcome) {
+        outcome.violation = Some(violation);
+    }
+    outcome.effort = fixture.sim.counts().batches;
+    outcome
+}
+
+fn perform<S: Subject>(
+    fixture: &Fixture,
+    plan: &Plan,
+    (faults, is_traced): (GroupFaults, bool),
     outcome: &mut Outcome,
 ) -> Result<(), Violation> {
     let sim = &fixture.sim;

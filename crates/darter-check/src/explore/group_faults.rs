@@ -26,7 +26,7 @@ impl GroupFaults {
     }
 
     /// The same for shorter, the shortest first.
-    pub(in super::super) fn shorter(self) -> impl Iterator<Item = Self> {
+    pub(super) fn shorter(self) -> impl Iterator<Item = Self> {
         let until_ms = self.until_ms;
         let shorter = [0, until_ms / 2, until_ms - until_ms / 4, until_ms - until_ms / 8];
         shorter
