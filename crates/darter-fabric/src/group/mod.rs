@@ -12,8 +12,8 @@
 //! (`bed`, feature `sim`).
 //!
 //! `view` is who serves, `record` and `message` what replicas tell each other. A primary is in
-//! `serve`, `stream`, `held`, `answers` and `lease`, a backup in `backup`; `duplicates` is what both know of
-//! frames. `change` is how a view becomes the next one. `codec` is messages as bytes.
+//! `serve`, `stream`, `held`, `answers` and `lease`, a backup in `backup`; `duplicates` is what both
+//! know of frames. `change` is how a view becomes the next one. `codec` is messages as bytes.
 
 mod answers;
 mod backup;

@@ -5,7 +5,8 @@ use super::outcomes::Outcomes;
 use darter_fabric::group::Options;
 use darter_fabric::group::bed::{Counts, MS, Payload, Random, Setup, World};
 use darter_fabric::sim::{DivertedBatch, Sim};
-use darter_fabric::{Fabric, FabricError, Verb, VerbKind};
+use darter_fabric::wire::reply_words;
+use darter_fabric::{Fabric, FabricError, Verb};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Parts in which a region is copied to a learner.
@@ -52,11 +53,7 @@ impl UnderWay {
         }
         let mut words = Vec::new();
         for verb in &self.verbs {
-            let count = match verb.kind {
-                VerbKind::Read => verb.words as usize,
-                VerbKind::Write => 0,
-                VerbKind::Cas | VerbKind::Faa => 1,
-            };
+            let count = reply_words(verb);
             let own = self.words.get_mut(&group_of(verb)).into_iter();
             words.extend(own.flat_map(|own| own.drain(..count.min(own.len()))));
         }
@@ -67,7 +64,7 @@ impl UnderWay {
 /// The groups.
 pub(super) struct Nodes {
     worlds: Vec<World<Outcomes>>,
-    /// The number of each process, of groups as of others.
+    /// Which client each process is, in all worlds.
     clients: BTreeMap<u32, usize>,
     under_way: BTreeMap<u64, UnderWay>,
     now: u64,
