@@ -148,7 +148,8 @@ impl<F: Fabric> XStore<F> {
     /// Writes descriptors of the parts, and a table that leads to them.
     async fn write_table(&self, client: &mut Pinned<'_, F>, loading: &mut Loading) -> Result<GlobalAddr> {
         let index = self.shared.descriptor;
-        let mut table = Table { addr: GlobalAddr::NULL, entries: Vec::new() };
+        // It takes the place of none.
+        let mut table = Table { addr: GlobalAddr::NULL, number: 1, entries: Vec::new() };
         for Part { node, low, first } in &loading.parts {
             let (node, server) = (*node, index.server_of(*node));
             let descriptor = loading.drafts.alloc(client, node, DESCRIPTOR_BYTES, AllocKind::Inner).await?;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! word 0       magic 32 | ranges 32
+//! word 1       number of the table, from 1 on
 //! 3 words a range, ascending:
 //!   word 0     code of the low bound 8 | node 8 | node of the server 8 | 0
 //!   word 1     low bound
@@ -10,7 +11,8 @@
 //!
 //! Bounds are those of leaves ([`Bound`]); the first range begins below all keys, and each ends where
 //! the next begins. A table never changes: a CAS of the index's descriptor leads to another one
-//! (rule X11 of `docs/xstore.md`). The blob of a bound is that of the range's first leaf. An index
+//! (rule X11 of `docs/xstore.md`), whose number is one more: a table may lie where an older one lay.
+//! The blob of a bound is that of the range's first leaf. An index
 //! without a table is one range.
 
 use super::descriptor::Descriptor;
@@ -20,12 +22,13 @@ use darter_index::radix::leaf as pair;
 use darter_index::{IndexError, Result};
 use darter_pool::Client;
 
-const MAGIC: u64 = 0x5852_6601;
+const MAGIC: u64 = 0x5852_6602;
+const HEAD_WORDS: usize = 2;
 const ENTRY_WORDS: usize = 3;
 /// Most ranges of an index.
 pub(crate) const RANGES_MAX: usize = 1024;
 /// Words that are read first: most tables have no more.
-const FIRST_WORDS: usize = 1 + 7 * ENTRY_WORDS;
+const FIRST_WORDS: usize = HEAD_WORDS + 7 * ENTRY_WORDS;
 
 /// A range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub(crate) struct Entry {
 pub(crate) struct Table {
     /// Where it lies; null for an index of one range.
     pub(crate) addr: GlobalAddr,
+    /// How many tables the index has had, with this one; 0 for an index of one range.
+    pub(crate) number: u64,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -51,12 +56,13 @@ impl Table {
         let Descriptor { addr, node, server, .. } = *index;
         Self {
             addr: GlobalAddr::NULL,
+            number: 0,
             entries: vec![Entry { low: Bound::LEAST, node, server, descriptor: addr }],
         }
     }
 
     fn words_of(entries: usize) -> usize {
-        (1 + entries * ENTRY_WORDS).max(FIRST_WORDS)
+        (HEAD_WORDS + entries * ENTRY_WORDS).max(FIRST_WORDS)
     }
 
     /// Bytes of its memory.
@@ -65,7 +71,7 @@ impl Table {
     }
 
     pub(crate) fn words(&self) -> Vec<u64> {
-        let mut words = vec![MAGIC << 32 | self.entries.len() as u64];
+        let mut words = vec![MAGIC << 32 | self.entries.len() as u64, self.number];
         for Entry { low, node, server, descriptor } in &self.entries {
             let shape = [low.code(), *node, *server, 0, 0, 0, 0, 0];
             words.extend([u64::from_le_bytes(shape), low.word(), descriptor.bits()]);
@@ -82,7 +88,8 @@ impl Table {
 
     fn parse(addr: GlobalAddr, words: &[u64], nodes: u8) -> Option<Self> {
         let count = Self::count(*words.first()?)?;
-        let all = words.get(1..=count * ENTRY_WORDS)?;
+        let number = words.get(1).copied().filter(|&number| number > 0)?;
+        let all = words.get(HEAD_WORDS..HEAD_WORDS + count * ENTRY_WORDS)?;
         let mut entries = Vec::with_capacity(count);
         for words in all.chunks_exact(ENTRY_WORDS) {
             let [code, node, server, rest @ ..] = words[0].to_le_bytes();
@@ -93,7 +100,7 @@ impl Table {
             }
             entries.push(Entry { low, node, server, descriptor });
         }
-        (entries.first()?.low == Bound::LEAST).then_some(Self { addr, entries })
+        (entries.first()?.low == Bound::LEAST).then_some(Self { addr, number, entries })
     }
 
     /// Reads the table of an index. The caller's client is pinned.
@@ -168,14 +175,20 @@ mod tests {
                 _ => Bound::Short(vec![at as u8; 1 + at % 8]),
             };
             let entries = (0..count).map(|at| entry(bound(at), at as u8 % 3)).collect();
-            let table = Table { addr, entries };
+            let table = Table { addr, number: 3, entries };
             let words = table.words();
             assert_eq!(words.len() as u64 * 8, table.bytes());
             assert_eq!(Table::parse(addr, &words, 3), Some(table));
             assert_eq!(Table::parse(addr, &words, u8::from(count > 2)), None, "a node that is not there");
-            assert_eq!(Table::parse(addr, &words[..count * ENTRY_WORDS], 3), None, "it ends too early");
+            assert_eq!(Table::parse(addr, &words[..=count * ENTRY_WORDS], 3), None, "it ends too early");
         }
-        let headless = Table { addr, entries: vec![entry(Bound::Short(vec![1]), 0)] };
+        let unnumbered = Table { addr, number: 0, entries: vec![entry(Bound::LEAST, 0)] };
+        assert_eq!(
+            Table::parse(addr, &unnumbered.words(), 3),
+            None,
+            "no table that was written has this number"
+        );
+        let headless = Table { addr, number: 1, entries: vec![entry(Bound::Short(vec![1]), 0)] };
         assert_eq!(Table::parse(addr, &headless.words(), 3), None, "keys below the first range");
     }
 

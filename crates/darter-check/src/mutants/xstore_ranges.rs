@@ -75,4 +75,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A table of ranges is freed as soon as another has taken its place: the word may be what a late CAS expects.",
         FoundBy::Tests("--package darter-baselines --lib a_table_that_was_read_does_not_come_back"),
     ),
+    Mutant::new(
+        "XStore",
+        "xstore-table-known-by-its-address",
+        "A client takes a table of ranges for the one that it has read if it lies where that one lay.",
+        FoundBy::Tests("--package darter-baselines --lib a_table_where_an_older_one_lay_is_another"),
+    ),
 ];

@@ -201,3 +201,27 @@ fn a_giver_that_was_replaced_gives_nothing() {
         assert!(landed > 0 && refused > 0, "{landed} gifts of the former server, {refused} refused");
     }
 }
+
+/// A client that has not met the table in between knows that another one lies where the one that it
+/// has read lay.
+#[test]
+fn a_table_where_an_older_one_lay_is_another() {
+    let (mut world, model, service) = world(SPREAD);
+    let (index, pool) = (world.index.clone(), world.pool.clone());
+    let table = async |client: &mut Client<Sim>| client.read_words(index.shared.descriptor.ranges()).await;
+    let [old] = block_on(table(&mut world.client)).unwrap();
+    let mut reader = world.reader(SPREAD.cache_bytes);
+    for _ in 0..2 {
+        assert!(block_on(give(&index, &mut world.client, 1)).unwrap());
+        for _ in 0..3 {
+            block_on(pool.maintain(&mut world.client)).unwrap();
+            block_on(index.maintain(&mut world.client)).unwrap();
+        }
+    }
+    assert_eq!(block_on(table(&mut world.client)).unwrap(), [old], "the table lies elsewhere");
+    assert_eq!(reader.0.range_nodes().len(), 3);
+    World::assert_read(&mut reader, &model, "by the table that lies where another lay");
+    assert_eq!(reader.0.range_nodes().len(), 5);
+    drop((reader, service));
+    world.assert_sound(&model, "in the end");
+}

@@ -357,7 +357,7 @@ impl<F: Fabric> Operation<'_, F> {
         let server = owner.index.server_of(node);
         let descriptor = tables.alloc(&mut self.client, node, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
         let words = owner.index.of_range(descriptor, (node, server)).words(gift.first);
-        let mut new = old.clone();
+        let mut new = Table { number: old.number + 1, ..old.clone() };
         new.entries.insert(at + 1, Entry { low: bound.clone(), node, server, descriptor });
         let addr = tables.alloc(&mut self.client, owner.index.node, new.bytes(), AllocKind::Inner).await?;
         let mut batch = self.client.batch();
