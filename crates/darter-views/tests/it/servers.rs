@@ -1,5 +1,5 @@
 //! Consul and Kubernetes, as their documents describe the few requests that are used; and servers
-//! that answer wrongly, too much, or not at all. Neither program runs here.
+//! that answer wrongly, too much, or not at all.
 
 use crate::contract::{assert_has_one_winner, assert_keeps_views, set, view};
 use base64::Engine as _;

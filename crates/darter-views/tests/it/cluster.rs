@@ -1,0 +1,161 @@
+//! Servers of a program that keeps views, as processes on loopback: one, or three of which one at a
+//! time is killed or stopped.
+
+use crate::contract::{set, view};
+use darter_views::{StoreError, ViewStore};
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Looks at a server that starts, until it answers: one in 50 ms.
+const LOOKS_MAX: usize = 1200;
+
+/// A program of which servers are started.
+pub(crate) struct Program {
+    /// Its name, which is its URLs' scheme, too.
+    pub(crate) name: &'static str,
+    /// What it is asked for to see whether it is there.
+    pub(crate) probe: &'static str,
+    /// Ports of a server. Clients connect to the first.
+    pub(crate) ports: usize,
+    /// Adds the arguments of a cluster's server to its command.
+    pub(crate) arguments: fn(&Cluster, usize, &mut Command),
+}
+
+impl Program {
+    /// Where it is; `None`, with a message, if it is not installed.
+    pub(crate) fn find(&self) -> Option<PathBuf> {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools").join(self.name).join(self.name);
+        let found = [own, self.name.into()].into_iter().find(|path| {
+            let output = Command::new(path).arg(self.probe).output();
+            output.is_ok_and(|output| output.status.success())
+        });
+        if found.is_none() {
+            println!("skipped: {} is not installed", self.name);
+        }
+        found
+    }
+}
+
+/// Returns a port that nobody listens on, each one once. Below those that the system gives to
+/// connections, which could take it while a server that was killed is started again.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let candidate = 20_000 + (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        if TcpListener::bind(("127.0.0.1", candidate as u16)).is_ok() {
+            return candidate as u16;
+        }
+    }
+}
+
+/// Servers of one cluster, killed when dropped.
+pub(crate) struct Cluster {
+    program: &'static Program,
+    path: PathBuf,
+    pub(crate) folder: tempfile::TempDir,
+    /// Those of each server.
+    pub(crate) ports: Vec<Vec<u16>>,
+    servers: Vec<Child>,
+}
+
+impl Cluster {
+    /// Starts so many servers of the program at a path.
+    pub(crate) fn start(program: &'static Program, path: PathBuf, servers: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = (0..servers).map(|_| (0..program.ports).map(|_| free_port()).collect()).collect();
+        let mut cluster = Self { program, path, folder, ports, servers: Vec::new() };
+        cluster.servers = (0..servers).map(|at| cluster.spawn(at)).collect();
+        cluster
+    }
+
+    fn spawn(&self, at: usize) -> Child {
+        let mut command = Command::new(&self.path);
+        (self.program.arguments)(self, at, &mut command);
+        let log = File::options().create(true).append(true).open(self.log(at)).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log).stdin(Stdio::null()).spawn().unwrap()
+    }
+
+    fn log(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("s{at}.log"))
+    }
+
+    /// A server's address for clients.
+    pub(crate) fn host(&self, at: usize) -> String {
+        format!("127.0.0.1:{}", self.ports[at][0])
+    }
+
+    /// The URL of views in it, with all servers' addresses.
+    pub(crate) fn url(&self) -> String {
+        let hosts: Vec<_> = (0..self.ports.len()).map(|at| self.host(at)).collect();
+        format!("{}://{}/darter", self.program.name, hosts.join(","))
+    }
+
+    fn signal(&self, at: usize, signal: &str) {
+        let pid = self.servers[at].id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    fn restart(&mut self, at: usize) {
+        let mut server = self.spawn(at);
+        std::mem::swap(&mut self.servers[at], &mut server);
+        server.wait().unwrap();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        if std::thread::panicking() {
+            for at in 0..self.servers.len() {
+                println!("s{at}: {}", std::fs::read_to_string(self.log(at)).unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// Asks until the store answers.
+pub(crate) fn patiently<T>(mut ask: impl FnMut() -> Result<T, StoreError>) -> T {
+    for _ in 0..LOOKS_MAX {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(StoreError::Unreachable(_)) => std::thread::sleep(Duration::from_millis(50)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("no answer");
+}
+
+/// Kills and stops each of three servers while views are set.
+pub(crate) fn assert_survives_strikes(mut cluster: Cluster) {
+    let mut store = ViewStore::open(&cluster.url(), 0).unwrap();
+    patiently(|| store.view());
+    let mut number = 0;
+    // Each of them, so the leader too.
+    for at in 0..3 {
+        for signal in ["-KILL", "-STOP"] {
+            cluster.signal(at, signal);
+            for _ in 0..3 {
+                number += 1;
+                // A request that was not answered may have taken effect: then the view is ours.
+                let held = patiently(|| set(&mut store, view(number, 7)));
+                assert_eq!(held, Some(view(number, 7)), "{signal} {at}");
+            }
+            if signal == "-KILL" {
+                cluster.restart(at);
+            } else {
+                cluster.signal(at, "-CONT");
+            }
+        }
+        // All three are needed again before the next one is struck.
+        let host = format!("{}://{}/darter", cluster.program.name, cluster.host(at));
+        let held = patiently(|| ViewStore::open(&host, 0).unwrap().view());
+        assert_eq!(held, Some(view(number, 7)));
+    }
+}
