@@ -7,6 +7,9 @@
 use crate::StoreError;
 use darter_fabric::mutant;
 use serde_json::Value;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
@@ -15,6 +18,8 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 /// The most that is read of an answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// The most that is read of a token's file.
+const TOKEN_BYTES_MAX: u64 = 64 << 10;
 /// The most that a message quotes of an answer.
 const QUOTE_CHARS_MAX: usize = 200;
 
@@ -133,6 +138,23 @@ impl Addresses {
         let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string()?;
         Ok(Answer { address: address.to_owned(), status, body })
     }
+}
+
+/// Reads the file of a token, which a header is to carry.
+///
+/// # Errors
+/// Those of the file; [`io::ErrorKind::InvalidData`] if it holds anything but one token.
+pub(crate) fn token_in(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(TOKEN_BYTES_MAX).read_to_string(&mut text)?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it does not hold one token, and nothing else",
+        ));
+    }
+    Ok(token.to_owned())
 }
 
 fn certificates(pem: &str) -> Result<Vec<Certificate<'static>>, String> {

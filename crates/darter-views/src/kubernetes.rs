@@ -3,7 +3,7 @@
 
 use crate::StoreError;
 use crate::engine::{Engine, Revision, Stored};
-use crate::http::{Addresses, Answer};
+use crate::http::{Addresses, Answer, token_in};
 use serde_json::json;
 use std::path::PathBuf;
 use ureq::http::Method;
@@ -27,9 +27,9 @@ impl Kubernetes {
     }
 
     fn call(&mut self, method: &Method, with_object: bool, body: &str) -> Result<Answer, StoreError> {
-        let token = std::fs::read_to_string(&self.token)
+        let token = token_in(&self.token)
             .map_err(|why| StoreError::File { path: self.token.display().to_string(), why })?;
-        let headers = [("Authorization", format!("Bearer {}", token.trim()))];
+        let headers = [("Authorization", format!("Bearer {token}"))];
         let mut path = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
         if with_object {
             path = format!("{path}/{}", self.object);

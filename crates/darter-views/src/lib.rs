@@ -66,12 +66,12 @@ pub enum StoreError {
         /// The number of the view that was to be set.
         wanted: u64,
     },
-    /// The file could not be read or written.
+    /// The file could not be read or written, or holds no token where one is needed.
     #[error("store of views {path}: {why}")]
     File {
         /// The file.
         path: String,
-        /// What the system said.
+        /// What is wrong with it.
         why: std::io::Error,
     },
 }

@@ -5,7 +5,7 @@ use crate::consul::Consul;
 use crate::engine::Engine;
 use crate::etcd::{Account, Etcd};
 use crate::file::FileEngine;
-use crate::http::{Addresses, HttpOptions};
+use crate::http::{Addresses, HttpOptions, token_in};
 use crate::kubernetes::Kubernetes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -91,7 +91,7 @@ fn parse(url: &str, group: u32) -> Result<Box<dyn Engine>, String> {
             Box::new(Etcd::new(Addresses::new(&hosts(parts.authority)?, &http)?, name, account))
         }
         "consul" => {
-            let token = parts.take("token-file").map(secret).transpose()?;
+            let token = parts.take("token-file").map(|path| token(Path::new(path))).transpose()?;
             Box::new(Consul::new(Addresses::new(&hosts(parts.authority)?, &http)?, name, token))
         }
         "kubernetes" => Box::new(kubernetes(&mut parts, http, group)?),
@@ -126,7 +126,7 @@ fn kubernetes(parts: &mut Parts<'_>, mut http: HttpOptions, group: u32) -> Resul
     };
     let token = parts.take("token-file").map_or_else(|| account.join("token"), PathBuf::from);
     // It is read anew before each request, since it changes; it must be there now.
-    read(&token)?;
+    self::token(&token)?;
     Ok(Kubernetes::new(Addresses::new(&hosts(&server)?, &http)?, parts.authority, &object, token))
 }
 
@@ -145,6 +145,10 @@ fn hosts(authority: &str) -> Result<Vec<String>, String> {
 
 fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn token(path: &Path) -> Result<String, String> {
+    token_in(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn secret(path: &str) -> Result<String, String> {

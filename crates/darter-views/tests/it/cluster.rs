@@ -13,21 +13,24 @@ use std::time::Duration;
 /// Looks at a server that starts, until it answers: one in 50 ms.
 const LOOKS_MAX: usize = 1200;
 
+/// Adds the arguments of a cluster's server to its command.
+pub(crate) type Arguments = Box<dyn Fn(&Cluster, usize, &mut Command)>;
+
 /// A program of which servers are started.
 pub(crate) struct Program {
-    /// Its name, which is its URLs' scheme, too.
     pub(crate) name: &'static str,
     /// What it is asked for to see whether it is there.
     pub(crate) probe: &'static str,
     /// Ports of a server. Clients connect to the first.
     pub(crate) ports: usize,
-    /// Adds the arguments of a cluster's server to its command.
-    pub(crate) arguments: fn(&Cluster, usize, &mut Command),
+    pub(crate) arguments: Arguments,
+    /// The URL of views in servers at these addresses.
+    pub(crate) url: Box<dyn Fn(&str) -> String>,
 }
 
 impl Program {
     /// Where it is; `None`, with a message, if it is not installed.
-    pub(crate) fn find(&self) -> Option<PathBuf> {
+    fn find(&self) -> Option<PathBuf> {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools").join(self.name).join(self.name);
         let found = [own, self.name.into()].into_iter().find(|path| {
             let output = Command::new(path).arg(self.probe).output();
@@ -42,7 +45,7 @@ impl Program {
 
 /// Returns a port that nobody listens on, each one once. Below those that the system gives to
 /// connections, which could take it while a server that was killed is started again.
-pub(crate) fn free_port() -> u16 {
+fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let candidate = 20_000 + (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
@@ -54,7 +57,7 @@ pub(crate) fn free_port() -> u16 {
 
 /// Servers of one cluster, killed when dropped.
 pub(crate) struct Cluster {
-    program: &'static Program,
+    program: Program,
     path: PathBuf,
     pub(crate) folder: tempfile::TempDir,
     /// Those of each server.
@@ -63,13 +66,14 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts so many servers of the program at a path.
-    pub(crate) fn start(program: &'static Program, path: PathBuf, servers: usize) -> Self {
+    /// Starts so many servers of a program; `None`, with a message, if it is not installed.
+    pub(crate) fn start(program: Program, servers: usize) -> Option<Self> {
+        let path = program.find()?;
         let folder = tempfile::tempdir().unwrap();
         let ports = (0..servers).map(|_| (0..program.ports).map(|_| free_port()).collect()).collect();
         let mut cluster = Self { program, path, folder, ports, servers: Vec::new() };
         cluster.servers = (0..servers).map(|at| cluster.spawn(at)).collect();
-        cluster
+        Some(cluster)
     }
 
     fn spawn(&self, at: usize) -> Child {
@@ -91,7 +95,12 @@ impl Cluster {
     /// The URL of views in it, with all servers' addresses.
     pub(crate) fn url(&self) -> String {
         let hosts: Vec<_> = (0..self.ports.len()).map(|at| self.host(at)).collect();
-        format!("{}://{}/darter", self.program.name, hosts.join(","))
+        (self.program.url)(&hosts.join(","))
+    }
+
+    /// The same, with the address of one server.
+    fn url_at(&self, at: usize) -> String {
+        (self.program.url)(&self.host(at))
     }
 
     fn signal(&self, at: usize, signal: &str) {
@@ -154,8 +163,7 @@ pub(crate) fn assert_survives_strikes(mut cluster: Cluster) {
             }
         }
         // All three are needed again before the next one is struck.
-        let host = format!("{}://{}/darter", cluster.program.name, cluster.host(at));
-        let held = patiently(|| ViewStore::open(&host, 0).unwrap().view());
+        let held = patiently(|| ViewStore::open(&cluster.url_at(at), 0).unwrap().view());
         assert_eq!(held, Some(view(number, 7)));
     }
 }

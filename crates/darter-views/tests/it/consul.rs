@@ -1,15 +1,15 @@
 //! Views in real Consul: one server that wants a token, three of which one at a time is killed or
 //! stopped.
 
-use crate::cluster::{Cluster, Program, assert_survives_strikes, patiently};
+use crate::cluster::{Arguments, Cluster, Program, assert_survives_strikes, patiently};
 use crate::contract::{assert_has_one_winner, assert_keeps_views};
 use darter_views::{StoreError, ViewStore};
 use std::process::Command;
 
-const CONSUL: Program = Program { name: "consul", probe: "version", ports: 3, arguments };
-
-/// Consul that refuses who has not its token.
-const WITH_TOKENS: Program = Program { arguments: arguments_with_tokens, ..CONSUL };
+fn program(arguments: Arguments) -> Program {
+    let url = Box::new(|hosts: &str| format!("consul://{hosts}/darter"));
+    Program { name: "consul", probe: "version", ports: 3, arguments, url }
+}
 
 fn arguments(cluster: &Cluster, at: usize, command: &mut Command) {
     let [http, gossip, server] = cluster.ports[at][..] else { unreachable!("three ports") };
@@ -34,15 +34,15 @@ fn arguments(cluster: &Cluster, at: usize, command: &mut Command) {
         .args(others);
 }
 
-fn arguments_with_tokens(cluster: &Cluster, at: usize, command: &mut Command) {
+/// The same of one that refuses who has not its token.
+fn arguments_with_token(cluster: &Cluster, at: usize, command: &mut Command) {
     arguments(cluster, at, command);
     command.arg(r#"-hcl=acl { enabled = true default_policy = "deny" tokens { master = "secret" } }"#);
 }
 
 #[test]
 fn consul_keeps_views() {
-    let Some(path) = CONSUL.find() else { return };
-    let cluster = Cluster::start(&WITH_TOKENS, path, 1);
+    let Some(cluster) = Cluster::start(program(Box::new(arguments_with_token)), 1) else { return };
     let token = |text: &str| {
         let file = cluster.folder.path().join(format!("token-{text}"));
         std::fs::write(&file, format!("{text}\n")).unwrap();
@@ -64,6 +64,6 @@ fn consul_keeps_views() {
 
 #[test]
 fn one_of_three_servers_at_a_time_is_killed_or_stopped() {
-    let Some(path) = CONSUL.find() else { return };
-    assert_survives_strikes(Cluster::start(&CONSUL, path, 3));
+    let Some(cluster) = Cluster::start(program(Box::new(arguments)), 3) else { return };
+    assert_survives_strikes(cluster);
 }

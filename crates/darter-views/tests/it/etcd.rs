@@ -4,10 +4,17 @@
 use crate::cluster::{Cluster, Program, assert_survives_strikes, patiently};
 use crate::contract::{assert_has_one_winner, assert_keeps_views, set, view};
 use darter_views::{StoreError, ViewStore};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-pub(crate) const ETCD: Program = Program { name: "etcd", probe: "--version", ports: 2, arguments };
+/// etcd, which every machine with `DARTER_TEST_ALL` has.
+pub(crate) fn start(servers: usize) -> Option<Cluster> {
+    let url = Box::new(|hosts: &str| format!("etcd://{hosts}/darter"));
+    let program = Program { name: "etcd", probe: "--version", ports: 2, arguments: Box::new(arguments), url };
+    let cluster = Cluster::start(program, servers);
+    assert!(cluster.is_some() || std::env::var_os("DARTER_TEST_ALL").is_none(), "etcd is not installed");
+    cluster
+}
 
 fn arguments(cluster: &Cluster, at: usize, command: &mut Command) {
     let url = |port: u16| format!("http://127.0.0.1:{port}");
@@ -22,17 +29,9 @@ fn arguments(cluster: &Cluster, at: usize, command: &mut Command) {
         .args(["--heartbeat-interval", "50", "--election-timeout", "500", "--log-level", "error"]);
 }
 
-/// Where etcd is.
-fn find() -> Option<PathBuf> {
-    let found = ETCD.find();
-    assert!(found.is_some() || std::env::var_os("DARTER_TEST_ALL").is_none(), "etcd is not installed");
-    found
-}
-
 #[test]
 fn etcd_keeps_views() {
-    let Some(path) = find() else { return };
-    let cluster = Cluster::start(&ETCD, path, 1);
+    let Some(cluster) = start(1) else { return };
     let url = cluster.url();
     patiently(|| ViewStore::open(&url, 9).unwrap().view());
     assert_keeps_views(&url);
@@ -64,6 +63,6 @@ fn with_a_password(cluster: &Cluster, password: &Path) {
 
 #[test]
 fn one_of_three_servers_at_a_time_is_killed_or_stopped() {
-    let Some(path) = find() else { return };
-    assert_survives_strikes(Cluster::start(&ETCD, path, 3));
+    let Some(cluster) = start(3) else { return };
+    assert_survives_strikes(cluster);
 }

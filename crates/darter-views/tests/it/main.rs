@@ -1,9 +1,11 @@
-//! Stores of views: what all of them do, on a file, on real etcd and Consul servers, and on servers
-//! that answer as the documents of Consul and Kubernetes say and, when a test wants it, wrongly.
+//! Stores of views: what all of them do, on a file, on real etcd and Consul and a real API server of
+//! Kubernetes, and on servers that answer as those programs' documents say and, when a test wants it,
+//! wrongly.
 //!
 //! Tests with etcd skip themselves and say so where it is not installed (`scripts/test-tools`
-//! installs it), unless `DARTER_TEST_ALL` is set; those with Consul skip themselves in any case,
-//! since Debian has it no more in its later releases.
+//! installs it), unless `DARTER_TEST_ALL` is set. Those with Consul and Kubernetes skip themselves
+//! in any case: Debian's later releases lack the one, and have the source of the other, of which
+//! `scripts/test-tools --kubernetes` builds it.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 
@@ -12,5 +14,6 @@ mod consul;
 mod contract;
 mod etcd;
 mod files;
+mod kubernetes;
 mod servers;
 mod urls;

@@ -28,6 +28,9 @@ fn what_names_no_store_is_refused_with_the_reason() {
         ("kubernetes://Name/p?server=a:1", "lower-case"),
         ("kubernetes://n/p/q?server=a:1&token-file=/dev/null", "lower-case"),
         ("kubernetes://n/p?server=a:1&token-file=/nonexistent", "No such file"),
+        ("kubernetes://n/p?server=a:1&token-file=/dev/null", "one token"),
+        ("kubernetes://n/p?server=a:1&token-file=/dev/zero", "one token"),
+        ("consul://a:1/p?token-file=/proc/self/mounts", "one token"),
         ("kubernetes://n/p", "ca.crt"),
     ] {
         match ViewStore::open(url, 0).map(drop) {
