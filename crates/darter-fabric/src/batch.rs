@@ -61,25 +61,38 @@ impl Verb {
         matches!(self.kind, VerbKind::Cas | VerbKind::Faa)
     }
 
+    /// Returns how many words it carries to the node: expected and desired, or an addend, of CAS and
+    /// FAA.
+    #[inline]
+    pub fn request_words(&self) -> usize {
+        match self.kind {
+            VerbKind::Read => 0,
+            VerbKind::Write => self.words as usize,
+            VerbKind::Cas => 2,
+            VerbKind::Faa => 1,
+        }
+    }
+
+    /// Returns how many words it brings back: the old one, of CAS and FAA.
+    #[inline]
+    pub fn reply_words(&self) -> usize {
+        match self.kind {
+            VerbKind::Read => self.words as usize,
+            VerbKind::Write => 0,
+            VerbKind::Cas | VerbKind::Faa => 1,
+        }
+    }
+
     /// Payload bytes counted as read (design: READ its payload, CAS and FAA 8).
     #[inline]
     pub fn read_bytes(&self) -> u64 {
-        match self.kind {
-            VerbKind::Read => u64::from(self.words) * 8,
-            VerbKind::Write => 0,
-            VerbKind::Cas | VerbKind::Faa => 8,
-        }
+        self.reply_words() as u64 * 8
     }
 
     /// Payload bytes counted as written (design: WRITE its payload, CAS 16, FAA 8).
     #[inline]
     pub fn write_bytes(&self) -> u64 {
-        match self.kind {
-            VerbKind::Read => 0,
-            VerbKind::Write => u64::from(self.words) * 8,
-            VerbKind::Cas => 16,
-            VerbKind::Faa => 8,
-        }
+        self.request_words() as u64 * 8
     }
 }
 

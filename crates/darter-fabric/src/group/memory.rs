@@ -33,7 +33,8 @@ pub trait Memory {
 pub(super) fn is_zero(bytes: &[u8]) -> bool {
     let (lines, rest) = bytes.as_chunks::<64>();
     // Four times as fast as a comparison, which is a call of a function.
-    lines.iter().all(|line| line.iter().fold(0, |seen, byte| seen | byte) == 0) && rest.iter().all(|byte| *byte == 0)
+    lines.iter().all(|line| line.iter().fold(0, |seen, byte| seen | byte) == 0)
+        && rest.iter().all(|byte| *byte == 0)
 }
 
 /// The first region of this process's memory.

@@ -5,7 +5,7 @@
 use super::diverted::{Diversion, DivertedBatch};
 use super::endpoint::Sim;
 use super::world::World;
-use crate::{FabricError, VerbKind};
+use crate::FabricError;
 
 impl World {
     /// Fills in the results of a batch, and has it complete.
@@ -17,13 +17,8 @@ impl World {
             Ok(words) => {
                 let mut words = &words[..];
                 for verb in verbs {
-                    let count = match verb.kind {
-                        VerbKind::Read => verb.words as usize,
-                        VerbKind::Write => 0,
-                        VerbKind::Cas | VerbKind::Faa => 1,
-                    };
-                    let (own, rest) = words.split_at(count);
-                    data[verb.at as usize..][..count].copy_from_slice(own);
+                    let (own, rest) = words.split_at(verb.reply_words());
+                    data[verb.at as usize..][..own.len()].copy_from_slice(own);
                     words = rest;
                 }
                 self.counts.verbs += verbs.len() as u64;

@@ -32,8 +32,8 @@ pub(super) fn post_to(
     let limit = connection.frame_bytes as usize - head;
     let (verbs, data) = pending.batch.parts_mut();
     let size = |verb: &Verb| {
-        let there = wire::HEADER_BYTES + wire::request_words(verb) * 8;
-        (there, wire::reply_words(verb) * 8)
+        let there = wire::HEADER_BYTES + verb.request_words() * 8;
+        (there, verb.reply_words() * 8)
     };
     let is_too_long = |verb: &&Verb| verb.addr.node() == node && size(verb).0.max(size(verb).1) > limit;
     if let Some(verb) = verbs.iter().find(is_too_long) {

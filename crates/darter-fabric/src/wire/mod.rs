@@ -29,7 +29,7 @@ pub use tls::{ClientTls, NodeTls};
 #[cfg(feature = "tls")]
 pub use tls::{IdentityFiles, TlsError};
 pub(crate) use verbs::take_answers;
-pub use verbs::{FrameVerbs, first_verb, put_verb, reply_words, request_words};
+pub use verbs::{FrameVerbs, first_verb, put_verb};
 
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;

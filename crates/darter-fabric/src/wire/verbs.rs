@@ -21,25 +21,6 @@ const VOLATILE: u8 = 1;
 
 const _: () = assert!(size_of::<VerbHead>() == HEADER_BYTES);
 
-/// Words that a verb carries to the node.
-pub fn request_words(verb: &Verb) -> usize {
-    match verb.kind {
-        VerbKind::Read => 0,
-        VerbKind::Write => verb.words as usize,
-        VerbKind::Cas => 2,
-        VerbKind::Faa => 1,
-    }
-}
-
-/// Words that a verb brings back.
-pub fn reply_words(verb: &Verb) -> usize {
-    match verb.kind {
-        VerbKind::Read => verb.words as usize,
-        VerbKind::Write => 0,
-        VerbKind::Cas | VerbKind::Faa => 1,
-    }
-}
-
 /// Appends a verb with the words it carries, which begin at `verb.at` of the batch's buffer.
 pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
     let flags = if verb.is_volatile { VOLATILE } else { 0 };
@@ -47,7 +28,7 @@ pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
     let head = VerbHead { kind, flags, reserved: [0; 2], words: verb.words, offset };
     out.extend_from_slice(bytes_of(&head));
     let at = verb.at as usize;
-    out.extend_from_slice(cast_slice(&data[at..at + request_words(verb)]));
+    out.extend_from_slice(cast_slice(&data[at..at + verb.request_words()]));
 }
 
 /// The verbs of a request, as they lie in its frame.
@@ -69,7 +50,7 @@ impl<'f> FrameVerbs<'f> {
         let mut reply_left = reply_bytes_max as usize / 8;
         while checked.left > 0 {
             let (verb, _) = checked.take_verb()?;
-            reply_left = reply_left.checked_sub(reply_words(&verb))?;
+            reply_left = reply_left.checked_sub(verb.reply_words())?;
         }
         checked.rest.is_empty().then_some(all)
     }
@@ -94,7 +75,7 @@ impl<'f> FrameVerbs<'f> {
         }
         let (addr, is_volatile) = (GlobalAddr::new(0, head.offset), head.flags & VOLATILE != 0);
         let verb = Verb { kind, addr, at: 0, words: head.words, is_fenced: false, is_volatile };
-        let (carried, rest) = tail.split_at_checked(request_words(&verb) * 8)?;
+        let (carried, rest) = tail.split_at_checked(verb.request_words() * 8)?;
         (self.left, self.rest) = (self.left.checked_sub(1)?, rest);
         Some((verb, carried))
     }
@@ -129,7 +110,7 @@ pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, pay
     let mut rest = payload;
     for verb in all[verbs].iter().filter(|verb| verb.addr.node() == node) {
         let at = verb.at as usize;
-        let wanted: &mut [u8] = cast_slice_mut(&mut data[at..at + reply_words(verb)]);
+        let wanted: &mut [u8] = cast_slice_mut(&mut data[at..at + verb.reply_words()]);
         let Some((words, tail)) = rest.split_at_checked(wanted.len()) else { return false };
         wanted.copy_from_slice(words);
         rest = tail;
@@ -171,7 +152,7 @@ mod tests {
             assert_eq!((sent.kind, sent.addr, sent.words), (got.kind, got.addr, got.words));
             assert_eq!(sent.is_volatile, got.is_volatile);
             let at = sent.at as usize;
-            assert_eq!(carried, cast_slice::<u64, u8>(&data[at..at + request_words(sent)]));
+            assert_eq!(carried, cast_slice::<u64, u8>(&data[at..at + sent.request_words()]));
         }
     }
 
@@ -204,7 +185,7 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             if let Some(verbs) = FrameVerbs::new(&flipped, 4, 1 << 20) {
                 // Whatever it now says, it asks for no more than was allowed.
-                assert!(verbs.map(|(verb, _)| reply_words(&verb)).sum::<usize>() * 8 <= 1 << 20);
+                assert!(verbs.map(|(verb, _)| verb.reply_words()).sum::<usize>() * 8 <= 1 << 20);
             }
         }
         assert!(FrameVerbs::new(&bytes, 4, 32).is_none(), "more asked for than allowed");

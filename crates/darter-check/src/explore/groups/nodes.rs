@@ -5,7 +5,6 @@ use super::outcomes::Outcomes;
 use darter_fabric::group::Options;
 use darter_fabric::group::bed::{Counts, MS, Payload, Random, Setup, World};
 use darter_fabric::sim::{DivertedBatch, Sim};
-use darter_fabric::wire::reply_words;
 use darter_fabric::{Fabric, FabricError, Verb};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -53,7 +52,7 @@ impl UnderWay {
         }
         let mut words = Vec::new();
         for verb in &self.verbs {
-            let count = reply_words(verb);
+            let count = verb.reply_words();
             let own = self.words.get_mut(&group_of(verb)).into_iter();
             words.extend(own.flat_map(|own| own.drain(..count.min(own.len()))));
         }
