@@ -37,7 +37,9 @@ impl Pool {
         let stop = Arc::new(Stop::default());
         let theirs = Arc::clone(&stop);
         let node = std::thread::spawn(move || node.serve(&theirs).map(|_| ()).unwrap());
-        drop(Store::options().create(true).open(&url).unwrap());
+        // Nobody renews a lease while a command stands still.
+        let day = std::time::Duration::from_secs(86_400);
+        drop(Store::options().create(true).lease(day).open(&url).unwrap());
         Self { url, stop, node: Some(node) }
     }
 
