@@ -148,7 +148,8 @@ pub(crate) fn token_in(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(TOKEN_BYTES_MAX).read_to_string(&mut text)?;
     let token = text.trim();
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+    let is_whole = (text.len() as u64) < TOKEN_BYTES_MAX;
+    if !is_whole || token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "it does not hold one token, and nothing else",

@@ -91,7 +91,7 @@ fn parse(url: &str, group: u32) -> Result<Box<dyn Engine>, String> {
             Box::new(Etcd::new(Addresses::new(&hosts(parts.authority)?, &http)?, name, account))
         }
         "consul" => {
-            let token = parts.take("token-file").map(|path| token(Path::new(path))).transpose()?;
+            let token = parts.take("token-file").map(|path| read_token(Path::new(path))).transpose()?;
             Box::new(Consul::new(Addresses::new(&hosts(parts.authority)?, &http)?, name, token))
         }
         "kubernetes" => Box::new(kubernetes(&mut parts, http, group)?),
@@ -126,7 +126,7 @@ fn kubernetes(parts: &mut Parts<'_>, mut http: HttpOptions, group: u32) -> Resul
     };
     let token = parts.take("token-file").map_or_else(|| account.join("token"), PathBuf::from);
     // It is read anew before each request, since it changes; it must be there now.
-    self::token(&token)?;
+    read_token(&token)?;
     Ok(Kubernetes::new(Addresses::new(&hosts(&server)?, &http)?, parts.authority, &object, token))
 }
 
@@ -147,7 +147,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn token(path: &Path) -> Result<String, String> {
+fn read_token(path: &Path) -> Result<String, String> {
     token_in(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -12,8 +12,7 @@
 //! Bounds are those of leaves ([`Bound`]); the first range begins below all keys, and each ends where
 //! the next begins. A table never changes: a CAS of the index's descriptor leads to another one
 //! (rule X11 of `docs/xstore.md`), whose number is one more: a table may lie where an older one lay.
-//! The blob of a bound is that of the range's first leaf. An index
-//! without a table is one range.
+//! The blob of a bound is that of the range's first leaf. An index without a table is one range.
 
 use super::descriptor::Descriptor;
 use super::leaf::Bound;
@@ -88,7 +87,8 @@ impl Table {
 
     fn parse(addr: GlobalAddr, words: &[u64], nodes: u8) -> Option<Self> {
         let count = Self::count(*words.first()?)?;
-        let number = words.get(1).copied().filter(|&number| number > 0)?;
+        // Another one follows each.
+        let number = words.get(1).copied().filter(|number| (1..u64::MAX).contains(number))?;
         let all = words.get(HEAD_WORDS..HEAD_WORDS + count * ENTRY_WORDS)?;
         let mut entries = Vec::with_capacity(count);
         for words in all.chunks_exact(ENTRY_WORDS) {
@@ -182,12 +182,10 @@ mod tests {
             assert_eq!(Table::parse(addr, &words, u8::from(count > 2)), None, "a node that is not there");
             assert_eq!(Table::parse(addr, &words[..=count * ENTRY_WORDS], 3), None, "it ends too early");
         }
-        let unnumbered = Table { addr, number: 0, entries: vec![entry(Bound::LEAST, 0)] };
-        assert_eq!(
-            Table::parse(addr, &unnumbered.words(), 3),
-            None,
-            "no table that was written has this number"
-        );
+        for number in [0, u64::MAX] {
+            let strange = Table { addr, number, entries: vec![entry(Bound::LEAST, 0)] };
+            assert_eq!(Table::parse(addr, &strange.words(), 3), None, "no table's number: {number}");
+        }
         let headless = Table { addr, number: 1, entries: vec![entry(Bound::Short(vec![1]), 0)] };
         assert_eq!(Table::parse(addr, &headless.words(), 3), None, "keys below the first range");
     }

@@ -37,7 +37,7 @@ pub(in super::super) struct Range {
 #[derive(Debug)]
 pub(in super::super) struct Ranges {
     /// The number of their table. Its address says nothing: an older one may have lain there.
-    pub(in super::super) table: u64,
+    table: u64,
     pub(in super::super) all: Vec<Range>,
 }
 
