@@ -285,27 +285,19 @@ fn bench_counts(arguments: &[&str]) -> Vec<Counted> {
 /// The same work costs the same, but for renewals of the lease, which are due when a quarter of it is
 /// over: each is a WRITE of the seven words of a member, in a round trip of its own.
 fn assert_same_but_for_renewals(these: &[Counted], those: &[Counted]) {
-    let kinds = |lines: &[Counted]| -> Vec<_> {
-        let of = |line: &Counted| -> Vec<_> {
-            line.2
+    assert_eq!(these.len(), those.len());
+    for (this, that) in these.iter().zip(those) {
+        let names = |line: &Counted| line.2.iter().map(|(kind, _)| kind.clone()).collect::<Vec<_>>();
+        assert_eq!((&this.0, this.1, names(this)), (&that.0, that.1, names(that)));
+        for ((kind, ours), (_, theirs)) in this.2.iter().zip(&that.2) {
+            let more: Vec<i64> = ours
                 .iter()
-                .map(|(kind, counts)| (line.0.clone(), line.1, kind.clone(), counts.clone()))
-                .collect()
-        };
-        lines.iter().flat_map(of).collect()
-    };
-    let (these, those) = (kinds(these), kinds(those));
-    assert_eq!(these.len(), those.len(), "{these:?} {those:?}");
-    for (this, that) in these.iter().zip(&those) {
-        let more: Vec<i64> = this
-            .3
-            .iter()
-            .zip(&that.3)
-            .map(|(&this, &that)| this.cast_signed() - that.cast_signed())
-            .collect();
-        let renewals = more[1];
-        let is_same = (&this.0, this.1, &this.2) == (&that.0, that.1, &that.2);
-        assert!(is_same && more == [0, renewals, renewals, 0, renewals * 56], "{this:?} {that:?}");
+                .zip(theirs)
+                .map(|(ours, theirs)| ours.cast_signed() - theirs.cast_signed())
+                .collect();
+            let renewals = more[1];
+            assert_eq!(more, [0, renewals, renewals, 0, renewals * 56], "{kind} of {this:?} and {that:?}");
+        }
     }
 }
 

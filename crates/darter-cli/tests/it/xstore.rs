@@ -193,17 +193,22 @@ impl View {
     }
 }
 
+/// The fabric's part of an error.
+fn of_fabric(error: &IndexError) -> Option<&FabricError> {
+    match error {
+        IndexError::Fabric(error) | IndexError::Pool(PoolError::Fabric(error)) => Some(error),
+        _ => None,
+    }
+}
+
 /// Whether an error is one of those that a caller has to expect of a server, or a node, that dies.
 fn is_typed(error: &IndexError) -> bool {
-    match error {
-        IndexError::Fabric(error) | IndexError::Pool(PoolError::Fabric(error)) => match error {
-            FabricError::Disconnected { .. } | FabricError::Unreachable { .. } => true,
-            FabricError::Call(call) => match &call.fault {
-                CallFault::ServerGone | CallFault::NoServer => true,
-                // The server's own verbs have failed, or it is not there yet.
-                CallFault::Failed(failed) => failed.code == darter_fabric::ProcedureError::FABRIC,
-                _ => false,
-            },
+    match of_fabric(error) {
+        Some(FabricError::Disconnected { .. } | FabricError::Unreachable { .. }) => true,
+        Some(FabricError::Call(call)) => match &call.fault {
+            CallFault::ServerGone | CallFault::NoServer => true,
+            // The server's own verbs have failed, or it is not there yet.
+            CallFault::Failed(failed) => failed.code == darter_fabric::ProcedureError::FABRIC,
             _ => false,
         },
         _ => false,
@@ -212,29 +217,19 @@ fn is_typed(error: &IndexError) -> bool {
 
 /// Whether a memory node could not be connected to.
 fn is_away(error: &IndexError) -> bool {
-    matches!(
-        error,
-        IndexError::Fabric(FabricError::Io(_)) | IndexError::Pool(PoolError::Fabric(FabricError::Io(_)))
-    )
+    matches!(of_fabric(error), Some(FabricError::Io(_)))
 }
 
 /// Whether the connection to a memory node has ended.
 fn is_cut(error: &IndexError) -> bool {
-    matches!(
-        error,
-        IndexError::Fabric(FabricError::Disconnected { .. })
-            | IndexError::Pool(PoolError::Fabric(FabricError::Disconnected { .. }))
-    )
+    matches!(of_fabric(error), Some(FabricError::Disconnected { .. }))
 }
 
 /// Whether this process fell silent, on a busy machine, and was shut out: it has to open the pool
 /// again.
 fn is_shut_out(error: &IndexError) -> bool {
-    matches!(
-        error,
-        IndexError::Fabric(FabricError::Fenced)
-            | IndexError::Pool(PoolError::Evicted | PoolError::Fabric(FabricError::Fenced))
-    )
+    matches!(of_fabric(error), Some(FabricError::Fenced))
+        || matches!(error, IndexError::Pool(PoolError::Evicted))
 }
 
 /// What all threads share.

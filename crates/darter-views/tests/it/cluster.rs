@@ -142,7 +142,7 @@ pub(crate) fn patiently<T>(mut ask: impl FnMut() -> Result<T, StoreError>) -> T 
 }
 
 /// Kills and stops each of three servers while views are set.
-pub(crate) fn assert_survives_strikes(mut cluster: Cluster) {
+pub(crate) fn assert_survives_strikes(cluster: &mut Cluster) {
     let mut store = ViewStore::open(&cluster.url(), 0).unwrap();
     patiently(|| store.view());
     let mut number = 0;

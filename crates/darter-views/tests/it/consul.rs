@@ -64,6 +64,6 @@ fn consul_keeps_views() {
 
 #[test]
 fn one_of_three_servers_at_a_time_is_killed_or_stopped() {
-    let Some(cluster) = Cluster::start(program(Box::new(arguments)), 3) else { return };
-    assert_survives_strikes(cluster);
+    let Some(mut cluster) = Cluster::start(program(Box::new(arguments)), 3) else { return };
+    assert_survives_strikes(&mut cluster);
 }

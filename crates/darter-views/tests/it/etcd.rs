@@ -63,6 +63,6 @@ fn with_a_password(cluster: &Cluster, password: &Path) {
 
 #[test]
 fn one_of_three_servers_at_a_time_is_killed_or_stopped() {
-    let Some(cluster) = start(3) else { return };
-    assert_survives_strikes(cluster);
+    let Some(mut cluster) = start(3) else { return };
+    assert_survives_strikes(&mut cluster);
 }
