@@ -7,7 +7,7 @@ source scripts/beside-redis.bash
 
 keys=${KEYS:-100000}
 requests=${REQUESTS:-300000}
-index=${INDEX:-dart}
+index=${INDEX:-quiver}
 port=${PORT:-7800}
 
 needs redis-server redis-benchmark redis-cli

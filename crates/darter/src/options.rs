@@ -59,8 +59,9 @@ impl StoreOptions {
         self
     }
 
-    /// At most this many bytes of this process serve as the index's cache, the skip table's
-    /// directory included.
+    /// Bytes of this process that the index may use as its cache. Default: 1 MiB. Quiver uses no
+    /// more. DART also keeps its skip table's directory, 8 bytes for each segment of 1,024 entries,
+    /// even if that alone exceeds the budget; nodes get what the directory leaves of it.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.index.dart.cache_bytes = bytes;
         self.index.quiver.cache_bytes = bytes;
@@ -91,8 +92,8 @@ impl StoreOptions {
         self
     }
 
-    /// How long this process may be silent before others check whether it is dead. Whole
-    /// milliseconds, at least 1.
+    /// How long this process may be silent before others check whether it is dead. Rounded down to
+    /// whole milliseconds, at least 1. Default: 5 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.pool.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1);
         self

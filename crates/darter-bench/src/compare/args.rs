@@ -47,9 +47,13 @@ impl fmt::Display for Theta {
 /// and so on, each is run with each.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Comparison {
-    /// Indexes, by name; the first is what the others are measured against, unless `dart` is among
-    /// them
-    #[arg(long, value_delimiter = ',', default_value = "dart,art,smart,sherman,fg+", value_name = "LIST")]
+    /// Indexes, by name; throughputs are relative to the first
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "quiver,dart,art,smart,sherman,fg+,chime",
+        value_name = "LIST"
+    )]
     pub indexes: Vec<IndexChoice>,
     /// YCSB workloads, run in this order on the same records; without `load` at the beginning,
     /// records are bulk-loaded

@@ -53,4 +53,20 @@ mod tests {
             assert_eq!(&row[at], one.configuration.hash());
         }
     }
+
+    #[test]
+    fn rows_of_counts_without_times_leave_the_times_blank() {
+        let mut all = measurements();
+        all.iter_mut().for_each(|one| one.figures.remove_times());
+        let text = csv(&all).unwrap();
+        let mut reader = csv::Reader::from_reader(&text[..]);
+        let headers = reader.headers().unwrap().clone();
+        for row in reader.records().map(Result::unwrap) {
+            for (name, cell) in headers.iter().zip(&row) {
+                let is_time = ["seconds", "ops_per_s", "ratio", "p50_us", "p99_us", "p999_us"].contains(&name);
+                assert!(!is_time || cell.is_empty(), "{name}: {cell}");
+                assert!(!name.starts_with("round_trips") || !cell.is_empty(), "{name} is blank");
+            }
+        }
+    }
 }

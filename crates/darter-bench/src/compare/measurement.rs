@@ -5,10 +5,7 @@ use crate::outcome::Outcome;
 use crate::report::{KindReport, LatencyUs, Sizes};
 use crate::rounds::median;
 use darter::{Counters, OpKind};
-use serde::Serialize;
-
-/// The index that others are measured against, where it takes part.
-const BASELINE: &str = "dart";
+use serde::{Serialize, Serializer};
 
 /// A configuration and its results.
 #[derive(Clone, Debug, Serialize)]
@@ -21,7 +18,7 @@ pub struct Measurement {
 
 /// The results of a measurement. Counts are of all rounds together, upkeep left out, so that on one
 /// thread they repeat exactly; times are of the round with the median throughput. Times of a model
-/// are the model's.
+/// are the model's. Figures of counts alone have no times: these are NaN, and blank in CSV.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
     /// The configuration's hash.
@@ -43,22 +40,30 @@ pub struct Figures {
     /// Lost races per operation.
     pub retries_per_op: f64,
     /// Busy time of the busiest thread.
+    #[serde(serialize_with = "blank_if_nan")]
     pub seconds: f64,
     /// Operations a second, all threads together.
+    #[serde(serialize_with = "blank_if_nan")]
     pub ops_per_s: f64,
     /// Throughput of the slowest round.
+    #[serde(serialize_with = "blank_if_nan")]
     pub ops_per_s_least: f64,
     /// Throughput of the fastest round.
+    #[serde(serialize_with = "blank_if_nan")]
     pub ops_per_s_most: f64,
-    /// Throughput in relation to the index named next, in the same run and workload.
+    /// Throughput relative to that of the index named next, in the same run and workload.
+    #[serde(serialize_with = "blank_if_nan")]
     pub ratio: f64,
     /// The index that `ratio` is in relation to.
     pub relative_to: String,
     /// Half of the operations took at most this long, in microseconds.
+    #[serde(serialize_with = "blank_if_nan")]
     pub p50_us: f64,
     /// 99% did.
+    #[serde(serialize_with = "blank_if_nan")]
     pub p99_us: f64,
     /// 99.9% did.
+    #[serde(serialize_with = "blank_if_nan")]
     pub p999_us: f64,
     /// Bytes of everything in the pool but leaves, at the last walk of the index.
     pub index_bytes: u64,
@@ -68,6 +73,28 @@ pub struct Figures {
     pub pool_used_bytes: u64,
     /// Bytes that a compute node caches.
     pub cache_used_bytes: u64,
+}
+
+/// Writes nothing for a number that was not measured.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes fields by reference
+fn blank_if_nan<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    (!number.is_nan()).then_some(*number).serialize(serializer)
+}
+
+impl Figures {
+    /// Returns whether there are times.
+    pub(crate) fn has_times(&self) -> bool {
+        !self.ops_per_s.is_nan()
+    }
+
+    /// Removes the times, so that a run that measures counts shows none.
+    pub(crate) fn remove_times(&mut self) {
+        let Self { seconds, ops_per_s, ops_per_s_least, ops_per_s_most, ratio, p50_us, p99_us, p999_us, .. } =
+            self;
+        for time in [seconds, ops_per_s, ops_per_s_least, ops_per_s_most, ratio, p50_us, p99_us, p999_us] {
+            *time = f64::NAN;
+        }
+    }
 }
 
 impl Measurement {
@@ -119,16 +146,12 @@ impl Measurement {
     }
 }
 
-/// Relates throughputs to the baseline's, or the first index's, in the same workload under the same
-/// conditions.
+/// Relates throughputs to those of the first index, in the same workload under the same conditions.
 pub(crate) fn relate(measurements: &mut [Measurement]) {
     let related: Vec<(f64, String)> = measurements
         .iter()
         .map(|one| {
-            let mut beside = measurements.iter().filter(|other| one.is_beside(other));
-            let first = beside.clone().next();
-            let baseline = beside.find(|other| other.configuration.index == BASELINE).or(first);
-            let baseline = baseline.unwrap_or(one);
+            let baseline = measurements.iter().find(|other| one.is_beside(other)).unwrap_or(one);
             let ratio = one.figures.ops_per_s / baseline.figures.ops_per_s.max(f64::MIN_POSITIVE);
             (ratio, baseline.configuration.index.clone())
         })
@@ -145,7 +168,7 @@ pub(crate) mod tests {
     use crate::compare::configuration::tests::configuration;
     use crate::rounds::tests::outcome;
 
-    /// Two indexes, two workloads, two cache sizes; the second index is half as fast.
+    /// Two indexes, two workloads, two cache sizes; the first index is half as fast.
     pub(crate) fn measurements() -> Vec<Measurement> {
         let mut all = Vec::new();
         for cache_bytes in [1 << 20, 10 << 20] {
@@ -163,18 +186,18 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn ratios_are_to_dart_under_the_same_conditions() {
+    fn ratios_are_to_the_first_index_under_the_same_conditions() {
         let all = measurements();
         assert_eq!(all.len(), 8);
         for one in &all {
-            let expected = if one.configuration.index == "dart" { 1.0 } else { 0.5 };
+            let expected = if one.configuration.index == "dart" { 2.0 } else { 1.0 };
             assert!((one.figures.ratio - expected).abs() < 1e-9, "{one:?}");
-            assert_eq!(one.figures.relative_to, "dart");
+            assert_eq!(one.figures.relative_to, "other");
             assert!(one.figures.ops_per_s_least < one.figures.ops_per_s);
             assert!(one.figures.ops_per_s_most > one.figures.ops_per_s);
         }
-        let mut others: Vec<_> = all.into_iter().filter(|one| one.configuration.index == "other").collect();
-        relate(&mut others);
-        assert!(others.iter().all(|one| one.figures.relative_to == "other"));
+        let mut rest: Vec<_> = all.into_iter().filter(|one| one.configuration.index == "dart").collect();
+        relate(&mut rest);
+        assert!(rest.iter().all(|one| one.figures.relative_to == "dart" && one.figures.ratio == 1.0));
     }
 }

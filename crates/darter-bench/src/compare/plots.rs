@@ -72,18 +72,22 @@ const P99: Quantity = Quantity {
 pub(crate) fn plots(measurements: &[Measurement]) -> Vec<Chart> {
     let varying = Axis::varying(measurements);
     let all: Vec<&Measurement> = measurements.iter().collect();
+    let have_times = measurements.iter().any(|one| one.figures.has_times());
+    let quantities = || QUANTITIES.iter().filter(|quantity| have_times || !quantity.is_time);
     let mut charts = Vec::new();
     // Bars are of the first place on every axis.
     let first = at_first_places(&all, &varying);
-    charts.extend(QUANTITIES.iter().map(|quantity| bars(quantity, &first, &all)));
+    charts.extend(quantities().map(|quantity| bars(quantity, &first, &all)));
     let workloads = distinct(measurements.iter().map(|one| one.configuration.workload.as_str()));
     for workload in workloads {
         let own: Vec<&Measurement> =
             all.iter().copied().filter(|one| one.configuration.workload == workload).collect();
         for axis in &varying {
-            charts.extend(QUANTITIES.iter().map(|quantity| over(quantity, &own, *axis, &varying, &all)));
+            charts.extend(quantities().map(|quantity| over(quantity, &own, *axis, &varying, &all)));
         }
-        charts.push(latency_over_throughput(&own, &all));
+        if have_times {
+            charts.push(latency_over_throughput(&own, &all));
+        }
     }
     charts
 }
@@ -277,6 +281,17 @@ mod tests {
             assert!(sweep.conditions.contains(&part), "{part} is not in: {}", sweep.conditions);
         }
         assert!(!sweep.conditions.contains("cache"), "it is the axis: {}", sweep.conditions);
+    }
+
+    #[test]
+    fn counts_without_times_have_no_plots_of_times() {
+        let mut measurements = measurements();
+        measurements.iter_mut().for_each(|one| one.figures.remove_times());
+        let names: Vec<String> = plots(&measurements).into_iter().map(|chart| chart.name).collect();
+        assert!(names.iter().any(|name| name == "c-cache-round-trips"), "{names:?}");
+        for time in ["throughput", "latency", "p99"] {
+            assert!(!names.iter().any(|name| name.contains(time)), "{time}: {names:?}");
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) fn by_workload(measurements: &[Measurement]) -> Vec<Sheet> {
                 remark_of(own.iter().any(|one| one.figures.modelled))
             ),
             headers: headers(&axes, &own),
-            rows: own.iter().map(|one| row(&axes, one)).collect(),
+            rows: own.iter().map(|one| row(&axes, one, have_times(&own))).collect(),
         }
     };
     workloads.into_iter().map(sheet).collect()
@@ -63,20 +63,36 @@ pub(crate) fn by_workload(measurements: &[Measurement]) -> Vec<Sheet> {
 fn headers(axes: &[Axis], measurements: &[&Measurement]) -> Vec<String> {
     let mut headers = vec!["index".to_owned()];
     headers.extend(axes.iter().map(|axis| axis.title().to_owned()));
-    headers.extend(["round trips", "verbs", "B read", "B written", "retries", "kop/s"].map(str::to_owned));
-    let baselines = distinct(measurements.iter().map(|one| one.figures.relative_to.as_str()));
-    headers.push(match baselines[..] {
-        [only] => format!("× {only}"),
-        _ => "×".to_owned(),
-    });
-    headers.extend(["p50 µs", "p99 µs", "index", "keys, values", "cache used"].map(str::to_owned));
+    headers.extend(["round trips", "verbs", "B read", "B written", "retries"].map(str::to_owned));
+    if have_times(measurements) {
+        let baselines = distinct(measurements.iter().map(|one| one.figures.relative_to.as_str()));
+        let ratio = match baselines[..] {
+            [only] => format!("× {only}"),
+            _ => "×".to_owned(),
+        };
+        headers.extend(["kop/s".to_owned(), ratio, "p50 µs".to_owned(), "p99 µs".to_owned()]);
+    }
+    headers.extend(["index", "keys, values", "cache used"].map(str::to_owned));
     if measurements.iter().any(|one| one.figures.modelled) {
         headers.push("busiest".to_owned());
     }
     headers
 }
 
-fn row(axes: &[Axis], one: &Measurement) -> Vec<String> {
+/// Returns the cache in use, marked if it exceeds the budget: DART keeps its skip table's directory,
+/// XStore its models, whatever the budget is.
+fn cache_used(one: &Measurement) -> String {
+    let used = one.figures.cache_used_bytes;
+    let mark = if used > one.configuration.cache_bytes { " (over budget)" } else { "" };
+    format!("{}{mark}", bytes_text(used))
+}
+
+/// Returns whether any has times; then all rows have cells for them.
+fn have_times(measurements: &[&Measurement]) -> bool {
+    measurements.iter().any(|one| one.figures.has_times())
+}
+
+fn row(axes: &[Axis], one: &Measurement, with_times: bool) -> Vec<String> {
     let figures = &one.figures;
     let mut row = vec![one.configuration.index.clone()];
     row.extend(axes.iter().map(|axis| axis.place(&one.configuration)));
@@ -86,13 +102,19 @@ fn row(axes: &[Axis], one: &Measurement) -> Vec<String> {
         format!("{:.0}", figures.read_bytes_per_op),
         format!("{:.0}", figures.write_bytes_per_op),
         format!("{:.4}", figures.retries_per_op),
-        format!("{:.1}", figures.ops_per_s / 1000.0),
-        format!("{:.2}", figures.ratio),
-        format!("{:.2}", figures.p50_us),
-        format!("{:.2}", figures.p99_us),
+    ]);
+    if with_times {
+        row.extend([
+            format!("{:.1}", figures.ops_per_s / 1000.0),
+            format!("{:.2}", figures.ratio),
+            format!("{:.2}", figures.p50_us),
+            format!("{:.2}", figures.p99_us),
+        ]);
+    }
+    row.extend([
         bytes_text(figures.index_bytes),
         bytes_text(figures.kv_bytes),
-        bytes_text(figures.cache_used_bytes),
+        cache_used(one),
     ]);
     if figures.modelled {
         row.push(figures.bottleneck.clone());
@@ -120,7 +142,34 @@ mod tests {
             assert!(at("round trips") < at("kop/s") && at("retries") < at("kop/s"));
         }
         let text = sheets[0].text();
-        assert!(text.contains("× dart") && text.contains("0.50") && text.contains("10M"), "{text}");
+        assert!(text.contains("× other") && text.contains("2.00") && text.contains("10M"), "{text}");
+    }
+
+    #[test]
+    fn a_cache_beyond_its_budget_is_marked() {
+        let mut measurements = measurements();
+        for one in &mut measurements {
+            let over = u64::from(one.configuration.index == "dart");
+            one.figures.cache_used_bytes = one.configuration.cache_bytes + over;
+        }
+        for (sheet, row) in by_workload(&measurements).iter().flat_map(|s| s.rows.iter().map(move |r| (s, r))) {
+            let at = sheet.headers.iter().position(|header| header == "cache used").unwrap();
+            assert_eq!(row[at].contains("over budget"), row[0] == "dart", "{row:?}");
+        }
+    }
+
+    #[test]
+    fn counts_without_times_have_no_columns_of_times() {
+        let mut measurements = measurements();
+        measurements.iter_mut().for_each(|one| one.figures.remove_times());
+        for sheet in by_workload(&measurements) {
+            let text = sheet.text();
+            assert!(text.contains("round trips") && text.contains("cache used"), "{text}");
+            for title in ["kop/s", "×", "p50", "p99", "NaN"] {
+                assert!(!text.contains(title), "{title} is in {text}");
+            }
+            assert!(sheet.rows.iter().all(|row| row.len() == sheet.headers.len()));
+        }
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure {
         name: "dart-fig6",
         title: "Throughput and latency in the YCSB workloads",
-        differs: "CHIME and DEX are not here; caches shrink with the records; on e-mail keys a search of DART as it is \
+        differs: "CHIME is left out, DEX is not implemented; caches shrink with the records; on e-mail keys a search of DART as it is \
                   looks up to eight lengths up at once, and the verbs of the NICs run out: what is compared there is the one \
                   that counts them when it chooses lengths",
         comparisons: |scale| {
@@ -184,7 +184,7 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure {
         name: "dart-fig7",
         title: "Round trips and bytes in the YCSB workloads",
-        differs: "one client, so that nothing is retried; CHIME and DEX are not here; caches shrink with the records",
+        differs: "one client, so that nothing is retried; CHIME is left out, DEX is not implemented; caches shrink with the records",
         comparisons: |scale| {
             let workloads = [Load, A, B, C, D];
             vec![
@@ -320,7 +320,7 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure {
         name: "dart-fig14",
         title: "Half updates, with accesses more and less skewed",
-        differs: "which exponents the paper has, its text does not say; CHIME and DEX are not here; caches shrink with the \
+        differs: "which exponents the paper has, its text does not say; CHIME is left out, DEX is not implemented; caches shrink with the \
                   records",
         comparisons: |scale| {
             let thetas = [0.0, 0.6, 0.8, 0.9, 0.99];

@@ -78,14 +78,18 @@ impl Words {
     }
 }
 
+/// Returns whether times of a comparison mean anything for a figure: those of a model, or over
+/// memory nodes. In this process's memory only counts do.
+fn has_clock(comparison: &Comparison) -> bool {
+    comparison.pool.is_modelled() || matches!(comparison.pool, PoolLocation::Tcp { .. })
+}
+
 impl Holdable for Figure {
     fn synopsis(&self, scale: &Scale) -> Synopsis {
         let comparisons = (self.comparisons)(scale);
-        let modelled = comparisons.iter().any(|comparison| comparison.pool.is_modelled());
-        let has_nodes = |comparison: &Comparison| matches!(comparison.pool, PoolLocation::Tcp { .. });
-        let clock = match modelled {
+        let clock = match comparisons.iter().any(|comparison| comparison.pool.is_modelled()) {
             true => "modelled",
-            false if comparisons.iter().any(has_nodes) => "this machine's",
+            false if comparisons.iter().any(has_clock) => "this machine's",
             false => "none: counts",
         };
         let mut indexes: Vec<&str> = comparisons
@@ -104,7 +108,11 @@ impl Holdable for Figure {
     fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError> {
         let mut measurements = Vec::new();
         for comparison in (self.comparisons)(scale) {
-            measurements.extend(compare::measure(&comparison, setting)?);
+            let mut measured = compare::measure(&comparison, setting)?;
+            if !has_clock(&comparison) {
+                measured.iter_mut().for_each(|one| one.figures.remove_times());
+            }
+            measurements.extend(measured);
         }
         let modelled = measurements.iter().any(|one| one.figures.modelled);
         let what = format!(
