@@ -67,7 +67,7 @@ use std::sync::atomic::Ordering;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DartOptions {
     /// Bytes this process may cache: the table's directory first, the places of hot nodes with what
-    /// is left.
+    /// is left. The directory is kept even if it alone takes more. Default: 1 MiB.
     pub cache_bytes: u64,
     /// One search in this many adds an access to its leaf's frequency (R in the paper); 0 for none.
     pub frequency_every: u32,

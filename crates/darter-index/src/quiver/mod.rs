@@ -75,7 +75,7 @@ use std::sync::Arc;
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuiverOptions {
-    /// Bytes this process may cache: nodes, and pages with their maps.
+    /// Bytes this process may cache, at most: nodes, and pages with their maps. Default: 1 MiB.
     pub cache_bytes: u64,
     /// Most records of a page of a new index, 2 to 64.
     pub page_records: u32,
