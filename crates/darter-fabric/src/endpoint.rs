@@ -17,11 +17,11 @@
 //!   do.
 
 use crate::replica_status::{ReplicaComparison, ReplicaStatus, no_group};
-use crate::{Batch, Counters, FabricError, GlobalAddr, OpKind};
+use crate::{Batch, Counters, FabricError, GlobalAddr, OpKind, lease_clock};
 use std::future::Future;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// What a provider can do beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,10 +326,12 @@ pub trait Endpoint: Send + 'static {
         None
     }
 
-    /// Milliseconds since 1970 by the clock that leases are measured with.
+    /// Returns milliseconds by this process's clock of leases, since a beginning of its own
+    /// ([`crate::lease_clock`]). It never goes back, and it is not the wall clock. Two processes have
+    /// different beginnings and rates: compare a reading with readings of the same process only, and
+    /// store none in the pool.
     fn now_ms(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| since.as_millis() as u64)
+        lease_clock().as_millis() as u64
     }
 
     /// Lets other tasks run for about a millisecond of that clock.

@@ -4,5 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 
 /// Returns a word from the operating system's randomness, by way of std's hash keys.
 pub fn random_word() -> u64 {
-    RandomState::new().hash_one(std::time::SystemTime::now())
+    // A forked child has the keys of its parent.
+    RandomState::new().hash_one(std::process::id())
 }

@@ -2,7 +2,6 @@
 //! updates its own atomics; the list is locked only when a client connects, disconnects or lists
 //! the others.
 
-use super::clock::now_ms;
 use super::request::Arguments;
 use super::subcommands::{SUBCOMMANDS, Subcommand};
 use super::table::Command;
@@ -12,6 +11,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::task::AbortHandle;
 
 /// Stands for no command yet.
@@ -26,8 +26,8 @@ pub(super) struct ClientInfo {
     pub address: SocketAddr,
     /// The address at which the gateway accepted it.
     pub local: SocketAddr,
-    since_ms: u64,
-    /// When its last requests arrived.
+    since: Instant,
+    /// When its last request began, in ms after that.
     active_ms: AtomicU64,
     /// The socket's number in this process.
     descriptor: i32,
@@ -73,8 +73,15 @@ impl ClientInfo {
         lock(&self.names)
     }
 
+    /// Records that a request of the client begins now.
+    #[inline]
+    pub(super) fn is_active(&self, now: Instant) {
+        let active = now.saturating_duration_since(self.since).as_millis();
+        self.active_ms.store(active as u64, Ordering::Relaxed);
+    }
+
     /// Records that the client runs a command.
-    pub(super) fn did(&self, command: &Command, args: &Arguments<'_>, now_ms: u64, is_resp3: bool) {
+    pub(super) fn did(&self, command: &Command, args: &Arguments<'_>, is_resp3: bool) {
         let mut number = command.id as u32;
         if Subcommand::has(command)
             && args.len() > 1
@@ -83,7 +90,6 @@ impl ClientInfo {
             number |= (position as u32 + 1) << 16;
         }
         self.command.store(number, Ordering::Relaxed);
-        self.active_ms.store(now_ms, Ordering::Relaxed);
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
     }
 
@@ -110,8 +116,9 @@ impl ClientInfo {
     /// Appends the client's line of `CLIENT LIST`, with the fields of Redis 7.0, and the names of
     /// its library, which came with 7.2.
     pub(super) fn line(&self, line: &mut String) {
-        let now = now_ms();
-        let age = |since: u64| now.saturating_sub(since) / 1000;
+        // By no wall clock, which steps.
+        let age_ms = self.since.elapsed().as_millis() as u64;
+        let idle_ms = age_ms.saturating_sub(self.active_ms.load(Ordering::Relaxed));
         let (names, held) = (self.names(), &self.held);
         let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
         let _ = writeln!(
@@ -124,8 +131,8 @@ impl ClientInfo {
             self.local,
             self.descriptor,
             names.name,
-            age(self.since_ms),
-            age(self.active_ms.load(Ordering::Relaxed)),
+            age_ms / 1000,
+            idle_ms / 1000,
             load(&held.arrived),
             load(&held.room),
             load(&held.output),
@@ -150,13 +157,12 @@ pub(super) struct Clients {
 impl Clients {
     /// Creates the entry of a new client.
     pub(super) fn admit(&self, address: SocketAddr, local: SocketAddr, descriptor: i32) -> Arc<ClientInfo> {
-        let now = now_ms();
         Arc::new(ClientInfo {
             id: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             address,
             local,
-            since_ms: now,
-            active_ms: AtomicU64::new(now),
+            since: Instant::now(),
+            active_ms: AtomicU64::new(0),
             descriptor,
             command: AtomicU32::new(NO_COMMAND),
             held: HeldBytes::default(),

@@ -1,4 +1,5 @@
-//! The time of commands, in ms since the Unix epoch, to the millisecond.
+//! The time of commands, in ms since the Unix epoch, to the millisecond. Redis defines when keys
+//! expire by the wall clock, and what the slow log says; no other time of a gateway is taken from it.
 //!
 //! The kernel's coarse clock would be cheaper to read, but lags by up to a tick (4 ms at 250 Hz), so
 //! that a key with a deadline would outlive it. A connection therefore reads the precise clock once
@@ -9,6 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 /// Returns the time since the Unix epoch.
+#[expect(clippy::disallowed_methods, reason = "as Redis does")]
 fn now() -> Duration {
     let now = clock_gettime(ClockId::Realtime);
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)
@@ -51,6 +53,7 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
+    #[expect(clippy::disallowed_methods, reason = "what is compared with")]
     fn system_ms() -> u64 {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
     }

@@ -293,6 +293,7 @@ impl Connection {
                 continue;
             }
             held.keys.now = clock.at(began);
+            self.client.info.is_active(began);
             let (keys, client) = (&mut held.keys, &mut self.client);
             let mut call = Call { args, keys, reply, client, shared: &worker.shared };
             let command = commands::perform(&mut call).await;

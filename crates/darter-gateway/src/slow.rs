@@ -2,9 +2,9 @@
 //! and only the beginning of long commands.
 
 use super::clients::ClientInfo;
+use super::clock::now_ms;
 use super::request::Arguments;
 use super::table::Command;
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl SlowLog {
         let mut kept = self.lock();
         let entry = SlowEntry {
             id: kept.0,
-            time: clock_gettime(ClockId::RealtimeCoarse).tv_sec,
+            time: (now_ms() / 1000).cast_signed(),
             micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             arguments,
             arguments_all: args.len(),

@@ -102,7 +102,7 @@ impl<F: Fabric> Pool<F> {
         layout: Layout,
     ) -> Result<Self, PoolError> {
         let nodes = layout.node_count();
-        let registration = members::register(&fabric, &mut endpoint, superblock.lease_ms, nodes).await?;
+        let registration = members::register(&fabric, &mut endpoint, nodes).await?;
         // A member that missed our line went no further than this; the next upkeep tells the others
         // that we follow.
         if !mutant!("join-without-the-nodes-that-came-since") {

@@ -1,6 +1,6 @@
 //! Who holds how much of a pool.
 
-use darter_fabric::{Durability, Endpoint, Fabric, ReplicaStatus};
+use darter_fabric::{Durability, Fabric, ReplicaStatus};
 
 use crate::blocks::{AllocKind, BlockState, BlockWord, MemberId};
 use crate::error::PoolError;
@@ -100,7 +100,8 @@ pub struct MemberUsage {
     pub pid: u64,
     /// The epoch it has published.
     pub epoch: u64,
-    /// Milliseconds left of its lease; negative when it has run out.
+    /// Milliseconds left of its lease by what this process has seen: all of it at the first look,
+    /// whenever the member renewed it; negative when it has run out.
     pub lease_left_ms: i64,
     /// Whether it has garbage waiting.
     pub has_garbage: bool,
@@ -192,13 +193,13 @@ pub(crate) async fn usage<F: Fabric>(
         usage
     });
     let nodes = nodes.collect();
-    let now = endpoint.now_ms();
+    let left = |silent_ms: u64| process.members.lease_ms().cast_signed() - silent_ms.cast_signed();
     let lines = members.live().map(|(slot, line)| MemberUsage {
         slot,
         incarnation: line.incarnation,
         pid: line.pid,
         epoch: line.published,
-        lease_left_ms: i64::from_ne_bytes(line.deadline_ms.wrapping_sub(now).to_ne_bytes()),
+        lease_left_ms: left(process.members.silent_ms(slot, line)),
         has_garbage: line.has_garbage,
         nodes: line.nodes,
         is_me: slot == u32::from(me.member),

@@ -71,6 +71,7 @@ async fn open_new_of<S: Subject>(
     };
     let sim = Sim::new(usize::from(nodes), node_bytes);
     sim.set_pause_ms(PAUSE_MS);
+    sim.let_clocks_drift();
     let pool = Pool::create(sim, &options).await?;
     let mut client = pool.client()?;
     let index = S::Index::open_or_create(&mut client, S::options(Holes::default())).await?;

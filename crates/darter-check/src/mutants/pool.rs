@@ -5,6 +5,14 @@ use super::{FoundBy, Mutant};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "pool",
+        "lease-compared-across-clocks",
+        "A member writes when its lease ends by its own clock, and others compare that with theirs.",
+        FoundBy::Tests(
+            "--package darter-pool --lib races::clocks_that_differ_and_drift_shut_out_only_a_member_that_is_silent",
+        ),
+    ),
+    Mutant::new(
+        "pool",
         "pool-created-after-a-look-alone",
         "A pool is made of nodes that held none when they were looked at, without taking them first.",
         FoundBy::Tests(

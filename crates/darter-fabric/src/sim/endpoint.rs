@@ -81,9 +81,14 @@ impl Sim {
         self.world().misuse
     }
 
-    /// Moves the clock of leases on.
+    /// Moves the clocks of all processes on.
     pub fn advance_ms(&self, ms: u64) {
-        self.world().clock_ms += ms;
+        self.world().clocks.common_ms += ms;
+    }
+
+    /// From now on the clocks of processes run at rates that differ by up to an eighth.
+    pub fn let_clocks_drift(&self) {
+        self.world().clocks.drift = true;
     }
 
     /// From now until the next restore verbs promise only what these leave.
@@ -97,10 +102,10 @@ impl Sim {
         self.world().set_side(self.process, side);
     }
 
-    /// From now on the clock moves by so many milliseconds, and not by one, when a task has waited
-    /// for it.
+    /// From now on the clocks move by so many milliseconds, and not by one, when a task has waited
+    /// for them.
     pub fn set_pause_ms(&self, ms: u64) {
-        self.world().pause_ms = ms;
+        self.world().clocks.pause_ms = ms;
     }
 
     /// Pauses this process, or lets it go on: meanwhile none of its tasks runs, and a client that
@@ -378,7 +383,7 @@ impl Endpoint for SimEndpoint {
     }
 
     fn now_ms(&self) -> u64 {
-        self.sim.world().clock_ms
+        self.sim.world().clocks.of(self.sim.process)
     }
 
     fn pause(&mut self) -> impl Future<Output = ()> + Send {
@@ -390,7 +395,7 @@ impl Endpoint for SimEndpoint {
                 return Poll::Pending;
             }
             if world.direct || std::mem::replace(&mut slept, true) {
-                world.clock_ms += world.pause_ms;
+                world.clocks.pause();
                 return Poll::Ready(());
             }
             world.slept = true;

@@ -23,9 +23,12 @@
 //! - A process can be a node's server ([`Sim::serve`]): each call is a task of that process, which
 //!   dies, pauses and is shut out with it.
 //!
-//! Time is virtual: the simulation moves the clock of leases.
+//! Time is virtual: the simulation moves the clocks of leases. Each process has its own, years from
+//! those of the others ([`Sim::let_clocks_drift`]: at a rate of its own too), so that code which
+//! compares them goes wrong.
 
 mod calls;
+mod clocks;
 mod counts;
 mod divert;
 mod diverted;

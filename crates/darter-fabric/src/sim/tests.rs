@@ -167,6 +167,23 @@ fn a_future_run_alone_ends_or_is_given_up() {
     assert_eq!((sim.counts().batches, read(&sim, at(8), 1)), (6, vec![4]));
 }
 
+#[test]
+fn clocks_of_processes_begin_years_apart_and_drift_only_if_told() {
+    let sim = Sim::new(1, BYTES);
+    let read = || [0, 1, 2].map(|process| sim.process(process).endpoint().unwrap().now_ms());
+    let begin = read();
+    assert_eq!(begin[1] - begin[0], 3_600_000);
+    assert_eq!(begin[0] - begin[2], 10 * 365 * 24 * 3_600_000);
+    let passed = || {
+        let now = read();
+        [now[0] - begin[0], now[1] - begin[1], now[2] - begin[2]]
+    };
+    sim.advance_ms(1600);
+    assert_eq!(passed(), [1600, 1600, 1600]);
+    sim.let_clocks_drift();
+    assert_eq!(passed(), [1600, 1700, 1500]);
+}
+
 /// Process 1, which may be dead.
 fn suspect(slot: u32) -> Suspect {
     Suspect { slot, holder: 2, lapsed: false }

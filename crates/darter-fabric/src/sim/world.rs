@@ -1,6 +1,7 @@
 //! What a simulation's parts share: memory, verbs under way, processes and their identities.
 
 use super::calls::Calls;
+use super::clocks::Clocks;
 use super::counts::SimCounts;
 use super::diverted::Diversion;
 use super::medium::{Choices, Medium, Need, is_awaited};
@@ -140,9 +141,7 @@ pub(super) struct World {
     pub calls: Calls,
     next_id: u64,
     next_endpoint: u64,
-    pub clock_ms: u64,
-    /// By how much the clock moves when a task has waited for it.
-    pub pause_ms: u64,
+    pub clocks: Clocks,
     pub processes: Vec<Life>,
     /// Which process holds which member slot.
     identities: Vec<(u32, u32)>,
@@ -187,8 +186,7 @@ impl World {
             calls: Calls::default(),
             next_id: 0,
             next_endpoint: 0,
-            clock_ms: 0,
-            pause_ms: 1,
+            clocks: Clocks::default(),
             processes: Vec::new(),
             identities: Vec::new(),
             cuts: Vec::new(),
@@ -227,7 +225,7 @@ impl World {
         self.by_processor.clear();
         self.limits.clear();
         self.allocations.clear();
-        self.clock_ms = 0;
+        self.clocks.common_ms = 0;
         self.next_id = 0;
         self.next_endpoint = 0;
         self.counts = SimCounts::default();

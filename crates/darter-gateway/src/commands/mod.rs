@@ -79,7 +79,7 @@ async fn attempt(
     if !call.client.is_trusted && !command.is_for_strangers() {
         return Err(Fault::said("NOAUTH Authentication required."));
     }
-    call.client.info.did(command, &call.args, call.keys.now, call.client.is_resp3);
+    call.client.info.did(command, &call.args, call.client.is_resp3);
     *ending = Ending::Failed;
     run(command.id, call).await?;
     *ending = Ending::Done;

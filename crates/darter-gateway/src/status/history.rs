@@ -5,6 +5,7 @@
 //! from counters that the serving threads keep anyway. All points together take less than 512 KiB;
 //! a gateway that starts again begins anew.
 
+use crate::clock::now_ms;
 use crate::state::GatewayState;
 use crate::statistics::{FAMILIES, FAULTS, Sums};
 use darter::OpKind;
@@ -15,7 +16,6 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The seconds of a point and the number of points kept, by resolution.
 const RESOLUTIONS: [(u64, usize); 3] = [(1, 300), (10, 360), (300, 288)];
@@ -228,7 +228,6 @@ impl History {
 
     /// Returns the points that a query asks for.
     pub(super) fn json(&self, query: HistoryQuery, uptime_ms: u64) -> Value {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let recorded = self.lock();
         let (step, kept) = RESOLUTIONS[query.resolution];
         let series = &recorded.series[query.resolution];
@@ -238,7 +237,7 @@ impl History {
             "points_max": kept,
             "complete": series.points.back().map_or(0, |last| last.number),
             "uptime_ms": uptime_ms,
-            "now_ms": u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            "now_ms": now_ms(),
             // The last bucket is unbounded.
             "bounds_nanos": NANOS_BOUNDS.iter().map(|bound| json!(bound)).chain([Value::Null]).collect::<Vec<_>>(),
             "families": *FAMILIES,

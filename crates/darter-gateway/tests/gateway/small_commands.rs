@@ -22,6 +22,7 @@ fn integer(reply: Reply) -> i64 {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "expiry times are the wall clock's")]
 fn deadlines_are_kept_to_the_millisecond() {
     let door = Door::open();
     let mut client = door.client();

@@ -25,7 +25,7 @@ use darter_fabric::group::{
     StoreReply, StoreRequest, View,
 };
 use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
-use darter_fabric::{Local, TcpOptions, mutant, random_word};
+use darter_fabric::{Local, TcpOptions, lease_clock, mutant, random_word};
 use links::Links;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -57,7 +57,8 @@ pub(crate) struct GroupReply {
 pub(crate) struct Group {
     me: ReplicaId,
     options: GroupOptions,
-    began: Instant,
+    /// When it began, by the clock of leases.
+    began: Duration,
     /// `None` before the group's first view; its memory waits beside it then.
     replica: Option<Replica<Region>>,
     memory: Option<Region>,
@@ -98,7 +99,7 @@ impl Group {
         Ok(Self {
             me,
             options,
-            began: now,
+            began: lease_clock(),
             replica: None,
             memory: Some(Region::new(memory)?),
             links,
@@ -335,8 +336,10 @@ impl Group {
         replies
     }
 
+    /// Returns the time by which leases are granted and end. A primary that was suspended must see
+    /// that its lease is over.
     fn clock(&self) -> Duration {
-        self.began.elapsed()
+        lease_clock().saturating_sub(self.began)
     }
 
     /// Takes what the store has said.
@@ -344,7 +347,7 @@ impl Group {
         for answer in self.keeper.answers() {
             match answer {
                 Ok(Some(reply)) => match &mut self.replica {
-                    Some(replica) => replica.store_replied(&reply, self.began.elapsed()),
+                    Some(replica) => replica.store_replied(&reply, lease_clock().saturating_sub(self.began)),
                     None => self.begin(&reply.view),
                 },
                 // There is no view yet.

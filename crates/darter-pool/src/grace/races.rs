@@ -23,7 +23,7 @@ fn line() -> MemberLine {
         incarnation: 1,
         published: 9,
         flushed: 9,
-        deadline_ms: 0,
+        heartbeat: 0,
         pid: 0,
         has_garbage: false,
         holder: 0,

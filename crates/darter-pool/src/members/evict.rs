@@ -30,7 +30,7 @@ pub(crate) async fn evict_gone<F: Fabric>(
             continue;
         }
         let lapsed =
-            lapsed && (now.deadline_ms == line.deadline_ms || mutant!("bury-though-the-lease-was-renewed"));
+            lapsed && (now.heartbeat == line.heartbeat || mutant!("bury-though-the-lease-was-renewed"));
         let holder = if mutant!("bury-whoever-the-line-names-now") { now.holder } else { line.holder };
         let suspect = Suspect { slot, holder, lapsed };
         match fabric.fence(suspect) {
@@ -57,7 +57,7 @@ pub(crate) async fn evict_gone<F: Fabric>(
 /// What this process has seen of the others' lines.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
-    /// By slot: how long the line's incarnation and deadline have been the same.
+    /// By slot: how long the line's incarnation and heartbeat have been the same.
     silences: Vec<Silence<(u32, u64)>>,
 }
 
@@ -65,16 +65,16 @@ impl LastSeen {
     /// Takes a table into account that was read at `now_ms` or before.
     pub(crate) fn note(&mut self, table: &MemberTable, now_ms: u64, lease_ms: u64) {
         for (silence, line) in self.silences.iter_mut().zip(&table.lines) {
-            silence.look((line.incarnation, line.deadline_ms), now_ms, lease_ms);
+            silence.look((line.incarnation, line.heartbeat), now_ms, lease_ms);
         }
         for line in table.lines.iter().skip(self.silences.len()) {
-            self.silences.push(Silence::new((line.incarnation, line.deadline_ms), now_ms));
+            self.silences.push(Silence::new((line.incarnation, line.heartbeat), now_ms));
         }
     }
 
     /// Milliseconds for which a line had said the same at the last look.
     pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine) -> u64 {
         let silence = self.silences.get(slot as usize);
-        silence.map_or(0, |silence| silence.of((line.incarnation, line.deadline_ms)))
+        silence.map_or(0, |silence| silence.of((line.incarnation, line.heartbeat)))
     }
 }

@@ -4,7 +4,7 @@
 //! word 0  state << 32 | incarnation      1 live, 0 free; every registration adds one to the incarnation
 //!      1  published epoch                no client of this process is pinned below it, nor will be
 //!      2  flushed epoch                  everything this process unlinked in earlier epochs is freed for good
-//!      3  lease deadline                 milliseconds since 1970; when it has passed, others ask whether we live
+//!      3  heartbeat                      another number with each renewal of the lease
 //!      4  process id                     for people
 //!      5  1 while garbage waits here     others then help the epoch on
 //!      6  holder                         what the provider calls this process
@@ -18,12 +18,15 @@
 //! `live | i` read from the table means that incarnation `i` has not ended, and a word that was
 //! `live | i` and no longer is means that it has, for ever.
 //!
-//! *Leases.* A member renews word 3 every quarter of its lease with a round of upkeep, and apart from
-//! it while a round waits for another memory node. Others compare no clocks with it: a
-//! member has lapsed when its line says the same for a lease's time by the *observer's* clock, of
-//! which a time without a look counts in part (`silence`). A member that lapsed may be alive (paused,
-//! or cut off); it is shut out where the provider can do that, and left alone where only death can be
-//! proved.
+//! *Leases.* A member changes word 3 every quarter of its lease with a round of upkeep, and apart from
+//! it while a round waits for another memory node. When that is due it decides by its own clock
+//! ([`Endpoint::now_ms`]); the word is a count, so that there is nothing in it to compare a clock
+//! with. A member has lapsed when its line says the same for a lease's time by the *observer's*
+//! clock, of which a time without a look counts in part (`silence`). Clocks may begin anywhere, and
+//! run at rates that differ by less than the three quarters of a lease that a member has to spare. A
+//! member that lapsed may be alive (paused, suspended, or cut off); it is shut out where the provider
+//! can do that, and left alone where only death can be proved. It need not stop by itself: one that is
+//! not shut out has lost nothing, and goes on.
 //!
 //! *Torn lines.* A READ of a line may have its state word from after a member went live and the
 //! others from before. So lines are read twice in one batch, and a line counts as live when both
@@ -62,7 +65,7 @@ pub(crate) struct MemberLine {
     pub incarnation: u32,
     pub published: u64,
     pub flushed: u64,
-    pub deadline_ms: u64,
+    pub heartbeat: u64,
     pub pid: u64,
     pub has_garbage: bool,
     pub holder: u64,
@@ -78,7 +81,7 @@ impl MemberLine {
             incarnation: words[0] as u32,
             published: words[1],
             flushed: words[2],
-            deadline_ms: words[3],
+            heartbeat: words[3],
             pid: words[4],
             has_garbage: words[5] != 0,
             holder: words[6],
@@ -164,7 +167,7 @@ pub(crate) async fn read_table<E: Endpoint>(
 pub(crate) struct Publication {
     pub published: u64,
     pub flushed: u64,
-    pub deadline_ms: u64,
+    pub heartbeat: u64,
     pub has_garbage: bool,
     pub holder: u64,
     pub nodes: u8,
@@ -176,7 +179,7 @@ impl Publication {
         [
             self.published,
             self.flushed,
-            self.deadline_ms,
+            self.heartbeat,
             std::process::id().into(),
             u64::from(self.has_garbage),
             self.holder,
@@ -191,7 +194,7 @@ pub(crate) fn publication_addr(me: MemberId) -> GlobalAddr {
 }
 
 /// Where a member renews its lease without publishing anything else.
-pub(crate) fn deadline_addr(me: MemberId) -> GlobalAddr {
+pub(crate) fn heartbeat_addr(me: MemberId) -> GlobalAddr {
     line_addr(me.member.into()).plus(24)
 }
 

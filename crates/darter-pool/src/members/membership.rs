@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use super::addition::Addition;
 use super::evict::{Evictions, LastSeen, evict_gone};
-use super::member::{self, MemberTable, Publication, deadline_addr, publication_addr, read_table};
+use super::member::{
+    self, MemberLine, MemberTable, Publication, heartbeat_addr, publication_addr, read_table,
+};
 use super::register::Registration;
 use super::superblock::Superblock;
 use crate::blocks::{BlockId, Blocks, MemberId};
@@ -30,8 +32,10 @@ pub(crate) struct Members {
     /// Member lines in use, as last read.
     lines: AtomicU32,
     last_seen: Mutex<LastSeen>,
-    /// When this process's lease runs out, as published.
-    deadline_ms: AtomicU64,
+    /// The last heartbeat taken.
+    heartbeat: AtomicU64,
+    /// When the lease was last renewed, by this process's clock.
+    renewed_ms: AtomicU64,
     /// When the fabric was last asked about silent members.
     asked_ms: AtomicU64,
     /// Members were evicted since [`Members::take_evicted`] was last called.
@@ -67,8 +71,9 @@ impl Members {
             addition: Mutex::default(),
             lines: AtomicU32::new(0),
             last_seen: Mutex::default(),
-            deadline_ms: AtomicU64::new(now_ms.saturating_add(superblock.lease_ms)),
-            asked_ms: AtomicU64::new(0),
+            heartbeat: AtomicU64::new(0),
+            renewed_ms: AtomicU64::new(now_ms),
+            asked_ms: AtomicU64::new(now_ms),
             has_evicted: AtomicBool::new(registration.has_evicted),
             in_sweep: Arc::default(),
             superblock,
@@ -167,20 +172,19 @@ impl Members {
     ) -> Result<bool, PoolError> {
         let lease_ms = self.lease_ms();
         let now = endpoint.now_ms();
-        let left = self.deadline_ms.load(Ordering::Relaxed).saturating_sub(now);
         let mine = table.lines.get(usize::from(self.me.member));
         let is_told = mine.is_some_and(|line| {
             (line.published, line.flushed, line.has_garbage) == (published, flushed, has_garbage)
                 && line.nodes == u64::from(nodes)
         });
-        let is_due = left < lease_ms - lease_ms / 4 && !mutant!("lease-renewed-with-news-alone");
+        let is_due = self.unrenewed_ms(now) > lease_ms / 4 && !mutant!("lease-renewed-with-news-alone");
         let is_news = !is_told || is_due;
         if !is_news && !advance {
             return Ok(false);
         }
-        let deadline_ms = now.saturating_add(lease_ms);
+        let heartbeat = self.beat(now);
         let publication =
-            Publication { published, flushed, deadline_ms, has_garbage, holder: self.holder, nodes };
+            Publication { published, flushed, heartbeat, has_garbage, holder: self.holder, nodes };
         let write = |batch: &mut Batch| {
             // After a failure of the power all members are dead, whatever their lines say.
             batch.volatile().write(publication_addr(self.me), &publication.words());
@@ -189,23 +193,37 @@ impl Members {
             }
         };
         post(endpoint, write).await?;
-        self.deadline_ms.store(deadline_ms, Ordering::Relaxed);
+        self.renewed_ms.fetch_max(now, Ordering::Relaxed);
         Ok(true)
     }
 
+    /// Returns for how long the lease has not been renewed, at `now` by this process's clock.
+    fn unrenewed_ms(&self, now: u64) -> u64 {
+        now.saturating_sub(self.renewed_ms.load(Ordering::Relaxed))
+    }
+
+    /// Returns a heartbeat that this process has never written.
+    fn beat(&self, now: u64) -> u64 {
+        let heartbeat = self.heartbeat.fetch_add(1, Ordering::Relaxed) + 1;
+        if mutant!("lease-compared-across-clocks") { now + self.lease_ms() } else { heartbeat }
+    }
+
     /// Renews the lease if half of it is over, whether or not a round of upkeep is under way. What
-    /// such a round publishes later may take the deadline back a little: others look whether it
-    /// changes.
+    /// such a round publishes later may be the smaller heartbeat: others look whether it changes.
     pub(crate) async fn renew<E: Endpoint>(&self, endpoint: &mut E) -> Result<(), PoolError> {
         let now = endpoint.now_ms();
-        let left = self.deadline_ms.load(Ordering::Relaxed).saturating_sub(now);
-        if left >= self.lease_ms() / 2 || mutant!("lease-left-to-rounds-that-wait") {
+        if self.unrenewed_ms(now) <= self.lease_ms() / 2 || mutant!("lease-left-to-rounds-that-wait") {
             return Ok(());
         }
-        let deadline_ms = now.saturating_add(self.lease_ms());
-        post(endpoint, |batch| batch.volatile().write(deadline_addr(self.me), &[deadline_ms])).await?;
-        self.deadline_ms.store(deadline_ms, Ordering::Relaxed);
+        let heartbeat = self.beat(now);
+        post(endpoint, |batch| batch.volatile().write(heartbeat_addr(self.me), &[heartbeat])).await?;
+        self.renewed_ms.fetch_max(now, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Returns the milliseconds for which a line has said the same, as far as this process has looked.
+    pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine) -> u64 {
+        lock(&self.last_seen).silent_ms(slot, line)
     }
 
     /// Evicts members that have been silent for half a lease and are gone, or that have lapsed and
@@ -235,15 +253,16 @@ impl Members {
         table: &MemberTable,
         silent_ms_min: u64,
     ) -> Result<Evictions, PoolError> {
-        let suspects: Vec<_> = {
-            let last_seen = lock(&self.last_seen);
-            let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
-            let silent = others.map(|(slot, line)| (slot, line, last_seen.silent_ms(slot, line)));
-            silent
-                .filter(|(_, _, silent)| *silent >= silent_ms_min)
-                .map(|(slot, line, silent)| (slot, *line, silent > self.lease_ms()))
-                .collect()
-        };
+        let now = endpoint.now_ms();
+        let is_over = |line: &MemberLine| mutant!("lease-compared-across-clocks") && line.heartbeat < now;
+        let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
+        let silent = others.map(|(slot, line)| {
+            (slot, line, if is_over(line) { u64::MAX } else { self.silent_ms(slot, line) })
+        });
+        let suspects: Vec<_> = silent
+            .filter(|(_, _, silent)| *silent >= silent_ms_min)
+            .map(|(slot, line, silent)| (slot, *line, silent > self.lease_ms()))
+            .collect();
         let evictions = evict_gone(blocks.fabric(), endpoint, suspects.into_iter()).await?;
         if evictions.any {
             self.has_evicted.store(true, Ordering::Relaxed);

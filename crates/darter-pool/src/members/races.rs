@@ -22,6 +22,29 @@ fn members_that_renew_their_leases_are_not_shut_out() {
     }
 }
 
+/// The clocks of any two of the processes are an hour to twenty years apart, and drift.
+#[test]
+fn clocks_that_differ_and_drift_shut_out_only_a_member_that_is_silent() {
+    let sim = Sim::new(1, 4 << 20);
+    sim.let_clocks_drift();
+    let pools: Vec<_> = [create(&sim)].into_iter().chain((1..5).map(|process| open(&sim, process))).collect();
+    for _ in 0..100 {
+        sim.advance_ms(LEASE_MS / 8);
+        for pool in &pools {
+            maintain(pool, 1);
+        }
+    }
+    for silent in (1..5).rev() {
+        for _ in 0..24 {
+            assert!((0..silent as u32).all(|process| !sim.process(process).is_fenced()));
+            sim.advance_ms(LEASE_MS / 8);
+            pools[..silent].iter().for_each(|pool| maintain(pool, 1));
+        }
+        assert!(sim.process(silent as u32).is_fenced(), "process {silent} was silent for three leases");
+    }
+    pools.iter().for_each(Pool::abandon);
+}
+
 /// Nobody can look at the lines, or renew a lease, while their memory node is away.
 #[test]
 fn whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew() {
@@ -108,7 +131,7 @@ fn the_next_in_a_slot_is_not_shut_out_for_the_one_before() {
     let mut events = Vec::new();
     for _ in 0..3 {
         executor.events(&mut events);
-        // The state, then state, epochs and deadline, and not the holder yet.
+        // The state, then state, epochs and heartbeat, and not the holder yet.
         executor.perform(events[0], 4, WordOrder::Ascending);
     }
     sim.schedule(false);

@@ -26,7 +26,6 @@ pub(crate) struct Registration {
 pub(crate) async fn register<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
-    lease_ms: u64,
     nodes: u8,
 ) -> Result<Registration, PoolError> {
     let table = read_table(endpoint, 1).await?;
@@ -42,7 +41,7 @@ pub(crate) async fn register<F: Fabric>(
         };
         // From the claim on no other process goes live here.
         let name = (identity.holder(), nodes);
-        if let Some((me, table)) = go_live(endpoint, slot, lease_ms, name).await? {
+        if let Some((me, table)) = go_live(endpoint, slot, name).await? {
             let (epoch, nodes, usable) = (table.epoch, table.nodes, table.reached_by_all());
             return Ok(Registration { me, identity, epoch, nodes, usable, has_evicted: evictions.any });
         }
@@ -53,7 +52,6 @@ pub(crate) async fn register<F: Fabric>(
 async fn go_live<E: Endpoint>(
     endpoint: &mut E,
     slot: u32,
-    lease_ms: u64,
     (holder, nodes): (u64, u8),
 ) -> Result<Option<(MemberId, MemberTable)>, PoolError> {
     raise_used(endpoint, slot + 1).await?;
@@ -71,7 +69,7 @@ async fn go_live<E: Endpoint>(
     let publication = Publication {
         published: table.epoch,
         flushed: table.epoch,
-        deadline_ms: endpoint.now_ms().saturating_add(lease_ms),
+        heartbeat: 0,
         has_garbage: false,
         holder,
         nodes,
