@@ -1,5 +1,6 @@
 //! Buffers for a socket that never blocks, the same at both ends of a connection.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
@@ -8,6 +9,8 @@ use std::ops::Range;
 pub(super) const READ_BYTES: usize = 64 << 10;
 /// Buffers beyond this size are given up when they are empty.
 const KEPT_BYTES: usize = 1 << 20;
+/// Bytes from which a piece of the outbox is sealed if the socket does not take it whole.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// What has arrived and was not taken.
 #[derive(Debug, Default)]
@@ -47,9 +50,14 @@ impl Inbox {
             }
         }
         if self.bytes.len() - self.to < READ_BYTES {
-            if self.from > 0 {
+            // Moves no more bytes than were taken since the last time.
+            if self.from >= self.to - self.from {
                 self.bytes.copy_within(self.from..self.to, 0);
                 (self.from, self.to) = (0, self.to - self.from);
+                if self.bytes.len() > KEPT_BYTES && self.to < self.bytes.len() / 4 {
+                    self.bytes.truncate(self.to);
+                    self.bytes.shrink_to_fit();
+                }
             }
             if self.bytes.len() - self.to < READ_BYTES {
                 self.bytes.resize(self.to + READ_BYTES, 0);
@@ -95,10 +103,20 @@ impl Inbox {
 }
 
 /// What is to be sent.
+///
+/// Bytes are appended to the last piece. A piece that has become long is sealed, and freed once it
+/// is sent. So the memory is bounded by what waits and one piece more, even if the outbox is never
+/// empty, and no byte that waits is moved.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Everything put in since it was last empty, to append to.
+    /// The last piece, to append to.
     pub bytes: Vec<u8>,
+    /// The sealed pieces before it.
+    sealed: VecDeque<Vec<u8>>,
+    /// Bytes in the sealed pieces, and memory of them.
+    sealed_bytes: usize,
+    sealed_memory: usize,
+    /// Bytes of the first piece that are sent.
     sent: usize,
     /// The channel has taken everything, and not sent all of it.
     is_held: bool,
@@ -107,7 +125,71 @@ pub struct Outbox {
 impl Outbox {
     /// Bytes that wait, those that a channel took and holds counted as one.
     pub fn waiting(&self) -> usize {
-        self.bytes.len() - self.sent + usize::from(self.is_held)
+        self.sealed_bytes + self.bytes.len() - self.sent + usize::from(self.is_held)
+    }
+
+    /// Bytes put in, including those of the first piece that are sent: a position for
+    /// [`Outbox::truncate`] and [`Outbox::insert`], valid until bytes are sent.
+    pub fn len(&self) -> usize {
+        self.sealed_bytes + self.bytes.len()
+    }
+
+    /// Returns whether it holds no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Begins a new piece.
+    pub fn seal(&mut self) {
+        if !self.bytes.is_empty() {
+            let mut piece = std::mem::take(&mut self.bytes);
+            if piece.capacity() > piece.len() / 2 * 3 {
+                piece.shrink_to_fit();
+            }
+            self.sealed_bytes += piece.len();
+            self.sealed_memory += piece.capacity();
+            self.sealed.push_back(piece);
+        }
+    }
+
+    /// Begins a new piece if the last one is long.
+    #[inline]
+    pub fn seal_if_long(&mut self) {
+        if self.bytes.len() >= PIECE_BYTES {
+            self.seal();
+        }
+    }
+
+    /// Removes everything from a position on.
+    pub fn truncate(&mut self, len: usize) {
+        while self.sealed_bytes > len
+            && let Some(piece) = self.sealed.pop_back()
+        {
+            self.sealed_bytes -= piece.len();
+            self.sealed_memory -= piece.capacity();
+            self.bytes = piece;
+        }
+        self.bytes.truncate(len - self.sealed_bytes);
+    }
+
+    /// Inserts a few bytes at a position that lies after all bytes that are sent. Moves the rest of
+    /// one piece at most.
+    pub fn insert(&mut self, at: usize, inserted: &[u8]) {
+        let (mut number, mut start) = (0, 0);
+        while let Some(piece) = self.sealed.get(number)
+            && start + piece.len() <= at
+        {
+            start += piece.len();
+            number += 1;
+        }
+        let Some(piece) = self.sealed.get_mut(number) else {
+            self.bytes.splice(at - start..at - start, inserted.iter().copied());
+            return;
+        };
+        let before = piece.capacity();
+        piece.splice(at - start..at - start, inserted.iter().copied());
+        self.sealed_memory += piece.capacity() - before;
+        self.sealed_bytes += inserted.len();
     }
 
     /// Sends as much as the socket takes.
@@ -115,30 +197,67 @@ impl Outbox {
     /// # Errors
     /// The socket's.
     pub fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
-        while self.sent < self.bytes.len() {
-            match socket.write(&self.bytes[self.sent..]) {
+        self.send_up_to(usize::MAX, socket).map(drop)
+    }
+
+    /// Sends as much as the socket takes, but at most `most` bytes. Returns whether the socket would
+    /// take more.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn send_up_to(&mut self, most: usize, socket: &mut impl Write) -> io::Result<bool> {
+        let mut left = most;
+        while self.sent < self.len() {
+            let piece = self.sealed.front().unwrap_or(&self.bytes);
+            let end = piece.len().min(self.sent.saturating_add(left));
+            match socket.write(&piece[self.sent..end]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(count) => {
+                    self.sent += count;
+                    left -= count;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.seal_if_long();
+                    return Ok(false);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-        }
-        self.sent = 0;
-        self.bytes.clear();
-        if self.bytes.capacity() > KEPT_BYTES {
-            self.bytes = Vec::new();
+            self.free_if_sent();
+            if left == 0 && self.sent < self.len() {
+                self.seal_if_long();
+                return Ok(true);
+            }
         }
         self.is_held = match socket.flush() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
             flushed => flushed.map(|()| false)?,
         };
-        Ok(())
+        Ok(!self.is_held)
     }
 
-    /// Memory behind it, in bytes.
+    /// Frees the first piece, or clears the last one, if all of it is sent.
+    fn free_if_sent(&mut self) {
+        match self.sealed.front() {
+            Some(piece) if self.sent == piece.len() => {
+                self.sealed_bytes -= piece.len();
+                self.sealed_memory -= piece.capacity();
+                self.sealed.pop_front();
+            }
+            None if self.sent == self.bytes.len() => {
+                self.bytes.clear();
+                if self.bytes.capacity() > KEPT_BYTES {
+                    self.bytes = Vec::new();
+                }
+            }
+            _ => return,
+        }
+        self.sent = 0;
+    }
+
+    /// Memory of the pieces, in bytes.
     pub fn buffer_bytes(&self) -> usize {
-        self.bytes.capacity()
+        self.sealed_memory + self.bytes.capacity()
     }
 
     /// Frees the memory if the buffer is empty.
@@ -197,6 +316,30 @@ mod tests {
         }
     }
 
+    /// Takes what it is open for, and compares it with the numbers of the bytes.
+    #[derive(Default)]
+    struct Valve {
+        open: usize,
+        taken: usize,
+    }
+
+    impl Write for Valve {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.open);
+            if count == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            assert!(bytes[..count].iter().enumerate().all(|(at, &byte)| byte == (self.taken + at) as u8));
+            self.open -= count;
+            self.taken += count;
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn bytes_come_out_as_they_went_in() {
         let (mut inbox, mut socket) = (Inbox::default(), Slow::default());
@@ -221,5 +364,77 @@ mod tests {
             outbox.send(&mut socket).unwrap();
         }
         assert_eq!(socket.got, put);
+    }
+
+    #[test]
+    fn an_outbox_that_is_never_empty_holds_no_more_than_waits() {
+        // The reader takes as much as is put in, and 300 replies are outstanding all the time.
+        const REPLY: usize = 10_000;
+        let (mut outbox, mut socket) = (Outbox::default(), Valve::default());
+        let mut put = 0;
+        for round in 0..20_000 {
+            outbox.bytes.extend((0..REPLY).map(|at| (put + at) as u8));
+            put += REPLY;
+            socket.open = if round < 300 { 0 } else { REPLY };
+            outbox.send(&mut socket).unwrap();
+            assert_eq!(outbox.waiting(), put - socket.taken);
+            let held = outbox.buffer_bytes();
+            assert!(held <= 2 * outbox.waiting() + 4 * PIECE_BYTES, "{held} bytes for {}", outbox.waiting());
+        }
+        socket.open = usize::MAX;
+        outbox.send(&mut socket).unwrap();
+        assert_eq!((outbox.waiting(), socket.taken), (0, put));
+    }
+
+    #[test]
+    fn a_send_ends_after_so_many_bytes_though_the_socket_takes_more() {
+        let (mut outbox, mut socket) = (Outbox::default(), Valve { open: usize::MAX, taken: 0 });
+        outbox.bytes.extend((0..3 * PIECE_BYTES).map(|at| at as u8));
+        assert!(outbox.send_up_to(100, &mut socket).unwrap());
+        assert_eq!((socket.taken, outbox.waiting()), (100, 3 * PIECE_BYTES - 100));
+        assert!(outbox.send_up_to(usize::MAX, &mut socket).unwrap());
+        assert_eq!((socket.taken, outbox.waiting()), (3 * PIECE_BYTES, 0));
+    }
+
+    #[test]
+    fn positions_hold_across_pieces() {
+        for seals in 0..8_usize {
+            let (mut outbox, mut socket) = (Outbox::default(), Slow::default());
+            for (number, text) in ["one ", "two ", "three"].iter().enumerate() {
+                outbox.bytes.extend_from_slice(text.as_bytes());
+                if seals >> number & 1 == 1 {
+                    outbox.seal();
+                }
+            }
+            outbox.insert(4, b"and ");
+            outbox.insert(6, b"..");
+            outbox.insert(outbox.len(), b"!");
+            outbox.truncate(outbox.len() - 3);
+            outbox.insert(0, b"> ");
+            assert_eq!(outbox.len(), b"> one an..d two thr".len());
+            while outbox.waiting() > 0 {
+                outbox.send(&mut socket).unwrap();
+            }
+            assert_eq!(socket.got.escape_ascii().to_string(), "> one an..d two thr", "seals {seals:b}");
+            assert_eq!(outbox.len(), 0);
+        }
+    }
+
+    #[test]
+    fn an_inbox_that_is_never_empty_gives_back_what_a_burst_took() {
+        let (mut inbox, mut socket) = (Inbox::default(), Slow::default());
+        while inbox.arrived().len() < 16 << 20 {
+            inbox.receive(&mut socket).unwrap();
+        }
+        let mut taken = 0;
+        for _ in 0..1000 {
+            let range = inbox.take(inbox.arrived().len().saturating_sub(10).min(1 << 20));
+            for &byte in inbox.taken(range) {
+                assert_eq!(byte, taken as u8);
+                taken += 1;
+            }
+            inbox.receive(&mut socket).unwrap();
+        }
+        assert!(inbox.buffer_bytes() <= 2 * KEPT_BYTES, "{} bytes", inbox.buffer_bytes());
     }
 }
