@@ -6,6 +6,8 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+/// The exit code of a command that failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
 /// The exit code of a command that a signal has ended, as shells give it for SIGINT.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
@@ -48,7 +50,7 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         let (what, code) = match self {
             Self::Usage(what) => (what, 2),
-            Self::Failed(what) => (what, 1),
+            Self::Failed(what) => (what, EXIT_FAILED),
             Self::Interrupted(what) => (what, EXIT_INTERRUPTED),
             Self::OutputClosed => return ExitCode::SUCCESS,
         };

@@ -171,7 +171,7 @@ impl MemNodeCommand {
                 "without --token-file or --tls-client-ca whoever reaches this address can read and write the memory"
             );
         }
-        let stop = asked_to_stop(self.until_stdin_closes)?;
+        let stop = asked_to_stop(self.until_stdin_closes, None)?;
         allow_open_files(self.limits.connections);
         let node = MemNode::bind(listen, region, options).map_err(Failure::failed)?;
         let open = |address| serve_metrics(address, Arc::clone(node.metrics()));

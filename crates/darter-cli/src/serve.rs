@@ -3,17 +3,20 @@
 use crate::Answer;
 use crate::arguments::{IndexArgs, seconds};
 use crate::credentials::{GatewayArgs, GatewayPoolArgs};
-use crate::failure::Failure;
+use crate::failure::{EXIT_FAILED, Failure};
 use crate::logging::LogArgs;
 use crate::memnode::allow_open_files;
 use crate::pool::PoolArgs;
-use crate::signals::asked_to_stop;
+use crate::signals::{asked_to_stop, end_within};
 use darter::{ByteSize, PoolUrl};
 use darter_gateway::{Gateway, GatewayOptions};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tracing::{info, warn};
+
+/// How long leaving the pool may take, after the last request.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(clap::Args)]
 pub(crate) struct ServeCommand {
@@ -109,7 +112,7 @@ impl ServeCommand {
         {
             warn!("without --password-file whoever reaches the status page can read all keys");
         }
-        let stop = asked_to_stop(self.until_stdin_closes)?;
+        let stop = asked_to_stop(self.until_stdin_closes, Some(self.limits.drain + LEAVE_PATIENCE))?;
         allow_open_files(self.limits.connections);
         let credentials = self.pool_credentials.of_a_client();
         let store = PoolArgs::new(self.pool.clone(), self.index, credentials).open_or_create()?;
@@ -123,7 +126,9 @@ impl ServeCommand {
         let mut out = std::io::stdout().lock();
         writeln!(out, "redis://{}", gateway.address().map_err(Failure::failed)?)?;
         out.flush()?;
-        gateway.serve(&stop).map_err(Failure::failed)?;
+        let served = gateway.serve(&stop).map_err(Failure::failed);
+        end_within(LEAVE_PATIENCE, EXIT_FAILED);
+        served?;
         Ok(Answer::Done)
     }
 

@@ -1,13 +1,14 @@
 //! Signals and a parent's end, as requests to stop.
 //!
 //! A daemon drains ([`asked_to_stop`]). A command that works for long ends at the next safe point
-//! and says what was done ([`Interrupt`]); a second signal ends it at once.
+//! and says what was done ([`Interrupt`]). A second signal ends either at once.
 
-use crate::failure::{EXIT_INTERRUPTED, Failure};
+use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure, complain};
 use darter_memnode::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
+use signal_hook::low_level;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,6 +17,9 @@ use std::time::Duration;
 
 /// Between two looks for a signal while another thread works.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a daemon may take after a second request.
+const URGENT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The only one: signals are the process's.
 static ONE: OnceLock<Interrupt> = OnceLock::new();
@@ -91,30 +95,60 @@ impl Interrupt {
     }
 }
 
-/// What stops a daemon: signals, and on request the end of stdin.
-pub(crate) fn asked_to_stop(until_stdin_closes: bool) -> Result<Arc<Stop>, Failure> {
-    let stop = Arc::new(Stop::default());
-    stop_on_signals(&stop)?;
-    if until_stdin_closes {
-        stop_when_stdin_closes(&stop)?;
+/// Stops a daemon: the first request lets it drain, a second one ends it at once.
+struct Stopper {
+    stop: Arc<Stop>,
+    /// How long the daemon may take, if there is a limit.
+    patience: Option<Duration>,
+}
+
+impl Stopper {
+    fn ask(&self) {
+        self.stop.ask();
+        if self.stop.is_urgent() {
+            end_within(URGENT_PATIENCE, EXIT_INTERRUPTED);
+        } else if let Some(patience) = self.patience {
+            end_within(patience, EXIT_FAILED);
+        }
     }
+}
+
+/// Ends the process with an exit code after `patience`, unless it has ended by itself: memory nodes
+/// or disks that are gone must not keep a daemon that was asked to stop.
+pub(crate) fn end_within(patience: Duration, code: u8) {
+    let deadline = move || {
+        std::thread::sleep(patience);
+        complain("ended without waiting further for the pool or the disk; nothing acknowledged is lost");
+        low_level::exit(code.into());
+    };
+    // Without a thread the process ends when it has left the pool.
+    let _ = in_a_thread("deadline", deadline);
+}
+
+/// Returns what stops a daemon: signals, and on request the end of stdin. From the first request on
+/// the daemon may take `patience`, if there is a limit.
+pub(crate) fn asked_to_stop(
+    until_stdin_closes: bool,
+    patience: Option<Duration>,
+) -> Result<Arc<Stop>, Failure> {
+    let stop = Arc::new(Stop::default());
+    let stopper = Arc::new(Stopper { stop: Arc::clone(&stop), patience });
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Failure::failed)?;
+    if until_stdin_closes {
+        stop_when_stdin_closes(Arc::clone(&stopper))?;
+    }
+    in_a_thread("signals", move || signals.forever().for_each(|_| stopper.ask()))?;
     Ok(stop)
 }
 
-/// Requests a stop at every SIGTERM and SIGINT.
-fn stop_on_signals(stop: &Arc<Stop>) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Failure::failed)?;
-    let stop = Arc::clone(stop);
-    in_a_thread("signals", move || signals.forever().for_each(|_| stop.ask()))
-}
-
 /// Requests a stop at the end of stdin: the process that held its other end is gone.
-fn stop_when_stdin_closes(stop: &Arc<Stop>) -> Result<(), Failure> {
-    let stop = Arc::clone(stop);
+fn stop_when_stdin_closes(stopper: Arc<Stopper>) -> Result<(), Failure> {
     in_a_thread("stdin", move || {
         let mut stdin = std::io::stdin().lock();
         while stdin.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
-        stop.ask();
+        if !stopper.stop.is_asked() {
+            stopper.ask();
+        }
     })
 }
 

@@ -10,9 +10,10 @@ use crate::Answer;
 use crate::arguments::IndexArgs;
 use crate::credentials::{TokenArgs, without_credentials};
 use crate::durability::Durability;
-use crate::failure::{Failure, complain};
+use crate::failure::{EXIT_INTERRUPTED, Failure, complain};
 use crate::logging::{Format, LogArgs};
 use crate::replication::{SUSPECT_AFTER, patience};
+use crate::signals::in_a_thread;
 use darter::{ByteSize, PoolUrl, Store};
 use darter_fabric::rdma::DeviceName;
 use darter_fabric::{TcpOptions, counted};
@@ -180,6 +181,7 @@ impl UpCommand {
         let scheme = if self.rdma.is_some() { "rdma://" } else { "tcp://" };
         // With the views of groups, as long as this command runs.
         let views = (self.replicas > 1).then(tempfile::tempdir).transpose()?;
+        let starting = end_while_starting(views.as_ref().map(|views| views.path().to_owned()))?;
         let (mut nodes, addresses) = match &views {
             Some(views) => self.start_groups(views.path())?,
             None => self.start_nodes(scheme, is_there)?,
@@ -215,6 +217,7 @@ impl UpCommand {
         }
         out.flush()?;
         drop(out);
+        starting.close();
         let answer = watch(&mut signals, &mut nodes, &mut gateways);
         // They leave the pool while its nodes are there.
         stop(&mut signals, &mut gateways);
@@ -337,6 +340,22 @@ impl UpCommand {
         let index = self.index.name().into_iter().flat_map(|name| ["--index", name]);
         self.arguments(&words.into_iter().chain(index).collect::<Vec<_>>())
     }
+}
+
+/// Ends the process at a signal, until the returned handle is closed: starting may wait for long.
+/// The processes end when their stdin does.
+fn end_while_starting(views: Option<PathBuf>) -> Result<signal_hook::iterator::Handle, Failure> {
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Failure::failed)?;
+    let handle = signals.handle();
+    in_a_thread("starting", move || {
+        if signals.forever().next().is_some() {
+            if let Some(views) = views {
+                let _ = std::fs::remove_dir_all(views);
+            }
+            signal_hook::low_level::exit(EXIT_INTERRUPTED.into());
+        }
+    })?;
+    Ok(handle)
 }
 
 /// The file of a node's region, or the directory of its log.

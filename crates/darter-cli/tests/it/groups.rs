@@ -2,8 +2,10 @@
 //! with them.
 
 use crate::common::{darter, said};
+use crate::serve::{Client, Daemon as Gateway};
 use darter::Store;
 use darter_fabric::{Fabric, PoolUrl, ReplicaRole, ReplicaState};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -274,6 +276,27 @@ fn replicas_of_no_group_are_refused() {
 }
 
 /// `up` starts a replica that has died again, and the pool goes on meanwhile.
+/// The exit code says which of the two deadlines has ended it: leaving the pool would take minutes.
+#[test]
+fn a_gateway_whose_memory_group_is_gone_ends_when_it_is_asked_to() {
+    for (drain, signals, code) in [("1", 1, 1), ("86400", 2, 130)] {
+        let mut group = Group::start(2);
+        let url = group.url();
+        let made = darter(&["pool", "create", "--pool", &url]);
+        assert!(made.status.success(), "{}", said(&made));
+        let arguments = ["serve", "--resp", "127.0.0.1:0", "--pool", &url, "--drain", drain];
+        let mut gateway = Gateway::start(&arguments);
+        let mut client = Client::new(&gateway.address);
+        assert_eq!(client.ask("set a b").unwrap().0, "+OK");
+        (0..2).for_each(|at| group.kill(at));
+        for signal in [Signal::TERM, Signal::INT].into_iter().take(signals) {
+            kill_process(Pid::from_child(&gateway.child), signal).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(gateway.child.wait().unwrap().code(), Some(code), "{signals} signals");
+    }
+}
+
 #[test]
 fn up_with_replicas_outlives_one_of_them() {
     let mut up = Command::new(env!("CARGO_BIN_EXE_darter"))

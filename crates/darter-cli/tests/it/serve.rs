@@ -13,12 +13,12 @@ use std::time::Duration;
 
 /// A `darter` process that prints its address in its first line. It is killed when dropped.
 pub(crate) struct Daemon {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) address: String,
 }
 
 impl Daemon {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
         command.args(arguments).env_remove("DARTER_POOL").stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
