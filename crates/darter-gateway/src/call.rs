@@ -55,7 +55,7 @@ impl Call<'_> {
     /// # Errors
     /// The error of [`too_long`].
     pub(super) fn limit(&self) -> Result<(), Fault> {
-        if self.reply.waiting() > self.shared.options.output_bytes_max {
+        if self.reply.written() > self.shared.options.output_bytes_max {
             return Err(too_long());
         }
         Ok(())

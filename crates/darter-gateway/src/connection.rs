@@ -2,9 +2,10 @@
 //! replies together.
 //!
 //! A client that waits for its next request holds no buffers: the connection borrows them from the
-//! thread's spares when something arrives and returns them afterwards. The gateway reads on from a
-//! client that does not read its replies, so that a client may write much before it reads; it drops
-//! the client when too many replies are waiting.
+//! thread's spares when something arrives and returns them afterwards. If a client does not read its
+//! replies, its next request waits once many bytes of replies do. Requests are still received, so
+//! that a client may write all of its requests before it reads; the gateway drops the client when
+//! too many bytes of requests are waiting. A client that has shut its side down gets all replies.
 
 use super::call::{Call, Client, argument_too_long};
 use super::clients::ClientInfo;
@@ -14,6 +15,7 @@ use super::pipeline::Pipeline;
 use super::reply::Reply;
 use super::request::Parser;
 use super::state::LogLine;
+use super::turns::{TURN_UNITS, units_of};
 use super::worker::{KeyspaceLease, Worker};
 use darter_fabric::mutant;
 use darter_fabric::wire::Channel;
@@ -26,6 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tracing::{info, warn};
@@ -34,6 +37,12 @@ use tracing::{info, warn};
 const FORESEEN: usize = 16;
 /// Bytes of replies that are sent even though requests are still to be executed.
 const SENT_AT_ONCE: usize = 256 << 10;
+/// Maximum bytes sent by one call, after which other clients may have their turn.
+const SENT_AT_A_TIME: usize = 64 << 10;
+/// Bytes of unsent replies beyond which the client's next request waits.
+const UNSENT_MAX: usize = 16 << 20;
+/// The same while the buffers of all clients hold more than half of their limit.
+const UNSENT_WHEN_SCARCE: usize = 256 << 10;
 
 /// A socket whose readiness the connection tracks itself.
 struct Socket(Rc<TcpStream>);
@@ -70,6 +79,10 @@ pub(super) struct Connection {
     parser: Parser,
     inbox: Inbox,
     outbox: Outbox,
+    /// The client has shut its side down: it sends no more requests.
+    has_ended: bool,
+    /// Units of work until other clients have their turn.
+    units: usize,
     /// The bytes that the gateway counts for this connection.
     held_bytes: usize,
 }
@@ -97,6 +110,8 @@ impl Connection {
             parser,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
+            has_ended: false,
+            units: TURN_UNITS,
             held_bytes: 0,
         })
     }
@@ -106,7 +121,7 @@ impl Connection {
         while self.turn().await.is_ok() {
             if self.client.is_closing {
                 // The last replies, as far as the client reads them.
-                let _ = poll_fn(|context| self.poll_send(context)).await;
+                let _ = poll_fn(|context| self.poll_send(0, context)).await;
                 break;
             }
         }
@@ -116,16 +131,16 @@ impl Connection {
         poll_fn(|context| self.poll_receive(context)).await?;
         let has_more = self.inbox.is_filled();
         self.client.info.is_busy.store(true, Ordering::Release);
-        let done = self.do_requests().await;
-        self.client.info.is_busy.store(false, Ordering::Release);
-        done?;
+        self.do_requests().await?;
         self.rest();
         // Replies are sent after all ready clients have had their turn, one after the other, so
         // that a thread that they wake sleeps only once.
         tokio::task::yield_now().await;
         self.send()?;
         self.rest();
-        self.client.is_closing |= self.worker.shared.is_stopping.load(Ordering::Relaxed);
+        // Replies that wait belong to requests in progress.
+        self.client.info.is_busy.store(self.outbox.waiting() > 0, Ordering::Release);
+        self.client.is_closing |= self.has_ended || self.worker.shared.is_stopping.load(Ordering::Relaxed);
         self.count()?;
         if has_more {
             // Other clients first: a client that sends without a pause gets one turn in each round.
@@ -135,14 +150,21 @@ impl Connection {
     }
 
     /// Sends waiting replies as far as the socket takes them, and waits until something was
-    /// received.
+    /// received, or the client has ended its side.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.outbox.waiting() > 0
-            && let Poll::Ready(sent) = self.poll_send(context)
+            && let Poll::Ready(sent) = self.poll_send(0, context)
         {
             sent?;
+            self.client.info.is_busy.store(false, Ordering::Release);
             self.rest();
+            self.count()?;
         }
+        self.poll_fill(context)
+    }
+
+    /// Waits until something was received, or the client has ended its side.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.stream.poll_read_ready(context))?;
             if self.inbox.buffer_bytes() == 0 {
@@ -157,9 +179,14 @@ impl Connection {
                 if is_drained { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             drop(tried);
-            let received = received?;
-            if received {
-                return Poll::Ready(Ok(()));
+            match received {
+                Ok(true) => return Poll::Ready(Ok(())),
+                Ok(false) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.has_ended = true;
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) => return Poll::Ready(Err(error)),
             }
             if is_tls {
                 // TLS may have records of its own to send.
@@ -169,15 +196,16 @@ impl Connection {
         }
     }
 
-    /// Sends waiting replies until all of them have left.
-    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.outbox.waiting() > 0 {
+    /// Sends waiting replies until at most `most` bytes wait.
+    fn poll_send(&mut self, most: usize, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.outbox.waiting() > most {
+            // Ends the turn when it was asked often enough.
             ready!(self.stream.poll_write_ready(context))?;
             let (outbox, channel) = (&mut self.outbox, &mut self.channel);
-            let mut sent = Ok(());
+            let mut sent = Ok(true);
             let tried = self.stream.try_io(Interest::WRITABLE, || {
-                sent = outbox.send(channel);
-                if outbox.waiting() > 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                sent = outbox.send_up_to(SENT_AT_A_TIME, channel);
+                if matches!(sent, Ok(false)) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             drop(tried);
             sent?;
@@ -185,9 +213,32 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what the socket takes at once.
+    /// Sends what the socket takes at once, up to a limit.
     fn send(&mut self) -> io::Result<()> {
-        self.outbox.send(&mut self.channel)
+        self.outbox.send_up_to(SENT_AT_ONCE, &mut self.channel).map(drop)
+    }
+
+    /// Returns the bytes of unsent replies beyond which the client's next request waits.
+    fn unsent_max(&self) -> usize {
+        let shared = &self.worker.shared;
+        let is_scarce = shared.held_bytes.load(Ordering::Relaxed) > shared.options.buffer_bytes_max / 2;
+        let most = if is_scarce { UNSENT_WHEN_SCARCE } else { UNSENT_MAX };
+        most.min(shared.options.output_bytes_max)
+    }
+
+    /// Sends waiting replies until there is room for more, and receives further requests while it waits.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let most = self.unsent_max() / 2;
+            if let Poll::Ready(sent) = self.poll_send(most, context) {
+                return Poll::Ready(sent);
+            }
+            if self.has_ended {
+                return Poll::Pending;
+            }
+            ready!(self.poll_fill(context))?;
+            self.count()?;
+        }
     }
 
     /// Returns empty buffers to the thread.
@@ -204,15 +255,10 @@ impl Connection {
     /// Updates the bytes counted for all clients together: those of the buffers, not only of what is
     /// in them.
     fn count(&mut self) -> io::Result<()> {
-        let waiting = self.outbox.waiting();
         let now = self.inbox.buffer_bytes() + self.parser.buffer_bytes() + self.outbox.buffer_bytes();
         self.client.info.holds(&self.inbox, &self.outbox, now);
         let options = &self.worker.shared.options;
-        let is_too_much =
-            waiting > options.output_bytes_max || self.inbox.arrived().len() > options.input_bytes_max;
-        if now == self.held_bytes {
-            return Ok(());
-        }
+        let is_too_much = self.inbox.arrived().len() > options.input_bytes_max;
         let held = &self.worker.shared.held_bytes;
         let all = held.fetch_add(now.wrapping_sub(self.held_bytes), Ordering::Relaxed);
         let all = all.wrapping_add(now.wrapping_sub(self.held_bytes));
@@ -238,6 +284,7 @@ impl Connection {
         let worker = Rc::clone(&self.worker);
         let mut pipeline = worker.pipeline();
         let mut held: Option<KeyspaceLease<'_>> = None;
+        self.units = TURN_UNITS;
         let outcome = loop {
             // Before authentication, each request decides what the next one may do.
             let is_foreseen = self.client.is_trusted || mutant!("gateway-strangers-requests-foreseen");
@@ -245,17 +292,13 @@ impl Connection {
             let parser = &mut self.parser;
             let parsed = pipeline.fill(parser, self.inbox.arrived(), self.client.is_trusted, most);
             if pipeline.len() > 0 {
-                let held = match &mut held {
-                    Some(held) => held,
-                    None => held.insert(worker.keyspace().await),
-                };
-                let done = self.do_parsed(&pipeline, held).await;
+                let done = self.do_parsed(&worker, &pipeline, &mut held).await;
                 if done.is_err() || self.client.is_closing {
                     break done;
                 }
             }
             if let Err(malformed) = &parsed {
-                let mut reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
+                let mut reply = Reply::new(&mut self.outbox, self.client.is_resp3);
                 reply.error(&format!("ERR {malformed}"));
                 self.client.is_closing = true;
             }
@@ -271,19 +314,28 @@ impl Connection {
     }
 
     /// Executes parsed requests in their order.
-    async fn do_parsed(&mut self, pipeline: &Pipeline, held: &mut KeyspaceLease<'_>) -> io::Result<()> {
-        let worker = Rc::clone(&self.worker);
-        if pipeline.len() > 1 {
-            held.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
-        }
+    async fn do_parsed<'w>(
+        &mut self,
+        worker: &'w Worker,
+        pipeline: &Pipeline,
+        held: &mut Option<KeyspaceLease<'w>>,
+    ) -> io::Result<()> {
         let clock = WallClock::read();
         let mut began = clock.read_at;
         let mut outcome = Ok(());
         let mut done = 0;
         for number in 0..pipeline.len() {
+            let lease = match held {
+                Some(lease) => lease,
+                None => held.insert(worker.keyspace().await),
+            };
+            if number == 0 && pipeline.len() > 1 {
+                lease.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
+            }
             let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
-            done = pipeline.end(number);
-            let mut reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
+            let request = pipeline.end(number) - done;
+            done += request;
+            let mut reply = Reply::new(&mut self.outbox, self.client.is_resp3);
             if let Some(bytes) = pipeline.too_long(number) {
                 let fault = argument_too_long(bytes, worker.shared.argument_bytes_max);
                 reply.error(&fault.text());
@@ -292,17 +344,36 @@ impl Connection {
             if args.is_empty() {
                 continue;
             }
-            held.keys.now = clock.at(began);
+            let before = reply.position();
+            lease.keys.now = clock.at(began);
             self.client.info.is_active(began);
-            let (keys, client) = (&mut held.keys, &mut self.client);
+            let (keys, client) = (&mut lease.keys, &mut self.client);
             let mut call = Call { args, keys, reply, client, shared: &worker.shared };
             let command = commands::perform(&mut call).await;
             began = worker.did(command, &args, began, &self.client.info);
+            let written = self.outbox.len() - before;
             if self.outbox.waiting() > SENT_AT_ONCE {
                 outcome = self.send().and_then(|()| self.count());
             }
             if self.client.is_closing || outcome.is_err() {
                 break;
+            }
+            self.units = self.units.saturating_sub(units_of(request + written));
+            let is_full = self.outbox.waiting() > self.unsent_max();
+            if is_full || self.units == 0 {
+                // Others may use the session.
+                if let Some(lease) = held.take() {
+                    worker.give_keyspace(lease);
+                }
+                if is_full {
+                    outcome = poll_fn(|context| self.poll_room(context)).await;
+                }
+                tokio::task::yield_now().await;
+                self.units = TURN_UNITS;
+                began = Instant::now();
+                if outcome.is_err() {
+                    break;
+                }
             }
         }
         self.inbox.take(done);
@@ -319,5 +390,196 @@ impl Drop for Connection {
             let ClientInfo { id, address, .. } = &*self.client.info;
             info!(client = id, %address, "connection closed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::GatewayOptions;
+    use crate::state::GatewayState;
+    use darter::Store;
+    use std::fmt::Write as _;
+    use std::future::Future;
+    use std::net::TcpListener;
+    use std::pin::pin;
+    use tokio::runtime::Builder;
+    use tokio::task::yield_now;
+
+    /// A connection whose client does nothing, and the client's end.
+    fn connection() -> (Connection, std::net::TcpStream) {
+        let store = Store::open("mem:64M").unwrap();
+        let shared = Arc::new(GatewayState::new(store, GatewayOptions::default()));
+        let worker = Rc::new(Worker::new(Arc::clone(&shared), 0));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, address) = listener.accept().unwrap();
+        let info = shared.clients.admit(address, address, 0);
+        (Connection::new(socket, worker, info).unwrap(), client)
+    }
+
+    /// Puts requests into the inbox, as if they had arrived.
+    fn arrive(connection: &mut Connection, mut requests: &[u8]) {
+        while !requests.is_empty() {
+            connection.inbox.receive(&mut requests).unwrap();
+        }
+    }
+
+    /// Executes what has arrived in at most so many turns. Returns the turns it took.
+    async fn turns(connection: &mut Connection, most: usize) -> usize {
+        let mut requests = pin!(connection.do_requests());
+        let mut turns = 0;
+        poll_fn(|context| {
+            turns += 1;
+            if requests.as_mut().poll(context).is_pending() && turns < most {
+                // Again, whatever it waits for.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        turns
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build().unwrap();
+        runtime.block_on(test);
+    }
+
+    fn request(words: impl IntoIterator<Item = String>) -> Vec<u8> {
+        let words: Vec<String> = words.into_iter().collect();
+        let mut request = format!("*{}\r\n", words.len());
+        for word in &words {
+            let _ = write!(request, "${}\r\n{word}\r\n", word.len());
+        }
+        request.into_bytes()
+    }
+
+    #[test]
+    fn long_commands_end_their_turn_after_some_records() {
+        const ARGUMENTS: usize = 4096;
+        /// Records that are read together, at most, and as many as a turn has.
+        const RECORDS: usize = 1024;
+        run(async {
+            let (mut connection, _client) = connection();
+            let numbered = |name: &'static str| (0..ARGUMENTS).map(move |number| format!("{name}{number}"));
+            let pairs = |first: &'static str, second: &'static str| {
+                numbered(first).zip(numbered(second)).flat_map(|(first, second)| [first, second])
+            };
+            let command = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+            for words in [
+                command(&["MSET"]).into_iter().chain(pairs("k", "")).collect(),
+                command(&["HSET", "h"]).into_iter().chain(pairs("f", "")).collect(),
+                command(&["ZADD", "z"]).into_iter().chain(pairs("", "m")).collect(),
+                command(&["MGET"]).into_iter().chain(numbered("k")).collect(),
+                command(&["EXISTS"]).into_iter().chain(numbered("k")).collect(),
+                command(&["HMGET", "h"]).into_iter().chain(numbered("f")).collect(),
+                command(&["ZMSCORE", "z"]).into_iter().chain(numbered("m")).collect(),
+                command(&["HMGET", "none"]).into_iter().chain(numbered("f")).collect(),
+                command(&["KEYS", "*"]),
+                command(&["ZRANGE", "z", "0", "-1"]),
+                command(&["ZRANGE", "z", "-4096", "-1"]),
+                command(&["ZPOPMIN", "z", "2048"]),
+                command(&["HRANDFIELD", "h", "-4096"]),
+                command(&["SCAN", "0", "COUNT", "10000"]),
+                command(&["HSCAN", "h", "0", "COUNT", "10000"]),
+                command(&["HDEL", "h"]).into_iter().chain(numbered("f")).collect(),
+                command(&["ZREM", "z"]).into_iter().chain(numbered("m")).collect(),
+                command(&["CLIENT", "LIST", "ID"])
+                    .into_iter()
+                    .chain((1..=ARGUMENTS).map(|n| n.to_string()))
+                    .collect(),
+                command(&["CONFIG", "GET"]).into_iter().chain(numbered("p")).collect(),
+                command(&["DEL"]).into_iter().chain(numbered("k")).collect(),
+                command(&["MSETNX"]).into_iter().chain(pairs("k", "")).collect(),
+            ] {
+                let words: Vec<String> = words;
+                arrive(&mut connection, &request(words.clone()));
+                // Replies would wait for the client.
+                let took = turns(&mut connection, usize::MAX).await;
+                connection.outbox = Outbox::default();
+                let name = &words[..words.len().min(4)];
+                assert!(took >= ARGUMENTS / RECORDS / 2, "{took} turns for {name:?}");
+                yield_now().await;
+            }
+        });
+    }
+
+    #[test]
+    fn pipelines_end_their_turn_after_some_bytes() {
+        run(async {
+            let (mut connection, _client) = connection();
+            arrive(&mut connection, &request(["SET".to_owned(), "k".to_owned(), "v".repeat(1 << 20)]));
+            assert!(turns(&mut connection, usize::MAX).await >= 1);
+            arrive(&mut connection, &b"GET k\r\n".repeat(12));
+            // Two a turn.
+            let took = turns(&mut connection, usize::MAX).await;
+            assert!(took >= 5, "{took} turns for 12 MiB");
+            connection.outbox = Outbox::default();
+            arrive(&mut connection, &b"EXISTS k\r\n".repeat(2000));
+            let took = turns(&mut connection, usize::MAX).await;
+            assert!(took >= 2000 / TURN_UNITS, "{took} turns for 2000 requests");
+        });
+    }
+
+    #[test]
+    fn requests_wait_while_the_client_reads_no_replies() {
+        const REPLY: usize = 100_000;
+        const REQUESTS: usize = 2000;
+        run(async {
+            let (mut connection, mut client) = connection();
+            arrive(&mut connection, &request(["SET".to_owned(), "k".to_owned(), "v".repeat(REPLY)]));
+            turns(&mut connection, usize::MAX).await;
+            let asked = b"GET k\r\n".repeat(REQUESTS);
+            arrive(&mut connection, &asked);
+            assert_eq!(turns(&mut connection, 5000).await, 5000, "it waits for the client");
+            let held = connection.outbox.buffer_bytes();
+            assert!(held <= UNSENT_MAX + 4 * REPLY, "{held} bytes of replies");
+            assert!(connection.inbox.arrived().len() <= asked.len() + (64 << 10));
+            // What was given up above is asked for anew.
+            let rest = connection.inbox.arrived().len();
+            connection.inbox.take(rest);
+            connection.parser = Parser::default();
+            connection.outbox = Outbox::default();
+            arrive(&mut connection, &asked);
+            let reader = std::thread::spawn(move || {
+                let (mut read, mut buffer) = (0, vec![0; 1 << 20]);
+                loop {
+                    let count = client.read(&mut buffer).unwrap();
+                    if count == 0 {
+                        return read;
+                    }
+                    read += count;
+                }
+            });
+            connection.do_requests().await.unwrap();
+            poll_fn(|context| connection.poll_send(0, context)).await.unwrap();
+            drop(connection);
+            let reply = format!("${REPLY}\r\n").len() + REPLY + 2;
+            assert!(reader.join().unwrap() >= REQUESTS * reply);
+        });
+    }
+
+    #[test]
+    fn a_client_that_has_shut_its_side_down_gets_all_replies() {
+        const REPLY: usize = 100_000;
+        run(async {
+            let (mut connection, mut client) = connection();
+            arrive(&mut connection, &request(["SET".to_owned(), "k".to_owned(), "v".repeat(REPLY)]));
+            turns(&mut connection, usize::MAX).await;
+            let reader = std::thread::spawn(move || {
+                client.write_all(&b"GET k\r\n".repeat(500)).unwrap();
+                client.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut read = Vec::new();
+                client.read_to_end(&mut read).unwrap();
+                read.len()
+            });
+            connection.run().await;
+            assert_eq!(
+                reader.join().unwrap(),
+                b"+OK\r\n".len() + 500 * (format!("${REPLY}\r\n").len() + REPLY + 2)
+            );
+        });
     }
 }

@@ -1,63 +1,141 @@
 //! Glob patterns as Redis matches them: `*`, `?`, `[a-z]`, `[^…]`, `\`.
 //!
 //! When the pattern after a `*` fails to match, that `*` takes one byte more and the `*` before it
-//! is forgotten. So nothing recurses, and a match costs at most the product of both lengths.
+//! is forgotten. So nothing recurses, and a match costs at most the product of both lengths. A match
+//! stops after a number of steps and goes on later, so that other clients get their turn however
+//! long pattern and text are.
 
-/// Returns whether a text matches a pattern.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    if text.is_empty() {
-        return pattern.is_empty();
-    }
-    let (mut at, mut behind) = (0, 0);
-    // Where to resume with one byte more for the last `*`.
-    let mut retry = None;
-    while behind < text.len() {
-        let step = match pattern.get(at) {
-            Some(b'*') => {
-                at += 1;
-                retry = Some((at, behind));
-                continue;
-            }
-            Some(_) => one(&pattern[at..], text[behind]),
-            None => None,
-        };
-        match (step, retry) {
-            (Some(taken), _) => {
-                at += taken;
-                behind += 1;
-            }
-            (None, Some((star, from))) => {
-                (at, behind) = (star, from + 1);
-                retry = Some((star, from + 1));
-            }
-            (None, None) => return false,
+use super::fault::Fault;
+use super::turns;
+
+/// Maximum bytes of a pattern: those of the longest key.
+const PATTERN_BYTES_MAX: usize = 64 << 10;
+/// Steps of matching in one turn: some 0.1 ms.
+const TURN_STEPS: usize = 32 << 10;
+
+/// An element of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Element {
+    /// Any number of bytes.
+    Star,
+    /// Any byte.
+    One,
+    /// This byte.
+    Byte(u8),
+    /// The bytes whose bit is set.
+    Class(Box<[u64; 4]>),
+}
+
+/// A parsed pattern.
+#[derive(Debug)]
+pub(super) struct Glob {
+    elements: Vec<Element>,
+    /// Bytes of the shortest text that can match.
+    shortest: usize,
+}
+
+/// How far a match has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// The next element.
+    at: usize,
+    /// The next byte of the text.
+    behind: usize,
+    /// Where to resume with one byte more for the last `*`.
+    retry: Option<(usize, usize)>,
+}
+
+impl Glob {
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    /// If it is longer than every key.
+    pub(super) fn parse(pattern: &[u8]) -> Result<Self, Fault> {
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(Fault::said(format!(
+                "ERR the pattern has {} bytes; {PATTERN_BYTES_MAX} are allowed, as many as the longest key has",
+                pattern.len()
+            )));
         }
+        let (mut elements, mut at) = (Vec::new(), 0);
+        while let Some(&byte) = pattern.get(at) {
+            let (element, taken) = match (byte, pattern.get(at + 1)) {
+                (b'*', _) => (Element::Star, 1),
+                (b'?', _) => (Element::One, 1),
+                (b'[', _) => class(&pattern[at..]),
+                (b'\\', Some(&escaped)) => (Element::Byte(escaped), 2),
+                (literal, _) => (Element::Byte(literal), 1),
+            };
+            at += taken;
+            if element != Element::Star || elements.last() != Some(&Element::Star) {
+                elements.push(element);
+            }
+        }
+        let shortest = elements.iter().filter(|element| **element != Element::Star).count();
+        Ok(Self { elements, shortest })
     }
-    pattern[at..].iter().all(|&byte| byte == b'*')
+
+    /// Returns whether a short text matches.
+    pub(super) fn matches(&self, text: &[u8]) -> bool {
+        let (mut progress, mut steps) = (Progress::default(), usize::MAX);
+        self.advance(&mut progress, text, &mut steps).unwrap_or(false)
+    }
+
+    /// Goes on with a match for so many steps at most, which it takes from `steps`. Returns whether
+    /// the text matches, or `None` if the steps are used up before that is decided.
+    fn advance(&self, progress: &mut Progress, text: &[u8], steps: &mut usize) -> Option<bool> {
+        if text.is_empty() {
+            return Some(self.elements.is_empty());
+        }
+        if text.len() < self.shortest {
+            return Some(false);
+        }
+        let Progress { at, behind, retry } = progress;
+        while *behind < text.len() {
+            *steps = steps.checked_sub(1)?;
+            let is_match = match self.elements.get(*at) {
+                Some(Element::Star) => {
+                    *at += 1;
+                    *retry = Some((*at, *behind));
+                    continue;
+                }
+                Some(Element::One) => true,
+                Some(Element::Byte(byte)) => text[*behind] == *byte,
+                Some(Element::Class(bits)) => is_in(bits, text[*behind]),
+                None => false,
+            };
+            match retry {
+                _ if is_match => {
+                    *at += 1;
+                    *behind += 1;
+                }
+                Some((star, from)) => {
+                    *from += 1;
+                    (*at, *behind) = (*star, *from);
+                }
+                None => return Some(false),
+            }
+        }
+        Some(self.elements[*at..].iter().all(|element| *element == Element::Star))
+    }
 }
 
-/// Matches a byte against the first element of a pattern. Returns the length of that element if it
-/// matches.
-fn one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
-        [b'?', ..] => Some(1),
-        [b'[', ..] => class(pattern, byte),
-        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
-        [literal, ..] => (*literal == byte).then_some(1),
-        [] => None,
-    }
+fn is_in(bits: &[u64; 4], byte: u8) -> bool {
+    bits[usize::from(byte) / 64] >> (byte % 64) & 1 == 1
 }
 
-/// Matches a byte against a class in brackets; an unterminated class ends with the pattern.
-fn class(pattern: &[u8], byte: u8) -> Option<usize> {
+/// Parses a class in brackets, at the beginning of a pattern; an unterminated class ends with the
+/// pattern. Returns its bytes too.
+fn class(pattern: &[u8]) -> (Element, usize) {
     let is_inverse = pattern.get(1) == Some(&b'^');
     let mut at = 1 + usize::from(is_inverse);
-    let mut is_in = false;
+    let mut bits = [0_u64; 4];
+    let mut add = |byte: u8| bits[usize::from(byte) / 64] |= 1 << (byte % 64);
     loop {
         match &pattern[at..] {
             [] => break,
             [b'\\', escaped, ..] => {
-                is_in |= *escaped == byte;
+                add(*escaped);
                 at += 2;
             }
             [b']', ..] => {
@@ -65,16 +143,19 @@ fn class(pattern: &[u8], byte: u8) -> Option<usize> {
                 break;
             }
             [from, b'-', to, ..] => {
-                is_in |= (*from.min(to)..=*from.max(to)).contains(&byte);
+                (*from.min(to)..=*from.max(to)).for_each(&mut add);
                 at += 3;
             }
             [literal, ..] => {
-                is_in |= *literal == byte;
+                add(*literal);
                 at += 1;
             }
         }
     }
-    (is_in != is_inverse).then_some(at)
+    if is_inverse {
+        bits = bits.map(|word| !word);
+    }
+    (Element::Class(Box::new(bits)), at)
 }
 
 /// Returns the prefix that all matching texts have in common.
@@ -83,9 +164,75 @@ pub(super) fn literal_prefix(pattern: &[u8]) -> &[u8] {
     &pattern[..end.unwrap_or(pattern.len())]
 }
 
+/// Collects the texts of a walk that match a pattern, in the order of the walk.
+#[derive(Debug)]
+pub(super) struct Matching<T> {
+    /// `None` matches everything.
+    glob: Option<Glob>,
+    /// Steps that are left in this turn.
+    steps: usize,
+    found: Vec<T>,
+    /// Undecided texts, and the number of texts found before each.
+    undecided: Vec<(usize, T)>,
+}
+
+impl<T: AsRef<[u8]>> Matching<T> {
+    /// Begins with a pattern.
+    ///
+    /// # Errors
+    /// As [`Glob::parse`].
+    pub(super) fn new(pattern: &[u8]) -> Result<Self, Fault> {
+        let glob = if pattern == b"*" { None } else { Some(Glob::parse(pattern)?) };
+        Ok(Self { glob, steps: TURN_STEPS, found: Vec::new(), undecided: Vec::new() })
+    }
+
+    /// Adds a text, of which `keep` makes what is kept of it, unless it does not match.
+    pub(super) fn see(&mut self, text: &[u8], keep: impl FnOnce() -> T) {
+        let glob = self.glob.as_ref();
+        match glob.map_or(Some(true), |glob| glob.advance(&mut Progress::default(), text, &mut self.steps)) {
+            Some(true) => self.found.push(keep()),
+            Some(false) => {}
+            None => self.undecided.push((self.found.len(), keep())),
+        }
+    }
+
+    /// Returns what matches of the texts added since the last call, with turns for other clients.
+    pub(super) async fn decided(&mut self) -> Vec<T> {
+        let undecided = std::mem::take(&mut self.undecided);
+        let found = std::mem::take(&mut self.found);
+        self.steps = TURN_STEPS;
+        let Some(glob) = self.glob.as_ref().filter(|_| !undecided.is_empty()) else { return found };
+        let (mut all, mut sure, mut taken) = (Vec::new(), found.into_iter(), 0);
+        for (before, text) in undecided {
+            all.extend(sure.by_ref().take(before - taken));
+            taken = before;
+            let mut progress = Progress::default();
+            let is_match = loop {
+                if let Some(is_match) = glob.advance(&mut progress, text.as_ref(), &mut self.steps) {
+                    break is_match;
+                }
+                turns::end().await;
+                self.steps = TURN_STEPS;
+            };
+            if is_match {
+                all.push(text);
+            }
+        }
+        all.extend(sure);
+        all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn matches(pattern: &[u8], text: &[u8]) -> bool {
+        Glob::parse(pattern).unwrap().matches(text)
+    }
 
     #[test]
     fn patterns_match_as_redis_says() {
@@ -116,6 +263,7 @@ mod tests {
             ("[]", "]"),
             ("*", ""),
             ("a", "ab"),
+            ("a?", "a"),
         ] {
             assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
@@ -125,8 +273,41 @@ mod tests {
     fn stars_do_not_multiply() {
         let pattern = [&b"a*"[..]; 50].concat();
         let text = [&[b'a'; 5000][..], b"b"].concat();
-        assert!(!matches(&[&pattern[..], b"c"].concat(), &text));
+        let glob = Glob::parse(&[&pattern[..], b"c"].concat()).unwrap();
+        let mut steps = 3 * text.len();
+        assert_eq!(glob.advance(&mut Progress::default(), &text, &mut steps), Some(false));
         assert!(matches(&[&pattern[..], b"b"].concat(), &text));
+    }
+
+    #[test]
+    fn a_long_match_takes_turns_and_keeps_the_order() {
+        // Each text takes the product of both lengths: 2,000 bytes and 2,000 elements.
+        let pattern = [b"*", &[b'a'; 2000][..], b"b*"].concat();
+        let hard = [&[b'a'; 4000][..], b"b"].concat();
+        let texts = [&hard[..], b"a", &hard[1..], &hard[..4000], &hard[2..]];
+        let mut matching = Matching::<Vec<u8>>::new(&pattern).unwrap();
+        for text in texts {
+            matching.see(text, || text.to_vec());
+        }
+        assert!(matching.undecided.len() > 1, "a step is bounded");
+        let mut turns = 0;
+        let found = {
+            let mut deciding = pin!(matching.decided());
+            loop {
+                match deciding.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(found) => break found,
+                    Poll::Pending => turns += 1,
+                }
+            }
+        };
+        assert_eq!(found, [&hard[..], &hard[1..], &hard[2..]]);
+        assert!(turns > 2000 * 2000 / TURN_STEPS, "{turns} turns");
+    }
+
+    #[test]
+    fn a_pattern_longer_than_every_key_is_refused() {
+        assert!(Glob::parse(&vec![b'['; PATTERN_BYTES_MAX]).is_ok());
+        assert!(matches!(Glob::parse(&vec![b'['; PATTERN_BYTES_MAX + 1]), Err(Fault::Said(_))));
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod json;
 mod keyspace;
 mod number;
 mod options;
+mod pace;
 mod pipeline;
 mod reply;
 mod request;
@@ -36,6 +37,7 @@ mod status;
 mod subcommands;
 mod table;
 mod thread;
+mod turns;
 mod worker;
 
 pub use darter_telemetry::{HttpPort, PortError, Stop};

@@ -1,16 +1,20 @@
 //! Replies: RESP2, or RESP3 for clients that have switched to it.
 
-/// Capacity for one reply behind those that are waiting.
+use darter_fabric::wire::Outbox;
+
+/// The writer of one reply, which is appended to those that wait.
 #[derive(Debug)]
 pub(super) struct Reply<'o> {
-    bytes: &'o mut Vec<u8>,
+    out: &'o mut Outbox,
+    /// Where the reply begins.
+    start: usize,
     is_resp3: bool,
 }
 
 impl<'o> Reply<'o> {
-    /// Appends replies to `bytes`.
-    pub(super) fn new(bytes: &'o mut Vec<u8>, is_resp3: bool) -> Self {
-        Self { bytes, is_resp3 }
+    /// Begins a reply at the end of an outbox.
+    pub(super) fn new(out: &'o mut Outbox, is_resp3: bool) -> Self {
+        Self { start: out.len(), out, is_resp3 }
     }
 
     /// Switches to RESP3, or back to RESP2.
@@ -23,21 +27,28 @@ impl<'o> Reply<'o> {
         self.is_resp3
     }
 
-    /// Returns the bytes written and not sent, including those of earlier replies.
-    pub(super) fn waiting(&self) -> usize {
-        self.bytes.len()
+    /// Returns the position at which the next byte is written.
+    pub(super) fn position(&self) -> usize {
+        self.out.len()
     }
 
-    /// Removes everything written since so many bytes were waiting.
-    pub(super) fn take_back(&mut self, waiting: usize) {
-        self.bytes.truncate(waiting);
+    /// Returns the bytes of this reply so far.
+    pub(super) fn written(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// Removes everything written from a position on.
+    pub(super) fn take_back(&mut self, position: usize) {
+        self.out.truncate(position);
     }
 
     /// Writes a line of a type.
     fn line(&mut self, kind: u8, text: &[u8]) {
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(text);
-        self.bytes.extend_from_slice(b"\r\n");
+        let bytes = &mut self.out.bytes;
+        bytes.push(kind);
+        bytes.extend_from_slice(text);
+        bytes.extend_from_slice(b"\r\n");
+        self.out.seal_if_long();
     }
 
     fn counted(&mut self, kind: u8, count: usize) {
@@ -46,7 +57,7 @@ impl<'o> Reply<'o> {
 
     /// Writes `OK`.
     pub(super) fn ok(&mut self) {
-        self.bytes.extend_from_slice(b"+OK\r\n");
+        self.out.bytes.extend_from_slice(b"+OK\r\n");
     }
 
     /// Writes a simple string, which has one line.
@@ -56,14 +67,8 @@ impl<'o> Reply<'o> {
 
     /// Writes an error, its code first. Line ends within it become spaces.
     pub(super) fn error(&mut self, text: &str) {
-        let at = self.bytes.len();
-        self.line(b'-', text.trim_matches(['\r', '\n']).as_bytes());
-        let end = self.bytes.len() - 2;
-        for byte in &mut self.bytes[at..end] {
-            if matches!(byte, b'\r' | b'\n') {
-                *byte = b' ';
-            }
-        }
+        let text = text.trim_matches(['\r', '\n']);
+        self.line(b'-', text.replace(['\r', '\n'], " ").as_bytes());
     }
 
     /// Writes an integer.
@@ -92,16 +97,18 @@ impl<'o> Reply<'o> {
 
     /// Writes 1 or 0.
     pub(super) fn flag(&mut self, yes: bool) {
-        self.bytes.extend_from_slice(if yes { b":1\r\n" } else { b":0\r\n" });
+        self.out.bytes.extend_from_slice(if yes { b":1\r\n" } else { b":0\r\n" });
     }
 
     /// Writes a bulk string.
     #[inline]
-    pub(super) fn bulk(&mut self, bytes: &[u8]) {
-        self.counted(b'$', bytes.len());
-        self.bytes.reserve(bytes.len() + 2);
-        self.bytes.extend_from_slice(bytes);
-        self.bytes.extend_from_slice(b"\r\n");
+    pub(super) fn bulk(&mut self, text: &[u8]) {
+        self.counted(b'$', text.len());
+        let bytes = &mut self.out.bytes;
+        bytes.reserve(text.len() + 2);
+        bytes.extend_from_slice(text);
+        bytes.extend_from_slice(b"\r\n");
+        self.out.seal_if_long();
     }
 
     /// Writes a bulk string, or null.
@@ -116,9 +123,9 @@ impl<'o> Reply<'o> {
     pub(super) fn text(&mut self, text: &str) {
         if self.is_resp3 {
             self.counted(b'=', text.len() + 4);
-            self.bytes.extend_from_slice(b"txt:");
-            self.bytes.extend_from_slice(text.as_bytes());
-            self.bytes.extend_from_slice(b"\r\n");
+            self.out.bytes.extend_from_slice(b"txt:");
+            self.out.bytes.extend_from_slice(text.as_bytes());
+            self.out.bytes.extend_from_slice(b"\r\n");
         } else {
             self.bulk(text.as_bytes());
         }
@@ -126,12 +133,12 @@ impl<'o> Reply<'o> {
 
     /// Writes null.
     pub(super) fn null(&mut self) {
-        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
+        self.out.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
     /// Writes null where RESP2 has a null array.
     pub(super) fn null_array(&mut self) {
-        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
+        self.out.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
     /// Begins an array of so many replies.
@@ -149,21 +156,20 @@ impl<'o> Reply<'o> {
         self.counted(if self.is_resp3 { b'~' } else { b'*' }, count);
     }
 
-    /// Makes an array of everything written since so many bytes were waiting, by inserting its
-    /// header.
-    pub(super) fn array_of_what_came_since(&mut self, waiting: usize, count: usize) {
-        self.put_head(waiting, b'*', count);
+    /// Makes an array of everything written from a position on, by inserting its header.
+    pub(super) fn array_from(&mut self, position: usize, count: usize) {
+        self.put_head(position, b'*', count);
     }
 
-    /// Makes a map of everything written since so many bytes were waiting, by inserting its header.
-    pub(super) fn map_of_what_came_since(&mut self, waiting: usize, pairs: usize) {
+    /// Makes a map of everything written from a position on, by inserting its header.
+    pub(super) fn map_from(&mut self, position: usize, pairs: usize) {
         let (kind, count) = if self.is_resp3 { (b'%', pairs) } else { (b'*', pairs * 2) };
-        self.put_head(waiting, kind, count);
+        self.put_head(position, kind, count);
     }
 
-    fn put_head(&mut self, waiting: usize, kind: u8, count: usize) {
+    fn put_head(&mut self, position: usize, kind: u8, count: usize) {
         let mut digits = itoa::Buffer::new();
         let head = [&[kind], digits.format(count).as_bytes(), b"\r\n"].concat();
-        self.bytes.splice(waiting..waiting, head);
+        self.out.insert(position, &head);
     }
 }

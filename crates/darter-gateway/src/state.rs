@@ -105,6 +105,19 @@ impl GatewayState {
         }
     }
 
+    /// Handles a failure of the background walk, which no client has caused: logs it if it is the
+    /// first in a row.
+    pub(super) fn note_of_walk(&self, fault: &Fault, is_first: bool) {
+        if is_first {
+            warn!(error = %fault.text(), "the walk that removes expired keys cannot go on, and tries again");
+        }
+        if let Fault::Store(error) = fault
+            && error.is_shut_out()
+        {
+            self.is_shut_out.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Returns whether one more line of a kind may be logged now.
     pub(super) fn may_log(&self, line: LogLine) -> bool {
         self.log().allows(line, Instant::now())

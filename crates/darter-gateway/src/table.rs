@@ -124,7 +124,7 @@ macro_rules! for_each_command {
                     "Renames a key if the new one does not exist", "as RENAME; of several that want one new key, one gets it";
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
                     "Returns keys step by step, in order; MATCH, COUNT, TYPE",
-                    "keys that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+                    "keys that are there throughout come, once; a cursor is good at every gateway, for half an hour at least; an unknown one begins again";
                 Touch "touch" -2 [readonly fast] (1 -1 1) "3.2.1" => keys::exists(call).await,
                     "As EXISTS: reads are not recorded", "each key by itself";
                 Ttl "ttl" 2 [readonly fast] (1 1 1) "1.0.0" => expiry::ttl(call, expiry::Unit::Seconds, true).await,
@@ -160,7 +160,7 @@ macro_rules! for_each_command {
                     "Returns random fields, each as likely as every other; WITHVALUES", "as HGETALL; takes as long as there are fields";
                 Hscan "hscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Hash).await,
                     "Returns fields and values step by step, in the order of the fields; MATCH, COUNT, NOVALUES",
-                    "fields that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+                    "fields that are there throughout come, once; a cursor is good at every gateway, for half an hour at least; an unknown one begins again";
                 Hset "hset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hset(call).await,
                     "Gives fields values",
                     "each field by itself, in their order: others may see some changed and some not; beside the DEL of its key it may be seen \
@@ -225,7 +225,7 @@ macro_rules! for_each_command {
                     "Returns the number of members after one", "as ZRANK";
                 Zscan "zscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::SortedSet).await,
                     "Returns members and scores step by step, in the order of the members; MATCH, COUNT",
-                    "members that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+                    "members that are there throughout come, once; a cursor is good at every gateway, for half an hour at least; an unknown one begins again";
                 Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
                     "Returns the score of a member", "atomic";
             }
@@ -251,7 +251,7 @@ macro_rules! for_each_command {
             "connection" {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
                     "Authenticates the connection; the user is `default`", "";
-                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => connection::client(call),
+                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => connection::client(call).await,
                     "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT", "this gateway's clients";
                 Echo "echo" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::echo(call),
                     "Returns its argument", "";
@@ -269,7 +269,7 @@ macro_rules! for_each_command {
             "server" {
                 Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call),
                     "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
-                Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call),
+                Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call).await,
                     "GET of what clients ask for, RESETSTAT; the rest is set by the command line", "this gateway's";
                 Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
                     "Counts the keys", "keys that are there throughout count, once; takes as long as there are keys, and looks into each hash and sorted set";
@@ -281,7 +281,7 @@ macro_rules! for_each_command {
                     "Describes the state of the gateway", "this gateway's; the number of keys is of the last round of its walk";
                 Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => object::memory(call).await,
                     "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes as long as there are elements";
-                Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call),
+                Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call).await,
                     "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
                 Time "time" 1 [loading stale fast] (0 0 0) "2.6.0" => information::time(call),
                     "Returns the time in seconds, and the microseconds beside them", "by the gateway's clock";

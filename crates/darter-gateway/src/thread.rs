@@ -5,7 +5,8 @@ use super::clock::now_ms;
 use super::connection::Connection;
 use super::error::{GatewayError, system};
 use super::fabric_driver;
-use super::keyspace::Expiry;
+use super::keyspace::{Expiry, FORGOTTEN_MS, Stepped};
+use super::pace::{ClockWatch, Pace};
 use super::state::{GatewayState, LogLine};
 use super::worker::Worker;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
@@ -21,10 +22,6 @@ use tracing::{debug, info};
 
 /// The interval between two updates of the published counts.
 const ACCOUNTING_INTERVAL: Duration = Duration::from_millis(500);
-/// The pause between two steps of the walk that removes expired keys.
-const EXPIRY_PAUSE: Duration = Duration::from_millis(100);
-/// The same pause when the walk's last round met no key with a time to live.
-const IDLE_EXPIRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A connection on its way to the thread that serves it.
 pub(super) type Accepted = (TcpStream, SocketAddr);
@@ -86,26 +83,35 @@ async fn account(worker: Rc<Worker>) {
 /// Walks over all records again and again, and removes the expired ones.
 async fn expire(worker: Rc<Worker>) {
     let counts = &worker.shared.counts;
-    let (mut walk, mut pause) = (Expiry::default(), EXPIRY_PAUSE);
+    let (mut walk, mut pace, mut watch) = (Expiry::default(), Pace::default(), ClockWatch::default());
+    let mut pause = pace.after(&Stepped::default(), 0);
+    let mut fails = false;
     loop {
         tokio::time::sleep(pause).await;
         let mut held = worker.keyspace().await;
         loop {
             held.keys.now = now_ms();
+            let long = Duration::from_millis(FORGOTTEN_MS);
+            walk.trust_clock(watch.is_steady(held.keys.now, Instant::now(), long));
             match walk.step(&mut held.keys).await {
                 Ok(stepped) => {
                     counts.expired.fetch_add(stepped.removed, Ordering::Relaxed);
                     if let Some(census) = stepped.census {
                         counts.keys.store(census.keys, Ordering::Relaxed);
                         counts.expiring.store(census.expiring, Ordering::Relaxed);
-                        pause = if census.expiring == 0 { IDLE_EXPIRY_PAUSE } else { EXPIRY_PAUSE };
                     }
+                    if std::mem::take(&mut fails) {
+                        info!("the walk that removes expired keys goes on");
+                    }
+                    pause = pace.after(&stepped, held.keys.now);
                     if !stepped.goes_on {
                         break;
                     }
                 }
                 Err(fault) => {
-                    worker.shared.note(&fault);
+                    worker.shared.note_of_walk(&fault, !fails);
+                    fails = true;
+                    pause = pace.after_failure();
                     break;
                 }
             }

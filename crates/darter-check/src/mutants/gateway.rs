@@ -89,8 +89,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "gateway",
-        "gateway-cursor-over-recalled",
-        "A scan's position is recalled though its time is over.",
+        "gateway-cursor-ended-by-the-wall-clock",
+        "A scan's position is forgotten when the wall clock steps.",
         FoundBy::Tests("-p darter-gateway --lib a_number_is_one_keys_as_long_as_it_is_remembered"),
     ),
     Mutant::new(
@@ -210,6 +210,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         FoundBy::Tests(
             "-p darter-gateway --test gateway what_takes_the_place_of_an_empty_key_takes_nothing_else",
         ),
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-walk-trusts-a-clock-that-stepped",
+        "The walk judges the age of a copy by a clock that has stepped.",
+        FoundBy::Tests("-p darter-gateway --lib a_clock_that_steps_takes_no_copy_at_work"),
     ),
     Mutant::new(
         "gateway",

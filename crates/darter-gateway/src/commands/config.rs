@@ -2,10 +2,11 @@
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
-use crate::glob;
+use crate::glob::Glob;
+use crate::turns;
 
 /// `CONFIG` and its subcommands.
-pub(super) fn config(call: &mut Call<'_>) -> Result<(), Fault> {
+pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     match &args.get(1).to_ascii_lowercase()[..] {
         b"get" if args.len() < 3 => Err(wrong_arity("config|get")),
@@ -27,11 +28,16 @@ pub(super) fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("slowlog-max-len", options.slow_entries.to_string()),
                 ("timeout", "0".to_owned()),
             ];
-            let asked: Vec<Vec<u8>> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
-            let is_asked = |name: &str| asked.iter().any(|pattern| glob::matches(pattern, name.as_bytes()));
-            let told: Vec<_> = settings.iter().filter(|(name, _)| is_asked(name)).collect();
-            call.reply.map(told.len());
-            for (name, value) in told {
+            let mut told = settings.map(|setting| (setting, false));
+            for pattern in args.from(2) {
+                let glob = Glob::parse(&pattern.to_ascii_lowercase())?;
+                for ((name, _), is_told) in &mut told {
+                    *is_told |= glob.matches(name.as_bytes());
+                }
+                turns::copied(pattern.len()).await;
+            }
+            call.reply.map(told.iter().filter(|(_, is_told)| *is_told).count());
+            for ((name, value), _) in told.iter().filter(|(_, is_told)| *is_told) {
                 call.reply.bulk(name.as_bytes());
                 call.reply.bulk(value.as_bytes());
             }

@@ -5,7 +5,9 @@
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::clients::ClientInfo;
 use crate::fault::{Fault, SYNTAX};
+use crate::turns;
 use crate::{REDIS_VERSION, number};
+use std::collections::HashSet;
 use subtle::ConstantTimeEq;
 
 /// `PING [text]`.
@@ -153,7 +155,7 @@ fn name_of(text: &[u8]) -> Result<String, Fault> {
 }
 
 /// `CLIENT` and its subcommands.
-pub(super) fn client(call: &mut Call<'_>) -> Result<(), Fault> {
+pub(super) async fn client(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let subcommand = args.get(1).to_ascii_lowercase();
     let with = |count: usize| {
@@ -186,7 +188,7 @@ pub(super) fn client(call: &mut Call<'_>) -> Result<(), Fault> {
             call.client.info.line(&mut line);
             call.reply.text(&line);
         }
-        b"list" => list(call)?,
+        b"list" => list(call).await?,
         b"kill" => kill(call)?,
         b"no-evict" | b"no-touch" => {
             with(3)?;
@@ -244,7 +246,7 @@ fn is_normal(kind: &[u8]) -> Result<bool, Fault> {
     }
 }
 
-fn list(call: &mut Call<'_>) -> Result<(), Fault> {
+async fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let clients = &call.shared.clients;
     let listed = match args.len() {
@@ -254,7 +256,11 @@ fn list(call: &mut Call<'_>) -> Result<(), Fault> {
             clients.list(|_| is_normal)
         }
         4.. if args.get(2).eq_ignore_ascii_case(b"id") => {
-            let ids = args.from(3).map(id).collect::<Result<Vec<u64>, Fault>>()?;
+            let mut ids = HashSet::new();
+            for said in args.from(3) {
+                ids.insert(id(said)?);
+                turns::worked().await;
+            }
             clients.list(|info| ids.contains(&info.id))
         }
         _ => return Err(SYNTAX),
@@ -262,6 +268,7 @@ fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut lines = String::new();
     for info in &listed {
         info.line(&mut lines);
+        turns::worked().await;
     }
     call.reply.text(&lines);
     Ok(())

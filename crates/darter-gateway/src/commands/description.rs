@@ -2,7 +2,7 @@
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
-use crate::glob;
+use crate::glob::Glob;
 use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::subcommands::{SUBCOMMANDS, Subcommand};
@@ -171,7 +171,7 @@ enum Filter {
     /// Those of an access category, in lower case.
     Category(Vec<u8>),
     /// Those whose names match a pattern, in lower case.
-    Pattern(Vec<u8>),
+    Pattern(Glob),
 }
 
 impl Filter {
@@ -179,7 +179,7 @@ impl Filter {
         match &kind.to_ascii_lowercase()[..] {
             b"module" => Ok(Self::Module),
             b"aclcat" => Ok(Self::Category(wanted.to_ascii_lowercase())),
-            b"pattern" => Ok(Self::Pattern(wanted.to_ascii_lowercase())),
+            b"pattern" => Ok(Self::Pattern(Glob::parse(&wanted.to_ascii_lowercase())?)),
             _ => Err(SYNTAX),
         }
     }
@@ -190,7 +190,7 @@ impl Filter {
             Self::None => true,
             Self::Module => false,
             Self::Category(wanted) => categories(command).any(|category| category.as_bytes() == wanted),
-            Self::Pattern(pattern) => glob::matches(pattern, name.as_bytes()),
+            Self::Pattern(pattern) => pattern.matches(name.as_bytes()),
         }
     }
 }

@@ -1,17 +1,17 @@
 //! What commands on hashes and on sorted sets have in common: several elements at once, their
 //! number, and scans.
 
-use super::scan::Steps;
+use super::scan::{SCANNED_BYTES, Steps};
 use crate::call::{Call, too_long};
 use crate::fault::Fault;
+use crate::glob::Matching;
 use crate::keyspace::{Kind, Walked, score_of_record};
 use crate::reply::Reply;
 use crate::score;
+use crate::turns;
 
 /// Elements examined between two checks of the bytes found.
 const SCANNED: usize = 128;
-/// Bytes of elements at which a scan stops, whatever its count.
-const SCANNED_BYTES: usize = 1 << 20;
 
 /// Returns the score that a member's record holds, as `ZSCAN` shows it: integers with all their
 /// digits, as Redis does for small sorted sets.
@@ -21,20 +21,33 @@ fn text_of(record: &[u8]) -> Vec<u8> {
     if is_whole { itoa::Buffer::new().format(number as i64).into() } else { score::text(number).into_bytes() }
 }
 
+/// An element that a scan has found.
+#[derive(Debug)]
+struct Element {
+    name: Vec<u8>,
+    record: Vec<u8>,
+}
+
+impl AsRef<[u8]> for Element {
+    fn as_ref(&self) -> &[u8] {
+        &self.name
+    }
+}
+
 /// Replies with several elements; `tell` writes the reply for each record.
 pub(super) async fn some(
     call: &mut Call<'_>,
     kind: Kind,
     tell: impl Fn(&mut Reply<'_>, Option<&[u8]>),
 ) -> Result<(), Fault> {
-    let (start, most) = (call.reply.waiting(), call.shared.options.output_bytes_max);
+    let most = call.shared.options.output_bytes_max;
     let Call { args, keys, reply, .. } = call;
     reply.array(args.len() - 2);
-    let first = reply.waiting();
+    let first = reply.position();
     while let Some(aggregate) = keys.find(args.get(1), kind).await? {
         let told = keys.some_elements(&aggregate, args.from(2), |record| {
             tell(reply, record);
-            if reply.waiting() - start > most { Err(too_long()) } else { Ok(()) }
+            if reply.written() > most { Err(too_long()) } else { Ok(()) }
         });
         told.await?;
         if keys.stands(&aggregate).await? {
@@ -42,7 +55,10 @@ pub(super) async fn some(
         }
         reply.take_back(first);
     }
-    (2..args.len()).for_each(|_| tell(reply, None));
+    for _ in 2..args.len() {
+        tell(reply, None);
+        turns::worked().await;
+    }
     Ok(())
 }
 
@@ -64,34 +80,34 @@ pub(super) async fn count(call: &mut Call<'_>, kind: Kind) -> Result<usize, Faul
 pub(super) async fn scan(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     let cursor = super::scan::cursor(args.get(2))?;
-    let mut found: Vec<Vec<u8>> = Vec::new();
-    let mut next = 0;
+    let mut found: Vec<Element> = Vec::new();
+    let (mut next, mut tells_records) = (0, true);
     // The options are not checked if the key does not exist, as in Redis.
     if let Some(aggregate) = keys.find(args.get(1), kind).await?
         && keys.look(args.get(1), |head| head.is_some()).await?
     {
         let steps = Steps::parse(*args, 3, Some(kind))?;
+        tells_records = !steps.leaves_out_values;
         let mut elements = aggregate.elements();
-        if cursor != 0 {
-            let last = keys.recall(cursor).await?.ok_or_else(super::scan::unknown_cursor)?;
+        let mut matching = Matching::new(steps.pattern)?;
+        let (mut seen, mut bytes, mut walked) = (0, 0, Walked::Paused);
+        // An unknown cursor begins again, so that no element is missed.
+        if cursor != 0
+            && let Some(last) = keys.recall(cursor).await?
+        {
             elements = elements.behind(&last);
         }
-        let (mut seen, mut bytes, mut walked) = (0, 0, Walked::Paused);
         while walked == Walked::Paused && seen < steps.count && bytes < SCANNED_BYTES {
-            let some =
+            let walk =
                 keys.walk_elements(&mut elements, (steps.count - seen).min(SCANNED), |name, record| {
                     seen += 1;
-                    if steps.matches(name) {
-                        bytes += name.len() + record.len();
-                        found.push(name.to_vec());
-                        match kind {
-                            Kind::SortedSet => found.push(text_of(record)),
-                            _ if steps.leaves_out_values => {}
-                            _ => found.push(record.to_vec()),
-                        }
-                    }
+                    let record = || if tells_records { record.to_vec() } else { Vec::new() };
+                    matching.see(name, || Element { name: name.to_vec(), record: record() });
                 });
-            walked = some.await?;
+            walked = walk.await?;
+            let some = matching.decided().await;
+            bytes += some.iter().map(|element| element.name.len() + element.record.len()).sum::<usize>();
+            found.extend(some);
         }
         if let (Walked::Paused, Some(last)) = (walked, elements.position()) {
             next = keys.remember(last).await?;
@@ -99,9 +115,15 @@ pub(super) async fn scan(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     }
     reply.array(2);
     reply.bulk(itoa::Buffer::new().format(next).as_bytes());
-    reply.array(found.len());
-    for said in &found {
-        reply.bulk(said);
+    reply.array(if tells_records { found.len() * 2 } else { found.len() });
+    for Element { name, record } in found {
+        reply.bulk(&name);
+        match kind {
+            Kind::SortedSet => reply.bulk(&text_of(&record)),
+            _ if tells_records => reply.bulk(&record),
+            _ => {}
+        }
+        turns::copied(name.len() + record.len()).await;
     }
     call.limit()
 }

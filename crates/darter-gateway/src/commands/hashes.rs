@@ -6,6 +6,7 @@ use crate::extended::Extended;
 use crate::fault::Fault;
 use crate::keyspace::{Kind, Walked};
 use crate::number;
+use crate::turns;
 
 /// Fields written between two checks of the reply's length.
 const CHUNK: usize = 4096;
@@ -21,6 +22,7 @@ async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
         let mut new = 0;
         for at in (2..args.len()).step_by(2) {
             new += usize::from(keys.set_field(&hash, args.get(at), args.get(at + 1), false).await?);
+            turns::copied(args.get(at + 1).len()).await;
         }
         if keys.confirm(&hash).await? {
             return Ok(new);
@@ -92,14 +94,14 @@ pub(super) async fn hmget(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// `HGETALL key`, `HKEYS key`, `HVALS key`.
 pub(super) async fn all(call: &mut Call<'_>, tells_fields: bool, tells_values: bool) -> Result<(), Fault> {
-    let (start, most) = (call.reply.waiting(), call.shared.options.output_bytes_max);
+    let (start, most) = (call.reply.position(), call.shared.options.output_bytes_max);
     let mut count = 0;
     while let Some(hash) = call.keys.find(call.args.get(1), Kind::Hash).await? {
         let mut fields = hash.elements();
         loop {
             let Call { keys, reply, .. } = &mut *call;
             let walked = keys.walk_elements(&mut fields, CHUNK, |field, value| {
-                if reply.waiting() > most {
+                if reply.written() > most {
                     // The reply is refused below.
                     return;
                 }
@@ -124,9 +126,9 @@ pub(super) async fn all(call: &mut Call<'_>, tells_fields: bool, tells_values: b
         count = 0;
     }
     if tells_fields && tells_values {
-        call.reply.map_of_what_came_since(start, count);
+        call.reply.map_from(start, count);
     } else {
-        call.reply.array_of_what_came_since(start, count);
+        call.reply.array_from(start, count);
     }
     Ok(())
 }
@@ -145,6 +147,7 @@ pub(super) async fn hdel(call: &mut Call<'_>) -> Result<(), Fault> {
     if let Some(hash) = keys.find(args.get(1), Kind::Hash).await? {
         for field in args.from(2) {
             removed += usize::from(keys.remove_field(&hash, field).await?);
+            turns::worked().await;
         }
     }
     reply.count(removed);

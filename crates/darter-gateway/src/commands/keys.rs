@@ -3,12 +3,14 @@
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{Destination, KeyRange, Transferred, Walked};
+use crate::turns;
 
 /// `DEL key…`, `UNLINK key…`.
 pub(super) async fn del(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut removed = 0;
     for key in call.args.from(1) {
         removed += i64::from(call.keys.remove(key).await?);
+        turns::worked().await;
     }
     call.reply.integer(removed);
     Ok(())
@@ -19,6 +21,7 @@ pub(super) async fn exists(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut found = 0;
     for key in call.args.from(1) {
         found += i64::from(call.keys.look(key, |head| head.is_some()).await?);
+        turns::worked().await;
     }
     call.reply.integer(found);
     Ok(())
@@ -113,6 +116,7 @@ pub(super) async fn flush(call: &mut Call<'_>) -> Result<(), Fault> {
         let walked = call.keys.walk(&mut part, FLUSHED, |key, _| met.push(key.to_vec())).await?;
         for key in met {
             call.keys.remove(&key).await?;
+            turns::worked().await;
         }
         if walked == Walked::Through {
             break;

@@ -47,7 +47,7 @@ for_each_command! { dispatch }
 /// Runs the command that a request names and writes its reply, which is an error if the command
 /// failed or did not run. Returns the command, if there is one, and how it ended.
 pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, Ending)> {
-    let start = call.reply.waiting();
+    let start = call.reply.position();
     let command = Command::named(call.args.get(0));
     let mut ending = Ending::Rejected;
     if let Err(fault) = attempt(call, command, &mut ending).await {

@@ -67,13 +67,13 @@ pub(super) async fn range(call: &mut Call<'_>) -> Result<(), Fault> {
     let (low, high) = if is_reverse { (2, 1) } else { (1, 2) };
     let part = between(call.args.get(low), call.args.get(high))?;
     let part = part.map(|part| if is_reverse { part.reversed() } else { part });
-    let (start, mut count) = (call.reply.waiting(), 0);
+    let (start, mut count) = (call.reply.position(), 0);
     let most = call.shared.options.output_bytes_max;
     if let Some(mut part) = part {
         while count < limit {
             let Call { keys, reply, .. } = call;
             let walked = keys.walk(&mut part, (limit - count).min(CHUNK), |key, head| {
-                if reply.waiting() > most {
+                if reply.written() > most {
                     // The reply is refused below.
                     return;
                 }
@@ -94,7 +94,7 @@ pub(super) async fn range(call: &mut Call<'_>) -> Result<(), Fault> {
         }
     }
     let replies = if is_keys || call.reply.is_resp3() { count } else { count * 2 };
-    call.reply.array_of_what_came_since(start, replies);
+    call.reply.array_from(start, replies);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{Aggregate, Kind, Walked, score_of_record};
 use crate::number;
+use crate::turns;
 use darter_fabric::random_word;
 
 /// Elements examined between two turns of other clients.
@@ -113,15 +114,16 @@ pub(super) async fn random(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault>
     let repeats = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     if count >= 0 {
         let drawn = draw(call, kind, repeats).await?;
-        return write(call, kind, has_records, drawn.len(), drawn.iter());
+        return write(call, kind, has_records, drawn.len(), drawn.iter()).await;
     }
     let all = draw(call, kind, usize::MAX).await?;
     let repeats = if all.is_empty() { 0 } else { repeats };
-    write(call, kind, has_records, repeats, std::iter::repeat_with(|| &all[below(all.len())]).take(repeats))
+    let drawn = std::iter::repeat_with(|| &all[below(all.len())]).take(repeats);
+    write(call, kind, has_records, repeats, drawn).await
 }
 
 /// Writes drawn elements.
-fn write<'e>(
+async fn write<'e>(
     call: &mut Call<'_>,
     kind: Kind,
     has_records: bool,
@@ -141,6 +143,7 @@ fn write<'e>(
             _ => call.reply.bulk(record),
         }
         call.limit()?;
+        turns::copied(name.len() + record.len()).await;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{Aggregate, Kind, Member, Ranks, Walked, score_of_record};
 use crate::score;
+use crate::turns;
 use std::ops::Bound;
 
 /// Members collected between two checks of the reply's length.
@@ -85,7 +86,7 @@ async fn visit_ranks(
     set: &Aggregate,
     (mut start, mut stop): (i64, i64),
     is_reverse: bool,
-    visit: impl FnMut(Member) -> Result<(), Fault> + Send,
+    mut visit: impl FnMut(Member) -> Result<(), Fault> + Send,
 ) -> Result<(), Fault> {
     if start < 0 && stop < 0 {
         // A walk from the other end needs no count of the members.
@@ -101,7 +102,11 @@ async fn visit_ranks(
             })
             .await?;
         }
-        return found.into_iter().rev().try_for_each(visit);
+        for member in found.into_iter().rev() {
+            visit(member)?;
+            turns::worked().await;
+        }
+        return Ok(());
     }
     if start < 0 || stop < -1 {
         let mut count = 0;
@@ -262,7 +267,8 @@ pub(super) async fn range(
     let reply = &mut call.reply;
     let (with_scores, is_nested) = (options.with_scores, options.with_scores && reply.is_resp3());
     reply.array(if with_scores && !is_nested { found.len() * 2 } else { found.len() });
-    for member in &found {
+    for member in found {
+        turns::worked().await;
         if is_nested {
             reply.array(2);
         }
@@ -339,6 +345,7 @@ pub(super) async fn remove(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
                 MemberRange::Ranks(..) | MemberRange::Names(_) => true,
             };
             removed += usize::from(call.keys.remove_member(&set, &member.name, is_wanted).await?.is_some());
+            turns::worked().await;
         }
     }
     call.reply.count(removed);

@@ -3,15 +3,20 @@
 
 use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::glob;
+use crate::glob::{self, Matching};
 use crate::keyspace::{KeyRange, Kind, Walked};
 use crate::number;
 use crate::request::Arguments;
+use crate::turns;
 
 /// Records examined by one `SCAN` without `COUNT`.
 const COUNT: usize = 10;
 /// Maximum records examined by one `SCAN`, because other clients are waiting.
 const COUNT_MAX: usize = 10_000;
+/// Records examined between two checks of the bytes found.
+const SCANNED: usize = 1024;
+/// Bytes of keys or elements at which a scan stops, whatever its count.
+pub(super) const SCANNED_BYTES: usize = 1 << 20;
 /// Records examined between two checks of the reply's length.
 const CHUNK: usize = 4096;
 /// Expired keys drawn in a row before the first key that exists is taken instead.
@@ -34,15 +39,10 @@ pub(super) fn cursor(text: &[u8]) -> Result<u64, Fault> {
     Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
-/// Returns the error for an unknown cursor.
-pub(super) fn unknown_cursor() -> Fault {
-    Fault::said("ERR unknown cursor; it was not given here, or too long ago: begin again with 0")
-}
-
 /// The options of a scan.
 #[derive(Debug)]
 pub(super) struct Steps<'a> {
-    pattern: &'a [u8],
+    pub(super) pattern: &'a [u8],
     /// The number of records to examine.
     pub(super) count: usize,
     /// The type of keys to return.
@@ -76,11 +76,6 @@ impl<'a> Steps<'a> {
         }
         Ok(steps)
     }
-
-    /// Returns whether a name matches.
-    pub(super) fn matches(&self, name: &[u8]) -> bool {
-        self.pattern == b"*" || glob::matches(self.pattern, name)
-    }
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`.
@@ -89,24 +84,38 @@ pub(super) async fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
     let cursor = cursor(args.get(1))?;
     let steps = Steps::parse(*args, 2, None)?;
     let mut part = KeyRange::prefixed(glob::literal_prefix(steps.pattern));
-    if cursor != 0 {
-        part = part.behind(&keys.recall(cursor).await?.ok_or_else(unknown_cursor)?);
+    let mut matching = Matching::<Vec<u8>>::new(steps.pattern)?;
+    let (mut left, mut bytes, mut walked) = (steps.count, 0, Walked::Paused);
+    // An unknown cursor begins again, so that no key is missed.
+    if cursor != 0
+        && let Some(last) = keys.recall(cursor).await?
+    {
+        part = part.behind(&last);
     }
     let mut found = Vec::new();
-    let walked = keys.walk(&mut part, steps.count, |key, head| {
-        if steps.matches(key) && steps.kind.is_none_or(|name| head.kind.is_named(name)) {
-            found.push(key.to_vec());
-        }
-    });
-    let next = match (walked.await?, part.position()) {
+    while walked == Walked::Paused && left > 0 && bytes < SCANNED_BYTES {
+        let examined = left.min(SCANNED);
+        let walk = keys.walk(&mut part, examined, |key, head| {
+            if steps.kind.is_none_or(|name| head.kind.is_named(name)) {
+                matching.see(key, || key.to_vec());
+            }
+        });
+        walked = walk.await?;
+        left -= examined;
+        let some = matching.decided().await;
+        bytes += some.iter().map(Vec::len).sum::<usize>();
+        found.extend(some);
+    }
+    let next = match (walked, part.position()) {
         (Walked::Paused, Some(last)) => keys.remember(last).await?,
         _ => 0,
     };
     reply.array(2);
     reply.bulk(itoa::Buffer::new().format(next).as_bytes());
     reply.array(found.len());
-    for key in &found {
-        reply.bulk(key);
+    for key in found {
+        reply.bulk(&key);
+        turns::copied(key.len()).await;
     }
     Ok(())
 }
@@ -115,22 +124,22 @@ pub(super) async fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
 pub(super) async fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
     let pattern = call.args.get(1);
     let mut part = KeyRange::prefixed(glob::literal_prefix(pattern));
-    let (start, mut count) = (call.reply.waiting(), 0);
+    let mut matching = Matching::<Vec<u8>>::new(pattern)?;
+    let (start, mut count) = (call.reply.position(), 0);
     loop {
-        let Call { keys, reply, .. } = call;
-        let walked = keys.walk(&mut part, CHUNK, |key, _| {
-            if pattern == b"*" || glob::matches(pattern, key) {
-                reply.bulk(key);
-                count += 1;
-            }
-        });
-        let walked = walked.await?;
-        call.limit()?;
+        let walk = call.keys.walk(&mut part, CHUNK, |key, _| matching.see(key, || key.to_vec()));
+        let walked = walk.await?;
+        for key in matching.decided().await {
+            call.reply.bulk(&key);
+            count += 1;
+            call.limit()?;
+            turns::copied(key.len()).await;
+        }
         if walked == Walked::Through {
             break;
         }
     }
-    call.reply.array_of_what_came_since(start, count);
+    call.reply.array_from(start, count);
     Ok(())
 }
 

@@ -5,12 +5,13 @@
 use crate::call::{Call, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::number;
+use crate::turns;
 
 /// Entries returned by default.
 const ENTRIES: i64 = 10;
 
 /// `SLOWLOG` and its subcommands.
-pub(super) fn slowlog(call: &mut Call<'_>) -> Result<(), Fault> {
+pub(super) async fn slowlog(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let log = &call.shared.slow;
     match &args.get(1).to_ascii_lowercase()[..] {
@@ -36,6 +37,7 @@ pub(super) fn slowlog(call: &mut Call<'_>) -> Result<(), Fault> {
                 call.reply.bulk(entry.client.address.to_string().as_bytes());
                 call.reply.bulk(entry.name.as_bytes());
                 call.limit()?;
+                turns::copied(size_of_val(&entry.arguments[..]) * 4).await;
             }
         }
         b"get" => return Err(wrong_arity("slowlog|get")),

@@ -6,7 +6,7 @@ use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{Kind, Rescored, score_of_record};
 use crate::reply::Reply;
-use crate::{number, score};
+use crate::{number, score, turns};
 
 const NO_FLOAT: &str = "ERR value is not a valid float";
 
@@ -112,6 +112,7 @@ async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), F
             came += usize::from(was.is_none() && decided.is_some());
             changed += usize::from(decided.is_some() && decided != was);
             last = decided;
+            turns::worked().await;
         }
         if options.is_present || keys.confirm(&set).await? {
             break;
@@ -132,6 +133,7 @@ pub(super) async fn zrem(call: &mut Call<'_>) -> Result<(), Fault> {
     if let Some(set) = keys.find(args.get(1), Kind::SortedSet).await? {
         for member in args.from(2) {
             removed += usize::from(keys.remove_member(&set, member, |_| true).await?.is_some());
+            turns::worked().await;
         }
     }
     reply.count(removed);
@@ -192,7 +194,8 @@ pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fau
     }
     let is_nested = is_counted && reply.is_resp3();
     reply.array(if is_nested { popped.len() } else { popped.len() * 2 });
-    for member in &popped {
+    for member in popped {
+        turns::worked().await;
         if is_nested {
             reply.array(2);
         }

@@ -7,6 +7,7 @@ use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{Change, Head, Kind};
 use crate::number;
 use crate::request::BULK_BYTES_MAX;
+use crate::turns::{self, TURN_UNITS};
 use std::collections::BTreeMap;
 
 /// `GET key`.
@@ -159,7 +160,7 @@ pub(super) async fn set(call: &mut Call<'_>) -> Result<(), Fault> {
         reply.ok();
         return Ok(());
     }
-    let start = reply.waiting();
+    let start = reply.position();
     let change = keys.change(key, |head, record| {
         reply.take_back(start);
         if tells {
@@ -211,7 +212,7 @@ pub(super) async fn setex(call: &mut Call<'_>, millis: u64) -> Result<(), Fault>
 /// `GETSET key value`.
 pub(super) async fn getset(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
-    let start = reply.waiting();
+    let start = reply.position();
     let change = keys.change(args.get(1), |head, record| {
         reply.take_back(start);
         reply.bulk_or_null(head.map(|head| head.string()).transpose()?);
@@ -225,7 +226,7 @@ pub(super) async fn getset(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `GETDEL key`.
 pub(super) async fn getdel(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
-    let start = reply.waiting();
+    let start = reply.position();
     let change = keys.change(args.get(1), |head, _| {
         reply.take_back(start);
         let value = head.map(|head| head.string()).transpose()?;
@@ -247,7 +248,7 @@ pub(super) async fn getex(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         at += ends.arguments();
     }
-    let (now, start) = (keys.now, reply.waiting());
+    let (now, start) = (keys.now, reply.position());
     let change = keys.change(args.get(1), |head, record| {
         reply.take_back(start);
         let Some(head) = head else {
@@ -281,13 +282,19 @@ pub(super) async fn mget(call: &mut Call<'_>) -> Result<(), Fault> {
     let (mut at, mut count) = (0, LOOKED_FOR[0]);
     while at < keys {
         let Call { args, keys, reply, .. } = call;
-        let start = reply.waiting();
+        let start = reply.position();
         let visit = |head: Option<Head<'_>>| reply.bulk_or_null(head.and_then(|head| head.string().ok()));
         keys.look_at_all(args.from(1 + at).take(count), visit).await?;
         at += count;
-        let is_small = reply.waiting() - start <= SMALL;
+        let is_small = reply.position() - start <= SMALL;
         count = if is_small { (count * 2).min(LOOKED_FOR[1]) } else { LOOKED_FOR[0] };
+        let bytes = call.reply.position() - start;
         call.limit()?;
+        // As for single keys.
+        for _ in 0..count.min(TURN_UNITS) {
+            turns::worked().await;
+        }
+        turns::copied(bytes).await;
     }
     Ok(())
 }
@@ -300,6 +307,7 @@ pub(super) async fn mset(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     for at in (1..args.len()).step_by(2) {
         keys.set(args.get(at), args.get(at + 1), None).await?;
+        turns::copied(args.get(at + 1).len()).await;
     }
     reply.ok();
     Ok(())
@@ -313,8 +321,11 @@ pub(super) async fn msetnx(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     // In the order of the keys, so that of two that meet one goes through. Of a key that is given
     // twice the last value counts.
-    let pairs: BTreeMap<&[u8], &[u8]> =
-        (1..args.len()).step_by(2).map(|at| (args.get(at), args.get(at + 1))).collect();
+    let mut pairs = BTreeMap::new();
+    for at in (1..args.len()).step_by(2) {
+        pairs.insert(args.get(at), args.get(at + 1));
+        turns::worked().await;
+    }
     let is_set = keys.set_all_if_absent(&pairs).await?;
     reply.flag(is_set);
     Ok(())

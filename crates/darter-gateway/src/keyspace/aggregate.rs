@@ -19,6 +19,7 @@
 use super::head::Generation;
 use super::{Family, Head, Keyspace, Kind, place, session, transaction};
 use crate::fault::{Fault, WRONG_TYPE};
+use crate::turns;
 use darter::{AsyncSession, Condition, PutOutcome, ScanRange};
 use darter_fabric::mutant;
 
@@ -170,6 +171,7 @@ pub(super) async fn bury(
                 .await?;
             for place in &places {
                 session.delete(place).await?;
+                turns::worked().await;
             }
             left -= places.len();
             if left == 0 {

@@ -57,17 +57,16 @@ impl Keyspace {
         }
     }
 
-    /// Returns the key that a number refers to, unless the cursor has expired.
+    /// Returns the key that a number refers to, as long as the record is there: a wall clock that
+    /// steps ends no scan.
     ///
     /// # Errors
     /// The store's.
     pub(crate) async fn recall(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
         place(&mut self.key, Family::Cursor, &number.to_be_bytes());
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
-        let found = record
-            .as_deref()
-            .and_then(parse)
-            .filter(|(ends, _)| *ends >= self.now || mutant!("gateway-cursor-over-recalled"));
+        let is_over = |ends| mutant!("gateway-cursor-ended-by-the-wall-clock") && ends < self.now;
+        let found = record.as_deref().and_then(parse).filter(|(ends, _)| !is_over(*ends));
         Ok(found.map(|(_, key)| key.to_vec()))
     }
 }
@@ -95,8 +94,13 @@ mod tests {
             assert_eq!(keys.recall(number).await.unwrap().as_deref(), Some(&b"two"[..]));
             assert_eq!(keys.recall(other).await.unwrap().as_deref(), Some(&b"one"[..]));
             keys.now = NOW + 11;
-            assert_eq!(keys.recall(number).await.unwrap(), None);
             assert_eq!(keys.remember(b"one").await.unwrap(), number);
+            // A step of the clock, by ten years, ends no scan.
+            for now in [NOW + 315_360_000_000, NOW - 315_360_000_000] {
+                keys.now = now;
+                assert_eq!(keys.recall(number).await.unwrap().as_deref(), Some(&b"one"[..]));
+            }
+            assert_eq!(keys.recall(number - 1).await.unwrap(), None);
         });
     }
 }

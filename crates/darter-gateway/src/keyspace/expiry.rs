@@ -4,7 +4,9 @@
 use super::sweep::{self, FORGOTTEN_MS, LOOKS, SweepProgress};
 use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session, transaction, transfer};
 use crate::fault::Fault;
+use crate::turns;
 use darter::ScanRange;
+use darter_fabric::mutant;
 use std::ops::Bound;
 
 /// Records examined in a step.
@@ -19,6 +21,8 @@ pub(crate) struct Census {
     pub keys: u64,
     /// Number of keys with an expiry time.
     pub expiring: u64,
+    /// When the first of them expires.
+    pub first_end: Option<u64>,
 }
 
 /// The result of a step.
@@ -26,6 +30,8 @@ pub(crate) struct Census {
 pub(crate) struct Stepped {
     /// Number of keys removed.
     pub removed: u64,
+    /// Something was removed, or changed so that it can be.
+    pub found: bool,
     /// The next step is due at once.
     pub goes_on: bool,
     /// The counts of a round, if the step ended one.
@@ -55,6 +61,15 @@ enum WalkPhase {
 }
 
 impl WalkPhase {
+    /// Whether it removes records for their age.
+    fn is_by_age(self) -> bool {
+        match self {
+            Self::Ends(family) => family != Family::Key,
+            Self::Graves(_) => false,
+            Self::Indexes => true,
+        }
+    }
+
     /// All families that it examines.
     fn whole(self) -> ScanRange {
         let family = match self {
@@ -74,11 +89,19 @@ pub(crate) struct Expiry {
     counted: Census,
     /// When the round began.
     began: u64,
+    /// The wall clock has stepped: no record is old by it.
+    is_clock_wrong: bool,
 }
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self { stage: 0, left: STAGES[0].whole(), counted: Census::default(), began: 0 }
+        Self {
+            stage: 0,
+            left: STAGES[0].whole(),
+            counted: Census::default(),
+            began: 0,
+            is_clock_wrong: false,
+        }
     }
 }
 
@@ -94,6 +117,12 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
 }
 
 impl Expiry {
+    /// Says whether the wall clock has gone on evenly for so long that it tells the age of records.
+    /// If it has not, the walk removes nothing for its age.
+    pub(crate) fn trust_clock(&mut self, is_steady: bool) {
+        self.is_clock_wrong = !is_steady && !mutant!("gateway-walk-trusts-a-clock-that-stepped");
+    }
+
     /// Examines some more records.
     ///
     /// # Errors
@@ -107,6 +136,7 @@ impl Expiry {
         // A phase that ends leaves the rest of the step to the next one.
         loop {
             let progress = match STAGES[self.stage] {
+                phase if self.is_clock_wrong && phase.is_by_age() => SweepProgress::Ended,
                 WalkPhase::Ends(family) => self.ends(keys, family, &mut stepped).await?,
                 WalkPhase::Graves(family) => {
                     sweep::graves(session(&mut keys.session, &keys.store)?, &mut self.left, family).await?
@@ -116,6 +146,7 @@ impl Expiry {
                 }
             };
             stepped.goes_on |= progress == SweepProgress::OnAtOnce;
+            stepped.found |= stepped.goes_on;
             if progress != SweepProgress::Ended {
                 return Ok(stepped);
             }
@@ -158,6 +189,7 @@ impl Expiry {
             }
             counted.keys += 1;
             counted.expiring += u64::from(end.is_some());
+            counted.first_end = counted.first_end.into_iter().chain(end).min();
             if family == Family::Key && Head::parse(record).is_ok_and(|head| head.kind != Kind::String) {
                 holders.push((place.to_vec(), record.to_vec()));
             }
@@ -172,13 +204,19 @@ impl Expiry {
                 session.delete_if(&place, is_over).await?;
             }
         }
+        if self.is_clock_wrong {
+            holders.clear();
+        }
         for (place, record) in &holders {
             worth += usize::from(sweep::idle(session, place, record, now).await?);
+            turns::worked().await;
         }
+        stepped.found |= worth > 0;
         stepped.goes_on |= looked > 0 && worth * DENSE >= looked;
         if family == Family::Key {
             self.counted.keys += counted.keys;
             self.counted.expiring += counted.expiring;
+            self.counted.first_end = self.counted.first_end.into_iter().chain(counted.first_end).min();
         }
         if looked == seen && seen < STEP {
             return Ok(SweepProgress::Ended);

@@ -5,6 +5,7 @@ use super::aggregate::Aggregate;
 use super::walk::go_behind;
 use super::{Chunk, Family, Keyspace, Kind, Walked, session};
 use crate::fault::Fault;
+use crate::turns;
 use darter::{Change, Condition, PutOutcome, ScanRange};
 use std::ops::Bound;
 
@@ -129,6 +130,9 @@ impl Keyspace {
                 visit(record.as_deref())?;
             }
             chunk = chunk.after(records.len(), bytes);
+            for record in records {
+                turns::copied(record.map_or(0, |record| record.len())).await;
+            }
         }
         Ok(())
     }

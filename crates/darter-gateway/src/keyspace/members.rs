@@ -19,7 +19,7 @@ use super::{Family, Keyspace, session};
 use crate::fault::Fault;
 use darter::{Condition, PutOutcome, ScanRange};
 use darter_fabric::mutant;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
 /// Maximum index records in a chunk.
@@ -49,7 +49,7 @@ pub(crate) struct Ranks {
     is_through: bool,
     found: VecDeque<Member>,
     /// Members visited, so that a member whose score changes meanwhile is not visited twice.
-    told: HashSet<Vec<u8>>,
+    told: BTreeSet<Vec<u8>>,
     /// The number of members that are likely to be requested.
     likely: usize,
 }
@@ -76,7 +76,7 @@ impl Aggregate {
             Bound::Unbounded => Bound::Excluded(place(u64::MAX)),
         };
         let range = ScanRange { from, to, reverse: is_reverse };
-        let (found, told) = (VecDeque::new(), HashSet::new());
+        let (found, told) = (VecDeque::new(), BTreeSet::new());
         Ranks { set: self.clone(), range, is_through: false, found, told, likely }
     }
 

@@ -32,10 +32,11 @@ mod usage;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
-pub(super) use expiry::Expiry;
+pub(super) use expiry::{Census, Expiry, Stepped};
 pub(super) use head::{Head, Kind};
 pub(super) use key_locks::KeyLocks;
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
+pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
 

@@ -22,7 +22,7 @@ pub(super) const IDLE_MS: u64 = 60_000;
 /// silence of a pool's member.
 const FORGOTTEN_SECONDS: u64 = 3600;
 /// The same in ms, for everything that a writer has begun.
-pub(super) const FORGOTTEN_MS: u64 = FORGOTTEN_SECONDS * 1000;
+pub(crate) const FORGOTTEN_MS: u64 = FORGOTTEN_SECONDS * 1000;
 
 /// How far a step came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@
 use super::head::Generation;
 use super::{Change, Family, Head, Keyspace, place, session};
 use crate::fault::Fault;
+use crate::turns;
 use darter::{AsyncSession, Condition, PutOutcome};
 use darter_fabric::mutant;
 use std::collections::BTreeMap;
@@ -111,6 +112,7 @@ impl Keyspace {
             {
                 for (at, intent) in &intents {
                     finish(session, at, intent).await?;
+                    turns::worked().await;
                 }
                 return Ok(true);
             }
@@ -120,6 +122,7 @@ impl Keyspace {
                 }
                 let is_blind = mutant!("gateway-intents-taken-back-whatever-they-are");
                 session.delete_if(at, |record| record == *intent || is_blind).await?;
+                turns::worked().await;
             }
             if !written? {
                 return Ok(false);
@@ -155,6 +158,7 @@ impl Keyspace {
             let mut at = Vec::with_capacity(1 + key.len());
             place(&mut at, Family::Key, key);
             intents.push((at, record));
+            turns::worked().await;
         }
         Ok(true)
     }

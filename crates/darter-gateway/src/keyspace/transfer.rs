@@ -22,6 +22,7 @@ use super::aggregate::{Aggregate, bury, is_empty, mark};
 use super::order::Scored;
 use super::{Change, Family, Head, Keyspace, Kind, Walked, place, session};
 use crate::fault::Fault;
+use crate::turns;
 use darter_fabric::mutant;
 use std::time::Instant;
 
@@ -134,6 +135,7 @@ impl Keyspace {
                     let index = Scored::parse(&record)?.index(&name);
                     session.put(to.place(Family::Score, &index), b"").await?;
                 }
+                turns::copied(record.len()).await;
             }
         }
         Ok(())
@@ -356,6 +358,17 @@ mod tests {
         pool.sweep(NOW + 2 * FORGOTTEN_MS);
         assert_eq!((pool.fields(b"from"), pool.fields(b"to")), (FIELDS as usize, FIELDS as usize));
         assert_eq!(pool.records(Family::Building), 0);
+    }
+
+    #[test]
+    fn a_clock_that_steps_takes_no_copy_at_work() {
+        let mut pool = Pool::new();
+        let copied = pool.duplicate();
+        pool.walk.trust_clock(false);
+        pool.sweep(NOW + 10 * FORGOTTEN_MS);
+        assert_eq!(pool.records(Family::Building), 1);
+        assert!(block_on(pool.keys.publish(b"to", &copied, Destination::Kept, None)).unwrap());
+        assert_eq!(pool.fields(b"to"), FIELDS as usize);
     }
 
     #[test]

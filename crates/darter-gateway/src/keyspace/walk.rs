@@ -3,6 +3,7 @@
 use super::aggregate::is_empty;
 use super::{Aggregate, Family, Head, Keyspace, Kind, session};
 use crate::fault::Fault;
+use crate::turns;
 use darter::ScanRange;
 use darter_fabric::mutant;
 use std::ops::Bound;
@@ -160,6 +161,7 @@ impl Keyspace {
                 if !is_absent {
                     visit(key, &head);
                 }
+                turns::worked().await;
             }
             if walked == Walked::Through {
                 return Ok(walked);

@@ -59,8 +59,8 @@ fn slow_senders_have_their_replies() {
 }
 
 #[test]
-fn who_never_reads_is_dropped_and_holds_nobody_up() {
-    let options = GatewayOptions { output_bytes_max: 4 << 20, ..GatewayOptions::default() };
+fn who_never_reads_is_dropped_when_too_many_requests_wait_and_holds_nobody_up() {
+    let options = GatewayOptions { input_bytes_max: 4 << 20, ..GatewayOptions::default() };
     let door = Door::new(options);
     let mut client = door.client();
     client.ask(&["set", "large", &"x".repeat(100_000)]);
@@ -77,6 +77,22 @@ fn who_never_reads_is_dropped_and_holds_nobody_up() {
     });
     assert!(is_dropped);
     assert_serves(&door);
+}
+
+#[test]
+fn who_reads_all_the_time_is_never_dropped_for_what_was_sent() {
+    // 50 replies are outstanding at any time, and 400 MB are sent altogether.
+    const REPLY: usize = 100_000;
+    let options = GatewayOptions { buffer_bytes_max: 32 << 20, ..GatewayOptions::default() };
+    let door = Door::new(options);
+    let mut client = door.client();
+    client.ask(&["set", "large", &"x".repeat(REPLY)]);
+    let ask = request(&["get", "large"]);
+    client.send(&ask.repeat(50));
+    for _ in 0..4000 {
+        client.send(&ask);
+        assert!(matches!(client.reply(), Reply::Bulk(value) if value.len() == REPLY));
+    }
 }
 
 #[test]
