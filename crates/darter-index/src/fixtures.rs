@@ -111,6 +111,32 @@ pub(crate) fn writes(event: &Event) -> bool {
     matches!(event.kind, EventKind::Execute { access, .. } if access.writes)
 }
 
+/// Lets a task go on until `words` words of its `nth` READ of several words, counted from 0, have
+/// executed in this order. Returns whether that READ has more words.
+pub(crate) fn tear(
+    executor: &mut Executor<'_>,
+    task: TaskId,
+    (nth, words, order): (usize, u32, WordOrder),
+) -> bool {
+    let (mut events, mut reads) = (Vec::new(), 0);
+    for _ in 0..EVENTS {
+        executor.events(&mut events);
+        let Some(&event) = events.iter().find(|event| event.task == task) else { return false };
+        if let EventKind::Execute { access, .. } = event.kind
+            && access.is_long
+            && !access.writes
+        {
+            if reads == nth {
+                executor.perform(event, words, order);
+                return access.words > words;
+            }
+            reads += 1;
+        }
+        executor.perform(event, u32::MAX, WordOrder::Ascending);
+    }
+    panic!("the task does not end");
+}
+
 /// Lets a task go on to its end.
 pub(crate) fn finish(executor: &mut Executor<'_>, task: TaskId) {
     go_on(executor, task, |_| false);

@@ -63,7 +63,8 @@ mod tests {
         let headers = reader.headers().unwrap().clone();
         for row in reader.records().map(Result::unwrap) {
             for (name, cell) in headers.iter().zip(&row) {
-                let is_time = ["seconds", "ops_per_s", "ratio", "p50_us", "p99_us", "p999_us"].contains(&name);
+                let is_time =
+                    ["seconds", "ops_per_s", "ratio", "p50_us", "p99_us", "p999_us"].contains(&name);
                 assert!(!is_time || cell.is_empty(), "{name}: {cell}");
                 assert!(!name.starts_with("round_trips") || !cell.is_empty(), "{name} is blank");
             }

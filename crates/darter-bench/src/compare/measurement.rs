@@ -89,8 +89,9 @@ impl Figures {
 
     /// Removes the times, so that a run that measures counts shows none.
     pub(crate) fn remove_times(&mut self) {
-        let Self { seconds, ops_per_s, ops_per_s_least, ops_per_s_most, ratio, p50_us, p99_us, p999_us, .. } =
-            self;
+        let Self {
+            seconds, ops_per_s, ops_per_s_least, ops_per_s_most, ratio, p50_us, p99_us, p999_us, ..
+        } = self;
         for time in [seconds, ops_per_s, ops_per_s_least, ops_per_s_most, ratio, p50_us, p99_us, p999_us] {
             *time = f64::NAN;
         }

@@ -111,11 +111,7 @@ fn row(axes: &[Axis], one: &Measurement, with_times: bool) -> Vec<String> {
             format!("{:.2}", figures.p99_us),
         ]);
     }
-    row.extend([
-        bytes_text(figures.index_bytes),
-        bytes_text(figures.kv_bytes),
-        cache_used(one),
-    ]);
+    row.extend([bytes_text(figures.index_bytes), bytes_text(figures.kv_bytes), cache_used(one)]);
     if figures.modelled {
         row.push(figures.bottleneck.clone());
     }
@@ -152,7 +148,8 @@ mod tests {
             let over = u64::from(one.configuration.index == "dart");
             one.figures.cache_used_bytes = one.configuration.cache_bytes + over;
         }
-        for (sheet, row) in by_workload(&measurements).iter().flat_map(|s| s.rows.iter().map(move |r| (s, r))) {
+        for (sheet, row) in by_workload(&measurements).iter().flat_map(|s| s.rows.iter().map(move |r| (s, r)))
+        {
             let at = sheet.headers.iter().position(|header| header == "cache used").unwrap();
             assert_eq!(row[at].contains("over budget"), row[0] == "dart", "{row:?}");
         }

@@ -119,6 +119,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "Quiver",
+        "quiver-scan-down-trusts-a-torn-node",
+        "A descending scan goes by a node whose READ saw the slot of a part before the part was linked.",
+        FoundBy::Tests("-p darter-index --lib quiver::scan::torn::a_descending_scan"),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-scan-up-trusts-a-torn-node",
+        "An ascending scan goes by a node whose READ saw the slot of a part before the part was linked.",
+        FoundBy::Tests("-p darter-index --lib quiver::scan::torn::an_ascending_scan"),
+    ),
+    Mutant::new(
+        "Quiver",
         "quiver-absence-by-a-remembered-map",
         "A search whose remembered map leads to another key's record says that the key is absent.",
         FoundBy::Explorer("quiver", 100),

@@ -9,7 +9,7 @@
 use super::Quiver;
 use super::census::{count_page, finish, tally};
 use super::descent::NodeAt;
-use super::nibble::{EDGES, END, EdgeRange, LAST, edge, identity_depth, identity_of, nibbles};
+use super::nibble::{EDGES, END, EdgeRange, edge, identity_depth, identity_of, nibbles};
 use super::node::{self, Content, NODE_BYTES, Slot};
 use super::operation::Operation;
 use super::page::{Head, PageRef, Shape, standing};
@@ -76,12 +76,12 @@ impl<F: Fabric> Operation<'_, F> {
         if at.depth > crate::KEY_BYTES_MAX * 2 || !walk.report.reach(at.addr, NODE_BYTES, "node") {
             return Ok(());
         }
-        let words = match self.read_node(at).await {
-            Ok(words) => words,
+        let (words, gap) = match self.read_settled(at).await {
+            Ok(read) => read,
             Err(error) => return walk.report.unreadable(format!("node at {}", at.addr), error),
         };
         let slots = node::slots(&words);
-        verify_node(&mut walk.report, at, &words, &slots);
+        verify_node(&mut walk.report, at, &words, &slots, gap);
         walk.tally.note_node("node", NODE_BYTES, node::live(&slots));
         for (slot, lo) in slots.iter().zip(0..) {
             match slot.content() {
@@ -254,7 +254,7 @@ fn belongs(keys: HashKeys, key: &[u8], Position { identity, depth, edges, .. }: 
     nibbles(key) >= depth && identity_of(keys, key, depth) == identity && edges.contains(edge(key, depth))
 }
 
-fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slot; EDGES]) {
+fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slot; EDGES], gap: Option<u8>) {
     if identity_depth(words[0]) != at.depth
         || words[node::GUARD_AT] & !SEAL != node::guard(node::born(words[1]), at.depth)
     {
@@ -263,25 +263,19 @@ fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slo
     if slots[0].content() == Content::Empty {
         report.violation(format!("node at {}: its first slot is empty", at.addr));
     }
-    let mut next = END;
-    for (slot, edge) in slots.iter().zip(0..) {
-        let hi = match slot.content() {
-            Content::Empty => continue,
+    for (slot, edge) in slots.iter().zip(END..) {
+        match slot.content() {
             Content::Invalid => {
                 report.violation(format!("node at {}: slot {edge} is of no known kind", at.addr));
-                continue;
             }
-            Content::None { hi } | Content::Page { hi, .. } => hi,
-            Content::Node { .. } => edge,
-        };
-        // Parts that are linked begin before their page's last edge.
-        if edge > next || hi < edge {
-            report.violation(format!("node at {}: slot {edge} leaves a gap", at.addr));
+            Content::None { hi } | Content::Page { hi, .. } if hi < edge => {
+                report.violation(format!("node at {}: slot {edge} ends before it begins", at.addr));
+            }
+            _ => {}
         }
-        next = next.max(hi + 1);
     }
-    if next <= LAST {
-        report.violation(format!("node at {}: edges from {next} on have no slot", at.addr));
+    if let Some(edge) = gap {
+        report.violation(format!("node at {}: no slot is responsible for edge {edge}", at.addr));
     }
     if node::is_sealed(words) {
         report.remark(format!("node at {}: sealed by a replacement under way", at.addr));

@@ -83,14 +83,14 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// A key that is below a node, or was.
     pub(super) async fn key_below(&mut self, node: NodeAt) -> Result<Option<Vec<u8>>> {
-        let mut nodes = vec![node.addr];
+        let mut nodes = vec![node];
         let mut seen = HashSet::new();
-        while let Some(addr) = nodes.pop() {
+        while let Some(node) = nodes.pop() {
             // Damage can lead in circles.
-            if !seen.insert(addr) {
-                return Err(node::too_deep(addr));
+            if !seen.insert(node.addr) {
+                return Err(node::too_deep(node.addr));
             }
-            let words = self.client.read(addr, node::NODE_WORDS).await?;
+            let words = self.read_node(node).await?;
             let slots = node::slots(&words);
             for (slot, edge) in slots.iter().zip(0..) {
                 if let Content::Page { class, addr, .. } = slot.content()
@@ -100,7 +100,8 @@ impl<F: Fabric> Operation<'_, F> {
                     return Ok(Some(key));
                 }
             }
-            nodes.extend(node::children(&slots).map(|(_, _, addr)| addr));
+            let child = |(_, skip, addr)| NodeAt { addr, depth: node.depth + 1 + skip };
+            nodes.extend(node::children(&slots).map(child));
         }
         Ok(None)
     }

@@ -3,7 +3,7 @@
 
 use super::hint::{NodeHint, PageHint};
 use super::map_copy::{self, COPIES, COPY_WORDS, Copied};
-use super::nibble::{EDGES, EdgeRange, LAST};
+use super::nibble::{EDGES, END, EdgeRange, LAST};
 use super::page::PageRef;
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
@@ -217,6 +217,28 @@ pub(super) fn edges_of(slots: &[Slot; EDGES], lo: u8) -> EdgeRange {
     }
 }
 
+/// Returns the first edge that no slot is responsible for.
+///
+/// There is none at any moment, since the parts of a page are linked from the last to the first. A READ
+/// of several words can show one: it read the slot of a part before the part was linked, and the slot
+/// below it afterwards. Then the next READ finds the part's slot taken.
+pub(super) fn gap(slots: &[Slot; EDGES]) -> Option<u8> {
+    let mut next = END;
+    for (slot, edge) in slots.iter().zip(END..) {
+        let hi = match slot.content() {
+            Content::Empty => continue,
+            Content::None { hi } | Content::Page { hi, .. } => hi,
+            Content::Node { .. } | Content::Invalid => edge,
+        };
+        if edge > next {
+            return Some(next);
+        }
+        // Parts that are linked begin before their page's last edge.
+        next = next.max(hi + 1);
+    }
+    (next <= LAST).then_some(next)
+}
+
 /// Whether any word of a node is sealed, so that the node is being replaced.
 pub(super) fn is_sealed(words: &[u64]) -> bool {
     words[GUARD_AT..SLOTS_END].iter().any(|word| word & SEAL != 0)
@@ -241,6 +263,11 @@ pub(super) fn pages(slots: &[Slot; EDGES]) -> impl Iterator<Item = (u8, PageRef)
 /// How many slots point to something.
 pub(super) fn live(slots: &[Slot; EDGES]) -> usize {
     pages(slots).count() + children(slots).count()
+}
+
+/// The error of a node whose slots leave a gap.
+pub(super) fn without_slot(addr: GlobalAddr) -> IndexError {
+    IndexError::corrupt(addr, "edges that no slot is responsible for")
 }
 
 /// The error of a node that is deeper than any key.
@@ -286,6 +313,23 @@ mod tests {
         assert_eq!(edges_of(&slots, 3), EdgeRange { lo: 3, hi: 4 });
         slots[3] = Slot::node(0, node);
         assert_eq!(edges_of(&slots, 3), EdgeRange::one(3));
+    }
+
+    #[test]
+    fn a_gap_is_an_edge_that_no_slot_up_to_it_names() {
+        let mut slots = [Slot::EMPTY; EDGES];
+        assert_eq!(gap(&slots), Some(END));
+        slots[0] = Slot::page(LAST, 3, GlobalAddr::NULL);
+        slots[9] = Slot::none(LAST);
+        assert_eq!(gap(&slots), None, "a part of the page is linked");
+        slots[0] = Slot::page(4, 3, GlobalAddr::NULL);
+        assert_eq!(gap(&slots), Some(5));
+        slots[5] = Slot::node(0, GlobalAddr::NULL);
+        assert_eq!(gap(&slots), Some(6), "a node has its own edge alone");
+        slots[6] = Slot::none(8);
+        assert_eq!(gap(&slots), None);
+        slots[9] = Slot::none(LAST - 1);
+        assert_eq!(gap(&slots), Some(LAST));
     }
 
     #[test]

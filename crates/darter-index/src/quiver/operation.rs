@@ -47,9 +47,26 @@ impl<'a, F: Fabric> Operation<'a, F> {
         Ok(end)
     }
 
-    /// All words of a node.
+    /// All words of a node that was linked at some moment of the operation.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`] if the slots leave a gap.
     pub(super) async fn read_node(&mut self, node: NodeAt) -> Result<Vec<u64>> {
-        Ok(self.client.read(node.addr, node::NODE_WORDS).await?)
+        let (words, gap) = self.read_settled(node).await?;
+        if gap.is_some() { Err(node::without_slot(node.addr)) } else { Ok(words) }
+    }
+
+    /// The same, with the gap of a damaged node. A READ that was torn is repeated.
+    pub(super) async fn read_settled(&mut self, node: NodeAt) -> Result<(Vec<u64>, Option<u8>)> {
+        let mut before = None;
+        loop {
+            let words = self.client.read(node.addr, node::NODE_WORDS).await?;
+            let gap = node::gap(&node::slots(&words));
+            if gap == before || gap.is_none() {
+                return Ok((words, gap));
+            }
+            before = gap;
+        }
     }
 
     /// All words of a page, and what it is made of.

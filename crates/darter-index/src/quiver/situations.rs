@@ -66,6 +66,10 @@ crate::situations! {
     SKIP_TABLE_LOST = "SkipTableLost";
     /// The copy of a page's map in its node led to no answer.
     MAP_COPY_WRONG = "MapCopyWrong";
+    /// A READ of a node was torn in an ascending scan, which read the node again.
+    TORN_ASCENDING = "TornAscending";
+    /// The same in a descending one.
+    TORN_DESCENDING = "TornDescending";
     /// A scan had read too few records of a remembered page.
     PART_OF_PAGE_TOO_SMALL = "PartOfPageTooSmall";
     /// A search returned what it found in a sealed page.

@@ -416,7 +416,7 @@ impl<'k> Descent<'k> {
     fn look_again(&mut self, at: SlotAt) -> Result<Option<End>> {
         note(situations::OUT_OF_BOUNDS);
         if self.gap.replace(at) == Some(at) {
-            return Err(IndexError::corrupt(at.addr, "edges that no slot is responsible for"));
+            return Err(node::without_slot(at.addr));
         }
         self.stage = Stage::Node { read: None, hint: None };
         Ok(None)

@@ -9,6 +9,8 @@
 mod cursor;
 mod remembered;
 mod rows;
+#[cfg(test)]
+mod torn;
 
 use self::cursor::Cursor;
 use self::remembered::PAGES_MAX;
@@ -21,10 +23,12 @@ use super::nibble::{EDGES, END, EdgeRange, LAST, NibbleKey, common, edge, first_
 use super::node::{self, Content, Slot};
 use super::operation::Operation;
 use super::page::{self, PageRef, Shape};
+use super::situations;
+use crate::checker::note;
 use crate::radix::sink::{Sink, is_void};
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{IndexError, Result, ScanRange};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::Client;
 use std::pin::pin;
 
@@ -40,15 +44,6 @@ struct Stretch {
     pages: Vec<(PageRef, EdgeRange)>,
     /// The edges from the first looked at to the last.
     edges: EdgeRange,
-}
-
-/// A page that is responsible for fewer edges than its slot said.
-struct Torn {
-    page: GlobalAddr,
-    /// Its last edge.
-    hi: u8,
-    /// The last edge that it should have.
-    expected: u8,
 }
 
 /// Where a look leads.
@@ -75,7 +70,7 @@ impl<F: Fabric> Quiver<F> {
         self.shared.cache.enter(operation.client.epoch());
         let mut sink = Sink::new(visit, limit, range.reverse);
         let mut cursor = if is_void(range) { None } else { Cursor::of(range) };
-        let (mut turns, mut gap, mut is_whole) = (0, None, false);
+        let (mut turns, mut is_whole) = (0, false);
         while let Some(at) = cursor.take().filter(|at| sink.left > 0 && at.is_within(range)) {
             if turns > TURNS_MAX {
                 return Err(no_progress(self.shared.words.root));
@@ -95,7 +90,7 @@ impl<F: Fabric> Quiver<F> {
                 }
                 Look::Pages(stretch) => {
                     turns = 0;
-                    Box::pin(operation.visit_pages(range, stretch, &mut sink, &mut gap)).await?
+                    Box::pin(operation.visit_pages(range, stretch, &mut sink)).await?
                 }
             };
         }
@@ -124,7 +119,7 @@ impl<F: Fabric> Operation<'_, F> {
             if cursor.falls_short_of(node.depth) {
                 return Ok(Look::On(Some(Cursor::extended(cursor.key.clone()))));
             }
-            let words = self.read_node(node).await?;
+            let words = self.client.read(node.addr, node::NODE_WORDS).await?;
             let is_own = node.depth <= nibbles(&cursor.key) && words[0] == path.identity(node.depth);
             let remembered = hint.take();
             if let Some(stale) = remembered
@@ -140,31 +135,29 @@ impl<F: Fabric> Operation<'_, F> {
                 };
                 return self.around(cursor, reverse, node, (depth, edge)).await;
             }
+            let slots = node::slots(&words);
+            if let Some(edge) = node::gap(&slots).filter(|_| !trusts_torn(reverse)) {
+                note(if reverse { situations::TORN_DESCENDING } else { situations::TORN_ASCENDING });
+                if gap.replace((node, edge)) == Some((node, edge)) {
+                    return Err(node::without_slot(node.addr));
+                }
+                hint = remembered;
+                continue;
+            }
             let way = known.zip(above.map(|(_, edge)| edge));
             known = self.shared.learn(remembered, way, node, &words, self.client.epoch());
-            let slots = node::slots(&words);
             let own = edge(&cursor.key, node.depth);
             let (lo, slot) = node::responsible(node.addr, &slots, own)?;
-            match slot.content() {
-                Content::Node { skip, addr } if lo == own => {
-                    above = Some((node.depth, own));
-                    node = NodeAt { addr, depth: node.depth + 1 + skip };
-                    if node.depth > crate::KEY_BYTES_MAX * 2 {
-                        return Err(node::too_deep(node.addr));
-                    }
+            if let Content::Node { skip, addr } = slot.content() {
+                above = Some((node.depth, own));
+                node = NodeAt { addr, depth: node.depth + 1 + skip };
+                if node.depth > crate::KEY_BYTES_MAX * 2 {
+                    return Err(node::too_deep(node.addr));
                 }
-                // A slot above was read before it was taken; another READ must bring it.
-                Content::Node { .. } | Content::None { .. } if !matches!(slot.content(), Content::None { hi } if hi >= own) => {
-                    if gap.replace((node, lo, slot)) == Some((node, lo, slot)) {
-                        return Err(IndexError::corrupt(node.addr, "edges that no slot is responsible for"));
-                    }
-                }
-                _ => {
-                    let at = (words[0], node.depth);
-                    let stretch = Stretch { known, ..stretch(&cursor.key, at, &slots, lo, reverse) };
-                    return Ok(Look::Pages(stretch));
-                }
+                continue;
             }
+            let stretch = stretch(&cursor.key, (node, words[0]), &slots, lo, reverse)?;
+            return Ok(Look::Pages(Stretch { known, ..stretch }));
         }
     }
 
@@ -196,7 +189,6 @@ impl<F: Fabric> Operation<'_, F> {
         range: &ScanRange,
         stretch: Stretch,
         sink: &mut Sink<V>,
-        gap: &mut Option<GlobalAddr>,
     ) -> Result<Option<Cursor>> {
         let wanted = (sink.left.saturating_mul(3) / (2 * self.shared.geometry.records) + 1).min(PAGES_MAX);
         let count = stretch.pages.len().min(wanted);
@@ -213,17 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
         let reads: Vec<_> = pages.iter().map(|(page, ..)| batch.read(page.addr, page.words())).collect();
         let done = if pages.is_empty() { batch } else { self.client.submit(batch).await? };
         let words = reads.into_iter().map(|read| done.words(read));
-        let (rows, torn) = self.take_pages(&stretch, pages.iter().zip(words))?;
-        let before = std::mem::replace(gap, torn.as_ref().map(|torn| torn.page));
-        match torn {
-            // A slot above was read before it was taken: another READ must bring it.
-            Some(Torn { page, .. }) if before == Some(page) => {
-                return Err(IndexError::corrupt(page, "edges that no page is responsible for"));
-            }
-            Some(torn) if !range.reverse => hi = torn.hi,
-            Some(torn) => lo = torn.expected + 1,
-            None => {}
-        }
+        let rows = self.take_pages(&stretch, pages.iter().zip(words))?;
         let moved_out = rows.hand_on((self.shared, &mut self.client), range, sink).await?;
         self.client.recycle(done);
         if let Some(key) = moved_out {
@@ -232,67 +214,67 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Cursor::past(&stretch.key, stretch.depth, EdgeRange { lo, hi }, range.reverse))
     }
 
-    /// Takes pages that were read, each with the edges that it should be responsible for, and remembers
-    /// them. Stops at one that is responsible for fewer.
+    /// Takes pages that were read, each with the edges that its slot is responsible for, and remembers
+    /// them.
     fn take_pages<'w>(
         &self,
         stretch: &Stretch,
         pages: impl Iterator<Item = (&'w (PageRef, EdgeRange), &'w [u64])>,
-    ) -> Result<(Rows<'w>, Option<Torn>)> {
+    ) -> Result<Rows<'w>> {
         let mut rows = Rows::default();
         for (&(page, edges), words) in pages {
             let shape = Shape::of(page, words)?;
+            if shape.edges.lo != edges.lo || shape.edges.hi < edges.hi {
+                return Err(IndexError::corrupt(page.addr, "page of other edges than its slot's"));
+            }
             let is_whole = (words[1], shape.depth, shape.edges) == (stretch.identity, stretch.depth, edges);
             let known = stretch.known.filter(|_| is_whole && page::proves(words[0], shape.born));
             let part = Part::whole(&shape, words);
             let from = Source { page, shape, part, identity: known.map(|(identity, _)| identity) };
-            rows.take(from, edges.up_to(shape.edges.hi), &[])?;
+            rows.take(from, edges, &[])?;
             if let Some(known) = known {
                 let hint = PageHint::new(page, shape, shape.map_in(words)).with_delta(shape.delta_in(words));
                 self.shared.cache.learn_page(known, &hint, self.client.epoch());
             }
-            if shape.edges.hi < edges.hi {
-                return Ok((rows, Some(Torn { page: page.addr, hi: shape.edges.hi, expected: edges.hi })));
-            }
         }
-        Ok((rows, None))
+        Ok(rows)
     }
 }
 
-/// The pages from the slot `lo` on in the walk's direction, up to the next child node.
+/// Whether an error is planted by which a walk in this direction believes a torn READ of a node.
+fn trusts_torn(reverse: bool) -> bool {
+    if reverse {
+        mutant!("quiver-scan-down-trusts-a-torn-node")
+    } else {
+        mutant!("quiver-scan-up-trusts-a-torn-node")
+    }
+}
+
+/// The pages from the slot `from` on in the walk's direction, up to the next child node. The slots leave
+/// no gap.
+///
+/// # Errors
+/// [`IndexError::Corrupt`] if a slot is of no known kind.
 fn stretch(
     key: &[u8],
-    (identity, depth): (u64, usize),
+    (node, identity): (NodeAt, u64),
     slots: &[Slot; EDGES],
     from: u8,
     reverse: bool,
-) -> Stretch {
-    let mut stretch = Stretch {
-        identity,
-        depth,
-        known: None,
-        key: key.to_vec(),
-        pages: Vec::new(),
-        edges: EdgeRange::one(from),
-    };
-    let mut visit = |lo: u8| {
+) -> Result<Stretch> {
+    let (mut pages, mut edges) = (Vec::new(), EdgeRange::one(from));
+    let (mut up, mut down) = (from..=LAST, (0..=from).rev());
+    let order: &mut dyn Iterator<Item = u8> = if reverse { &mut down } else { &mut up };
+    for lo in order {
         let hi = node::last_edge(slots, lo);
         match slots[usize::from(lo)].content() {
-            Content::Node { .. } => return false,
-            Content::Empty => return true,
-            Content::Page { class, addr, .. } => {
-                stretch.pages.push((PageRef { addr, class }, EdgeRange { lo, hi }));
-            }
-            Content::None { .. } | Content::Invalid => {}
+            Content::Empty => continue,
+            Content::Node { .. } => break,
+            Content::Page { class, addr, .. } => pages.push((PageRef { addr, class }, EdgeRange { lo, hi })),
+            Content::None { .. } => {}
+            Content::Invalid => return Err(IndexError::corrupt(node.addr, "slot of no known kind")),
         }
-        stretch.edges.lo = stretch.edges.lo.min(lo);
-        stretch.edges.hi = stretch.edges.hi.max(hi);
-        true
-    };
-    if reverse {
-        (0..=from).rev().all(&mut visit);
-    } else {
-        (from..=LAST).all(&mut visit);
+        edges = EdgeRange { lo: edges.lo.min(lo), hi: edges.hi.max(hi) };
     }
-    stretch
+    Ok(Stretch { identity, depth: node.depth, known: None, key: key.to_vec(), pages, edges })
 }
