@@ -1,5 +1,6 @@
 //! What can keep a benchmark from finishing, and what to do about it.
 
+use darter_fabric::files::is_wrong_name;
 use std::path::PathBuf;
 
 /// An error of a benchmark run.
@@ -73,7 +74,8 @@ impl BenchError {
     /// (exit code 1).
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Usage(_) | Self::KeyFile { .. } | Self::File { .. } => true,
+            Self::Usage(_) | Self::KeyFile { .. } => true,
+            Self::File { source, .. } => is_wrong_name(source),
             Self::Store(error) => error.is_usage(),
             Self::In { source, .. } => source.is_usage(),
             Self::WrongAnswer { .. }

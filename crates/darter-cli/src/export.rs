@@ -1,9 +1,9 @@
 //! `export`: pairs as a file that `import` reads back, whatever bytes they hold.
 //!
 //! The file begins with the line `key`, tab, `value`, and has a pair a line, with escapes; or it
-//! has a JSON object a line, with the same escapes in its strings. It appears under its name when
-//! it is complete: what was there before stays until then, and an export that fails or is
-//! interrupted leaves nothing behind.
+//! has a JSON object a line, with the same escapes in its strings. It gets its name when it is
+//! complete: the file that was there before stays until then, and an export that fails or is
+//! interrupted leaves nothing. Devices and FIFOs are written to as they are.
 
 use crate::Answer;
 use crate::failure::{Failure, complain};
@@ -15,14 +15,12 @@ use crate::signals::Interrupt;
 use clap::ValueEnum;
 use darter::{ScanRange, Store};
 use darter_fabric::counted;
+use darter_fabric::files::{Access, OutputFile};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
-use std::fs::Permissions;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// How pairs are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,30 +84,24 @@ impl ExportArgs {
                 "{name}: `export` compresses by gzip only; name it .gz, or pipe the output through `zstd`"
             )));
         }
+        let cannot = |error| Failure::of_output(&self.file, &error);
+        // Before signals are taken over, since opening a FIFO can take for ever.
+        let mut file = OutputFile::create(&self.file, Access::Owner).map_err(cannot)?;
         let interrupt = Interrupt::on_signals()?;
-        let cannot = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
-                Failure::usage(format_args!("{name}: cannot write it: {error}"))
-            }
-            _ => Failure::failed(format_args!("{name}: cannot write it: {error}")),
-        };
-        if self.file.is_dir() {
-            return Err(Failure::usage(format_args!("{name}: it is a directory; name a file in it")));
-        }
-        let mut aside = aside(&self.file).map_err(cannot)?;
         let (pairs, omitted) = if ends_in(&self.file, "gz") {
-            let mut out = GzEncoder::new(BufWriter::new(&mut aside), Compression::default());
-            let written = self.write_pairs(store, &range, &mut out, Some(&interrupt))?;
+            let mut out = GzEncoder::new(BufWriter::new(&mut file), Compression::default());
+            let written = self.write_pairs(store, &range, &mut out, Some(&interrupt));
+            let written = written.map_err(|failure| failure.within(&name))?;
             out.finish().and_then(|mut out| out.flush()).map_err(cannot)?;
             written
         } else {
-            let mut out = BufWriter::new(&mut aside);
-            let written = self.write_pairs(store, &range, &mut out, Some(&interrupt))?;
+            let mut out = BufWriter::new(&mut file);
+            let written = self.write_pairs(store, &range, &mut out, Some(&interrupt));
+            let written = written.map_err(|failure| failure.within(&name))?;
             out.flush().map_err(cannot)?;
             written
         };
-        aside.as_file().sync_all().map_err(cannot)?;
-        aside.persist(&self.file).map_err(|refused| cannot(refused.error))?;
+        file.finish().map_err(cannot)?;
         complain(format_args!("{name}: {}", counted(pairs, "pair")));
         Ok(omitted.complain())
     }
@@ -157,12 +149,4 @@ impl ExportArgs {
 
 fn ends_in(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
-}
-
-/// Creates a file beside another, with the rights that a new file gets. It is gone when dropped.
-fn aside(path: &Path) -> io::Result<NamedTempFile> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".darter-export-").permissions(Permissions::from_mode(0o666));
-    builder.tempfile_in(directory.unwrap_or(Path::new(".")))
 }

@@ -2,8 +2,10 @@
 
 use crate::notation::printable;
 use clap::builder::styling::{AnsiColor, Style};
+use darter_fabric::files::is_wrong_name;
 use std::fmt::Display;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The exit code of a command that failed.
@@ -34,6 +36,12 @@ impl Failure {
 
     pub(crate) fn failed(what: impl Display) -> Self {
         Self::Failed(what.to_string())
+    }
+
+    /// Returns the failure of writing a file.
+    pub(crate) fn of_output(path: &Path, error: &io::Error) -> Self {
+        let what = format!("{}: cannot write it: {error}", path.display());
+        if is_wrong_name(error) { Self::Usage(what) } else { Self::Failed(what) }
     }
 
     /// The same, with the place where it happened.

@@ -2,11 +2,12 @@
 
 use crate::failure::Failure;
 use crate::{Answer, Arguments};
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use std::io::Write;
-use std::path::PathBuf;
+use darter_fabric::files::{Access, write_output};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -50,9 +51,11 @@ impl ManCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let mut program = Arguments::command();
         if let Some(dir) = &self.dir {
-            let cannot = |error| Failure::usage(format_args!("{}: {error}", dir.display()));
+            let cannot = |error| Failure::of_output(dir, &error);
             std::fs::create_dir_all(dir).map_err(cannot)?;
-            clap_mangen::generate_to(program, dir).map_err(cannot)?;
+            let mut program = program.disable_help_subcommand(true);
+            program.build();
+            write_pages(&program, dir).map_err(cannot)?;
             return Ok(Answer::Done);
         }
         program.build();
@@ -70,4 +73,14 @@ impl ManCommand {
         out.flush()?;
         Ok(Answer::Done)
     }
+}
+
+/// Writes the pages of a command and of those below it.
+fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below, dir)?;
+    }
+    let (page, mut text) = (Man::new(command.clone()), Vec::new());
+    page.render(&mut text)?;
+    write_output(&dir.join(page.get_filename()), Access::Umask, &text)
 }

@@ -15,6 +15,7 @@ use crate::logging::{Format, LogArgs};
 use crate::replication::{SUSPECT_AFTER, patience};
 use crate::signals::in_a_thread;
 use darter::{ByteSize, PoolUrl, Store};
+use darter_fabric::files::{Access, write_output};
 use darter_fabric::rdma::DeviceName;
 use darter_fabric::{TcpOptions, counted};
 use rustix::process::{Pid, Signal, kill_process};
@@ -203,9 +204,9 @@ impl UpCommand {
         drop(store);
         if let Some(dir) = &self.dir {
             let path = dir.join(ADDRESSES);
-            std::fs::write(&path, addresses.join("\n") + "\n").map_err(|error| {
-                Failure::failed(format_args!("{}: cannot write it: {error}", path.display()))
-            })?;
+            let text = addresses.join("\n") + "\n";
+            write_output(&path, Access::Owner, text.as_bytes())
+                .map_err(|error| Failure::of_output(&path, &error))?;
         }
         let gateways =
             (0..self.gateways).map(|at| Daemon::start("gateway", at, &self.gateway_arguments(at, &url)));

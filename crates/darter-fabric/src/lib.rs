@@ -59,6 +59,7 @@ pub mod effects;
 mod endpoint;
 mod error;
 mod executor;
+pub mod files;
 #[cfg(feature = "tcp")]
 pub mod group;
 pub mod local;

@@ -4,9 +4,10 @@
 
 use crate::StoreError;
 use crate::engine::{Engine, Revision, Stored};
+use darter_fabric::files::{Access, write_output};
 use darter_fabric::mutant;
 use std::fs::{File, OpenOptions};
-use std::io::{Error, ErrorKind, Read as _, Write as _};
+use std::io::{Error, ErrorKind, Read as _};
 use std::path::PathBuf;
 
 /// The most that a file with a view can hold.
@@ -47,14 +48,7 @@ impl FileEngine {
     }
 
     fn store(&self, text: &str) -> Result<(), Error> {
-        let new = self.beside(".new");
-        let mut file = File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, &self.path)?;
-        // The rename lasts when the folder does.
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(".".as_ref()))?.sync_all()
+        write_output(&self.path, Access::Owner, text.as_bytes())
     }
 
     fn fault(&self, why: Error) -> StoreError {

@@ -7,7 +7,8 @@ use super::plots::plots;
 use super::tables::Sheet;
 use super::{configuration, csv_rows};
 use crate::BenchError;
-use std::fs::{self, OpenOptions};
+use darter_fabric::files::{Access, check_output, write_output};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -34,13 +35,7 @@ impl Outputs {
     /// Fails if a file or the directory cannot be written.
     pub(crate) fn prepare(&self) -> Result<(), BenchError> {
         for path in [&self.csv, &self.html, &self.text, &self.first].into_iter().flatten() {
-            let failed = |source| BenchError::File { path: path.clone(), source };
-            let was_there = path.exists();
-            OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
-            if !was_there {
-                // A run that ends early leaves no empty file.
-                fs::remove_file(path).map_err(failed)?;
-            }
+            check_output(path).map_err(|source| BenchError::File { path: path.clone(), source })?;
         }
         match &self.svg {
             Some(path) => {
@@ -109,5 +104,6 @@ fn asked_for(measurements: &[Measurement]) -> String {
 }
 
 fn write_file(path: &Path, content: &[u8]) -> Result<(), BenchError> {
-    fs::write(path, content).map_err(|source| BenchError::File { path: path.to_owned(), source })
+    write_output(path, Access::Umask, content)
+        .map_err(|source| BenchError::File { path: path.to_owned(), source })
 }

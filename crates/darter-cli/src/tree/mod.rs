@@ -10,6 +10,7 @@ use crate::notation::Notation;
 use crate::pool::PoolArgs;
 use darter::Store;
 use darter::report::{TreeEdge, TreeView};
+use darter_fabric::files::{Access, write_output};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -58,8 +59,9 @@ impl TreeArgs {
         let prefix = notation.argument(&self.prefix)?;
         let view = store.tree(&prefix, self.levels as usize, self.width as usize)?;
         if let Some(path) = &self.svg {
-            ::svg::save(path, &svg::draw(&view, notation))
-                .map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+            let picture = svg::draw(&view, notation).to_string();
+            write_output(path, Access::Owner, picture.as_bytes())
+                .map_err(|error| Failure::of_output(path, &error))?;
         } else {
             let mut out = std::io::stdout().lock();
             text::draw(&mut out, &view, notation)?;

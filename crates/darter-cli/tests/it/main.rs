@@ -15,6 +15,7 @@ mod load;
 mod memnode;
 mod modules;
 mod operating;
+mod outputs;
 mod program;
 mod redis_table;
 mod scene;

@@ -11,9 +11,9 @@
 //! So a file in use cannot be truncated under its users.
 
 use super::flush::{Flushing, TABLE_BYTES};
-use super::locks::{LockKind, MAPPED_LOCK, READ_LOCK, is_locked, try_lock};
 use super::mapping::Mapping;
 use super::total_bytes;
+use crate::files::locks::{LockKind, MAPPED_LOCK, READ_LOCK, is_locked, try_lock};
 use crate::{
     ByteSize, FabricError, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SUPERBLOCK_NODE_BYTES_WORD,
     SUPERBLOCK_NODES_WORD,

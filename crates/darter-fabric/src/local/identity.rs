@@ -13,7 +13,7 @@
 //! In memory there is no other process, so a set of claimed slots does.
 
 use super::file::PoolFile;
-use super::locks::{LockKind, SLOT_LOCKS, is_locked, try_lock};
+use crate::files::locks::{LockKind, SLOT_LOCKS, is_locked, try_lock};
 use crate::{FabricError, FenceOutcome, Identity};
 use std::collections::HashSet;
 use std::fs::File;

@@ -26,7 +26,6 @@ mod flush;
 #[cfg(feature = "tcp")]
 mod frames;
 mod identity;
-mod locks;
 mod mapping;
 mod notes;
 mod order;

@@ -1,4 +1,4 @@
-//! Locks on single bytes of a pool file, held by an open file description. They lie far beyond the
+//! Locks on single bytes of a file, held by an open file description. They lie far beyond the
 //! file's end.
 
 use std::fs::File;
@@ -7,15 +7,17 @@ use std::os::fd::AsRawFd;
 
 /// Offset of the lock that every process holds shared while it has the file mapped, and a creator
 /// holds alone.
-pub(super) const MAPPED_LOCK: i64 = (1 << 62) - 1;
+pub(crate) const MAPPED_LOCK: i64 = (1 << 62) - 1;
 /// Offset of the lock that every process holds shared while it reads a snapshot of the file.
-pub(super) const READ_LOCK: i64 = MAPPED_LOCK - 1;
+pub(crate) const READ_LOCK: i64 = MAPPED_LOCK - 1;
+/// Offset of the lock that a process holds alone while it writes a file that has not got its name.
+pub(crate) const DRAFT_LOCK: i64 = READ_LOCK - 1;
 /// Offset of the lock of client slot 0; slot `n` is `n` bytes further.
-pub(super) const SLOT_LOCKS: i64 = 1 << 62;
+pub(crate) const SLOT_LOCKS: i64 = 1 << 62;
 
 /// How a byte is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LockKind {
+pub(crate) enum LockKind {
     /// Together with others.
     Shared,
     /// Alone.
@@ -44,7 +46,7 @@ impl LockKind {
 
 /// Locks a byte for `file`'s description without blocking, in place of an earlier lock there.
 /// Returns `false` if another description holds it.
-pub(super) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<bool> {
+pub(crate) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<bool> {
     let request = kind.request(offset);
     // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call only reads.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) } == 0 {
@@ -59,7 +61,7 @@ pub(super) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<b
 
 /// Returns whether another description holds a byte. Takes no lock, so it disturbs no attempt to
 /// take one.
-pub(super) fn is_locked(file: &File, offset: i64) -> io::Result<bool> {
+pub(crate) fn is_locked(file: &File, offset: i64) -> io::Result<bool> {
     let mut request = LockKind::Exclusive.request(offset);
     // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call may overwrite.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut request) } == 0 {

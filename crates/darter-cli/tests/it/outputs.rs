@@ -1,0 +1,141 @@
+//! Files that commands write: no device, FIFO, link or pool is replaced, and none is cut.
+
+use crate::scene::Scene;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const ROWS: &str = "key\tvalue\na\tb\n";
+
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.run(&["put", "a", "b"]).code(0);
+    scene
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Makes a node by a program; returns whether that worked.
+fn make(program: &str, words: &[&str]) -> bool {
+    Command::new(program).args(words).stderr(Stdio::null()).status().unwrap().success()
+}
+
+/// Commands that write a file, each with its name.
+fn writers(path: &str) -> Vec<Vec<&str>> {
+    let compare = ["compare", "--indexes", "dart", "--workloads", "c", "--records", "50", "--ops", "50"];
+    let compare = |flag| [&compare[..], &[flag, path]].concat();
+    vec![vec!["export", path], vec!["tree", "--svg", path], compare("--csv"), compare("--html")]
+}
+
+#[test]
+fn a_link_keeps_leading_to_the_file_that_an_output_replaces() {
+    let scene = scene();
+    let (target, link, loose) = (scene.path("target"), scene.path("link"), scene.path("loose"));
+    symlink("target", &link).unwrap();
+    symlink("nowhere/yet", &loose).unwrap();
+    for words in writers(text(&link)) {
+        fs::write(&target, "old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+        let before = fs::metadata(&target).unwrap().ino();
+        scene.run(&words).code(0);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "{words:?}");
+        assert_ne!(fs::read(&target).unwrap(), b"old", "{words:?}");
+        let now = fs::metadata(&target).unwrap();
+        assert_eq!(now.permissions().mode() & 0o777, 0o640, "{words:?}");
+        assert_ne!(now.ino(), before, "{words:?}: not replaced as a whole");
+    }
+    // A link to nothing: the file is made where it leads to.
+    scene.run(&["export", text(&loose)]).code(2).err("No such file");
+    fs::create_dir(scene.path("nowhere")).unwrap();
+    scene.run(&["export", text(&loose)]).code(0);
+    assert_eq!(fs::read_to_string(scene.path("nowhere/yet")).unwrap(), ROWS);
+    symlink("itself", scene.path("itself")).unwrap();
+    scene.run(&["export", text(&scene.path("itself"))]).code(1).err("symbolic links");
+}
+
+#[test]
+fn devices_and_fifos_are_written_to_as_they_are() {
+    let scene = scene();
+    let (fifo, device) = (scene.path("fifo"), scene.path("full"));
+    assert!(make("mkfifo", &[text(&fifo)]));
+    let reader = {
+        let fifo = fifo.clone();
+        std::thread::spawn(move || {
+            let mut read = String::new();
+            File::open(fifo).unwrap().read_to_string(&mut read).unwrap();
+            read
+        })
+    };
+    scene.run(&["export", text(&fifo)]).code(0);
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    assert_eq!(reader.join().unwrap(), ROWS);
+    // Needs root. The numbers of /dev/full and /dev/null.
+    if make("mknod", &[text(&device), "c", "1", "7"]) {
+        for words in writers(text(&device)) {
+            scene.run(&words).code(1).err("No space left");
+            assert!(fs::symlink_metadata(&device).unwrap().file_type().is_char_device(), "{words:?}");
+        }
+        let null = scene.path("null");
+        assert!(make("mknod", &[text(&null), "c", "1", "3"]));
+        scene.run(&["export", text(&null)]).code(0);
+        assert!(fs::symlink_metadata(&null).unwrap().file_type().is_char_device());
+    }
+}
+
+#[test]
+fn an_output_to_a_descriptor_goes_on_where_the_descriptor_is() {
+    let scene = scene();
+    let path = scene.path("out");
+    let mut file = File::create(&path).unwrap();
+    file.write_all(b"before\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+    command.args(["export", "/dev/stdout", "--pool", &scene.url()]).stderr(Stdio::null());
+    assert!(command.stdout(file.try_clone().unwrap()).status().unwrap().success());
+    file.write_all(b"after\n").unwrap();
+    assert_eq!(fs::read_to_string(path).unwrap(), format!("before\n{ROWS}after\n"));
+}
+
+#[test]
+fn no_output_replaces_a_pool() {
+    let scene = scene();
+    let (other, link) = (scene.path("other"), scene.path("link"));
+    scene.run(&["put", "c", "d", "--pool", &format!("file:{}?size=16M", text(&other))]).code(0);
+    symlink("pool", &link).unwrap();
+    for path in [scene.path("pool"), other.clone(), link] {
+        for words in writers(text(&path)) {
+            scene.run(&words).code(1).err("it is a darter pool");
+        }
+    }
+    scene.run(&["get", "a"]).code(0).out("b\n");
+    scene.run(&["get", "c", "--pool", &format!("file:{}", text(&other))]).code(0).out("d\n");
+    let pages = scene.path("pages");
+    fs::create_dir(&pages).unwrap();
+    fs::rename(other, pages.join("darter.1")).unwrap();
+    scene.run(&["man", "--dir", text(&pages)]).code(1).err("it is a darter pool");
+}
+
+/// No other user reads what was exported, and a file of another user is left alone.
+#[test]
+fn exports_are_their_owners_alone() {
+    let scene = scene();
+    let path = scene.path("out.tsv");
+    for words in [["export", text(&path)].as_slice(), &["tree", "--svg", text(&path)]] {
+        scene.run(words).code(0);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{words:?}");
+        fs::remove_file(&path).unwrap();
+    }
+    fs::write(&path, "theirs").unwrap();
+    // Needs root.
+    if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
+        for words in writers(text(&path)) {
+            let refused = scene.run(&words);
+            assert_ne!(refused.code, 0, "{words:?}");
+            refused.err("a file of another user (uid 65534)");
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"theirs");
+    }
+}
