@@ -1,35 +1,24 @@
 //! `export`: pairs as a file that `import` reads back, whatever bytes they hold.
 //!
-//! The file begins with the line `key`, tab, `value`, and has a pair a line, with escapes; or it
-//! has a JSON object a line, with the same escapes in its strings. It gets its name when it is
-//! complete: the file that was there before stays until then, and an export that fails or is
-//! interrupted leaves nothing. Devices and FIFOs are written to as they are.
+//! `envelope.rs` describes the file. It gets its name when it is complete: the file that was there
+//! before stays until then, and an export that fails or is interrupted leaves nothing. Devices and
+//! FIFOs are written to as they are.
 
 use crate::Answer;
+use crate::envelope::{ExportFormat, ExportWriter};
 use crate::failure::{Failure, complain};
 use crate::named_table::{Omitted, TableArgs};
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
 use crate::range::RangeArgs;
 use crate::signals::Interrupt;
-use clap::ValueEnum;
 use darter::{ScanRange, Store};
 use darter_fabric::counted;
 use darter_fabric::files::{Access, OutputFile};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-
-/// How pairs are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Key, tab, value, with the escapes \n \t \r \\ \xNN, below a line with the columns' names
-    Tsv,
-    /// A JSON object a line, with the same escapes in its strings
-    Jsonl,
-}
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -52,7 +41,7 @@ pub(crate) struct ExportArgs {
     file: PathBuf,
     /// Its format; by default told from its name, else tsv
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<ExportFormat>,
     /// Keys are hexadecimal in --from, --to and --prefix
     #[arg(long)]
     hex: bool,
@@ -75,7 +64,7 @@ impl ExportArgs {
         if self.file.as_os_str() == "-" {
             let mut out = BufWriter::new(io::stdout().lock());
             let (_, omitted) = self.write_pairs(store, &range, &mut out, None)?;
-            out.flush()?;
+            out.flush().map_err(|error| unless_closed(error.into()))?;
             return Ok(omitted.complain());
         }
         let name = self.file.display();
@@ -114,36 +103,46 @@ impl ExportArgs {
         out: &mut impl Write,
         interrupt: Option<&Interrupt>,
     ) -> Result<(u64, Omitted), Failure> {
-        let (mut table, format) = (self.table.open(store)?, self.format());
-        if format == Format::Tsv {
-            writeln!(out, "key\tvalue")?;
-        }
-        let (mut count, mut omitted) = (0, Omitted::default());
+        self.write_export(store, range, out, interrupt).map_err(unless_closed)
+    }
+
+    fn write_export(
+        &self,
+        store: &Store,
+        range: &ScanRange,
+        out: &mut impl Write,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<(u64, Omitted), Failure> {
+        let mut table = self.table.open(store)?;
+        let (mut export, mut omitted) = (ExportWriter::new(out, self.format())?, Omitted::default());
         table.visit(range, None, |key, value| {
             if interrupt.is_some_and(Interrupt::has_come) {
-                let pairs = counted(count, "pair");
+                let pairs = counted(export.pairs(), "pair");
                 return Err(Failure::Interrupted(format!("interrupted after {pairs}; no file was written")));
             }
             match value {
-                Ok(value) => {
-                    let (key, value) = (Notation::Escaped.write(key), Notation::Escaped.write(value));
-                    match format {
-                        Format::Tsv => writeln!(out, "{key}\t{value}")?,
-                        Format::Jsonl => writeln!(out, "{}", json!({ "key": key, "value": value }))?,
-                    }
-                    count += 1;
-                }
+                Ok(value) => export.pair(key, value)?,
                 Err(found) => omitted.count(found),
             }
             Ok(true)
         })?;
-        Ok((count, omitted))
+        // Without its last line the export does not count as whole.
+        store.verify()?;
+        Ok((export.finish()?, omitted))
     }
 
-    fn format(&self) -> Format {
+    fn format(&self) -> ExportFormat {
         let name = if ends_in(&self.file, "gz") { self.file.with_extension("") } else { self.file.clone() };
         let is_json = ["jsonl", "ndjson", "json"].iter().any(|ending| ends_in(&name, ending));
-        self.format.unwrap_or(if is_json { Format::Jsonl } else { Format::Tsv })
+        self.format.unwrap_or(if is_json { ExportFormat::Jsonl } else { ExportFormat::Tsv })
+    }
+}
+
+/// Returns the failure to write an export. A reader that closes it early does not have all of it.
+fn unless_closed(failure: Failure) -> Failure {
+    match failure {
+        Failure::OutputClosed => Failure::failed("cannot write the output: its reader has closed it"),
+        other => other,
     }
 }
 

@@ -12,6 +12,7 @@ mod compare;
 mod credentials;
 mod delete;
 mod durability;
+mod envelope;
 mod export;
 mod failure;
 mod index_server;

@@ -8,12 +8,12 @@
 //! a comma in a value that is not quoted thus condemns its line, and does not cut the value.
 
 use super::lines::{Line, Lines};
-use super::{Pair, Record, Records, unreadable};
+use super::{Pair, Record, Records};
 use crate::failure::Failure;
 use crate::notation::Notation;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use darter_fabric::counted;
-use std::io::{self, BufRead};
+use std::io::BufRead;
 
 /// Lines over which one record may go on.
 const RECORD_LINES_MAX: usize = 1000;
@@ -70,6 +70,8 @@ pub(super) struct Delimited<R> {
     key: usize,
     value: usize,
     width: Width,
+    /// Whether a last line without a line end is bad: a value at its end may be cut.
+    refuses_open_end: bool,
 }
 
 /// How far a record reaches.
@@ -135,7 +137,17 @@ impl<R: BufRead> Delimited<R> {
         let quoting = delimiter == b',';
         let splitter = ReaderBuilder::new().delimiter(delimiter).quoting(quoting).build();
         let width = Width::First(None);
-        let mut reader = Self { lines, delimiter, quoting, splitter, notation, key: 0, value: 1, width };
+        let mut reader = Self {
+            lines,
+            delimiter,
+            quoting,
+            splitter,
+            notation,
+            key: 0,
+            value: 1,
+            width,
+            refuses_open_end: false,
+        };
         match columns {
             Columns::Named { key, value } => reader.read_header(key, value)?,
             Columns::Numbered { key, value } => {
@@ -146,9 +158,15 @@ impl<R: BufRead> Delimited<R> {
         Ok(reader)
     }
 
+    /// The same reader, to which a last line without a line end is bad, unless a quote ends its last
+    /// field: the file may have been cut there.
+    pub(super) fn refusing_open_end(self, refuses: bool) -> Self {
+        Self { refuses_open_end: refuses, ..self }
+    }
+
     /// Reads the header, and finds the columns of two names in it.
     fn read_header(&mut self, key: &str, value: &str) -> Result<(), Failure> {
-        let header = match self.extract().map_err(unreadable)? {
+        let header = match self.extract()? {
             None => {
                 return Err(Failure::usage("the file is empty: it lacks the line that names the columns"));
             }
@@ -180,9 +198,9 @@ impl<R: BufRead> Delimited<R> {
     }
 
     /// The bytes of the next record that is not blank.
-    fn extract(&mut self) -> io::Result<Option<Extract>> {
+    fn extract(&mut self) -> Result<Option<Extract>, Failure> {
         loop {
-            let Some(Line { number, bytes }) = self.lines.next()? else { return Ok(None) };
+            let Some(Line { number, bytes, mut is_ended }) = self.lines.next()? else { return Ok(None) };
             let Some(mut record) = bytes else {
                 return Ok(Some(Extract::Bad(number, "too long a line".to_owned())));
             };
@@ -190,7 +208,7 @@ impl<R: BufRead> Delimited<R> {
                 continue;
             }
             if !self.quoting {
-                return Ok(Some(Extract::Record(number, record)));
+                return Ok(Some(self.extracted(number, record, is_ended)));
             }
             let mut quotes = Quotes::FieldStart;
             let mut extent = quotes.follow(&record, self.delimiter);
@@ -208,10 +226,12 @@ impl<R: BufRead> Delimited<R> {
                     }
                     None => Extent::Malformed,
                 };
+                is_ended = line.is_ended;
                 further.push(line);
             }
             if extent == Extent::Whole {
-                return Ok(Some(Extract::Record(number, record)));
+                let is_closed = is_ended || quotes == Quotes::MaybeClosed;
+                return Ok(Some(self.extracted(number, record, is_closed)));
             }
             let why = if further.is_empty() && extent == Extent::Malformed {
                 "a quoted field is followed by something other than a delimiter"
@@ -221,6 +241,15 @@ impl<R: BufRead> Delimited<R> {
             self.lines.put_back(further);
             return Ok(Some(Extract::Bad(number, why.to_owned())));
         }
+    }
+
+    /// Returns a well-formed record, unless the file may have been cut in it.
+    fn extracted(&self, line: u64, record: Vec<u8>, is_closed: bool) -> Extract {
+        if is_closed || !self.refuses_open_end {
+            return Extract::Record(line, record);
+        }
+        let why = "the last line has no line end, so the file may have been cut in it";
+        Extract::Bad(line, why.to_owned())
     }
 
     /// The fields of a well-formed record.
@@ -262,7 +291,7 @@ impl<R: BufRead> Delimited<R> {
 
 impl<R: BufRead + Send> Records for Delimited<R> {
     fn next(&mut self) -> Result<Option<Record>, Failure> {
-        Ok(match self.extract().map_err(unreadable)? {
+        Ok(match self.extract()? {
             None => None,
             Some(Extract::Bad(line, why)) => Some(Record::Bad(line, why)),
             Some(Extract::Record(line, bytes)) => Some(match self.pair(line, &bytes) {
@@ -370,6 +399,19 @@ mod tests {
         let text = "1,-,a\n2,b\n3,-,c\n4,-,d,e\n";
         let reader = Delimited::csv(Lines::new(Cursor::new(text)), columns, Notation::Raw).unwrap();
         assert_eq!(read(reader), lines(&[(1, "a=1"), (2, "?"), (3, "c=3"), (4, "?")]));
+    }
+
+    #[test]
+    fn a_last_line_that_may_be_cut_is_bad_on_request() {
+        for (text, is_closed) in
+            [("a,1\nb,2", false), ("a,1\nb,\"2\"", true), ("a,1\nb,\"2\n\"", true), ("a,1\nb,", false)]
+        {
+            let reader =
+                || Delimited::csv(Lines::new(Cursor::new(text)), Columns::Both, Notation::Raw).unwrap();
+            assert_eq!(read(reader()).iter().filter(|(_, pair)| pair == "?").count(), 0, "{text}");
+            let bad = read(reader().refusing_open_end(true)).iter().filter(|(_, pair)| pair == "?").count();
+            assert_eq!(bad, usize::from(!is_closed), "{text}");
+        }
     }
 
     #[test]

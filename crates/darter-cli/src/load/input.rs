@@ -64,7 +64,8 @@ fn style_of(style: Result<ProgressStyle, TemplateError>) -> ProgressStyle {
     style.unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-fn decompressed(mut file: impl BufRead + Send + 'static, path: &Path) -> Result<Input, Failure> {
+/// Decompresses a file of this name.
+pub(super) fn decompressed(mut file: impl BufRead + Send + 'static, path: &Path) -> Result<Input, Failure> {
     let (head, file) = head(&mut file).map(|head| (head, file)).map_err(super::unreadable)?;
     let is_named = |ending: &str| extension(path) == ending;
     let whole = Cursor::new(head.clone()).chain(file);

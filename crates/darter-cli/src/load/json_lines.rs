@@ -6,7 +6,7 @@
 //! bad lines.
 
 use super::lines::{Line, Lines};
-use super::{Pair, Record, Records, unreadable};
+use super::{Pair, Record, Records};
 use crate::failure::Failure;
 use crate::notation::Notation;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -78,9 +78,7 @@ impl<R: BufRead> JsonLines<R> {
 impl<R: BufRead + Send> Records for JsonLines<R> {
     fn next(&mut self) -> Result<Option<Record>, Failure> {
         loop {
-            let Some(Line { number, bytes }) = self.lines.next().map_err(unreadable)? else {
-                return Ok(None);
-            };
+            let Some(Line { number, bytes, .. }) = self.lines.next()? else { return Ok(None) };
             let Some(bytes) = bytes else {
                 return Ok(Some(Record::Bad(number, "too long a line".to_owned())));
             };

@@ -2,8 +2,11 @@
 //!
 //! Lines end with LF or CR LF. A byte-order mark before the first is dropped. A line above
 //! [`LINE_BYTES_MAX`] is passed over without being held, and lines can be put back, to be read
-//! again.
+//! again. The first and last lines of exports are checked and left out.
 
+use super::unreadable;
+use crate::envelope::EnvelopeReader;
+use crate::failure::Failure;
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
 
@@ -18,30 +21,68 @@ pub(super) struct Line {
     pub(super) number: u64,
     /// Its bytes without the line end; `None` when there are too many.
     pub(super) bytes: Option<Vec<u8>>,
+    /// Whether a line end follows them. It does, but for the last line of some files.
+    pub(super) is_ended: bool,
 }
 
 /// Reads a file line by line.
 pub(super) struct Lines<R> {
     input: R,
     read: u64,
+    envelope: EnvelopeReader,
     back: VecDeque<Line>,
     bytes_max: usize,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, read: 0, back: VecDeque::new(), bytes_max: LINE_BYTES_MAX }
+        Self {
+            input,
+            read: 0,
+            envelope: EnvelopeReader::default(),
+            back: VecDeque::new(),
+            bytes_max: LINE_BYTES_MAX,
+        }
     }
 
-    /// The next line; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
+    /// Returns the next line, but for the first and the last one of an export; `None` at the end.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or is an export that was cut or changed.
+    pub(super) fn next(&mut self) -> Result<Option<Line>, Failure> {
         if let Some(line) = self.back.pop_front() {
             return Ok(Some(line));
         }
+        while let Some(line) = self.read_line().map_err(unreadable)? {
+            let bytes = line.bytes.as_deref().unwrap_or_default();
+            let is_content = self.envelope.take(bytes, line.is_ended);
+            if is_content.map_err(|why| Failure::failed(format_args!("line {}: {why}", line.number)))? {
+                return Ok(Some(line));
+            }
+        }
+        self.envelope.end().map_err(Failure::failed)?;
+        Ok(None)
+    }
+
+    /// Reads the first line if none was read. Returns whether the file does not begin as an export
+    /// does.
+    ///
+    /// # Errors
+    /// As of [`Self::next`].
+    pub(super) fn is_foreign(&mut self) -> Result<bool, Failure> {
+        if self.read == 0
+            && let Some(line) = self.next()?
+        {
+            self.back.push_front(line);
+        }
+        Ok(self.envelope.is_foreign())
+    }
+
+    fn read_line(&mut self) -> io::Result<Option<Line>> {
         let mut bytes = Vec::new();
         let mut too_many = false;
         let mut any = false;
-        loop {
+        let is_ended = loop {
             let chunk = match self.input.fill_buf() {
                 Ok(chunk) => chunk,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -60,9 +101,9 @@ impl<R: BufRead> Lines<R> {
             let used = part.len() + usize::from(end.is_some());
             self.input.consume(used);
             if is_last {
-                break;
+                break end.is_some();
             }
-        }
+        };
         if !any {
             return Ok(None);
         }
@@ -73,7 +114,7 @@ impl<R: BufRead> Lines<R> {
         if self.read == 1 && bytes.starts_with(b"\xef\xbb\xbf") {
             bytes.drain(..3);
         }
-        Ok(Some(Line { number: self.read, bytes: (!too_many).then_some(bytes) }))
+        Ok(Some(Line { number: self.read, bytes: (!too_many).then_some(bytes), is_ended }))
     }
 
     /// Puts lines back before those not yet read, in their order.

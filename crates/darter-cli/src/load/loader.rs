@@ -25,13 +25,13 @@ const SHOWN_MAX: u64 = 20;
 pub(super) struct HowArgs {
     /// Stop at the first bad line
     #[arg(long)]
-    strict: bool,
+    pub(super) strict: bool,
     /// Begin at this line, as the message of an interrupted load says
     #[arg(long, value_name = "LINE", default_value_t = 1)]
-    from_line: u64,
+    pub(super) from_line: u64,
     /// Pairs that are sorted and stored together
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    batch: u64,
+    pub(super) batch: u64,
 }
 
 /// Records that are stored together.
@@ -82,12 +82,9 @@ fn read_batches(mut records: Box<dyn Records>, how: HowArgs, send: &SyncSender<R
             Ok(None) => None,
             Err(failure) => Some(failure),
         };
-        // What was read before is stored all the same.
-        let sent = send.send(Ok(batch));
-        if let (Ok(()), Some(failure)) = (sent, failure) {
-            // A receiver that is gone has stopped for a reason of its own.
-            let _ = send.send(Err(failure));
-        }
+        // The lines right before a failure are in doubt: the file may have been cut or changed there.
+        // A receiver that is gone has stopped for a reason of its own.
+        let _ = send.send(failure.map_or(Ok(batch), Err));
         return;
     }
 }
@@ -129,7 +126,7 @@ impl Loader {
                         break Err(failure);
                     }
                 }
-                Some(Err(failure)) => break Err(failure),
+                Some(Err(failure)) => break Err(failure.within(&self.file)),
                 None if interrupt.has_come() => break Err(self.interrupted()),
                 None => break Ok(self.bad),
             }

@@ -2,9 +2,13 @@
 //!
 //! Nothing is lost silently: a line whose meaning is in doubt (another number of fields, a JSON
 //! null, a key that is too long) is bad. It is reported with its number, and the others go on; at
-//! the end the exit code is 1 if there was one. Pairs are stored in batches sorted by key, which
+//! the end the exit code is 1 if there was one. An export is checked by its first and last line
+//! (`envelope.rs`): before the first pair is stored if it is a regular file, while it is stored if
+//! it comes through a pipe, which cannot be read twice. Pairs are stored in batches sorted by key, which
 //! keeps neighbours together; of equal keys in a batch the last wins, as it does between batches.
 
+#[cfg(test)]
+mod damage_tests;
 mod delimited;
 mod input;
 mod json_lines;
@@ -12,7 +16,7 @@ mod lines;
 mod loader;
 
 use crate::Answer;
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
 use crate::signals::Interrupt;
@@ -155,9 +159,10 @@ impl LoadArgs {
         let format = self.format()?;
         let (input, bar) = input::open(&self.file)?;
         let lines = Lines::new(input);
+        let delimited = |reader: Delimited<Input>| Box::new(reader.refusing_open_end(self.how.strict));
         let records: Box<dyn Records> = match format {
-            Format::Csv => Box::new(Delimited::csv(lines, self.columns(), self.notation())?),
-            Format::Tsv => Box::new(Delimited::tsv(lines, self.columns(), self.notation())?),
+            Format::Csv => delimited(Delimited::csv(lines, self.columns(), self.notation())?),
+            Format::Tsv => delimited(Delimited::tsv(lines, self.columns(), self.notation())?),
             Format::Jsonl => Box::new(JsonLines::new(lines, &self.key, &self.value, self.notation())),
         };
         Ok((records, bar))
@@ -203,7 +208,7 @@ impl LoadArgs {
 impl ImportCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let interrupt = Interrupt::on_signals()?;
-        let opened = self.import.open()?;
+        let opened = self.import.open(&interrupt)?;
         store_all(opened, &self.import.file, self.import.how, &self.pool.open_or_create()?, &interrupt)
     }
 }
@@ -211,28 +216,66 @@ impl ImportCommand {
 impl ImportArgs {
     /// Imports into an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
-        store_all(self.open()?, &self.file, self.how, store, &Interrupt::on_signals()?)
+        let interrupt = Interrupt::on_signals()?;
+        store_all(self.open(&interrupt)?, &self.file, self.how, store, &interrupt)
     }
 
-    /// Opens the file. An export is JSON lines if it begins with an object, else tab-separated.
-    fn open(&self) -> Result<(Box<dyn Records>, ProgressBar), Failure> {
-        let (mut input, bar) = input::open(&self.file)?;
-        let is_json = first_byte(&mut input)? == Some(b'{');
-        let (lines, notation) = (Lines::new(input), Notation::Escaped);
-        let records: Box<dyn Records> = if is_json {
-            Box::new(JsonLines::new(lines, "key", "value", notation))
-        } else {
-            let columns = Columns::Named { key: "key", value: "value" };
-            let delimited = Delimited::tsv(lines, columns, notation).map_err(|failure| match failure {
-                Failure::Usage(why) => Failure::usage(format_args!(
-                    "{}: `darter export` has not written it ({why}); other files are for `darter load`",
-                    self.file.display()
-                )),
-                other => other,
-            });
-            Box::new(delimited?)
-        };
-        Ok((records, bar))
+    /// Checks the file if it can be read twice, and opens it.
+    fn open(&self, interrupt: &Interrupt) -> Result<(Box<dyn Records>, ProgressBar), Failure> {
+        let within = |failure: Failure| failure.within(self.file.display());
+        if self.file.is_file() {
+            let (input, bar) = input::open(&self.file)?;
+            bar.set_message("checking");
+            let mut lines = Lines::new(input);
+            while lines.next().map_err(within)?.is_some() {
+                if interrupt.has_come() {
+                    let what = format!("{}: interrupted; nothing was stored", self.file.display());
+                    return Err(Failure::Interrupted(what));
+                }
+            }
+            bar.finish_and_clear();
+        }
+        let (input, bar) = input::open(&self.file)?;
+        Ok((self.records(input)?, bar))
+    }
+
+    /// Reads what comes before the first pair: the format, and whether the file is an export.
+    fn records(&self, mut input: Input) -> Result<Box<dyn Records>, Failure> {
+        let within = |failure: Failure| failure.within(self.file.display());
+        let first = first_byte(&mut input)?;
+        if first.is_none() {
+            return Err(within(Failure::failed("the file is empty; an export has a first and a last line")));
+        }
+        let mut lines = Lines::new(input);
+        if lines.is_foreign().map_err(within)? {
+            self.warn_of_foreign()?;
+        }
+        if first == Some(b'{') {
+            return Ok(Box::new(JsonLines::new(lines, "key", "value", Notation::Escaped)));
+        }
+        let columns = Columns::Named { key: "key", value: "value" };
+        let delimited = Delimited::tsv(lines, columns, Notation::Escaped).map_err(|failure| match failure {
+            Failure::Usage(why) => Failure::usage(format_args!(
+                "{}: `darter export` has not written it ({why}); other files are for `darter load`",
+                self.file.display()
+            )),
+            other => within(other),
+        });
+        Ok(Box::new(delimited?.refusing_open_end(true)))
+    }
+
+    /// Says that the file cannot be checked, which `--strict` refuses.
+    fn warn_of_foreign(&self) -> Result<(), Failure> {
+        let what =
+            "it does not begin as an export of this version does, so a cut or a change would go unnoticed";
+        if self.how.strict {
+            return Err(Failure::failed(format_args!(
+                "{}: {what}; leave out `--strict` to import it all the same",
+                self.file.display()
+            )));
+        }
+        complain(format_args!("{}: note: {what}", self.file.display()));
+        Ok(())
     }
 }
 

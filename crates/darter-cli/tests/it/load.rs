@@ -113,7 +113,11 @@ fn an_export_of_any_bytes_is_imported_again() {
         finish(other.command(&["import", "-"]).write_stdin(text)).code(0);
         other.run(&["scan", "--hex"]).out(&original);
     }
-    scene.run(&["export", "--prefix", "7b", "--hex"]).out("key\tvalue\n{\t\\\\x\n");
+    let text = scene.run(&["export", "--prefix", "7b", "--hex"]).code(0).out;
+    assert!(
+        text.starts_with("# darter export 1\nkey\tvalue\n{\t\\\\x\n# end of darter export: pairs=1 sha"),
+        "{text}"
+    );
     // A file keeps what it holds when an export fails, and nothing else is left.
     let before = fs::read(scene.path("all.tsv")).unwrap();
     let path = scene.path("all.tsv");
@@ -124,6 +128,81 @@ fn an_export_of_any_bytes_is_imported_again() {
     scene.run(&["export", scene.path("a.zst").to_str().unwrap()]).code(2).err("gzip");
     scene.load("foreign.csv", "a,b\n", &[]).code(2);
     scene.run(&["import", scene.path("foreign.csv").to_str().unwrap()]).code(2).err("`darter load`");
+}
+
+#[test]
+fn an_export_that_was_cut_is_refused_before_a_pair_is_stored() {
+    let scene = Scene::new();
+    scene.run(&["put", "j", "whole"]).code(0);
+    scene.run(&["put", "k", "a value that is long"]).code(0);
+    for (options, cut) in [(&["--format", "tsv"], "k\ta value th"), (&["--format", "jsonl"], "lue th")] {
+        let whole = scene.run(&[&["export"][..], options].concat()).code(0).out;
+        let cut = &whole[..whole.find(cut).unwrap() + cut.len()];
+        let path = scene.path("cut");
+        fs::write(&path, cut).unwrap();
+        for strict in [&[][..], &["--strict"]] {
+            let other = Scene::new();
+            other
+                .run(&[&["import", path.to_str().unwrap()], strict].concat())
+                .code(1)
+                .err("the file was cut");
+            other.run(&["scan"]).out("");
+            let mut piped = other.command(&[&["import", "-", "--batch", "1"], strict].concat());
+            finish(piped.write_stdin(cut)).code(1).err("the file was cut");
+            other.run(&["scan"]).out("j\twhole\n");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_no_export_is_imported_with_a_remark_unless_strict() {
+    let scene = Scene::new();
+    let old = scene.path("old.tsv");
+    fs::write(&old, "key\tvalue\na\t1\nb\tcut her").unwrap();
+    let old = old.to_str().unwrap();
+    scene.run(&["import", old, "--strict"]).code(1).err("does not begin as an export");
+    scene.run(&["scan"]).out("");
+    scene.run(&["import", old]).code(1).err("a cut or a change would go unnoticed").err("old.tsv:3: ");
+    scene.run(&["scan"]).out("a\t1\n");
+    scene.load("hand-made.csv", "key,value\nc,3", &[]).code(0);
+    scene
+        .load("strict.csv", "key,value\nd,4", &["--strict"])
+        .code(1)
+        .err("strict.csv:2: the last line has no");
+    scene.load("quoted.csv", "key,value\n\"e\",\"5\"", &["--strict"]).code(0);
+    scene.run(&["scan"]).out("a\t1\nc\t3\ne\t5\n");
+    let text = scene.run(&["export"]).code(0).out;
+    scene.load("ours.tsv", &text, &["--escaped", "--strict"]).code(0).err("3 replaced");
+    scene.load("ours.tsv", text.replace("a\t1", "a\t2"), &["--escaped"]).code(1).err("checksum");
+}
+
+#[test]
+fn an_export_whose_output_ends_early_fails() {
+    let scene = Scene::new();
+    let text: String = (0..5000).map(|n| format!("{n:04},{}\n", "x".repeat(90))).collect();
+    scene.load("keys.csv", text, &["--no-header"]).code(0);
+    for format in ["tsv", "jsonl"] {
+        let command = || {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_darter"));
+            command.args(["export", "--format", format]).env("DARTER_POOL", scene.url());
+            command
+        };
+        let mut child = command()
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("its reader has closed it"), "{said}");
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command().stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("No space left on device"), "{said}");
+    }
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! Exports that were cut or changed: `import` notices each, and stores no pair that was cut.
+
+use super::loader::HowArgs;
+use super::{ImportArgs, Record, Records, input};
+use crate::envelope::{ExportFormat, ExportWriter};
+use crate::failure::Failure;
+use crate::signals::Interrupt;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use std::fs;
+use std::io::{Cursor, Write};
+use std::path::PathBuf;
+
+/// Keys and values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn pairs() -> Pairs {
+    let pair = |key: &str, value: &str| (key.into(), value.into());
+    vec![pair("#a", "1\n2"), pair("b", "a value with blanks"), pair("c", ""), pair("\u{fc}", "\"{\\")]
+}
+
+/// Returns exports of the pairs under names that say how they are compressed.
+fn exports(pairs: &Pairs) -> Vec<(&'static str, Vec<u8>)> {
+    let gzip = |text: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    };
+    let text = |format| {
+        let mut file = Vec::new();
+        let mut export = ExportWriter::new(&mut file, format).unwrap();
+        pairs.iter().for_each(|(key, value)| export.pair(key, value).unwrap());
+        export.finish().unwrap();
+        file
+    };
+    let (tsv, jsonl) = (text(ExportFormat::Tsv), text(ExportFormat::Jsonl));
+    vec![
+        ("a.tsv.gz", gzip(&tsv)),
+        ("a.jsonl.gz", gzip(&jsonl)),
+        ("a.tsv.zst", compress_to_vec(&tsv[..], CompressionLevel::Fastest)),
+        ("a.jsonl.zst", compress_to_vec(&jsonl[..], CompressionLevel::Fastest)),
+        ("a.tsv", tsv),
+        ("a.jsonl", jsonl),
+    ]
+}
+
+fn import(file: PathBuf) -> ImportArgs {
+    ImportArgs { file, how: HowArgs { strict: true, from_line: 1, batch: 4096 } }
+}
+
+/// Reads pairs until the end, a bad line or a failure; says whether it was the end.
+fn drain(records: Result<Box<dyn Records>, Failure>) -> (Pairs, bool) {
+    let mut found = Vec::new();
+    let Ok(mut records) = records else { return (found, false) };
+    loop {
+        match records.next() {
+            Ok(Some(Record::Pair(pair))) => found.push((pair.key, pair.value)),
+            Ok(None) => return (found, true),
+            Ok(Some(Record::Bad(..))) | Err(_) => return (found, false),
+        }
+    }
+}
+
+/// Reads a file of these bytes, as `import FILE` does.
+fn from_file(directory: &tempfile::TempDir, name: &str, bytes: &[u8]) -> (Pairs, bool) {
+    let path = directory.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    let opened = import(path).open(&Interrupt::on_signals().unwrap());
+    drain(opened.map(|(records, _)| records))
+}
+
+/// Reads these bytes once, as `import -` does.
+fn from_pipe(bytes: &[u8]) -> (Pairs, bool) {
+    let import = import("-".into());
+    let input = input::decompressed(Cursor::new(bytes.to_vec()), &import.file);
+    drain(input.and_then(|input| import.records(input)))
+}
+
+#[test]
+fn every_cut_of_every_format_is_noticed() {
+    let (directory, pairs) = (tempfile::tempdir().unwrap(), pairs());
+    for (name, whole) in exports(&pairs) {
+        assert_eq!(from_file(&directory, name, &whole), (pairs.clone(), true), "{name}");
+        assert_eq!(from_pipe(&whole), (pairs.clone(), true), "{name}");
+        for end in 0..whole.len() {
+            let refused = from_file(&directory, name, &whole[..end]);
+            assert_eq!(refused, (Vec::new(), false), "{name}, {end} of {} bytes", whole.len());
+            let (stored, is_whole) = from_pipe(&whole[..end]);
+            assert!(!is_whole, "{name}, {end} of {} bytes", whole.len());
+            assert!(pairs.starts_with(&stored), "{name}, {end} of {} bytes", whole.len());
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_noticed_or_changes_no_pair() {
+    let (directory, pairs) = (tempfile::tempdir().unwrap(), pairs());
+    for (name, whole) in exports(&pairs) {
+        let is_compressed = !name.ends_with("tsv") && !name.ends_with("jsonl");
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            // The headers of gzip and zstd have bits without a meaning for the contents.
+            let (stored, is_whole) = from_file(&directory, name, &flipped);
+            let expected = if is_whole && is_compressed { &pairs[..] } else { &[] };
+            assert_eq!((&stored[..], is_whole && !is_compressed), (expected, false), "{name}, bit {bit}");
+            let (stored, is_whole) = from_pipe(&flipped);
+            assert!(!is_whole || is_compressed && stored == pairs, "{name}, bit {bit}: {stored:?}");
+        }
+    }
+}
