@@ -20,6 +20,16 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     table
 }
 
+/// Says what became of a memory node that was restarted without its contents, and what to do.
+fn lost_text(node: u8, address: &str) -> String {
+    format!(
+        "memory node {node} ({address}) was restarted without its contents. Keys that need nothing of it are served, \
+         and nothing new is placed\non it; all others fail. To have all keys again, restart the pool's memory nodes, \
+         and restore its last export:\n`darter pool create` and `darter import`. Nodes with `--durability log`, \
+         `--file` or replicas keep their contents."
+    )
+}
+
 /// Prints the use of each memory node and the members of the pool.
 pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Result<()> {
     let (used, all) = (bytes_text(usage.used_bytes()), bytes_text(usage.bytes()));
@@ -34,7 +44,7 @@ pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Re
         let address = node.address.clone().unwrap_or_default();
         let mut row = vec![node.node.to_string(), address, bytes_text(node.bytes)];
         if node.is_absent {
-            row.push("absent".to_owned());
+            row.push(if node.is_lost { "lost" } else { "absent" }.to_owned());
         } else {
             row.push(format!("{taken:.0}%"));
             row.extend(counts.map(|count| count.to_string()));
@@ -44,6 +54,9 @@ pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Re
     let header =
         ["memory node", "address", "bytes", "taken", "blocks", "free", "mine", "others", "closed", "dead"];
     writeln!(out, "\n{}", table(&header, rows))?;
+    for node in usage.nodes.iter().filter(|node| node.is_lost) {
+        writeln!(out, "\n{}", lost_text(node.node, node.address.as_deref().unwrap_or_default()))?;
+    }
     let replicas = usage.nodes.iter().flat_map(|node| {
         let newest =
             node.replicas.iter().filter_map(|replica| Some(replica.state?.record)).max().unwrap_or(0);

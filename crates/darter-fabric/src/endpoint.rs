@@ -193,6 +193,17 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Whether a node was found to have other memory than the pool's, at the last attempt to reach
+    /// it: it was restarted without its contents. Such a node is absent.
+    #[inline]
+    fn is_lost(&self, _node: u8) -> bool {
+        false
+    }
+
+    /// Treats a node that was reached, and turned out not to have the pool's memory, as one that was
+    /// never reached: [`Fabric::node_bytes`] is 0 until [`Fabric::expect_node`] is called.
+    fn disown_node(&self, _node: u8) {}
+
     /// Looks, without waiting, whether absent nodes can be reached again.
     fn look_for_absent(&self) {}
 

@@ -53,9 +53,32 @@ pub enum FabricError {
         /// The node.
         node: u8,
     },
+    /// The memory node at this address has other memory than the pool's: it was restarted without
+    /// its contents. Verbs to it were not sent.
+    #[error(
+        "memory node {node} was restarted with another memory: its part of the pool is gone, and nothing was sent to \
+         it; run `darter pool status` to see what can be done"
+    )]
+    Lost {
+        /// The node.
+        node: u8,
+    },
     /// Others have declared this process dead and shut it out.
-    #[error("this process was silent beyond its lease and has been shut out; open the pool again")]
+    #[error(
+        "this process was shut out of the pool, since it was silent beyond its lease or a memory node of its lost the \
+         session in a crash; open the pool again"
+    )]
     Fenced,
+    /// A memory node with a log has crashed, and what is on its disk may lack the last words of
+    /// this session. So it has ended the session. Verbs to it were not sent.
+    #[error(
+        "memory node {node} crashed and was restarted, which has ended this process's session; nothing was sent to it; \
+         open the pool again"
+    )]
+    Forgotten {
+        /// The node.
+        node: u8,
+    },
     /// A memory node promises that what it has acknowledged is durable, and cannot keep that up:
     /// its log has failed. Verbs to it may have taken effect or not.
     #[error(transparent)]
@@ -79,12 +102,28 @@ impl FabricError {
         matches!(self, Self::OutOfBounds(_) | Self::Misaligned { .. })
     }
 
+    /// Returns the memory node that nothing was sent to, if the error says that.
+    pub fn unsent_to(&self) -> Option<u8> {
+        match *self {
+            Self::Unreachable { node } | Self::Lost { node } | Self::Forgotten { node } => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the pool's nodes accept nothing of this process any more, whatever it tries,
+    /// until it opens the pool again.
+    pub fn is_shut_out(&self) -> bool {
+        matches!(self, Self::Fenced | Self::Forgotten { .. })
+    }
+
     /// Returns the error of one more batch that waited for the same connection in vain.
     #[cfg(feature = "tcp")]
     pub(crate) fn again(&self) -> Self {
         match *self {
             Self::Unreachable { node } => Self::Unreachable { node },
+            Self::Lost { node } => Self::Lost { node },
             Self::Fenced => Self::Fenced,
+            Self::Forgotten { node } => Self::Forgotten { node },
             Self::NotDurable(ref told) => Self::NotDurable(told.clone()),
             ref other => Self::geometry(other.to_string()),
         }

@@ -98,6 +98,15 @@ impl Fabric for Provider {
         each!(self, inner => inner.is_absent(node))
     }
 
+    #[inline]
+    fn is_lost(&self, node: u8) -> bool {
+        each!(self, inner => inner.is_lost(node))
+    }
+
+    fn disown_node(&self, node: u8) {
+        each!(self, inner => inner.disown_node(node));
+    }
+
     fn look_for_absent(&self) {
         each!(self, inner => inner.look_for_absent());
     }

@@ -1,6 +1,7 @@
 //! The listening thread: accepts connections, distributes them among the serving threads, and ends
 //! the gateway.
 
+use super::current_store;
 use super::error::{GatewayError, system};
 use super::state::{GatewayState, LogLine};
 use super::thread::{self, Accepted};
@@ -73,9 +74,7 @@ fn accept(
         let listener = tokio::net::TcpListener::from_std(listener).map_err(system("wait for connections"))?;
         let mut next = workers.iter().cycle();
         while !stop.is_asked() {
-            if shared.is_shut_out.load(Ordering::Relaxed) {
-                return Err(GatewayError::ShutOut);
-            }
+            current_store::keep_open(shared);
             shared.log().tick(Instant::now());
             let Ok(accepted) = tokio::time::timeout(STOP_CHECK, listener.accept()).await else { continue };
             match accepted.and_then(|(socket, address)| Ok((socket.into_std()?, address))) {

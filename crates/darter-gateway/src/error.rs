@@ -23,11 +23,6 @@ pub enum GatewayError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The pool's other members have fenced this process.
-    #[error(
-        "the pool's other clients have shut this gateway out, for its silence beyond its lease; start it again"
-    )]
-    ShutOut,
 }
 
 /// Wraps an error of the system.

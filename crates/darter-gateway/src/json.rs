@@ -52,6 +52,8 @@ pub fn pool(usage: &PoolUsage) -> Value {
                 "address": node.address,
                 "replicas": node.replicas.iter().map(replica).collect::<Vec<_>>(),
                 "bytes": node.bytes,
+                "is_absent": node.is_absent,
+                "is_lost": node.is_lost,
                 "blocks": node.blocks,
                 "free": node.free,
                 "mine": node.mine,

@@ -14,6 +14,7 @@ mod clients;
 mod clock;
 mod commands;
 mod connection;
+mod current_store;
 mod database;
 mod error;
 mod extended;
@@ -103,8 +104,8 @@ impl Gateway {
     /// progress, and ends all connections.
     ///
     /// # Errors
-    /// If the system refuses what serving needs, or the pool's other members have fenced this
-    /// process. A client's fault is never an error.
+    /// If the system refuses what serving needs. A client's fault is never an error, and neither is
+    /// the end of this process's membership of the pool, which is opened again.
     pub fn serve(self, stop: &Stop) -> Result<(), GatewayError> {
         let address = self.address()?;
         let Self { listener, shared } = self;

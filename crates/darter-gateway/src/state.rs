@@ -1,6 +1,7 @@
 //! The state that all threads of a gateway share: its store, its clients, its counts and its log.
 
 use super::clients::Clients;
+use super::current_store::CurrentStore;
 use super::fault::Fault;
 use super::options::GatewayOptions;
 use super::request::BULK_BYTES_MAX;
@@ -8,7 +9,7 @@ use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
 use darter::Store;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tracing::warn;
@@ -17,7 +18,7 @@ use tracing::warn;
 #[derive(Debug)]
 pub(super) struct GatewayState {
     pub(super) options: GatewayOptions,
-    pub(super) store: Store,
+    pub(super) current: CurrentStore,
     pub(super) clients: Clients,
     pub(super) counts: Counts,
     /// By thread.
@@ -31,7 +32,6 @@ pub(super) struct GatewayState {
     /// Bytes of the buffers of requests and replies that are waiting.
     pub(super) held_bytes: AtomicUsize,
     pub(super) is_stopping: AtomicBool,
-    pub(super) is_shut_out: AtomicBool,
 }
 
 /// The kinds of log lines that clients can cause.
@@ -82,14 +82,18 @@ impl GatewayState {
             log: Mutex::new(LogLimiter::new(Instant::now())),
             argument_bytes_max: value_bytes_max(&store).min(BULK_BYTES_MAX),
             options,
-            store,
+            current: CurrentStore::new(store),
             clients: Clients::default(),
             counts: Counts::default(),
             since: Instant::now(),
             held_bytes: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
-            is_shut_out: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the store that is open now.
+    pub(super) fn store(&self) -> Store {
+        self.current.get().store
     }
 
     /// Counts an error reply, and logs a failure of the store.
@@ -99,9 +103,7 @@ impl GatewayState {
             if self.may_log(LogLine::Failed) {
                 warn!(%error, "a command failed");
             }
-            if error.is_shut_out() {
-                self.is_shut_out.store(true, Ordering::Relaxed);
-            }
+            self.current.note(error);
         }
     }
 
@@ -111,10 +113,8 @@ impl GatewayState {
         if is_first {
             warn!(error = %fault.text(), "the walk that removes expired keys cannot go on, and tries again");
         }
-        if let Fault::Store(error) = fault
-            && error.is_shut_out()
-        {
-            self.is_shut_out.store(true, Ordering::Relaxed);
+        if let Fault::Store(error) = fault {
+            self.current.note(error);
         }
     }
 

@@ -2,6 +2,7 @@
 //! many are in use at a time, and spare buffers.
 
 use super::clients::ClientInfo;
+use super::current_store::OpenedStore;
 use super::keyspace::{KeyLocks, Keyspace};
 use super::pipeline::Pipeline;
 use super::request::Arguments;
@@ -32,7 +33,9 @@ pub(super) struct Worker {
     /// The current round of accounting; each session is accounted for once in a round.
     round: Cell<u64>,
     pub(super) shared: Arc<GatewayState>,
-    /// Keyspaces that are not in use.
+    /// The store for keyspaces that are made, with its generation.
+    opened: RefCell<(u64, OpenedStore)>,
+    /// Keyspaces of that store that are not in use.
     keyspaces: RefCell<Vec<(Keyspace, Account)>>,
     /// Limits the sessions in use.
     permits: Semaphore,
@@ -42,11 +45,12 @@ pub(super) struct Worker {
     pipelines: RefCell<Vec<Pipeline>>,
 }
 
-/// The costs of a session that have been counted, and the round in which they were.
-#[derive(Debug, Default)]
+/// The costs of a session that have been counted, the round in which they were, and its store.
+#[derive(Debug)]
 struct Account {
     round: u64,
     counted: Counters,
+    opened: OpenedStore,
 }
 
 /// A keyspace with a session of its own, borrowed from its thread.
@@ -62,6 +66,7 @@ impl Worker {
         Self {
             counts: Arc::clone(&shared.threads[number]),
             round: Cell::new(0),
+            opened: RefCell::new((shared.current.generation(), shared.current.get())),
             shared,
             keyspaces: RefCell::default(),
             permits,
@@ -76,11 +81,13 @@ impl Worker {
     pub(super) async fn keyspace(&self) -> KeyspaceLease<'_> {
         // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
+        self.follow_store();
         let spare = self.keyspaces.borrow_mut().pop();
         let (keys, account) = spare.unwrap_or_else(|| {
             self.counts.sessions.add(1);
-            let keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.locks));
-            (keys, Account::default())
+            let opened = self.opened.borrow().1.clone();
+            let keys = Keyspace::new(opened.store.clone(), Arc::clone(&self.locks));
+            (keys, Account { round: 0, counted: Counters::default(), opened })
         });
         KeyspaceLease { keys, account, _permit: permit }
     }
@@ -89,7 +96,21 @@ impl Worker {
     pub(super) fn give_keyspace(&self, mut held: KeyspaceLease<'_>) {
         held.keys.rest();
         self.count(&held.keys, &mut held.account);
-        self.keyspaces.borrow_mut().push((held.keys, held.account));
+        if held.account.opened.is_same(&self.opened.borrow().1) {
+            self.keyspaces.borrow_mut().push((held.keys, held.account));
+        }
+    }
+
+    /// Takes the store that is open now, and drops keyspaces of another.
+    fn follow_store(&self) {
+        let generation = self.shared.current.generation();
+        if self.opened.borrow().0 == generation {
+            return;
+        }
+        *self.opened.borrow_mut() = (generation, self.shared.current.get());
+        for (keys, mut account) in self.keyspaces.take() {
+            self.count(&keys, &mut account);
+        }
     }
 
     /// Counts what a session has cost, unless that was done in this round.
@@ -97,13 +118,14 @@ impl Worker {
         if account.round != self.round.get() {
             let now = keys.counters();
             self.counts.spent(&(now - account.counted));
-            *account = Account { round: self.round.get(), counted: now };
+            (account.round, account.counted) = (self.round.get(), now);
         }
     }
 
     /// Begins a round, and accounts for the sessions that are not in use.
     pub(super) fn account(&self) {
         self.round.set(self.round.get() + 1);
+        self.follow_store();
         for (keys, account) in &mut *self.keyspaces.borrow_mut() {
             self.count(keys, account);
         }

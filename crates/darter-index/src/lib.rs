@@ -36,6 +36,7 @@ pub use quiver::{QuiverHole, QuiverHoles};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use quiver::{quiver_situations, quiver_twins};
+pub use radix::leaf::value_bytes_max;
 pub use radix::prefix_list::AdjustReport;
 
 /// What [`delegate_to_variants`] needs of the pool.

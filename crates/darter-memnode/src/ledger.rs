@@ -37,6 +37,8 @@ pub(crate) struct Remembered {
     pub fenced: Vec<u64>,
     /// Sessions that were let in, the oldest first. Only a log tells.
     pub known: Vec<u64>,
+    /// Sessions that a crash has ended, which are fenced as well. Only a log tells.
+    pub forgotten: Vec<u64>,
 }
 
 impl Ledger {
@@ -114,7 +116,7 @@ fn read(file: &File) -> io::Result<Remembered> {
         }
         fenced.extend(session);
     }
-    Ok(Remembered { boot_id, fenced, known: Vec::new() })
+    Ok(Remembered { boot_id, fenced, ..Remembered::default() })
 }
 
 #[cfg(test)]

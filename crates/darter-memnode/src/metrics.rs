@@ -47,7 +47,7 @@ impl From<Refusal> for RefusedFor {
         match refusal {
             Refusal::Version => Self::Version,
             Refusal::Credentials => Self::Credentials,
-            Refusal::Fenced => Self::Fenced,
+            Refusal::Fenced | Refusal::Forgotten => Self::Fenced,
             Refusal::Busy => Self::Busy,
             Refusal::Closing => Self::Closing,
             Refusal::Failed => Self::System,

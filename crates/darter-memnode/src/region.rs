@@ -3,7 +3,7 @@
 
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
-use crate::redo_log::{self, LogOptions, OpenLog};
+use crate::redo_log::{self, LogOptions, OpenLog, SessionFacts};
 use darter_fabric::local::Space;
 use darter_fabric::{Fabric, Local, random_word};
 use std::path::Path;
@@ -63,8 +63,8 @@ impl Region {
             });
         }
         let (log, node) = redo_log::open(directory, &self.memory, options)?;
-        let remembered =
-            Remembered { boot_id: node.boot_id, fenced: node.sessions.fenced, known: node.sessions.known };
+        let SessionFacts { fenced, known } = node.sessions;
+        let remembered = Remembered { boot_id: node.boot_id, fenced, known, forgotten: node.forgotten };
         Ok(Self { log: Some(log), remembered, ..self })
     }
 

@@ -91,6 +91,12 @@ impl Service<'_> {
         self.sessions.is_fenced(session) || self.group.as_ref().is_some_and(|group| group.is_fenced(session))
     }
 
+    /// Returns why a session is not let in, if it is not, with a text for people.
+    pub(crate) fn refusal(&self, session: u64) -> Option<(Refusal, &'static str)> {
+        let fenced = (Refusal::Fenced, "this session was shut out");
+        self.sessions.refusal(session).or_else(|| self.is_fenced(session).then_some(fenced))
+    }
+
     /// Ends a turn of the event loop.
     pub(crate) fn end_turn(&mut self, now: Instant) {
         let Self { journal, sessions, .. } = self;

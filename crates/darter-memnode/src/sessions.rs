@@ -11,7 +11,7 @@ use crate::redo_log::{Fact, SessionFacts};
 use crate::session_set::SessionSet;
 use darter_fabric::mutant;
 use darter_fabric::wire::Refusal;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
@@ -20,6 +20,8 @@ pub(crate) struct Sessions {
     /// The session that holds each member slot.
     slots: HashMap<u64, u64>,
     fenced: SessionSet,
+    /// Those fenced sessions that a crash of this node has ended.
+    forgotten: HashSet<u64>,
     /// The number of sessions ever fenced.
     fenced_total: u64,
     ledger: Option<Ledger>,
@@ -39,7 +41,8 @@ struct Logged {
 impl Sessions {
     /// Starts without connections, with the recorded sessions fenced.
     pub(crate) fn new(ledger: Option<Ledger>, remembered: &Remembered) -> Self {
-        let mut sessions = Self { ledger, ..Self::default() };
+        let forgotten = remembered.forgotten.iter().copied().collect();
+        let mut sessions = Self { ledger, forgotten, ..Self::default() };
         remembered.fenced.iter().for_each(|&session| sessions.remember(session));
         sessions
     }
@@ -64,6 +67,17 @@ impl Sessions {
 
     pub(crate) fn is_fenced(&self, session: u64) -> bool {
         self.fenced.contains(session)
+    }
+
+    /// Returns why a session is refused, if it is, with a text for people.
+    pub(crate) fn refusal(&self, session: u64) -> Option<(Refusal, &'static str)> {
+        if self.forgotten.contains(&session) && !mutant!("node-crash-told-as-a-lapsed-lease") {
+            Some((Refusal::Forgotten, "the node crashed, which has ended this session"))
+        } else if self.is_fenced(session) {
+            Some((Refusal::Fenced, "this session was shut out"))
+        } else {
+            None
+        }
     }
 
     /// Returns whether a session has a connection.
@@ -238,9 +252,20 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_a_crash_ended_is_refused_for_that() {
+        let (fenced, forgotten) = (vec![7, 8], vec![8]);
+        let sessions =
+            Sessions::new(None, &Remembered { boot_id: 1, fenced, forgotten, ..Remembered::default() });
+        let refusal = |session| sessions.refusal(session).map(|(refusal, _)| refusal);
+        assert_eq!([7, 8, 9].map(refusal), [Some(Refusal::Fenced), Some(Refusal::Forgotten), None]);
+        assert!(sessions.is_fenced(8));
+    }
+
+    #[test]
     fn of_a_session_from_before_a_restart_only_its_lease_tells() {
         let mut sessions =
             Sessions::new(None, &Remembered { boot_id: 1, fenced: vec![8], ..Remembered::default() });
+        assert_eq!(sessions.refusal(8).map(|(refusal, _)| refusal), Some(Refusal::Fenced));
         assert!(sessions.is_fenced(8));
         assert_eq!(sessions.fence(9, false).unwrap(), Refusal::Stranger);
         assert_eq!(sessions.fence(9, true).unwrap(), Refusal::None);

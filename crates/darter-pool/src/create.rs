@@ -83,7 +83,7 @@ impl<F: Fabric> Pool<F> {
     pub async fn open(fabric: F) -> Result<Self, PoolError> {
         let mut sizes = members::node_sizes(&fabric)?;
         let mut endpoint = fabric.endpoint()?;
-        let (superblock, count) = members::read_superblocks(&mut endpoint, &sizes).await?;
+        let (superblock, count) = members::read_superblocks(&fabric, &mut endpoint, &mut sizes).await?;
         members::expect_absent(&fabric, &mut endpoint, &mut sizes).await?;
         let damaged = PoolError::Damaged { node: 0, what: "its superblock holds numbers that cannot be" };
         if !(1..=LEASE_MS_MAX).contains(&superblock.lease_ms) {

@@ -48,6 +48,8 @@ pub struct NodeUsage {
     pub bytes: u64,
     /// It cannot be reached: nothing else is known of it.
     pub is_absent: bool,
+    /// It is absent because it was restarted without its contents, which are lost.
+    pub is_lost: bool,
     /// Blocks there are.
     pub blocks: u64,
     /// Blocks without an owner and without objects.
@@ -170,6 +172,7 @@ pub(crate) async fn usage<F: Fabric>(
             address: blocks.fabric().node_address(node),
             blocks: table.as_ref().map_or(0, Vec::len) as u64,
             is_absent: table.is_none(),
+            is_lost: table.is_none() && blocks.fabric().is_lost(node),
             ..NodeUsage::default()
         };
         for &word in table.iter().flatten() {

@@ -49,6 +49,9 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
+    /// A store was to be opened again that was not opened by a pool's name.
+    #[error("this store was made over a fabric of the program; make it again as it was made")]
+    NotNamed,
     /// The pool's provider is not compiled into this program.
     #[error(
         "pool `{pool}`: this program was built without it; build it with the feature `{feature}` of `darter`"
@@ -115,6 +118,7 @@ impl Error {
                 | Self::NeverExists { .. }
                 | Self::Modelled { .. }
                 | Self::NotDurable { .. }
+                | Self::NotNamed
                 | Self::NotBuiltIn { .. }
                 | Self::Index(IndexError::NoIndex { .. })
         )
@@ -131,7 +135,9 @@ impl Error {
     pub fn is_disconnected(&self) -> bool {
         use std::io::ErrorKind as Kind;
         match self.fabric() {
-            Some(FabricError::Disconnected { .. } | FabricError::Unreachable { .. }) => true,
+            Some(
+                FabricError::Disconnected { .. } | FabricError::Unreachable { .. } | FabricError::Lost { .. },
+            ) => true,
             Some(FabricError::Io(failure)) => matches!(
                 failure.source.kind(),
                 Kind::ConnectionRefused
@@ -150,11 +156,12 @@ impl Error {
         }
     }
 
-    /// Returns whether others have declared this process dead, for its silence beyond its lease:
-    /// open the pool again.
+    /// Returns whether the pool accepts nothing of this store any more: others have declared this
+    /// process dead for its silence beyond its lease, or a memory node with a log has crashed and
+    /// ended its session. [`crate::Store::reopen`] opens the pool again.
     pub fn is_shut_out(&self) -> bool {
         let evicted = |error: &PoolError| matches!(error, PoolError::Evicted);
-        matches!(self.fabric(), Some(FabricError::Fenced))
+        self.fabric().is_some_and(FabricError::is_shut_out)
             || matches!(self, Self::Pool(error) | Self::Open { source: error, .. } if evicted(error))
     }
 
@@ -165,6 +172,20 @@ impl Error {
             | Self::Open { source: PoolError::Fabric(error), .. } => Some(error),
             _ => None,
         }
+    }
+
+    /// Returns whether the operation that failed has not taken effect: it was refused, or a memory
+    /// node could not be reached before anything was changed. It may be tried again without doing
+    /// anything twice. If this returns false, an operation that was to change something may have
+    /// taken effect or not.
+    ///
+    /// Of an operation on many keys (`put_many`, `delete_many`, `delete_range`, `clear`) this says
+    /// nothing about the keys other than the one that it failed at.
+    pub fn is_unsent(&self) -> bool {
+        self.fabric().is_some_and(|error| error.unsent_to().is_some())
+            || self.is_too_long()
+            || self.is_usage()
+            || self.is_out_of_space()
     }
 
     /// Returns whether this key or value can never be stored in this pool, while others can.
@@ -193,5 +214,33 @@ impl From<IndexError> for Error {
             IndexError::Fabric(error) => Self::Fabric(error),
             error => Self::Index(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_whether_an_operation_took_effect() {
+        let unsent = [
+            Error::Fabric(FabricError::Unreachable { node: 1 }),
+            Error::Fabric(FabricError::Lost { node: 1 }),
+            Error::Fabric(FabricError::Forgotten { node: 1 }),
+            Error::Pool(PoolError::OutOfSpace { needed: 8, node: 0 }),
+            Error::Index(IndexError::ValueTooLong { bytes: 9, max: 8 }),
+            Error::NotNamed,
+        ];
+        assert!(unsent.iter().all(Error::is_unsent));
+        let unknown = [
+            Error::Fabric(FabricError::Disconnected { node: 1 }),
+            Error::Fabric(FabricError::Fenced),
+            Error::Fabric(FabricError::not_durable(1, "a full disk")),
+            Error::Pool(PoolError::Evicted),
+        ];
+        assert!(!unknown.iter().any(Error::is_unsent));
+        assert!([&unsent[2], &unknown[1], &unknown[3]].iter().all(|error| error.is_shut_out()));
+        assert!([&unsent[0], &unsent[1], &unknown[0]].iter().all(|error| error.is_disconnected()));
+        assert!(![&unsent[0], &unsent[1], &unknown[0]].iter().any(|error| error.is_shut_out()));
     }
 }

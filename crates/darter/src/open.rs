@@ -1,5 +1,6 @@
 //! Opening stores: by a pool's name, or over a fabric that the program made.
 
+use crate::open_store::Reopen;
 use crate::{DefaultFabric, Error, Store, StoreOptions, blocking, provision, store};
 use darter_fabric::{Fabric, PoolUrl, block_on};
 use darter_index::{AnyIndex, ErasedIndex, OrderedIndex};
@@ -67,7 +68,16 @@ impl StoreOptions {
         index: I::Options,
     ) -> Result<Store<DefaultFabric, I>, Error> {
         let pool: Pool<DefaultFabric> = provision::open_or_create::<I>(url, self, &index)?;
-        Store::over_pool(pool, self, index, Some(url.clone()))
+        let again: Reopen<DefaultFabric, I> = {
+            let (options, url, index) = (self.existing(), url.clone(), index.clone());
+            Box::new(move || options.open_url_over(&url, index.clone()))
+        };
+        Store::over_pool(pool, self, index, Some((url.clone(), again)))
+    }
+
+    /// Returns the same options for a pool that must be there already.
+    fn existing(&self) -> Self {
+        self.clone().must_exist(true).create(false).overwrite(false)
     }
 
     /// [`StoreOptions::open_url_over`], with the index behind a pointer: for programs that are
@@ -81,8 +91,13 @@ impl StoreOptions {
         index: I::Options,
     ) -> Result<Store, Error> {
         let pool = provision::open_or_create::<I>(url, self, &index)?;
+        let again: Reopen<DefaultFabric, AnyIndex<DefaultFabric>> = {
+            let (options, url, index) = (self.existing(), url.clone(), index.clone());
+            Box::new(move || options.open_url_erased::<I>(&url, index.clone()))
+        };
         let index = store::index_of::<_, I>(&pool, self, index)?;
-        Store::over_index(pool, AnyIndex::Other(ErasedIndex::new(index)), self, Some(url.clone()))
+        let index = AnyIndex::Other(ErasedIndex::new(index));
+        Store::over_index(pool, index, self, Some((url.clone(), again)))
     }
 
     /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`:
@@ -109,9 +124,11 @@ impl StoreOptions {
         decorate: impl FnOnce(DefaultFabric) -> F,
         index: I::Options,
     ) -> Result<Store<F, I>, Error> {
-        let options = self.clone().must_exist(true);
+        let options = self.existing();
         let pool = provision::open_existing(url, &options, decorate)?;
-        Store::over_pool(pool, &options, index, Some(url.clone()))
+        // The decorator is the program's, and may not be there twice.
+        let again: Reopen<F, I> = Box::new(|| Err(Error::NotNamed));
+        Store::over_pool(pool, &options, index, Some((url.clone(), again)))
     }
 
     /// Makes a new pool over any fabric and opens it: for decorated and other providers.

@@ -4,6 +4,7 @@ use crate::Error;
 use darter_fabric::Fabric;
 use darter_index::OrderedIndex;
 use darter_pool::{Client, Pool};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Rounds of upkeep before a walk, so that what was retired is freed and does not count as leaked:
@@ -17,11 +18,13 @@ pub(crate) struct OpenIndex<F: Fabric, I: OrderedIndex<F>> {
     pub(crate) pool: Pool<F>,
     /// The error of the last upkeep, if it failed.
     trouble: Mutex<Option<String>>,
+    /// The pool accepts nothing of this process any more, as the last upkeep found.
+    is_shut_out: AtomicBool,
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> OpenIndex<F, I> {
     pub(crate) fn new(index: I, pool: Pool<F>) -> Self {
-        Self { index, pool, trouble: Mutex::new(None) }
+        Self { index, pool, trouble: Mutex::new(None), is_shut_out: AtomicBool::new(false) }
     }
 
     /// Does all upkeep that is due, once.
@@ -45,7 +48,15 @@ impl<F: Fabric, I: OrderedIndex<F>> OpenIndex<F, I> {
 
     /// Remembers how upkeep went.
     pub(crate) fn note_upkeep(&self, error: Option<&Error>) {
+        if error.is_some_and(Error::is_shut_out) {
+            self.is_shut_out.store(true, Ordering::Relaxed);
+        }
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
+    }
+
+    /// Returns whether upkeep has found this process shut out.
+    pub(crate) fn is_shut_out(&self) -> bool {
+        self.is_shut_out.load(Ordering::Relaxed)
     }
 
     /// Returns the error of the last upkeep, if it failed.

@@ -4,6 +4,7 @@
 use crate::open_index::OpenIndex;
 use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
+use crate::{Error, Store};
 use darter_fabric::{Fabric, PoolUrl, block_on};
 use darter_index::OrderedIndex;
 use std::sync::Arc;
@@ -17,7 +18,12 @@ pub(crate) struct OpenStore<F: Fabric, I: OrderedIndex<F>> {
     pub(crate) open: Arc<OpenIndex<F, I>>,
     pub(crate) url: Option<PoolUrl>,
     pub(crate) auto_adjust: bool,
+    /// Opens the same pool again in the same way; `None` for a store over a fabric of the program.
+    pub(crate) reopen: Option<Reopen<F, I>>,
 }
+
+/// Opens a store anew.
+pub(crate) type Reopen<F, I> = Box<dyn Fn() -> Result<Store<F, I>, Error> + Send + Sync>;
 
 impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
     /// Sweeps what the dead left, after an operation has found the pool full. Returns whether that

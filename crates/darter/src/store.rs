@@ -2,7 +2,7 @@
 
 use crate::inspect::{self, Check, Stats};
 use crate::open_index::OpenIndex;
-use crate::open_store::OpenStore;
+use crate::open_store::{OpenStore, Reopen};
 use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
 use crate::{AsyncSession, DefaultFabric, Error, Session, StoreOptions};
@@ -39,17 +39,17 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
         pool: Pool<F>,
         options: &StoreOptions,
         index: I::Options,
-        url: Option<PoolUrl>,
+        name: Option<(PoolUrl, Reopen<F, I>)>,
     ) -> Result<Self, Error> {
         let index = index_of(&pool, options, index)?;
-        Self::over_index(pool, index, options, url)
+        Self::over_index(pool, index, options, name)
     }
 
     pub(crate) fn over_index(
         pool: Pool<F>,
         index: I,
         options: &StoreOptions,
-        url: Option<PoolUrl>,
+        name: Option<(PoolUrl, Reopen<F, I>)>,
     ) -> Result<Self, Error> {
         let open = Arc::new(OpenIndex::new(index, pool));
         let auto_adjust = options.auto_adjust;
@@ -59,7 +59,34 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
         } else {
             None
         };
-        Ok(Self { inner: Arc::new(OpenStore { upkeep, sweeper, open, url, auto_adjust }) })
+        let (url, reopen) = name.unzip();
+        Ok(Self { inner: Arc::new(OpenStore { upkeep, sweeper, open, url, auto_adjust, reopen }) })
+    }
+
+    /// Opens the pool again as this store was opened, as a new member of the pool: after an
+    /// operation has failed with [`Error::is_shut_out`], and whenever [`Store::is_shut_out`] returns
+    /// true. This store, its clones and their sessions stay shut out; drop them. What they had
+    /// allocated and not yet used is given back by a sweep.
+    ///
+    /// # Errors
+    /// Fails as [`StoreOptions::open`] does, for instance while a memory node is still away: try
+    /// again. Fails for a `mem:` pool, and for a store over a fabric of the program.
+    pub fn reopen(&self) -> Result<Self, Error> {
+        self.inner.reopen.as_ref().ok_or(Error::NotNamed)?()
+    }
+
+    /// Returns whether the pool accepts nothing of this store any more, as far as its upkeep has
+    /// found out; see [`Error::is_shut_out`]. Costs no round trip.
+    pub fn is_shut_out(&self) -> bool {
+        self.inner.open.is_shut_out()
+    }
+
+    /// Returns the length in bytes of the largest value that this pool can store, under an empty
+    /// key; a key of `n` bytes leaves `n` bytes less. It depends on the pool's blocks: about
+    /// 0.9 of `PoolOptions::block_bytes`, or of a 64th of the smallest memory node (from 2 to
+    /// 16 MiB).
+    pub fn max_value_bytes(&self) -> usize {
+        darter_index::value_bytes_max(self.pool().object_bytes_max())
     }
 
     /// Opens a session for one thread: every call returns when its operation is done.
@@ -289,6 +316,30 @@ mod tests {
     #[test]
     fn an_index_is_counted_in_steps_as_at_once() {
         IndexKind::ALL.into_iter().for_each(count_in_steps);
+    }
+
+    #[test]
+    fn the_largest_value_is_stored_and_a_larger_one_refused() {
+        for (url, kind) in
+            [("mem:8M", IndexKind::Quiver), ("mem:64M", IndexKind::Dart), ("mem:64M", IndexKind::Quiver)]
+        {
+            let store = Store::options().index(kind).open(url).unwrap();
+            let (session, most) = (store.session().unwrap(), store.max_value_bytes());
+            for key in ["", "a key"] {
+                let value = vec![7; most - key.len()];
+                session.put(key, &value).unwrap();
+                assert_eq!(session.get(key).unwrap().unwrap(), value, "{url}");
+                let error = session.put(key, vec![7; value.len() + 1]).unwrap_err();
+                assert!(error.is_too_long() && error.is_unsent(), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_opened_again_says_so() {
+        let store = Store::open("mem:16M").unwrap();
+        assert!(!store.is_shut_out());
+        assert!(store.reopen().unwrap_err().to_string().contains("always new"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod operating;
 mod outputs;
 mod program;
 mod redis_table;
+mod restarts;
 mod scene;
 mod serve;
 mod shell;

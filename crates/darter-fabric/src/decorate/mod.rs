@@ -58,6 +58,15 @@ macro_rules! forward_fabric {
             self.inner.is_absent(node)
         }
 
+        #[inline]
+        fn is_lost(&self, node: u8) -> bool {
+            self.inner.is_lost(node)
+        }
+
+        fn disown_node(&self, node: u8) {
+            self.inner.disown_node(node);
+        }
+
         fn look_for_absent(&self) {
             self.inner.look_for_absent();
         }

@@ -42,6 +42,13 @@ impl ControlLinks {
         self.lock().truncate(nodes);
     }
 
+    /// Closes the connection to a node.
+    pub(super) fn drop_link(&self, node: u8) {
+        if let Some(link) = self.lock().get_mut(usize::from(node)) {
+            *link = ControlLink::default();
+        }
+    }
+
     /// Sends one request and returns the reply.
     pub(super) fn request(
         &self,

@@ -5,7 +5,7 @@ use super::hub::{Driver, Hub, Request};
 use super::links::Links;
 use crate::executor::{Drive, adopt, is_driving};
 use crate::spares::Spares;
-use crate::{Batch, CallFault, Endpoint, FabricError, Orphans};
+use crate::{Batch, CallFault, Endpoint, FabricError, OpKind, Orphans, VerbKind};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -26,6 +26,8 @@ pub struct TcpEndpoint {
     hub: Option<Arc<Hub>>,
     orphans: Arc<TcpOrphans>,
     spares: Spares,
+    /// The operation under way has sent an atomic verb or a call, which may be what it was to do.
+    has_changed: bool,
 }
 
 /// Batches of an endpoint that are under way and whose futures were dropped.
@@ -52,7 +54,23 @@ impl TcpEndpoint {
             Some(adapter) => Spares::borrowing(Arc::clone(&adapter.buffers)),
             None => Spares::default(),
         };
-        Self { links, hub: None, orphans, spares }
+        Self { links, hub: None, orphans, spares, has_changed: false }
+    }
+
+    /// Takes in the end of a batch. Returns its error as that of the whole operation: a step of an
+    /// operation that has changed something before does not say that nothing was sent.
+    fn settle<T>(&mut self, atomics: Atomics, done: Result<T, FabricError>) -> Result<T, FabricError> {
+        let done = match done {
+            Err(error) => match error.unsent_to() {
+                Some(node) if !self.has_changed && !atomics.are_elsewhere(node) => return Err(error),
+                Some(_) if error.is_shut_out() => Err(FabricError::Fenced),
+                Some(node) => Err(FabricError::Disconnected { node }),
+                None => Err(error),
+            },
+            done => done,
+        };
+        self.has_changed |= atomics != Atomics::None;
+        done
     }
 
     /// Posts a batch or a call on the hub that is right here and now, which `hub` then holds.
@@ -64,6 +82,30 @@ impl TcpEndpoint {
             _ => self.links.common_hub()?,
         };
         Ok(self.hub.insert(hub).post(&self.links.session, what, waker))
+    }
+}
+
+/// The nodes that a batch has CASes and FAAs for. What is new becomes reachable by those alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Atomics {
+    None,
+    At(u8),
+    Several,
+}
+
+impl Atomics {
+    fn of(batch: &Batch) -> Self {
+        let atomics = batch.verbs().iter().filter(|verb| matches!(verb.kind, VerbKind::Cas | VerbKind::Faa));
+        atomics.fold(Self::None, |all, verb| match all {
+            Self::None => Self::At(verb.addr.node()),
+            Self::At(node) if node == verb.addr.node() => all,
+            _ => Self::Several,
+        })
+    }
+
+    /// Returns whether there are some for other nodes than this one.
+    fn are_elsewhere(self, node: u8) -> bool {
+        self != Self::None && self != Self::At(node)
     }
 }
 
@@ -95,7 +137,8 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
-        Submission { endpoint: self, state: TcpState::Unposted(Request::Batch(batch)) }.batch()
+        let atomics = Atomics::of(&batch);
+        Submission { endpoint: self, state: TcpState::Unposted(Request::Batch(batch)), atomics }.batch()
     }
 
     async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
@@ -104,8 +147,14 @@ impl Endpoint for TcpEndpoint {
             return Err(CallFault::Unsupported.of(node, procedure));
         }
         let called = Called { node, procedure, words };
-        let done = Submission { endpoint: self, state: TcpState::Unposted(Request::Call(called)) }.await?;
+        let (state, atomics) = (TcpState::Unposted(Request::Call(called)), Atomics::At(node));
+        let done = Submission { endpoint: self, state, atomics }.await?;
         Ok(done.answer)
+    }
+
+    #[inline]
+    fn begin(&mut self, _kind: OpKind) {
+        self.has_changed = false;
     }
 
     fn in_flight(&self) -> usize {
@@ -128,6 +177,7 @@ enum TcpState {
 struct Submission<'e> {
     endpoint: &'e mut TcpEndpoint,
     state: TcpState,
+    atomics: Atomics,
 }
 
 impl Submission<'_> {
@@ -155,7 +205,7 @@ impl Future for Submission<'_> {
                 if result.is_pending() {
                     this.state = TcpState::Posted(ticket);
                 }
-                result
+                result.map(|done| this.endpoint.settle(this.atomics, done))
             }
             TcpState::Done => Poll::Pending,
         }

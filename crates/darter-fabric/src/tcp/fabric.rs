@@ -256,6 +256,23 @@ impl Fabric for Tcp {
         self.links.session.absent.contains(node)
     }
 
+    #[inline]
+    fn is_lost(&self, node: u8) -> bool {
+        self.links.session.lost.contains(node)
+    }
+
+    fn disown_node(&self, node: u8) {
+        let session = &self.links.session;
+        session.with_nodes(|nodes| {
+            if let Some(known) = nodes.get_mut(usize::from(node)) {
+                (known.bytes, known.boot_id, known.is_durable) = (0, None, false);
+            }
+        });
+        session.lost.note(node, true);
+        session.absent.note(node, true);
+        self.links.disconnect(node);
+    }
+
     fn look_for_absent(&self) {
         self.links.look_for_absent();
     }

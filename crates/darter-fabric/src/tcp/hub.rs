@@ -222,6 +222,7 @@ impl Hub {
         let hub = Arc::clone(self);
         let completions = self.with(|state| state.completions());
         let (options, silent) = (session.options.clone(), Arc::clone(&session.silent));
+        let lost = Arc::clone(&session.lost);
         let caller = Caller { session: session.number, channel: self.channel, attempt: attempt as u32 };
         let is_group = is_group(&known.address);
         let patience = if is_group { options.group_patience } else { PATIENCE.min(options.patience) };
@@ -232,17 +233,15 @@ impl Hub {
                 if is_group { unreached(node, connected) } else { silent.judged(node, connected) };
             let checked = connected.and_then(|(mut connection, welcome)| {
                 let is_same = welcome.boot_id == boot_id || mutant!("tcp-hub-takes-any-memory");
-                if is_same && welcome.region_bytes == known.bytes {
+                let is_lost = !is_same || welcome.region_bytes != known.bytes;
+                lost.note(node, is_lost);
+                if !is_lost {
                     if let Some(completions) = &completions {
                         pair(&mut connection, node, known.bytes, completions, &options)?;
                     }
                     return Ok(connection);
                 }
-                Err(FabricError::geometry(format!(
-                    "{}: the memory node was restarted with another memory; its part of the pool is \
-                     gone",
-                    known.address
-                )))
+                Err(FabricError::Lost { node })
             });
             hub.reached(node, attempt, checked);
         };

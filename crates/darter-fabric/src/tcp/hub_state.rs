@@ -6,7 +6,7 @@ use super::calls::take_reply_to_call;
 use super::connection::{Connection, Replied, Sent};
 use super::frames::post_to;
 use super::group_channel::GroupChannel;
-use super::session::{AbsentNodes, Session, SilentNodes};
+use super::session::{AbsentNodes, Session, SessionEnd, SilentNodes};
 use crate::executor::Progress;
 use crate::mutant;
 use crate::rdma::{CompletionQueue, Lane, Posted};
@@ -18,15 +18,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Connections and batches, under the lock of their [`Hub`](super::hub::Hub).
 #[derive(Debug)]
 pub(super) struct HubState {
-    /// A node has reported that this session was fenced: then it is, on all nodes and for good.
-    fenced: Arc<AtomicBool>,
+    ended: Arc<SessionEnd>,
     silent: Arc<SilentNodes>,
     absent: Arc<AbsentNodes>,
     patience: Duration,
@@ -78,7 +76,7 @@ impl HubState {
             posts: 0,
         });
         Self {
-            fenced: Arc::clone(&session.fenced),
+            ended: Arc::clone(&session.ended),
             silent: Arc::clone(&session.silent),
             absent: Arc::clone(&session.absent),
             patience: session.options.patience,
@@ -98,8 +96,7 @@ impl HubState {
     pub(super) fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
         let ticket = self.batches.reserve();
         let mut pending = Pending::new(batch, waker);
-        let is_fenced = self.fenced.load(Ordering::Relaxed);
-        pending.error = is_fenced.then_some(FabricError::Fenced);
+        pending.error = self.ended.error();
         if let Some(device) = &self.device
             && !pending.batch.lend_from(&device.buffers)
         {
@@ -124,9 +121,8 @@ impl HubState {
         let mut pending = Pending::new(Batch::new(), waker);
         let node = called.node;
         pending.called = Some(called);
-        if self.fenced.load(Ordering::Relaxed) {
-            pending.error = Some(FabricError::Fenced);
-        } else {
+        pending.error = self.ended.error();
+        if pending.error.is_none() {
             self.route(node, ticket, 0, &mut pending, absent);
         }
         self.posted(ticket, pending, waker)
@@ -363,9 +359,7 @@ impl HubState {
                     let Some(pending) = self.batches.get(ticket) else { continue };
                     let is_whole =
                         take_reply_to_call(pending, node as u8, refusal, connection.payload(range));
-                    if matches!(pending.error, Some(FabricError::Fenced)) {
-                        self.fenced.store(true, Ordering::Relaxed);
-                    }
+                    pending.error.iter().for_each(|error| self.ended.note(error));
                     self.to_wake.extend(self.batches.part_ended(ticket));
                     if !is_whole {
                         return Err(io::ErrorKind::InvalidData.into());
@@ -383,11 +377,11 @@ impl HubState {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
             } else {
-                if refusal == Refusal::Fenced && !mutant!("tcp-fenced-reply-forgotten") {
-                    self.fenced.store(true, Ordering::Relaxed);
+                let error = wire::error_of(refusal, node as u8, &connection.text(range));
+                if !mutant!("tcp-fenced-reply-forgotten") {
+                    self.ended.note(&error);
                 }
-                let text = connection.text(range);
-                pending.error.get_or_insert(wire::error_of(refusal, node as u8, &text));
+                pending.error.get_or_insert(error);
             }
             self.to_wake.extend(self.batches.part_ended(sent.batch));
         }
@@ -452,7 +446,8 @@ impl HubState {
     pub(super) fn give_group_up(&mut self, node: u8) {
         if let Some(group) = self.groups.get_mut(&node) {
             let unanswered = group.give_up();
-            if self.fenced.load(Ordering::Relaxed) {
+            // Whether they took effect before the session ended is not known.
+            if self.ended.error().is_some() {
                 for sent in &unanswered {
                     let pending = self.batches.get(sent.batch);
                     pending.map(|pending| pending.error.get_or_insert(FabricError::Fenced));
@@ -514,8 +509,8 @@ impl HubState {
                 }
             }
             Err(error) => {
-                if matches!(error, FabricError::Fenced) && !mutant!("tcp-fenced-greeting-forgotten") {
-                    self.fenced.store(true, Ordering::Relaxed);
+                if !mutant!("tcp-fenced-greeting-forgotten") {
+                    self.ended.note(&error);
                 }
                 self.give_group_up(node);
                 self.turn_away(waiting, &error);

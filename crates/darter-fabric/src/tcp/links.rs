@@ -89,15 +89,22 @@ impl Links {
                 let Some(known) = session.node(node) else { continue };
                 let connected = connect(&known.address, node, Caller::of(session.number), &session.options);
                 let found = session.silent.judged(node, connected);
-                if found.is_ok_and(|(_, welcome)| Some(welcome.boot_id) == known.boot_id) {
-                    session.absent.note(node, false);
-                }
+                let Ok((_, welcome)) = found else { continue };
+                let is_lost = Some(welcome.boot_id) != known.boot_id;
+                session.lost.note(node, is_lost);
+                session.absent.note(node, is_lost);
             }
             looking.store(false, Ordering::Release);
         };
         if std::thread::Builder::new().name("darter-look".to_owned()).spawn(looks).is_err() {
             self.looking.store(false, Ordering::Release);
         }
+    }
+
+    /// Closes the connections to a node that is another than was expected.
+    pub(super) fn disconnect(&self, node: u8) {
+        self.control.drop_link(node);
+        self.hubs().iter().filter_map(Weak::upgrade).for_each(|hub| hub.forget(node));
     }
 
     /// Closes the connections to a node that has left the pool: the last one.

@@ -6,7 +6,7 @@ use crate::rdma::Adapter;
 use crate::{FabricError, random_word};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -36,15 +36,48 @@ pub(super) struct Session {
     pub adapter: Option<Adapter>,
     /// Never 0, which means no session.
     pub number: u64,
-    /// A node has reported that this session was fenced: then it is, on all nodes and for good.
-    pub fenced: Arc<AtomicBool>,
+    pub ended: Arc<SessionEnd>,
     pub silent: Arc<SilentNodes>,
     pub absent: Arc<AbsentNodes>,
+    /// Nodes at whose addresses another memory was found.
+    pub lost: Arc<AbsentNodes>,
     /// Channels to memory groups so far.
     channels: AtomicU32,
 }
 
-/// The nodes that could not be reached by the last attempt.
+/// Whether a node has reported that this session was fenced, and why: then it is, on all nodes and
+/// for good.
+#[derive(Debug, Default)]
+pub(super) struct SessionEnd(AtomicU32);
+
+impl SessionEnd {
+    /// Of a session that another client fenced. A larger number is that of the node that has
+    /// forgotten the session, plus what follows.
+    const FENCED: u32 = 1;
+    const FORGOTTEN: u32 = 2;
+
+    /// Takes in the error that a node's reply means.
+    pub(super) fn note(&self, error: &FabricError) {
+        let why = match error {
+            FabricError::Fenced => Self::FENCED,
+            FabricError::Forgotten { node } => Self::FORGOTTEN + u32::from(*node),
+            _ => return,
+        };
+        // The first reason is kept: later ones may follow from it.
+        let _ = self.0.compare_exchange(0, why, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Returns the error of what is posted after the session's end.
+    pub(super) fn error(&self) -> Option<FabricError> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            Self::FENCED => Some(FabricError::Fenced),
+            node => Some(FabricError::Forgotten { node: (node - Self::FORGOTTEN) as u8 }),
+        }
+    }
+}
+
+/// A set of nodes: those that the last attempt could not reach, or that have lost their memory.
 #[derive(Debug, Default)]
 pub(super) struct AbsentNodes([AtomicU64; 4]);
 
@@ -117,9 +150,10 @@ impl Session {
             node_count: AtomicUsize::new(0),
             options,
             number: random_word().max(1),
-            fenced: Arc::default(),
+            ended: Arc::default(),
             silent: Arc::default(),
             absent: Arc::default(),
+            lost: Arc::default(),
             channels: AtomicU32::new(0),
         })
     }

@@ -108,10 +108,13 @@ pub enum Refusal {
     View = 18,
     /// Not executed: the group hands over. Try again.
     Later = 19,
+    /// The session is from before a crash of the node, which ended it: words that it has read may be
+    /// lost.
+    Forgotten = 20,
 }
 
 impl Refusal {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::None,
         Self::Version,
         Self::Credentials,
@@ -132,6 +135,7 @@ impl Refusal {
         Self::NotDurable,
         Self::View,
         Self::Later,
+        Self::Forgotten,
     ];
 
     /// Returns the refusal of this code.
@@ -405,6 +409,7 @@ pub fn head<T: Pod>(bytes: &[u8]) -> Option<T> {
 pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
     match refusal {
         Refusal::Fenced => FabricError::Fenced,
+        Refusal::Forgotten => FabricError::Forgotten { node },
         Refusal::OutOfBounds | Refusal::Misaligned | Refusal::Malformed => FabricError::geometry(format!(
             "memory node {node} refused a batch: {text}; run `darter check` on the pool"
         )),

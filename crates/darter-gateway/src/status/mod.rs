@@ -66,7 +66,7 @@ struct Status {
 
 /// Returns the HTTP handler of a gateway.
 pub(super) fn handler(shared: &Arc<GatewayState>) -> Arc<impl Handler> {
-    let survey = Survey::new(shared.store.clone());
+    let survey = Survey::new(Arc::clone(shared));
     let trees = Arc::new(Semaphore::new(TREES_MAX));
     Arc::new(Status { shared: Arc::clone(shared), survey, history: History::new(), trees })
 }
@@ -149,7 +149,7 @@ impl Status {
         };
         Outcome::Blocking(Box::new(move || {
             let _place = place;
-            match tree::below(&self.shared.store, &prefix) {
+            match tree::below(&self.shared.store(), &prefix) {
                 Ok(tree) => as_json(StatusCode::OK, &tree),
                 Err(error) => {
                     let why = json!({ "error": overview::cut(&error.to_string()) });
@@ -163,7 +163,7 @@ impl Status {
         let shared = &self.shared;
         let stuck = STUCK.as_millis() as u64;
         let is_stuck = |looked: u64| shared.uptime_ms().saturating_sub(looked) > stuck;
-        if shared.is_shut_out.load(Ordering::Relaxed) {
+        if shared.current.is_shut_out() {
             text(StatusCode::SERVICE_UNAVAILABLE, "shut out\n")
         } else if shared.is_stopping.load(Ordering::Relaxed) {
             text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")

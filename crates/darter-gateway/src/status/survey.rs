@@ -6,8 +6,9 @@
 //! takes many of them, and its results are those of the last complete round. A request meanwhile
 //! gets the last results and their age, so that the page works even if the pool is stuck.
 
+use crate::state::GatewayState;
+use darter::Error;
 use darter::report::{Census, IndexStats, PoolUsage};
-use darter::{Error, Store};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ pub(super) struct SurveyResult {
 #[derive(Debug)]
 struct SurveyProgress {
     census: Census,
+    /// The store that is counted.
+    generation: u64,
     /// The earliest times of the next survey and of the next count.
     look_at: Instant,
     count_at: Instant,
@@ -44,16 +47,16 @@ struct SurveyProgress {
 /// Surveys the pool.
 #[derive(Debug)]
 pub(super) struct Survey {
-    store: Store,
+    shared: Arc<GatewayState>,
     work: Mutex<SurveyProgress>,
     result: Mutex<SurveyResult>,
 }
 
 impl Survey {
-    pub(super) fn new(store: Store) -> Self {
+    pub(super) fn new(shared: Arc<GatewayState>) -> Self {
         let now = Instant::now();
-        let work = SurveyProgress { census: Census::default(), look_at: now, count_at: now };
-        Self { store, work: Mutex::new(work), result: Mutex::default() }
+        let work = SurveyProgress { census: Census::default(), generation: 0, look_at: now, count_at: now };
+        Self { shared, work: Mutex::new(work), result: Mutex::default() }
     }
 
     /// Continues the survey, if it is due and not running.
@@ -69,13 +72,17 @@ impl Survey {
     }
 
     fn look(&self, work: &mut SurveyProgress, began: Instant) -> Result<(), Error> {
-        let usage = Arc::new(self.store.usage()?);
+        let (generation, store) = (self.shared.current.generation(), self.shared.store());
+        if work.generation != generation {
+            (work.census, work.generation) = (Census::default(), generation);
+        }
+        let usage = Arc::new(store.usage()?);
         self.lock().usage = Some((Instant::now(), usage));
         if began < work.count_at {
             return Ok(());
         }
         while began.elapsed() < SLICE {
-            if let Some(stats) = self.store.count_some(&mut work.census)? {
+            if let Some(stats) = store.count_some(&mut work.census)? {
                 let now = Instant::now();
                 work.count_at = now + ROUND_REST;
                 let mut seen = self.lock();

@@ -52,8 +52,8 @@ impl Peer {
         let failure = service.log_failure().map(str::to_owned);
         let (refusal, text) = if !is_known {
             (Refusal::Credentials, "no token, or a wrong one")
-        } else if service.is_fenced(transcript.session) {
-            (Refusal::Fenced, "this session was shut out")
+        } else if let Some(ended) = service.refusal(transcript.session) {
+            ended
         } else if let Some(why) = &failure {
             (Refusal::NotDurable, why.as_str())
         } else if service.is_draining && !mutant!("node-lets-in-while-it-drains") {

@@ -89,6 +89,8 @@ impl Default for LogOptions {
 pub(crate) struct LoggedNode {
     pub(crate) boot_id: u64,
     pub(crate) sessions: SessionFacts,
+    /// The sessions that the node's crash has ended, which are fenced as well.
+    pub(crate) forgotten: Vec<u64>,
 }
 
 /// The region that recovery fills.
@@ -169,8 +171,10 @@ pub(crate) fn open(
     let Recovered { manifest, position, mut sessions, was_stopped, records, is_torn } = recovered;
     let has_crashed = !was_stopped && position > 0;
     info!(position, records, has_crashed, is_torn, took = ?began.elapsed(), "log replayed");
+    let mut forgotten = Vec::new();
     if has_crashed && !darter_fabric::mutant!("log-forgotten-sessions-let-in") {
-        sessions.fenced.append(&mut sessions.known);
+        forgotten = std::mem::take(&mut sessions.known);
+        sessions.fenced.extend(&forgotten);
     }
     let boot_id = manifest.boot_id;
     let writer = SegmentWriter::begin(Arc::clone(&medium), boot_id, position, options.segment_bytes)
@@ -185,7 +189,7 @@ pub(crate) fn open(
         has_crashed,
         options,
     };
-    Ok((log, LoggedNode { boot_id, sessions }))
+    Ok((log, LoggedNode { boot_id, sessions, forgotten }))
 }
 
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(8));

@@ -2,7 +2,8 @@
 
 use crate::support::Node;
 use darter::{Error, Store};
-use darter_fabric::{Fabric, FabricError, block_on};
+use darter_fabric::tcp::TcpEndpoint;
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, OpKind, block_on};
 use darter_memnode::{MemNodeOptions, Region};
 use darter_pool::AllocKind;
 use std::path::Path;
@@ -129,9 +130,10 @@ fn new_objects_are_not_placed_on_an_absent_node() {
     assert!(changed > 0);
 }
 
-/// A node that lost its memory while it was away is not believed, though nobody had seen it before.
+/// A node that lost its memory while it was away is not believed, though no process that has the
+/// pool open has seen it before, and keeps no process from opening the pool.
 #[test]
-fn an_absent_node_that_comes_back_without_its_memory_is_refused() {
+fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
     let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
     let url = fill([&first, &second]);
     let address = second.address.to_string();
@@ -151,8 +153,54 @@ fn an_absent_node_that_comes_back_without_its_memory_is_refused() {
         assert_eq!(readable.count() as u32, there);
     }
     drop(store);
-    let error = Store::open(&url).map(drop).unwrap_err();
-    assert!(error.to_string().contains("node 1"), "{error}");
+    for url in [url.as_str(), url.split_once(',').unwrap().0] {
+        let store = Store::open(url).unwrap();
+        assert_eq!(found(&store), there);
+        assert!(store.pool().fabric().is_lost(1) && store.pool().fabric().is_absent(1));
+        let usage = store.usage().unwrap();
+        assert_eq!((usage.nodes[1].is_lost, usage.nodes[1].bytes), (true, NODE_BYTES));
+        let session = store.session().unwrap();
+        let missing = (0..KEYS).find_map(|number| session.get(key(number)).err()).unwrap();
+        assert!(matches!(missing, Error::Fabric(FabricError::Lost { node: 1 })), "{missing}");
+    }
+}
+
+/// Whether an operation that fails at a node that is away has changed something before decides what
+/// its error says.
+#[test]
+fn an_operation_that_has_changed_something_does_not_say_that_nothing_was_sent() {
+    let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
+    let fabric = crate::support::connect(&[&first, &second], b"").unwrap();
+    let mut endpoint = fabric.endpoint().unwrap();
+    let step = |endpoint: &mut TcpEndpoint, changed: Option<u8>, read: Option<u8>| {
+        let mut batch = endpoint.batch();
+        for &node in &changed {
+            batch.faa(GlobalAddr::new(node, 64), 1);
+        }
+        for &node in &read {
+            batch.read(GlobalAddr::new(node, 64), 1);
+        }
+        block_on(endpoint.submit(batch)).map(drop)
+    };
+    second.end();
+    let begun = Instant::now();
+    while !matches!(step(&mut endpoint, None, Some(1)), Err(FabricError::Unreachable { node: 1 })) {
+        assert!(begun.elapsed() < Duration::from_secs(600), "the node is still there");
+    }
+    for (steps, is_unsent) in [
+        (&[(None, Some(1))][..], true),
+        (&[(Some(1), None)], true),
+        (&[(None, Some(0)), (None, Some(1))], true),
+        (&[(Some(0), None), (None, Some(1))], false),
+        (&[(Some(0), Some(1))], false),
+    ] {
+        endpoint.begin(OpKind::Insert);
+        let outcomes: Vec<_> =
+            steps.iter().map(|&(changed, read)| step(&mut endpoint, changed, read)).collect();
+        let error = outcomes.into_iter().find_map(Result::err).unwrap();
+        assert_eq!(error.unsent_to().is_some(), is_unsent, "{steps:?}: {error}");
+        assert!(error.to_string().contains("memory node 1"), "{error}");
+    }
 }
 
 /// To make a pool all nodes must be there, and so must the first one to open it.

@@ -43,7 +43,9 @@ impl<F: Fabric> Blocks<F> {
         let mut absent = None;
         for step in 0..nodes {
             let node = ((usize::from(shortage.node) + step) % nodes) as u8;
-            let obtained = if self.fabric().is_absent(node) {
+            let obtained = if self.fabric().is_lost(node) {
+                Err(FabricError::Lost { node }.into())
+            } else if self.fabric().is_absent(node) {
                 Err(FabricError::Unreachable { node }.into())
             } else {
                 self.obtain_on(endpoint, Shortage { node, ..shortage }, is_last, out).await

@@ -173,7 +173,16 @@ pub(crate) async fn learn<F: Fabric>(
             }
         }
         let bytes = expected.bytes;
-        let found = superblock::read_node(endpoint, node, fabric.node_bytes(node)).await?;
+        let found = superblock::read_or_disown(fabric, endpoint, node, fabric.node_bytes(node)).await?;
+        let Some(found) = found else {
+            if absent == Absent::Refused {
+                fabric.forget_node(node);
+                return Err(FabricError::Lost { node }.into());
+            }
+            expect(fabric, node, &expected)?;
+            layout.add_node(usize::from(node), bytes)?;
+            continue;
+        };
         if found != *superblock || fabric.node_bytes(node) != bytes {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
         }

@@ -14,7 +14,7 @@
 //! the count beside the epoch says how many there are now (`nodes`). What changes (epoch, root
 //! words, tables) is checked where it is used.
 
-use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, mutant, random_word};
 
 use crate::blocks::Layout;
 use crate::error::PoolError;
@@ -204,15 +204,42 @@ pub(crate) async fn read_node<E: Endpoint>(
     Superblock::parse(&words, node, bytes)
 }
 
+/// Reads a node's superblock, or has the fabric disown the node if it holds none, which returns
+/// `None`: a memory node without a disk is empty when it comes back. Node 0 is never disowned, nor
+/// one that its provider cannot tell from others.
+pub(super) async fn read_or_disown<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    node: u8,
+    bytes: u64,
+) -> Result<Option<Superblock>, PoolError> {
+    match read_node(endpoint, node, bytes).await {
+        Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. })
+            if node > 0
+                && fabric.node_id(node).is_some()
+                && !mutant!("pool-empty-node-taken-for-no-pool") =>
+        {
+            fabric.disown_node(node);
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
+}
+
 /// Reads and compares the superblocks of the nodes that are given, and the count of those in use.
-/// Nodes of 0 bytes are away; the directory must tell of them (`nodes`).
-pub(crate) async fn read<E: Endpoint>(
-    endpoint: &mut E,
-    node_bytes: &[u64],
+/// Nodes of 0 bytes are away; the directory must tell of them (`nodes`). A node that holds no pool
+/// is lost, and is then one of them.
+pub(crate) async fn read<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    node_bytes: &mut [u64],
 ) -> Result<(Superblock, u8), PoolError> {
     let mut first: Option<Superblock> = None;
-    for (node, &bytes) in (0..).zip(node_bytes).filter(|(node, bytes)| *node == 0 || **bytes > 0) {
-        let found = read_node(endpoint, node, bytes).await?;
+    for (node, bytes) in (0..).zip(&mut *node_bytes).filter(|(node, bytes)| *node == 0 || **bytes > 0) {
+        let Some(found) = read_or_disown(fabric, endpoint, node, *bytes).await? else {
+            *bytes = 0;
+            continue;
+        };
         if first.is_some_and(|first| first != found) {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
         }

@@ -1,0 +1,256 @@
+//! Memory nodes that are killed and started again under clients that stay: with a log, with a file,
+//! and empty.
+
+use crate::common::{darter, said};
+use darter::{Error, Store};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Attempts at something that comes true in a moment; together they take minutes.
+const ATTEMPTS: usize = 6000;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A process of the program that serves until it is dropped.
+struct Daemon {
+    child: Child,
+    /// `host:port`.
+    address: String,
+}
+
+impl Daemon {
+    /// Starts one, which prints its URL.
+    fn start(arguments: &[&str]) -> Self {
+        Self::try_start(arguments).unwrap_or_else(|| panic!("{arguments:?} does not start"))
+    }
+
+    fn try_start(arguments: &[&str]) -> Option<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        match line.trim().split_once("://") {
+            Some((_, address)) => Some(Self { child, address: address.to_owned() }),
+            None => {
+                child.wait().unwrap();
+                None
+            }
+        }
+    }
+
+    fn memnode(listen: &str, options: &[&str]) -> Self {
+        let node = [&["memnode", "--listen", listen], options].concat();
+        // The address may be in use for a moment.
+        let started = (0..ATTEMPTS).find_map(|_| {
+            Self::try_start(&node).or_else(|| {
+                std::thread::sleep(PAUSE);
+                None
+            })
+        });
+        started.unwrap_or_else(|| panic!("{node:?} does not start"))
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Kills the node, and starts another at its address.
+    fn restart(&mut self, options: &[&str]) {
+        self.kill();
+        *self = Self::memnode(&self.address.clone(), options);
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client of a gateway, whose connection stays.
+struct Redis(BufReader<TcpStream>);
+
+impl Redis {
+    fn connect(gateway: &Daemon) -> Self {
+        Self(BufReader::new(TcpStream::connect(&gateway.address).unwrap()))
+    }
+
+    /// Sends a command. Returns the reply's line, or the string that it announces.
+    fn call(&mut self, command: &str) -> String {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        assert!(line.ends_with("\r\n"), "the gateway has closed the connection: {line:?}");
+        let line = line.trim_end().to_owned();
+        let Some(length) = line.strip_prefix('$').and_then(|length| length.parse::<usize>().ok()) else {
+            return line;
+        };
+        let mut string = vec![0; length + 2];
+        self.0.read_exact(&mut string).unwrap();
+        String::from_utf8(string[..length].to_vec()).unwrap()
+    }
+
+    /// Repeats a command until its reply is no error. Returns that and the errors before.
+    fn call_until_done(&mut self, command: &str) -> (String, Vec<String>) {
+        let mut errors = Vec::new();
+        for _ in 0..ATTEMPTS {
+            let reply = self.call(command);
+            if !reply.starts_with('-') {
+                return (reply, errors);
+            }
+            errors.push(reply);
+            std::thread::sleep(PAUSE);
+        }
+        panic!("{command}: {:?}", errors.last());
+    }
+}
+
+/// Returns whether something comes true.
+fn becomes_true(mut is_true: impl FnMut() -> bool) -> bool {
+    (0..ATTEMPTS).any(|_| {
+        let found = is_true();
+        if !found {
+            std::thread::sleep(PAUSE);
+        }
+        found
+    })
+}
+
+#[test]
+fn a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let options = ["--size", "64M", "--durability", "log", "--log", log.to_str().unwrap()];
+    let mut node = Daemon::memnode("127.0.0.1:0", &options);
+    let url = format!("tcp://{}", node.address);
+    let created = darter(&["pool", "create", "--pool", &url]);
+    assert!(created.status.success(), "{}", said(&created));
+    let mut gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &url]);
+    let mut client = Redis::connect(&gateway);
+    let mut store = Store::open(&url).unwrap();
+    assert_eq!(client.call("SET round 0"), "+OK");
+    store.session().unwrap().put("mine", "0").unwrap();
+    for round in 1..=3 {
+        let session = store.session().unwrap();
+        if round == 2 {
+            // What is asked for while the node is away names it.
+            node.kill();
+            let error = client.call("GET round");
+            assert!(error.starts_with("-ERR") && error.contains("memory node 0"), "{error}");
+            let error = session.get("mine").unwrap_err();
+            assert!(error.is_disconnected() && error.to_string().contains("memory node 0"), "{error}");
+            node = Daemon::memnode(&node.address.clone(), &options);
+        } else {
+            node.restart(&options);
+        }
+        let (value, errors) = client.call_until_done("GET round");
+        assert_eq!(value, (round - 1).to_string());
+        let is_told = |error: &String| error.contains("memory node 0") || error.contains("shut out");
+        assert!(errors.iter().all(is_told), "{errors:?}");
+        assert!(!errors.iter().any(|error| error.contains("silent beyond its lease;")), "{errors:?}");
+        let (stored, _) = client.call_until_done(&format!("SET round {round}"));
+        assert_eq!(stored, "+OK");
+        assert!(gateway.child.try_wait().unwrap().is_none());
+
+        // A store says that it is over, and why, and is opened again.
+        assert!(becomes_true(|| store.is_shut_out()));
+        let error: Error = session.put("mine", "never stored").unwrap_err();
+        assert!(error.is_shut_out() && error.is_unsent(), "{error}");
+        assert!(error.to_string().contains("memory node 0 crashed and was restarted"), "{error}");
+        let again = store.reopen().unwrap();
+        drop(session);
+        store = again;
+        assert!(!store.is_shut_out());
+        let session = store.session().unwrap();
+        assert_eq!(session.get("mine").unwrap().unwrap(), (round - 1).to_string().as_bytes());
+        session.put("mine", round.to_string()).unwrap();
+    }
+    drop(store);
+    drop((client, gateway));
+    let check = darter(&["check", "--pool", &url]);
+    assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+}
+
+#[test]
+fn a_gateway_goes_on_when_a_node_with_a_file_is_restarted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("region");
+    let options = ["--size", "64M", "--file", file.to_str().unwrap()];
+    let mut node = Daemon::memnode("127.0.0.1:0", &options);
+    let url = format!("tcp://{}", node.address);
+    assert!(darter(&["pool", "create", "--pool", &url]).status.success());
+    let gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &url]);
+    let mut client = Redis::connect(&gateway);
+    assert_eq!(client.call("SET round 0"), "+OK");
+    for round in 1..=2 {
+        node.restart(&options);
+        let (value, errors) = client.call_until_done("GET round");
+        assert_eq!(value, (round - 1).to_string());
+        assert!(errors.iter().all(|error| error.contains("memory node 0")), "{errors:?}");
+        assert_eq!(client.call_until_done(&format!("SET round {round}")).0, "+OK");
+    }
+}
+
+#[test]
+fn a_node_that_comes_back_empty_counts_as_lost() {
+    let options = ["--size", "16M"];
+    let mut nodes: Vec<Daemon> = (0..3).map(|_| Daemon::memnode("127.0.0.1:0", &options)).collect();
+    let addresses: Vec<&str> = nodes.iter().map(|node| &node.address[..]).collect();
+    let (url, by_first) = (format!("tcp://{}", addresses.join(",")), format!("tcp://{}", addresses[0]));
+    assert!(darter(&["pool", "create", "--pool", &url]).status.success());
+    let store = Store::open(&url).unwrap();
+    let session = store.session().unwrap();
+    // More than two nodes hold.
+    for number in 0..90 {
+        session.put(format!("k{number}"), vec![7; 400_000]).unwrap();
+    }
+    let lost = nodes[2].address.clone();
+    nodes[2].kill();
+    let readable = |url: &str| {
+        let store = Store::options().must_exist(true).open(url).unwrap();
+        let session = store.session().unwrap();
+        let read = |number: i32| session.get(format!("k{number}"));
+        (0..90).map(read).collect::<Vec<_>>()
+    };
+    let without: Vec<bool> = readable(&url).iter().map(Result::is_ok).collect();
+    assert!(without.contains(&true) && without.contains(&false), "{without:?}");
+    nodes[2] = Daemon::memnode(&lost, &options);
+    // By all names, and by the first one's, which the directory completes.
+    for url in [&url, &by_first] {
+        for (outcome, was_there) in readable(url).iter().zip(&without) {
+            match outcome {
+                Ok(value) => {
+                    assert!(*was_there && value.as_ref().is_some_and(|value| value.len() == 400_000))
+                }
+                Err(error) => {
+                    assert!(!was_there && error.is_disconnected() && error.is_unsent(), "{error}");
+                    let text = error.to_string();
+                    assert!(text.contains("memory node 2 was restarted with another memory"), "{text}");
+                    assert!(text.contains("darter pool status"), "{text}");
+                }
+            }
+        }
+        let status = darter(&["pool", "status", "--pool", url]);
+        let advice = format!("memory node 2 ({lost}) was restarted without its contents");
+        assert!(status.status.success() && said(&status).contains(&advice), "{}", said(&status));
+        assert!(said(&status).contains("`darter import`"), "{}", said(&status));
+        let status = darter(&["pool", "status", "--json", "--pool", url]);
+        assert!(said(&status).contains(r#""is_lost":true"#), "{}", said(&status));
+    }
+    // The store that was open meets the same.
+    let found = becomes_true(|| {
+        let read = |number: i32| session.get(format!("k{number}"));
+        (0..90).map(read).any(|outcome| {
+            outcome.is_err_and(|error| error.to_string().contains("restarted with another memory"))
+        })
+    });
+    assert!(found);
+    // A node of another pool, or in another place, is a mistake as before.
+    let swapped = format!("tcp://{},{},{lost}", nodes[1].address, nodes[0].address);
+    let refused = darter(&["get", "k1", "--pool", &swapped]);
+    assert!(said(&refused).contains("does not match"), "{}", said(&refused));
+}
