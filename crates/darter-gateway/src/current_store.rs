@@ -9,6 +9,7 @@
 
 use super::state::{GatewayState, LogLine};
 use darter::{Error, Store};
+use darter_fabric::mutant;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -94,7 +95,10 @@ impl CurrentStore {
 
 /// Opens the pool again in a thread of its own, if that is needed and no thread does it.
 pub(super) fn keep_open(shared: &Arc<GatewayState>) {
-    if !shared.current.is_shut_out() || shared.current.is_reopening.swap(true, Ordering::AcqRel) {
+    if !shared.current.is_shut_out() || mutant!("gateway-stays-shut-out") {
+        return;
+    }
+    if shared.current.is_reopening.swap(true, Ordering::AcqRel) {
         return;
     }
     let mine = Arc::clone(shared);

@@ -8,6 +8,7 @@ use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
 use darter::Store;
+use darter_telemetry::descriptors;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,8 +73,30 @@ fn value_bytes_max(store: &Store) -> usize {
     object.saturating_sub(LEAF_BYTES + 2)
 }
 
+/// Descriptors that clients leave to the status page and to the system.
+const DESCRIPTORS_KEPT: usize = 64;
+/// Those that a serving thread has beside its connections to memory nodes.
+const DESCRIPTORS_OF_A_THREAD: usize = 8;
+
+/// Returns how many clients there may be, as the options say or by the limit of open files. Without
+/// descriptors for its connections to memory nodes a gateway serves no client.
+fn connections_max(store: &Store, options: &GatewayOptions) -> usize {
+    let nodes = usize::from(store.pool().nodes());
+    let kept = DESCRIPTORS_KEPT + (options.threads.max(1) + 1) * (nodes + DESCRIPTORS_OF_A_THREAD);
+    let left = descriptors::left();
+    let allowed = left.saturating_sub(kept).max(left / 4).max(1);
+    if allowed < options.connections_max {
+        warn!(
+            connections_max = allowed,
+            "the limit of open files allows fewer connections than the options do"
+        );
+    }
+    allowed.min(options.connections_max)
+}
+
 impl GatewayState {
-    pub(super) fn new(store: Store, options: GatewayOptions) -> Self {
+    pub(super) fn new(store: Store, mut options: GatewayOptions) -> Self {
+        options.connections_max = connections_max(&store, &options);
         let threads = (0..options.threads.max(1)).map(|_| Arc::default()).collect();
         Self {
             threads,

@@ -11,7 +11,7 @@ use crate::workers::Outcome;
 use darter_fabric::group::Answers;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::mutant;
-use darter_telemetry::Stop;
+use darter_telemetry::{Stop, descriptors};
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -35,6 +35,9 @@ const ACCEPTS_MAX: usize = 64;
 /// Maximum number of connections that have not completed the handshake; beyond it a new connection
 /// replaces the oldest.
 const UNGREETED_MAX: usize = 256;
+/// Descriptors that connections leave to the log, checkpoints, views, other replicas and the metrics
+/// port; a quarter of what the system allows if that is less.
+const DESCRIPTORS_KEPT: usize = 64;
 /// The interval between two looks at idle connections.
 const SWEEP: Duration = Duration::from_millis(500);
 
@@ -46,6 +49,8 @@ pub(crate) struct EventLoop<'s> {
     /// The system refused to accept a connection; the next attempt is at the next sweep.
     is_paused: bool,
     peers: HashMap<u64, Peer>,
+    /// Maximum number of connections, by the limit of open files.
+    peers_max: usize,
     next_key: u64,
     /// Keys in the order of arrival; some of them may have completed the handshake or ended since.
     ungreeted: VecDeque<u64>,
@@ -62,8 +67,23 @@ fn flags((hears, sends): (bool, bool)) -> epoll::EventFlags {
     flags
 }
 
+/// Returns how many connections there may be, if the system allows so many more descriptors.
+fn peers_allowed(left: usize) -> usize {
+    (left - (left / 4).min(DESCRIPTORS_KEPT)).max(4)
+}
+
 impl<'s> EventLoop<'s> {
-    pub(crate) fn new(listener: TcpListener, service: Service<'s>) -> Result<Self, MemNodeError> {
+    pub(crate) fn new(listener: TcpListener, mut service: Service<'s>) -> Result<Self, MemNodeError> {
+        let peers_max = peers_allowed(descriptors::left());
+        // Those that have yet to greet have room, too, so that one more is told why it is refused.
+        let greeted_max = peers_max - peers_max / 4;
+        if greeted_max < service.connections_max {
+            service.connections_max = greeted_max;
+            warn!(
+                connections_max = greeted_max,
+                "the limit of open files allows fewer connections than the options do"
+            );
+        }
         let waiting = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| system("wait for sockets")(error.into()))?;
         let turns = Self {
@@ -71,6 +91,7 @@ impl<'s> EventLoop<'s> {
             listener: None,
             is_paused: false,
             peers: HashMap::new(),
+            peers_max,
             next_key: LISTENER + 1,
             ungreeted: VecDeque::new(),
             fenced: service.sessions.fenced_ever().0,
@@ -178,7 +199,7 @@ impl<'s> EventLoop<'s> {
     fn release(&mut self, endpoint: &mut LocalEndpoint) {
         let Some(journal) = &mut self.service.journal else { return };
         let is_further = journal.look();
-        let failure = journal.failure().map(str::to_owned);
+        let failure = journal.failure();
         if !is_further && failure.is_none() {
             return;
         }
@@ -258,16 +279,23 @@ impl<'s> EventLoop<'s> {
                             | io::ErrorKind::Interrupted
                             | io::ErrorKind::ConnectionAborted
                     );
-                    if !passes {
-                        if self.service.log.allows(LogLine::Accepting, self.service.now) {
-                            warn!(%error, "cannot accept a connection; is the limit of open files too low?");
-                        }
-                        self.is_paused = self.watch_for(listener, LISTENER, (false, false)).is_ok();
+                    if passes {
+                        break;
                     }
+                    if self.drop_oldest_ungreeted() {
+                        continue;
+                    }
+                    if self.service.log.allows(LogLine::Accepting, self.service.now) {
+                        warn!(%error, "cannot accept a connection; is the limit of open files too low?");
+                    }
+                    self.pause_accepting();
                     break;
                 }
             };
-            if self.peers.len() - self.service.greeted >= UNGREETED_MAX {
+            let ungreeted = self.peers.len() - self.service.greeted;
+            if (ungreeted >= UNGREETED_MAX || self.peers.len() >= self.peers_max)
+                && !mutant!("node-strangers-take-all-descriptors")
+            {
                 self.drop_oldest_ungreeted();
             }
             let Ok(peer) = Peer::new(stream, address, self.next_key, &self.service) else { continue };
@@ -280,17 +308,27 @@ impl<'s> EventLoop<'s> {
         self.tell_open();
     }
 
+    /// Accepts nothing until the next sweep.
+    fn pause_accepting(&mut self) {
+        if let Some(listener) = &self.listener {
+            self.is_paused = self.watch_for(listener, LISTENER, (false, false)).is_ok();
+        }
+    }
+
     fn tell_open(&self) {
         self.service.metrics.open.set(self.peers.len() as u64);
     }
 
-    fn drop_oldest_ungreeted(&mut self) {
+    /// Makes room for another connection. Returns whether there was one to be dropped.
+    fn drop_oldest_ungreeted(&mut self) -> bool {
         while let Some(key) = self.ungreeted.pop_front() {
             let may_go = |peer: &Peer| !peer.is_greeted() || mutant!("node-greeted-peer-makes-room");
             if self.peers.get(&key).is_some_and(may_go) {
-                return self.drop_for(key, DroppedFor::Silent);
+                self.drop_for(key, DroppedFor::Silent);
+                return true;
             }
         }
+        false
     }
 
     /// Serves one connection, then updates the events that its socket is watched for.

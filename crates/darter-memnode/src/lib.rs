@@ -179,6 +179,7 @@ impl MemNode {
             group: self.group,
             metrics: &self.metrics,
             log: LogLimiter::new(Instant::now()),
+            connections_max: self.options.connections_max,
             greeted: 0,
             is_draining: false,
             now: Instant::now(),

@@ -11,6 +11,7 @@ use darter_fabric::Local;
 use darter_fabric::wire::{Pairing, Refusal};
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -54,6 +55,8 @@ pub(crate) struct Service<'s> {
     pub(crate) group: Option<Group>,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
+    /// Maximum number of those that have completed the handshake.
+    pub(crate) connections_max: usize,
     /// Open connections that have completed the handshake.
     pub(crate) greeted: usize,
     /// No connection is accepted any more.
@@ -72,7 +75,7 @@ impl Service<'_> {
     }
 
     /// Returns why every request must be refused, if the log has failed.
-    pub(crate) fn log_failure(&self) -> Option<&str> {
+    pub(crate) fn log_failure(&self) -> Option<Arc<str>> {
         self.journal.as_ref().and_then(Journal::failure)
     }
 

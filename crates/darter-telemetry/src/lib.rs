@@ -1,8 +1,9 @@
 //! What darter's daemons share: counters with one writer, their exposition to Prometheus, the HTTP
-//! port for operators, a limit on log lines, and the request to stop. It knows no index and no
+//! port for operators, limits on log lines and open files, and the request to stop. It knows no index and no
 //! pool.
 
 pub mod counters;
+pub mod descriptors;
 pub mod exposition;
 pub mod http;
 pub mod log_limit;

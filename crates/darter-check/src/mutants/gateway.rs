@@ -325,4 +325,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A rename removes the old head without its elements.",
         FoundBy::Tests("-p darter-gateway --lib a_rename_leaves_nothing_under_the_old_name"),
     ),
+    Mutant::new(
+        "gateway",
+        "gateway-stays-shut-out",
+        "A gateway does not open its pool again.",
+        FoundBy::Tests("-p darter-cli --test it a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log"),
+    ),
+    Mutant::new(
+        "export",
+        "import-takes-an-export-without-its-end",
+        "The last line of an export may be missing.",
+        FoundBy::Tests("-p darter-cli --bin darter every_cut_of_every_format_is_noticed"),
+    ),
+    Mutant::new(
+        "export",
+        "import-compares-no-checksum",
+        "The checksum of an export is not compared.",
+        FoundBy::Tests("-p darter-cli --bin darter every_flipped_bit_is_noticed_or_changes_no_pair"),
+    ),
 ];

@@ -181,4 +181,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A node that drains hangs up on who waits for a procedure.",
         FoundBy::Tests("-p darter-memnode --test memnode a_node_that_stops_answers_its_calls_first"),
     ),
+    Mutant::new(
+        "memory node",
+        "pool-empty-node-taken-for-no-pool",
+        "A node that comes back empty keeps all processes from opening its pool.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode an_absent_node_that_comes_back_without_its_memory_counts_as_lost",
+        ),
+    ),
+    Mutant::new(
+        "memory node",
+        "node-crash-told-as-a-lapsed-lease",
+        "A session that a crash of its node has ended is told of another's fence.",
+        FoundBy::Tests("-p darter-memnode --lib a_session_that_a_crash_ended_is_refused_for_that"),
+    ),
+    Mutant::new(
+        "memory node",
+        "node-strangers-take-all-descriptors",
+        "Connections that have not greeted leave no descriptor to the log.",
+        FoundBy::Tests("-p darter-cli --test it strangers_do_not_keep_a_log_from_its_files"),
+    ),
 ];

@@ -91,4 +91,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "-p darter-memnode --test memnode a_pool_that_must_be_durable_takes_durable_nodes_only",
         ),
     ),
+    Mutant::new(
+        "redo log",
+        "log-fails-for-a-shortage",
+        "A log that cannot open its next file for a moment has failed for good.",
+        FoundBy::Tests("-p darter-memnode --lib a_shortage_delays_records_and_loses_none"),
+    ),
 ];

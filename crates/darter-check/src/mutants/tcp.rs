@@ -191,4 +191,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A client whose calls alone are under way asks a silent node for no sign.",
         FoundBy::Tests("-p darter-memnode --test memnode a_call_to_a_node_that_falls_silent_ends"),
     ),
+    Mutant::new(
+        "tcp",
+        "tcp-earlier-changes-told-as-unsent",
+        "An operation that has changed something, and meets an absent node then, says that nothing was sent.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode an_operation_that_has_changed_something_does_not_say_that_nothing_was_sent",
+        ),
+    ),
 ];

@@ -27,7 +27,12 @@ impl Daemon {
 
     fn try_start(arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Option<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -197,16 +202,20 @@ fn a_gateway_goes_on_when_a_node_with_a_file_is_restarted() {
 
 #[test]
 fn a_node_that_comes_back_empty_counts_as_lost() {
-    let options = ["--size", "16M"];
+    let options = ["--size", "4M"];
     let mut nodes: Vec<Daemon> = (0..3).map(|_| Daemon::memnode("127.0.0.1:0", &options)).collect();
     let addresses: Vec<&str> = nodes.iter().map(|node| &node.address[..]).collect();
     let (url, by_first) = (format!("tcp://{}", addresses.join(",")), format!("tcp://{}", addresses[0]));
     assert!(darter(&["pool", "create", "--pool", &url]).status.success());
     let store = Store::open(&url).unwrap();
     let session = store.session().unwrap();
-    // More than two nodes hold.
-    for number in 0..90 {
-        session.put(format!("k{number}"), vec![7; 400_000]).unwrap();
+    // Until all nodes hold some.
+    let mut keys = 0;
+    while store.usage().unwrap().nodes.iter().any(|node| node.mine < 2) {
+        for _ in 0..100 {
+            session.put(format!("k{keys}"), vec![7; 1000]).unwrap();
+            keys += 1;
+        }
     }
     let lost = nodes[2].address.clone();
     nodes[2].kill();
@@ -214,7 +223,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
         let store = Store::options().must_exist(true).open(url).unwrap();
         let session = store.session().unwrap();
         let read = |number: i32| session.get(format!("k{number}"));
-        (0..90).map(read).collect::<Vec<_>>()
+        (0..keys).map(read).collect::<Vec<_>>()
     };
     let without: Vec<bool> = readable(&url).iter().map(Result::is_ok).collect();
     assert!(without.contains(&true) && without.contains(&false), "{without:?}");
@@ -224,7 +233,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
         for (outcome, was_there) in readable(url).iter().zip(&without) {
             match outcome {
                 Ok(value) => {
-                    assert!(*was_there && value.as_ref().is_some_and(|value| value.len() == 400_000))
+                    assert!(*was_there && value.as_ref().is_some_and(|value| value.len() == 1000))
                 }
                 Err(error) => {
                     assert!(!was_there && error.is_disconnected() && error.is_unsent(), "{error}");
@@ -244,7 +253,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
     // The store that was open meets the same.
     let found = becomes_true(|| {
         let read = |number: i32| session.get(format!("k{number}"));
-        (0..90).map(read).any(|outcome| {
+        (0..keys).map(read).any(|outcome| {
             outcome.is_err_and(|error| error.to_string().contains("restarted with another memory"))
         })
     });
@@ -253,4 +262,50 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
     let swapped = format!("tcp://{},{},{lost}", nodes[1].address, nodes[0].address);
     let refused = darter(&["get", "k1", "--pool", &swapped]);
     assert!(said(&refused).contains("does not match"), "{}", said(&refused));
+}
+
+/// Connections that never greet, from strangers.
+fn strangers(address: &str) -> Vec<TcpStream> {
+    (0..200).filter_map(|_| TcpStream::connect(address).ok()).collect()
+}
+
+/// A node whose limit of open files strangers could use up, with a gateway to it.
+fn crowded(options: &[&str]) {
+    let limited = |arguments: &[&str]| {
+        let mut command = Command::new("prlimit");
+        command.args(["--nofile=64:64", env!("CARGO_BIN_EXE_darter"), "memnode", "--size", "32M"]);
+        command.args(["--listen", "127.0.0.1:0"]).args(arguments);
+        command
+    };
+    let Some(node) = Daemon::spawn(limited(options)) else { panic!("the node does not start") };
+    let url = format!("tcp://{}", node.address);
+    assert!(darter(&["pool", "create", "--pool", &url]).status.success());
+    let gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &url]);
+    let mut client = Redis::connect(&gateway);
+    let mut put = |number: u32| {
+        let reply = client.call(&format!("SET k{} {}", number % 100, "y".repeat(900)));
+        assert_eq!(reply, "+OK", "write {number}");
+    };
+    put(0);
+    let crowd = strangers(&node.address);
+    // More than ten segments of a log.
+    (0..3000).for_each(&mut put);
+    // A process that comes now is let in.
+    let came = darter(&["check", "--pool", &url]);
+    assert!(came.status.success(), "{}", said(&came));
+    drop(crowd);
+    (0..100).for_each(&mut put);
+}
+
+#[test]
+fn strangers_do_not_keep_a_log_from_its_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let files = ["--segment-bytes", "256K", "--checkpoint-bytes", "1M"];
+    crowded(&[&["--durability", "log", "--log", log.to_str().unwrap()], &files[..]].concat());
+}
+
+#[test]
+fn strangers_do_not_keep_clients_from_a_node() {
+    crowded(&[]);
 }

@@ -49,18 +49,16 @@ impl Peer {
         let proof: Proof = wire::head(bytes)?;
         let token = &service.options.token;
         let is_known = token.is_empty() || transcript.is_proven(token, Side::Client, &proof);
-        let failure = service.log_failure().map(str::to_owned);
+        let failure = service.log_failure();
         let (refusal, text) = if !is_known {
             (Refusal::Credentials, "no token, or a wrong one")
         } else if let Some(ended) = service.refusal(transcript.session) {
             ended
         } else if let Some(why) = &failure {
-            (Refusal::NotDurable, why.as_str())
+            (Refusal::NotDurable, &**why)
         } else if service.is_draining && !mutant!("node-lets-in-while-it-drains") {
             (Refusal::Closing, "the node is stopping")
-        } else if service.greeted
-            >= service.options.connections_max + usize::from(mutant!("node-one-too-many"))
-        {
+        } else if service.greeted >= service.connections_max + usize::from(mutant!("node-one-too-many")) {
             (Refusal::Busy, "no room for another connection")
         } else {
             (Refusal::None, "")

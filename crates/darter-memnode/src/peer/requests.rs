@@ -32,7 +32,7 @@ impl Peer {
         let payload = bytes.get(wire::HEADER_BYTES..end)?;
         service.metrics.frames.add(1);
         if let Some(why) = service.log_failure() {
-            self.refuse(&head, Refusal::NotDurable, why);
+            self.refuse(&head, Refusal::NotDurable, &why);
             return Some(end);
         }
         if service.group.is_some() {

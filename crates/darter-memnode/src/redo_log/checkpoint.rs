@@ -146,7 +146,8 @@ impl Checkpointer {
         if mutant!("log-cut-before-its-checkpoint-is-durable") {
             segment::cut(&*self.medium, request.position)?;
         }
-        manifest.publish(&*self.medium).inspect_err(|_| self.is_over = true)?;
+        manifest.draft(&*self.medium)?;
+        Manifest::take_draft(&*self.medium).inspect_err(|_| self.is_over = true)?;
         self.images.swap(0, 1);
         segment::cut(&*self.medium, request.position)?;
         Ok(Some(CheckpointDone { position: request.position, bytes }))

@@ -113,8 +113,9 @@ impl Journal {
         self.shared.bell.descriptor()
     }
 
-    /// Returns why every request must be refused, if the log has failed.
-    pub(crate) fn failure(&self) -> Option<&str> {
+    /// Returns why every request must be refused, if the log has failed or cannot be written for
+    /// now.
+    pub(crate) fn failure(&self) -> Option<Arc<str>> {
         self.shared.failure()
     }
 
@@ -207,7 +208,7 @@ impl Journal {
         self.shared.hand_over(&mut self.recorder.records);
         self.end();
         match self.shared.failure() {
-            Some(why) => Err(MemNodeError::LogFailed { why: why.to_owned() }),
+            Some(why) => Err(MemNodeError::LogFailed { why: why.as_ref().to_owned() }),
             None => Ok(()),
         }
     }

@@ -151,9 +151,25 @@ impl Manifest {
     /// # Errors
     /// The medium's. Then it is the manifest or the one before is.
     pub(super) fn publish(&self, medium: &dyn Medium) -> io::Result<()> {
+        self.draft(medium)?;
+        Self::take_draft(medium)
+    }
+
+    /// Writes this to a file aside, durably.
+    ///
+    /// # Errors
+    /// The medium's. The manifest is the one before.
+    pub(super) fn draft(&self, medium: &dyn Medium) -> io::Result<()> {
         let file = medium.create(MANIFEST_DRAFT)?;
         file.write_at(0, &self.bytes())?;
-        file.sync()?;
+        file.sync()
+    }
+
+    /// Makes the draft the manifest, durably.
+    ///
+    /// # Errors
+    /// The medium's. Then it is the manifest or the one before is.
+    pub(super) fn take_draft(medium: &dyn Medium) -> io::Result<()> {
         medium.rename(MANIFEST_DRAFT, MANIFEST)?;
         medium.sync_names()
     }

@@ -34,6 +34,8 @@ mod withholding;
 #[cfg(test)]
 mod power_tests;
 #[cfg(test)]
+mod shortage_tests;
+#[cfg(test)]
 mod simulated;
 
 pub(crate) use journal::{Fact, Journal, OpenLog};

@@ -262,7 +262,7 @@ impl<'s> Machine<'s> {
     fn commit(&mut self) -> io::Result<()> {
         let records = std::mem::take(&mut self.recorder.records);
         let end = self.recorder.position();
-        self.writer.commit(&records, end - records.len() as u64)?;
+        self.writer.commit(&records, end - records.len() as u64, |_| false)?;
         self.recorder.set_durable(end);
         self.acknowledge();
         Ok(())

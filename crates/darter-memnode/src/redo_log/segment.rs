@@ -106,20 +106,38 @@ impl SegmentWriter {
         })
     }
 
+    /// Has further segments be made on another medium.
+    #[cfg(test)]
+    pub(super) fn set_medium(&mut self, medium: Arc<dyn Medium>) {
+        self.medium = medium;
+    }
+
     /// Writes whole records, the first of which is at this position, and waits until they are
-    /// durable.
+    /// durable. If the system is short of something (descriptors, space), `waits` is called, and
+    /// the step tried again if it returns true. A sync that fails is not: the system may have
+    /// dropped what it could not write.
     ///
     /// # Errors
     /// The medium's. Then nobody knows what is durable of these records, and every further call
     /// fails.
-    pub(super) fn commit(&mut self, records: &[u8], position: u64) -> io::Result<()> {
+    pub(super) fn commit(
+        &mut self,
+        records: &[u8],
+        position: u64,
+        mut waits: impl FnMut(&io::Error) -> bool,
+    ) -> io::Result<()> {
         if self.has_failed {
             return Err(io::Error::other("an earlier record could not be written"));
         }
-        self.write(records, position).inspect_err(|_| self.has_failed = true)
+        self.write(records, position, &mut waits).inspect_err(|_| self.has_failed = true)
     }
 
-    fn write(&mut self, records: &[u8], position: u64) -> io::Result<()> {
+    fn write(
+        &mut self,
+        records: &[u8],
+        position: u64,
+        waits: &mut dyn FnMut(&io::Error) -> bool,
+    ) -> io::Result<()> {
         let mut rest = records;
         while !rest.is_empty() {
             let fitting = fitting(rest, self.size - self.at);
@@ -127,12 +145,13 @@ impl SegmentWriter {
                 let start = position + (records.len() - rest.len()) as u64;
                 let needed = record::length(rest).unwrap_or(rest.len()) + SEGMENT_HEAD_BYTES;
                 let bytes = self.segment_bytes.max(needed as u64);
-                (self.file, self.size) = segment(&*self.medium, self.boot_id, start, bytes)?;
+                let begin = || segment(&*self.medium, self.boot_id, start, bytes);
+                (self.file, self.size) = until_there_is_enough(begin, waits)?;
                 self.at = SEGMENT_HEAD_BYTES as u64;
                 continue;
             }
             let (now, later) = rest.split_at(fitting);
-            self.file.write_at(self.at, now)?;
+            until_there_is_enough(|| self.file.write_at(self.at, now), waits)?;
             if !mutant!("log-acknowledged-before-it-is-synced") {
                 let synced = self.file.sync();
                 if !mutant!("log-error-of-a-sync-ignored") {
@@ -144,6 +163,35 @@ impl SegmentWriter {
         }
         Ok(())
     }
+}
+
+/// Tries a step of writing again after each shortage, as long as `waits` returns true.
+fn until_there_is_enough<T>(
+    mut step: impl FnMut() -> io::Result<T>,
+    waits: &mut dyn FnMut(&io::Error) -> bool,
+) -> io::Result<T> {
+    loop {
+        match step() {
+            Err(error) if is_shortage(&error) && !mutant!("log-fails-for-a-shortage") && waits(&error) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Returns whether the system was short of something that it may have again.
+fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let shortages = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+        Errno::NOBUFS,
+        Errno::AGAIN,
+        Errno::INTR,
+        Errno::NOSPC,
+        Errno::DQUOT,
+    ];
+    error.raw_os_error().is_some_and(|code| shortages.iter().any(|shortage| shortage.raw_os_error() == code))
 }
 
 /// Returns the bytes of the whole records that fit into so much room.
@@ -160,7 +208,8 @@ fn fitting(records: &[u8], room: u64) -> usize {
     fitting
 }
 
-/// Makes the segment that begins at a position, from the spare if there is one.
+/// Makes the segment that begins at a position, from the spare if there is one. May be called again
+/// after an error: what is there of the segment then is made anew.
 fn segment(
     medium: &dyn Medium,
     boot_id: u64,
@@ -175,8 +224,10 @@ fn segment(
     };
     file.reserve(bytes)?;
     file.write_at(0, &head(boot_id, start))?;
-    file.sync()?;
-    medium.sync_names()?;
+    // Not to be tried again, whatever the reason.
+    let failed = |error: io::Error| io::Error::other(error.to_string());
+    file.sync().map_err(failed)?;
+    medium.sync_names().map_err(failed)?;
     let size = file.size()?;
     Ok((file, size))
 }

@@ -12,13 +12,17 @@ use crate::error::MemNodeError;
 use crate::log_metrics::LogMetrics;
 use darter_fabric::local::LocalEndpoint;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 /// Most characters of a failure's text.
 const FAILURE_CHARS_MAX: usize = 200;
+/// Between two attempts to get what the system was short of.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
+/// How long requests wait for a shortage to end, before they are refused.
+const SHORTAGE_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -30,7 +34,12 @@ pub(super) struct Shared {
     has_news: Condvar,
     /// Everything before this position is durable.
     durable: AtomicU64,
-    failure: OnceLock<String>,
+    /// Why every request is refused, for good or for now.
+    failure: Mutex<Option<Arc<str>>>,
+    /// There is such a reason.
+    is_refusing: AtomicBool,
+    /// It is for good.
+    has_failed: AtomicBool,
     /// Rung for the serving thread when the log is durable further, or never will be.
     pub(super) bell: Bell,
     pub(super) metrics: Arc<LogMetrics>,
@@ -67,7 +76,9 @@ impl Shared {
             has_records: Condvar::new(),
             has_news: Condvar::new(),
             durable: AtomicU64::new(position),
-            failure: OnceLock::new(),
+            failure: Mutex::default(),
+            is_refusing: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             bell: Bell::new("make a descriptor for the log's thread")?,
             metrics,
         })
@@ -82,19 +93,46 @@ impl Shared {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Returns why nothing becomes durable any more, if that is so.
-    pub(super) fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
+    /// Returns why nothing becomes durable, if that is so: for good, or until a shortage is over.
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        if !self.is_refusing.load(Ordering::Acquire) {
+            return None;
+        }
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn fail(&self, why: &str) {
-        // Clients are told, in frames that have room for no novel.
-        let why: String = why.chars().take(FAILURE_CHARS_MAX).collect();
         warn!(why, "the log has failed; every request is refused from now on");
-        self.metrics.has_failed.set(1);
-        if self.failure.set(why).is_ok() {
-            self.ring();
+        self.has_failed.store(true, Ordering::Release);
+        self.refuse(Some(why));
+    }
+
+    /// Has requests refused for a reason, or served again.
+    fn refuse(&self, why: Option<&str>) {
+        // Clients are told, in frames that have room for no novel.
+        let why = why.map(|why| why.chars().take(FAILURE_CHARS_MAX).collect::<String>().into());
+        self.metrics.has_failed.set(u64::from(why.is_some()));
+        let is_refusing = why.is_some();
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        self.is_refusing.store(is_refusing, Ordering::Release);
+        self.ring();
+    }
+
+    /// Waits while the system is short of something that the log needs. Requests wait, too, and are
+    /// refused after a while. Returns false if the node stops.
+    fn wait_out(&self, shortage: &mut Option<Instant>, error: &io::Error) -> bool {
+        let since = *shortage.get_or_insert_with(|| {
+            warn!(%error, "the log cannot be written for now; trying on");
+            Instant::now()
+        });
+        if since.elapsed() > SHORTAGE_PATIENCE && !self.is_refusing.load(Ordering::Relaxed) {
+            warn!(%error, "the log cannot be written for now; requests are refused until it can");
+            self.refuse(Some(&format!("cannot write the log for now: {error}; the node tries on")));
         }
+        let state = self.lock();
+        let waited = self.has_records.wait_timeout_while(state, SHORTAGE_PAUSE, |state| !state.is_closed);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !state.is_closed
     }
 
     /// Lets others see that something has changed.
@@ -176,9 +214,15 @@ impl Shared {
             state.position = end;
             drop(state);
             let began = Instant::now();
-            if let Err(error) = writer.commit(&records, position) {
+            let mut shortage = None;
+            if let Err(error) = writer.commit(&records, position, |error| self.wait_out(&mut shortage, error))
+            {
                 return self
                     .fail(&format!("cannot write the log: {error}; see to its disk, then restart the node"));
+            }
+            if let Some(since) = shortage {
+                info!(took = ?since.elapsed(), "the log can be written again");
+                self.refuse(None);
             }
             self.metrics.synced(records.len(), began.elapsed());
             self.durable.store(end, Ordering::Release);
@@ -276,7 +320,7 @@ impl Source for RegionSource<'_> {
     fn wait_until_durable(&mut self, position: u64) -> bool {
         let mut state = self.shared.lock();
         while self.shared.durable() < position {
-            if state.is_closed || self.shared.failure().is_some() {
+            if state.is_closed || self.shared.has_failed.load(Ordering::Acquire) {
                 return false;
             }
             state = self.shared.has_news.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -174,10 +174,10 @@ fn an_operation_that_has_changed_something_does_not_say_that_nothing_was_sent() 
     let mut endpoint = fabric.endpoint().unwrap();
     let step = |endpoint: &mut TcpEndpoint, changed: Option<u8>, read: Option<u8>| {
         let mut batch = endpoint.batch();
-        for &node in &changed {
+        if let Some(node) = changed {
             batch.faa(GlobalAddr::new(node, 64), 1);
         }
-        for &node in &read {
+        if let Some(node) = read {
             batch.read(GlobalAddr::new(node, 64), 1);
         }
         block_on(endpoint.submit(batch)).map(drop)

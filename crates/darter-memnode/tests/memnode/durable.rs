@@ -103,9 +103,10 @@ fn sessions_of_before_a_crash_are_shut_out() {
     assert_eq!(fabric.fence(suspect).unwrap(), FenceOutcome::Fenced);
     let crashed = copied(directory.path());
     let mut second = node(crashed.path(), "127.0.0.1:0");
-    for session in [held.holder(), 99] {
+    // Each is told why.
+    for (session, why) in [(held.holder(), Refusal::Forgotten), (99, Refusal::Fenced)] {
         let mut stream = TcpStream::connect(second.address).unwrap();
-        assert_eq!(greet(&mut stream, session), Refusal::Fenced as u32, "{session}");
+        assert_eq!(greet(&mut stream, session), why as u32, "{session}");
     }
     let newcomer = connect(&[&second], b"").unwrap();
     assert_eq!(read(&newcomer, 4096, 8), [7; 8]);

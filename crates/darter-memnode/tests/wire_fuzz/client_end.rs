@@ -102,7 +102,8 @@ impl Imposter {
         let patience = if at_end == AtEnd::IsSilent { PATIENCE } else { LONG };
         let met = self.meet(token, way, patience);
         self.set(Vec::new(), token, dice.word(), AtEnd::Behaves);
-        let is_shut_out = met.as_ref().is_some_and(|(_, outcomes)| outcomes.contains(&"Fenced".to_owned()));
+        let ends = |outcome: &String| outcome == "Fenced" || outcome == "Forgotten";
+        let is_shut_out = met.as_ref().is_some_and(|(_, outcomes)| outcomes.iter().any(ends));
         if let Some((fabric, _)) = met
             && !is_shut_out
             && is_late
