@@ -36,7 +36,7 @@ pub(crate) struct CheckArgs {
 impl CheckCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         if self.check.repair {
-            return self.check.run(&self.pool.existing()?);
+            return self.check.run(&self.pool.to_repair()?);
         }
         self.pool.read(|store| self.check.run(store))
     }

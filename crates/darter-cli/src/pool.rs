@@ -5,7 +5,7 @@ use crate::arguments::{IndexArgs, seconds};
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
 use crate::tables::{bytes_text, print_pool};
-use darter::{Fabric, OrderedIndex, PoolUrl, Scheme, Store, StoreOptions};
+use darter::{Error, Fabric, OrderedIndex, PoolUrl, Scheme, Store, StoreOptions};
 use darter_fabric::{Durability, Local, counted};
 use darter_gateway::json;
 use std::fs::File;
@@ -45,6 +45,24 @@ impl PoolArgs {
         let store = self.open(self.options()?.must_exist(true))?;
         self.compare_size(&store);
         Ok(store)
+    }
+
+    /// Opens a pool that must be there, to repair it. A copy of an open pool is refused unless a
+    /// snapshot of it is sound.
+    pub(crate) fn to_repair(&self) -> Result<Store, Failure> {
+        let options = self.options()?.must_exist(true);
+        let opened = self.index.open(options.clone(), &self.pool);
+        let Err(refused @ Error::CopyOfOpen { .. }) = opened else { return Ok(opened?) };
+        let options = options.accept_copy(true);
+        let snapshot = self.index.open(options.clone().snapshot(true).maintenance(false), &self.pool);
+        let found = snapshot.and_then(|snapshot| snapshot.repair());
+        let check = found.map_err(|error| Failure::failed(format_args!("{refused}; it is not: {error}")))?;
+        if let Some(violation) = check.violations.first() {
+            let found = counted(check.violations.len() as u64, "violation");
+            return Err(Failure::failed(format_args!("{refused}; it is not: {found}, such as: {violation}")));
+        }
+        complain("note: this copy of an open pool is sound, and is a pool by itself from now on");
+        self.open(options)
     }
 
     /// Opens a pool that must be there, has a command read it, and says whether what it read is of

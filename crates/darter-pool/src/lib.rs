@@ -53,7 +53,7 @@ pub use client::{Client, Pinned};
 pub use create::PoolOptions;
 pub use error::PoolError;
 pub use grace::{Extension, Leftovers, Unlinked};
-pub use members::{Adoption, SweepReport};
+pub use members::{Adoption, SweepReport, members_in_use};
 pub use pool::Pool;
 pub use region::{HEAD_BYTES, ROOT_WORDS};
 pub use round_trip::{Completed, Swap};

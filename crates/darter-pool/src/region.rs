@@ -6,6 +6,7 @@
 //!                 128 | global epoch | member lines | nodes in use |  node 0, zero elsewhere
 //!                 512 | root words, 64, for the index              |  node 0
 //!                1024 | founder word, then unused                  |  every node (`founding`)
+//!                2048 | which file it is, 3 words, then unused     |  node 0 (`local/stamp.rs` of the fabric)
 //!                4096 +--------------------------------------------+
 //!                     | member lines, 256 of 64 bytes (`member`)   |  node 0
 //!               20480 +--------------------------------------------+

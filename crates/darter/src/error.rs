@@ -70,6 +70,17 @@ pub enum Error {
         /// Why.
         source: PoolError,
     },
+    /// The file is a copy of a pool that processes had open when it was copied, or had left without
+    /// closing it.
+    #[error(
+        "pool `{pool}`: this file is a copy of a pool that was open when it was copied, so it may mix two states; copy \
+             the pool again when no process has it open, or run `darter check --repair` on the copy, which accepts it \
+             if it is sound"
+    )]
+    CopyOfOpen {
+        /// The pool's name.
+        pool: String,
+    },
     /// The operating system refused a file.
     #[error("{path}: cannot {action}: {source}")]
     Io {

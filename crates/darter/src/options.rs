@@ -28,6 +28,7 @@ pub struct StoreOptions {
     pub(crate) overwrite: bool,
     pub(crate) create: bool,
     pub(crate) snapshot: bool,
+    pub(crate) accept_copy: bool,
     #[cfg(feature = "tcp")]
     pub(crate) tcp: TcpOptions,
 }
@@ -45,6 +46,7 @@ impl Default for StoreOptions {
             overwrite: false,
             create: false,
             snapshot: false,
+            accept_copy: false,
             #[cfg(feature = "tcp")]
             tcp: TcpOptions::default(),
         }
@@ -147,6 +149,15 @@ impl StoreOptions {
     /// Default: no. A pool that is in use is refused all the same.
     pub fn overwrite(mut self, yes: bool) -> Self {
         self.overwrite = yes;
+        self
+    }
+
+    /// Opens a copy of a pool that was open when it was copied, which is refused otherwise
+    /// ([`Error::CopyOfOpen`](crate::Error::CopyOfOpen)). Such a copy can mix two states: check a
+    /// snapshot of it first, as `darter check --repair` does.
+    #[must_use]
+    pub fn accept_copy(mut self, yes: bool) -> Self {
+        self.accept_copy = yes;
         self
     }
 

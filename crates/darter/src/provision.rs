@@ -12,7 +12,7 @@ use darter_fabric::Tcp;
 use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Durability, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
 use darter_index::OrderedIndex;
-use darter_pool::Pool;
+use darter_pool::{Pool, members_in_use};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
@@ -114,7 +114,11 @@ pub(crate) fn open_existing<F: Fabric>(
         Scheme::File(path) if PathState::of(path)? != PathState::Taken => {
             return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
         }
-        Scheme::File(path) => counted(open_file(url, path)?),
+        Scheme::File(path) => {
+            let fabric = open_file(url, path)?;
+            admit_copy(url, options, &fabric)?;
+            counted(fabric)
+        }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => {
             let tcp = options.tcp.clone().for_pool(url);
@@ -154,7 +158,19 @@ fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<Defaul
         .map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
+/// Refuses a copy of a pool that was open, and makes any other copy a pool by itself.
+fn admit_copy(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<(), Error> {
+    // A damaged pool is refused when it is opened.
+    let is_in_use = || block_on(members_in_use(fabric)).is_ok_and(|members| members > 0);
+    // Read again at the end: another process can have made this copy a pool, and opened it.
+    if !options.accept_copy && fabric.is_copy() && is_in_use() && fabric.is_copy() {
+        return Err(Error::CopyOfOpen { pool: url.to_string() });
+    }
+    Ok(fabric.adopt_file()?)
+}
+
 fn open_over(url: &PoolUrl, options: &StoreOptions, fabric: Local) -> Result<Pool<DefaultFabric>, Error> {
+    admit_copy(url, options, &fabric)?;
     let fabric = options.admit(url, counted(fabric))?;
     block_on(Pool::open(fabric)).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
@@ -309,5 +325,36 @@ mod tests {
         assert!(matches!(refused, Err(Error::NotDurable { .. })));
         let store = Store::options().must_exist(true).open_url(&url).unwrap();
         assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+
+    /// The file that a pool is in is the one that it was last opened in, or a copy of a closed pool.
+    #[test]
+    fn a_copy_of_an_open_pool_is_refused_and_one_of_a_closed_pool_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let open = |name: &str| Store::options().must_exist(true).open_url(&PoolUrl::file(path(name)));
+        let store = Store::options().open_url(&PoolUrl::file(path("pool")).sized(16 << 20, 1)).unwrap();
+        store.session().unwrap().put(b"key", b"value").unwrap();
+        std::fs::copy(path("pool"), path("copy")).unwrap();
+        assert!(matches!(open("copy"), Err(Error::CopyOfOpen { .. })));
+        let url = PoolUrl::file(path("copy"));
+        let snapshot = Store::options().must_exist(true).snapshot(true).maintenance(false);
+        assert!(matches!(snapshot.open_url(&url), Err(Error::CopyOfOpen { .. })));
+        let decorated = Store::options().open_decorated(&url, |fabric| Tracing::new(fabric, 1000));
+        assert!(matches!(decorated, Err(Error::CopyOfOpen { .. })));
+        // The file itself is opened by others, also under another name.
+        drop(open("pool").unwrap());
+        std::fs::rename(path("pool"), path("moved")).unwrap();
+        drop(open("moved").unwrap());
+        // What was accepted once is a pool like any other.
+        drop(Store::options().accept_copy(true).open_url(&url).unwrap());
+        drop(open("copy").unwrap());
+        drop(store);
+        std::fs::copy(path("moved"), path("closed")).unwrap();
+        let closed = open("closed").unwrap();
+        assert_eq!(closed.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        drop(open("closed").unwrap());
+        std::fs::copy(path("closed"), path("again")).unwrap();
+        assert!(matches!(open("again"), Err(Error::CopyOfOpen { .. })));
     }
 }

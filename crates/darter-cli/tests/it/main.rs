@@ -6,6 +6,7 @@
 
 mod common;
 mod compare;
+mod copies;
 mod deaths;
 mod durability;
 mod groups;

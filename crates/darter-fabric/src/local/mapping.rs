@@ -6,7 +6,7 @@
 
 #[cfg(not(miri))]
 use crate::ByteSize;
-use crate::FabricError;
+use crate::{FabricError, SUPERBLOCK_BYTES};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -169,11 +169,20 @@ impl Mapping {
 
     /// Waits until a file's bytes are on its medium. Nothing to do for memory.
     pub(super) fn write_back(&self) -> io::Result<()> {
+        self.write_back_part(self.bytes)
+    }
+
+    /// [`Mapping::write_back`] of the page with the first superblock.
+    pub(super) fn write_back_head(&self) -> io::Result<()> {
+        self.write_back_part(self.bytes.min(SUPERBLOCK_BYTES as usize))
+    }
+
+    fn write_back_part(&self, bytes: usize) -> io::Result<()> {
         if self.backing != Backing::File {
             return Ok(());
         }
-        // SAFETY: the range is exactly this mapping; `msync` does not change what the process sees.
-        if unsafe { libc::msync(self.base.as_ptr().cast(), self.bytes, libc::MS_SYNC) } == 0 {
+        // SAFETY: the range lies in this mapping; `msync` does not change what the process sees.
+        if unsafe { libc::msync(self.base.as_ptr().cast(), bytes, libc::MS_SYNC) } == 0 {
             Ok(())
         } else {
             Err(io::Error::last_os_error())

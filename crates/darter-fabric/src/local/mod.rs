@@ -30,6 +30,7 @@ mod mapping;
 mod notes;
 mod order;
 mod snapshot;
+mod stamp;
 
 pub use endpoint::LocalEndpoint;
 pub use file::{FileOptions, Space};
@@ -48,6 +49,7 @@ use flush::{Flushing, TABLE_BYTES};
 use identity::{FileIdentity, MemoryIdentities};
 use mapping::Mapping;
 use snapshot::Snapshot;
+use stamp::Stamp;
 use std::path::Path;
 use std::sync::Arc;
 #[cfg(feature = "tcp")]
@@ -250,6 +252,31 @@ impl Local {
         let mut served = self.clone();
         served.procedures.set(node, procedures);
         Ok(served)
+    }
+
+    /// Returns whether the pool's file is a copy: it was last opened in another file, whose contents
+    /// it has. Copies are not known on file systems that may number the same file anew.
+    pub fn is_copy(&self) -> bool {
+        let (Source::File(file) | Source::Snapshot(Snapshot { file, .. })) = &self.pool.source else {
+            return false;
+        };
+        match (Stamp::of(file), Stamp::read(self.pool.regions.mapping())) {
+            (Some(own), Some(found)) => !own.is_same_file(found),
+            _ => false,
+        }
+    }
+
+    /// Notes in the pool that it is opened in this file, which is no copy from now on.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] if the system refuses to write it back.
+    pub fn adopt_file(&self) -> Result<(), FabricError> {
+        let Source::File(file) = &self.pool.source else { return Ok(()) };
+        let mapping = self.pool.regions.mapping();
+        match Stamp::of(file) {
+            Some(own) if Stamp::read(mapping) != Some(own) => own.write(mapping, file),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the file the pool lives in; `None` for memory.

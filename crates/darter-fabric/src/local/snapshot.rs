@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 1 << 20;
 /// A file that is read, with the client slots of this process.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    file: PoolFile,
+    pub(super) file: PoolFile,
     pub(super) identities: MemoryIdentities,
     head: Vec<u8>,
 }

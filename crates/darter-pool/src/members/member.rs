@@ -45,7 +45,7 @@
 //! count from before the member came, with an epoch from long after, hides a live member from the
 //! advance.
 
-use darter_fabric::{Endpoint, GlobalAddr, mutant};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
 
 use crate::blocks::MemberId;
 use crate::error::PoolError;
@@ -160,6 +160,16 @@ pub(crate) async fn read_table<E: Endpoint>(
         // At most once more often than there are lines.
         expected = used as u32;
     }
+}
+
+/// Returns the number of member lines that say that their processes have a pool open, or had it
+/// open when they died. Changes nothing.
+///
+/// # Errors
+/// Fails if the pool is damaged, or the fabric fails.
+pub async fn members_in_use<F: Fabric>(fabric: &F) -> Result<usize, PoolError> {
+    let table = read_table(&mut fabric.endpoint()?, 0).await?;
+    Ok(table.live().count())
 }
 
 /// What a member's line says beyond its state word.

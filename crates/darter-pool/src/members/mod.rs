@@ -30,6 +30,7 @@ mod superblock;
 
 pub use adoption::{Adoption, SweepReport};
 pub(crate) use founding::Founding;
+pub use member::members_in_use;
 pub(crate) use member::{MemberLine, MemberTable, is_live, read_table};
 pub(crate) use membership::{Members, News};
 pub(crate) use nodes::{Absent, expect_absent, learn, write_directory};
