@@ -337,7 +337,7 @@ pub trait Endpoint: Send + 'static {
         None
     }
 
-    /// Returns milliseconds by this process's clock of leases, since a beginning of its own
+    /// Returns milliseconds by this process's clock of leases, since its own beginning
     /// ([`crate::lease_clock`]). It never goes back, and it is not the wall clock. Two processes have
     /// different beginnings and rates: compare a reading with readings of the same process only, and
     /// store none in the pool.

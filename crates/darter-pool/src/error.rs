@@ -2,6 +2,8 @@
 
 use darter_fabric::FabricError;
 
+use crate::grace::Laggard;
+
 /// An error of the pool. Whatever it says, what was stored before is intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,6 +19,10 @@ pub enum PoolError {
         /// The preferred node.
         node: u8,
     },
+    /// No memory node has room until memory that was freed may be used again, which a member holds
+    /// back.
+    #[error("out of space: freed memory waits for {0}; let that process go on, or end it, and try again")]
+    HeldBack(Laggard),
     /// The object is larger than any block of this pool can hold.
     #[error("object of {bytes} bytes: this pool holds at most {max}; create the pool with larger blocks")]
     TooLarge {

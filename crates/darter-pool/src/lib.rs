@@ -52,7 +52,7 @@ pub use blocks::{AllocKind, AuditReport, MemberId, ReachableSet, size_class};
 pub use client::{Client, Pinned};
 pub use create::PoolOptions;
 pub use error::PoolError;
-pub use grace::{Extension, Leftovers, Unlinked};
+pub use grace::{Extension, Laggard, Leftovers, Room, RoomRequest, Unlinked};
 pub use members::{Adoption, SweepReport, members_in_use};
 pub use pool::Pool;
 pub use region::{HEAD_BYTES, ROOT_WORDS};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::blocks::MemberId;
 use crate::error::PoolError;
-use crate::grace::Extension;
+use crate::grace::{Extension, RoomRequest};
 use crate::process::Process;
 use crate::region::root_word;
 
@@ -96,6 +96,24 @@ impl<F: Fabric> Pool<F> {
     /// to 64 more each).
     pub fn garbage(&self) -> usize {
         self.process.grace.garbage()
+    }
+
+    /// Whether anything that this process has unlinked waits to be freed.
+    pub fn has_garbage(&self) -> bool {
+        self.process.grace.has_garbage()
+    }
+
+    /// Asks for room after an allocation has found none: while the request exists, rounds of upkeep
+    /// of this process and of the others bring back what was freed ([`RoomRequest::progress`]).
+    pub fn ask_for_room(&self) -> RoomRequest<'_> {
+        let Process { grace, members, .. } = &*self.process;
+        grace.ask_for_room(members.lease_ms())
+    }
+
+    /// Whether another member waits for room: then rounds of upkeep should follow each other within
+    /// milliseconds.
+    pub fn is_asked_for_room(&self) -> bool {
+        self.process.grace.is_asked_for_room()
     }
 
     /// Whether the reply to frees of this process was lost, so that nobody knows whether they have

@@ -152,6 +152,8 @@ fn put_or_explain(store: &Store, key: &[u8], value: &[u8]) -> Result<(), Error> 
             eprintln!("this pool can never store this pair");
             Ok(())
         }
+        // Freed memory waits for a process that is stopped; the message names it.
+        Err(error) if error.is_held_back() => Err(error),
         Err(error) if error.is_out_of_space() => {
             eprintln!("full; everything stored stays readable");
             Err(error)

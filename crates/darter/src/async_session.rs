@@ -11,28 +11,30 @@ use crate::batch::{self, Lanes};
 use crate::inspect::{self, Check, Stats};
 use crate::open_index::OpenIndex;
 use crate::open_store::OpenStore;
+use crate::room::Attempts;
 use crate::{Change, Error, KeyRange};
 use darter_fabric::{Counters, Endpoint, Fabric};
 use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
-use darter_pool::{Client, PoolUsage};
+use darter_pool::{Client, PoolError, PoolUsage, Room};
 use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Sweeps of what the dead left that an operation waits for when it finds the pool full.
-const SWEEPS_MAX: usize = 2;
-
-/// Attempts an operation again after the pool was full and a sweep has made room. A macro, since
-/// no closure can lend what the attempt borrows to a future that is `Send`.
+/// Attempts an operation again while there is hope for room. A macro, since no closure can lend what
+/// the attempt borrows to a future that is `Send`.
 macro_rules! with_room {
     ($session:ident, $attempt:expr) => {{
-        let mut sweeps = 0;
+        let mut attempts = Attempts::default();
         loop {
-            match $attempt {
-                Err(error)
-                    if error.is_out_of_space() && sweeps < SWEEPS_MAX && $session.store.make_room().await =>
-                {
-                    sweeps += 1;
+            let outcome = $attempt;
+            match outcome {
+                Err(error) if error.is_out_of_space() => {
+                    let store = Arc::clone(&$session.store);
+                    match Box::pin(store.make_room(&mut $session.client, &mut attempts)).await {
+                        Room::Freed => {}
+                        Room::HeldBack(by) => break Err(PoolError::HeldBack(by).into()),
+                        Room::Full | Room::NotYet => break Err(error),
+                    }
                 }
                 outcome => break outcome,
             }

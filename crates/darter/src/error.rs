@@ -136,9 +136,16 @@ impl Error {
     }
 
     /// Returns whether the pool is full: delete something, or create a larger one. Everything
-    /// stored is intact and readable.
+    /// stored is intact and readable. [`Error::is_held_back`] says whether it is full for a while
+    /// only.
     pub fn is_out_of_space(&self) -> bool {
-        matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
+        matches!(self, Self::Pool(PoolError::OutOfSpace { .. } | PoolError::HeldBack(_)))
+    }
+
+    /// Returns whether freed memory waits for a process that is stopped or does not go on, which the
+    /// message names. The pool has room when that process goes on or has ended.
+    pub fn is_held_back(&self) -> bool {
+        matches!(self, Self::Pool(PoolError::HeldBack(_)))
     }
 
     /// Returns whether a memory node could not be reached: the operation took effect or not. The

@@ -58,6 +58,7 @@ mod open_store;
 mod options;
 mod provision;
 pub mod report;
+mod room;
 mod scan;
 mod session;
 mod store;

@@ -25,18 +25,6 @@ pub(crate) struct OpenStore<F: Fabric, I: OrderedIndex<F>> {
 /// Opens a store anew.
 pub(crate) type Reopen<F, I> = Box<dyn Fn() -> Result<Store<F, I>, Error> + Send + Sync>;
 
-impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
-    /// Sweeps what the dead left, after an operation has found the pool full. Returns whether that
-    /// has made room.
-    #[cold]
-    pub(crate) async fn make_room(&self) -> bool {
-        match &self.sweeper {
-            Some(sweeper) => Box::pin(sweeper.make_room()).await,
-            None => false,
-        }
-    }
-}
-
 impl<F: Fabric, I: OrderedIndex<F>> Drop for OpenStore<F, I> {
     /// Ends the threads, then frees what was retired: only the index can scrub what it has
     /// unlinked, so this comes before the pool closes. What cannot be freed, because others hold it

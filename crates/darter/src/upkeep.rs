@@ -4,18 +4,24 @@
 
 use crate::Error;
 use crate::open_index::OpenIndex;
+use crate::room::Rooms;
 use crate::sweeper::Sweeper;
 use darter_fabric::{Fabric, block_on};
 use darter_index::OrderedIndex;
-use darter_pool::Client;
+use darter_pool::{Client, Room};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The pause between two rounds, if the last one succeeded.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// The pause between two rounds after many failures in a row.
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
+
+/// The pause between two rounds while another process waits for room.
+const ASKED_INTERVAL: Duration = Duration::from_millis(2);
+/// The pause between two rounds while operations of this process do.
+const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The running threads. Stopped and joined when dropped.
 pub(crate) struct Upkeep {
@@ -23,11 +29,12 @@ pub(crate) struct Upkeep {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Has the threads end.
+/// Has the threads end, or the first of them look for room.
 #[derive(Default)]
 struct Stop {
     requested: Mutex<bool>,
     changed: Condvar,
+    rooms: Rooms,
 }
 
 impl Stop {
@@ -40,6 +47,14 @@ impl Stop {
     fn wait(&self, interval: Duration) -> bool {
         let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(requested, interval, |requested| !*requested);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The same; returns sooner when operations wait for room.
+    fn wait_or_serve(&self, interval: Duration) -> bool {
+        let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = |requested: &mut bool| !*requested && !self.rooms.are_wanted();
+        let waited = self.changed.wait_timeout_while(requested, interval, goes_on);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -63,6 +78,18 @@ impl Upkeep {
         let client = open.pool.client()?;
         upkeep.spawn("darter-upkeep", move |stop| keep_up(&open, client, sweeper.as_ref(), stop, adjust))?;
         Ok(upkeep)
+    }
+
+    /// The requests of operations that wait for room.
+    pub(crate) fn rooms(&self) -> &Rooms {
+        &self.stop.rooms
+    }
+
+    /// Wakes the thread for a request.
+    pub(crate) fn ring(&self) {
+        // Under the lock, so that the thread is not between its look for requests and its sleep.
+        let _requested = self.stop.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stop.changed.notify_all();
     }
 
     fn spawn(&mut self, name: &str, work: impl FnOnce(&Stop) + Send + 'static) -> Result<(), Error> {
@@ -93,14 +120,36 @@ fn keep_up<F: Fabric, I: OrderedIndex<F>>(
     // However much fails, the lease must be renewed.
     let interval_max = INTERVAL_MAX.min(open.pool.lease() / 8).max(INTERVAL);
     let mut interval = INTERVAL;
-    while !stop.wait(interval) {
-        let outcome = block_on(open.maintain(&mut client, adjust));
-        interval = if outcome.is_ok() { INTERVAL } else { (interval * 2).min(interval_max) };
+    while !stop.wait_or_serve(interval) {
+        let outcome = if stop.rooms.are_wanted() {
+            find_room(open, &mut client, stop)
+        } else {
+            block_on(open.maintain(&mut client, adjust))
+        };
+        interval = match outcome {
+            Ok(()) if open.pool.is_asked_for_room() => ASKED_INTERVAL,
+            Ok(()) => INTERVAL,
+            Err(_) => (interval * 2).clamp(INTERVAL, interval_max),
+        };
         if let Some(sweeper) = sweeper {
             sweeper.tend();
         }
         open.note_upkeep(outcome.err().as_ref());
     }
+}
+
+/// Looks for room, and answers the operations that wait for it.
+fn find_room<F: Fabric, I: OrderedIndex<F>>(
+    open: &OpenIndex<F, I>,
+    client: &mut Client<F>,
+    stop: &Stop,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let found = block_on(open.find_room(client, async |_| !stop.wait(ROOM_INTERVAL)));
+    // After an error nothing is known; the operations then report what they have met.
+    let room = *found.as_ref().unwrap_or(&Room::NotYet);
+    stop.rooms.answer(room, open.pool.epoch(), began.elapsed());
+    found.map(drop)
 }
 
 fn keep_lease<F: Fabric, I: OrderedIndex<F>>(open: &OpenIndex<F, I>, mut client: Client<F>, stop: &Stop) {

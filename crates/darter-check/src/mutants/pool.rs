@@ -5,6 +5,20 @@ use super::{FoundBy, Mutant};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "pool",
+        "room-kept-from-those-who-ask",
+        "A member that another one asks for room keeps what others have freed in its blocks.",
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_member_that_asks_for_room_gets_what_others_hold_and_do_not_use",
+        ),
+    ),
+    Mutant::new(
+        "pool",
+        "store-full-without-a-wait",
+        "A store takes a pool for full although freed memory waits for its epochs.",
+        FoundBy::Tests("--package darter --test it out_of_space::a_pool_that_is_overwritten_is_never_full"),
+    ),
+    Mutant::new(
+        "pool",
         "lease-compared-across-clocks",
         "A member writes when its lease ends by its own clock, and others compare that with theirs.",
         FoundBy::Tests(

@@ -17,7 +17,7 @@
 
 use darter_fabric::{GlobalAddr, mutant};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::blocks::{AllocKind, Object};
@@ -94,6 +94,8 @@ pub(super) struct Limbo {
     state: Mutex<State>,
     waiting: AtomicUsize,
     graced: AtomicUsize,
+    /// Objects freed so far.
+    freed: AtomicU64,
 }
 
 impl Limbo {
@@ -106,12 +108,22 @@ impl Limbo {
             remote: Vec::new(),
             remote_born: NEVER,
         };
-        Self { state: Mutex::new(state), waiting: AtomicUsize::new(0), graced: AtomicUsize::new(0) }
+        Self {
+            state: Mutex::new(state),
+            waiting: AtomicUsize::new(0),
+            graced: AtomicUsize::new(0),
+            freed: AtomicU64::new(0),
+        }
     }
 
     /// Objects that wait here, rings not counted.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of objects that were freed so far.
+    pub(super) fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Relaxed)
     }
 
     /// Objects that wait for [`Limbo::take_graced`].
@@ -239,6 +251,7 @@ impl Limbo {
         while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp, grace)) {
             let Some(bag) = state.bags.pop_front() else { break };
             let remote = free(&bag.objects);
+            self.freed.fetch_add(bag.objects.len() as u64, Ordering::Relaxed);
             self.waiting.fetch_sub(bag.objects.len() - remote.len(), Ordering::Relaxed);
             if !remote.is_empty() {
                 state.remote_born = state.remote_born.min(bag.born);

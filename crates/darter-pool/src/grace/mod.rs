@@ -8,6 +8,7 @@
 //! | `reclaimer` | [`Reclaimer`], one client's pin and what it has retired |
 //! | `upkeep` | [`Grace`], the process's part, and a round of upkeep |
 //! | `extension` | what upkeep does for other crates |
+//! | `room` | waiting for memory that others have yet to let go |
 //! | `wait` | rounds until something has come about |
 //!
 //! The room builds on `blocks` and `members`; neither knows it.
@@ -19,6 +20,7 @@ mod limbo;
 #[cfg(test)]
 mod races;
 mod reclaimer;
+mod room;
 mod upkeep;
 mod wait;
 
@@ -26,4 +28,5 @@ pub use extension::Extension;
 pub use leftovers::Leftovers;
 pub use limbo::Unlinked;
 pub(crate) use reclaimer::Reclaimer;
+pub use room::{Laggard, Room, RoomRequest};
 pub(crate) use upkeep::Grace;

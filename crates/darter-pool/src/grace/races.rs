@@ -13,7 +13,7 @@ use crate::fixtures::{create, is_pending_after, maintain, open, options, poll, s
 use crate::members::{MemberLine, MemberTable};
 use crate::region::EPOCH_AT;
 use crate::sync::lock;
-use crate::{Extension, Pool};
+use crate::{Extension, Pool, Room};
 
 const NEVER: u64 = u64::MAX;
 
@@ -26,6 +26,7 @@ fn line() -> MemberLine {
         heartbeat: 0,
         pid: 0,
         has_garbage: false,
+        wants_room: false,
         holder: 0,
         nodes: 1,
     }
@@ -297,4 +298,36 @@ fn upkeep_posts_the_verbs_of_an_extension_until_they_have_completed() {
             break;
         }
     }
+}
+
+/// One member holds all blocks, and another has freed everything in them.
+#[test]
+fn a_member_that_asks_for_room_gets_what_others_hold_and_do_not_use() {
+    let sim = Sim::new(1, 4 << 20);
+    let (one, two) = (create(&sim), open(&sim, 1));
+    let (mut holder, mut asking) = (one.client().unwrap(), two.client().unwrap());
+    let mut objects = Vec::new();
+    while let Ok(addr) = block_on(holder.alloc(0, 1000, AllocKind::Leaf)) {
+        objects.push(addr);
+    }
+    {
+        let mut pinned = block_on(asking.pin(OpKind::Delete)).unwrap();
+        for &addr in &objects {
+            pinned.retire(addr, 1000, AllocKind::Leaf);
+        }
+    }
+    let mut request = two.ask_for_room();
+    let mut alloc = || block_on(asking.alloc(0, 1000, AllocKind::Leaf));
+    assert!(alloc().is_err() && matches!(request.progress(0), Room::NotYet));
+    for _ in 0..12 {
+        maintain(&two, 1);
+        maintain(&one, 1);
+    }
+    assert!(one.is_asked_for_room() && request.progress(0) == Room::Freed);
+    alloc().unwrap();
+    drop(request);
+    maintain(&two, 1);
+    maintain(&one, 1);
+    assert!(!one.is_asked_for_room());
+    drop((holder, asking));
 }

@@ -20,15 +20,18 @@
 
 use darter_fabric::{Fabric, GlobalAddr, ObjectState, Orphans, mutant};
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use std::sync::{Arc, Mutex};
 
 use super::epoch::{ClientState, Clients};
 use super::extension::{Extension, Extensions};
 use super::limbo::Limbo;
+use super::room::Laggard;
 use crate::blocks::Blocks;
 use crate::error::PoolError;
 use crate::members::{MemberLine, MemberTable, Members, News};
+use crate::sync::lock;
 
 /// Wholly free blocks a process keeps between rounds.
 const EMPTY_BLOCKS_KEPT: usize = 2;
@@ -46,6 +49,12 @@ pub(crate) struct Grace {
     pressure: AtomicBool,
     /// Callers that wait for the epoch to advance.
     waiting: AtomicU32,
+    /// Callers that wait for room.
+    room_requests: AtomicU32,
+    /// Another member waits for room.
+    is_asked: AtomicBool,
+    /// The member that the epoch waited for in the last round.
+    laggard: Mutex<Option<Laggard>>,
     /// The oldest birth among freed bits whose landing is unknown.
     stuck: AtomicU64,
 }
@@ -59,7 +68,7 @@ impl Drop for RoundGuard<'_> {
     }
 }
 
-/// While it exists, the epoch advances without garbage.
+/// While it exists, the epoch advances without garbage, or the other members are asked for room.
 pub(crate) struct EpochDemand<'a>(&'a AtomicU32);
 
 impl Drop for EpochDemand<'_> {
@@ -92,6 +101,9 @@ impl Grace {
             flushed: AtomicU64::new(epoch),
             pressure: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
+            room_requests: AtomicU32::new(0),
+            is_asked: AtomicBool::new(false),
+            laggard: Mutex::default(),
             stuck: AtomicU64::new(u64::MAX),
         }
     }
@@ -151,6 +163,27 @@ impl Grace {
         EpochDemand(&self.waiting)
     }
 
+    /// Asks the other members for room while the value lives.
+    pub(super) fn request_room(&self) -> EpochDemand<'_> {
+        self.room_requests.fetch_add(1, Ordering::Relaxed);
+        EpochDemand(&self.room_requests)
+    }
+
+    /// Returns whether another member waits for room, as of the last round.
+    pub(crate) fn is_asked_for_room(&self) -> bool {
+        self.is_asked.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether anything waits to be freed, what clients keep for themselves included.
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.limbo.waiting() > 0 || self.clients.all().iter().any(|client| !Limbo::is_empty(&client.ring))
+    }
+
+    /// Returns the member that the epoch waited for in the last round.
+    pub(super) fn laggard(&self) -> Option<Laggard> {
+        *lock(&self.laggard)
+    }
+
     /// The epoch before which everything this process unlinked is freed for good, as of the last
     /// round.
     pub(crate) fn flushed(&self) -> u64 {
@@ -180,13 +213,33 @@ impl Grace {
         let mark = if mutant!("limbo-marked-after-the-epoch-was-read") { self.limbo.mark() } else { mark };
         self.free_ripe(blocks, mark, table.epoch);
         self.send_frees(endpoint, blocks).await?;
-        blocks.return_blocks(endpoint, EMPTY_BLOCKS_KEPT).await?;
+        self.give_back(endpoint, blocks, members, &table).await?;
         self.publish(endpoint, blocks, members, &table).await?;
         self.extensions.upkeep(endpoint).await?;
         // What may have to wait for a memory node comes after the lease is renewed.
         members.follow_nodes(endpoint, blocks, &table).await?;
         members.evict_when_due(endpoint, blocks, &table).await?;
         Ok(Some(table))
+    }
+
+    /// Gives surplus blocks back; all that are empty, and those that become so by what others freed,
+    /// while another member waits for room. Before this round's epoch is published, on which that
+    /// member relies.
+    async fn give_back<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+        table: &MemberTable,
+    ) -> Result<(), PoolError> {
+        let me = u32::from(members.me().member);
+        let is_asked = table.live().any(|(slot, line)| slot != me && line.wants_room);
+        self.is_asked.store(is_asked, Ordering::Relaxed);
+        if !is_asked || mutant!("room-kept-from-those-who-ask") {
+            return blocks.return_blocks(endpoint, EMPTY_BLOCKS_KEPT).await;
+        }
+        blocks.claim_and_trim(endpoint).await?;
+        blocks.return_blocks(endpoint, 0).await
     }
 
     /// Stamps what was in limbo at `mark` with the global epoch, makes that the process epoch, and
@@ -260,8 +313,18 @@ impl Grace {
         let advance = (is_current || mutant!("epoch-moved-past-pins-of-its-own"))
             && others().all(|(_, line)| line.published == epoch || is_near(line))
             && (has_garbage || others().any(|(_, line)| line.has_garbage));
+        let late = others().find(|(_, line)| line.published < epoch);
+        let late = late.map(|(member, line)| Laggard { member, pid: line.pid, is_me: false, for_ms: 0 });
+        let mine = || Laggard {
+            member: members.me().member.into(),
+            pid: std::process::id().into(),
+            is_me: true,
+            for_ms: 0,
+        };
+        *lock(&self.laggard) = late.or_else(|| (!is_current).then(mine));
+        let wants_room = self.room_requests.load(Ordering::Relaxed) > 0;
         let nodes = blocks.layout().node_count();
-        let news = News { published, flushed, has_garbage, nodes, advance };
+        let news = News { published, flushed, has_garbage, wants_room, nodes, advance };
         if members.publish(endpoint, table, news).await? {
             self.published.store(published, Ordering::Relaxed);
         }
@@ -273,10 +336,8 @@ impl Grace {
 mod tests {
     use super::super::leftovers::Task;
     use super::*;
-    use crate::sync::lock;
     use crate::{AllocKind, Client, Pool, PoolOptions};
     use darter_fabric::{Local, OpKind, block_on};
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     fn pool_and_client() -> (Pool<Local>, Client<Local>) {

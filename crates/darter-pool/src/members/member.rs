@@ -6,7 +6,8 @@
 //!      2  flushed epoch                  everything this process unlinked in earlier epochs is freed for good
 //!      3  heartbeat                      another number with each renewal of the lease
 //!      4  process id                     for people
-//!      5  1 while garbage waits here     others then help the epoch on
+//!      5  1 while garbage waits here     others then help the epoch on;
+//!         2 while a client waits for room    others then give back what they can, too
 //!      6  holder                         what the provider calls this process
 //!      7  memory nodes it can reach      others use a node when all can (`nodes`)
 //! ```
@@ -57,6 +58,8 @@ pub(crate) const LINE_WORDS: usize = (MEMBER_BYTES / 8) as usize;
 /// Epochs from here on can only be damage.
 const EPOCH_LIMIT: u64 = 1 << 62;
 const LIVE: u64 = 1;
+/// Word 5 of a member that waits for room.
+const WANTS_ROOM: u64 = 2;
 
 /// A member line as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,7 @@ pub(crate) struct MemberLine {
     pub heartbeat: u64,
     pub pid: u64,
     pub has_garbage: bool,
+    pub wants_room: bool,
     pub holder: u64,
     pub nodes: u64,
 }
@@ -84,6 +88,7 @@ impl MemberLine {
             heartbeat: words[3],
             pid: words[4],
             has_garbage: words[5] != 0,
+            wants_room: words[5] == WANTS_ROOM,
             holder: words[6],
             nodes: words[7],
         }
@@ -179,6 +184,7 @@ pub(crate) struct Publication {
     pub flushed: u64,
     pub heartbeat: u64,
     pub has_garbage: bool,
+    pub wants_room: bool,
     pub holder: u64,
     pub nodes: u8,
 }
@@ -191,7 +197,7 @@ impl Publication {
             self.flushed,
             self.heartbeat,
             std::process::id().into(),
-            u64::from(self.has_garbage),
+            if self.wants_room { WANTS_ROOM } else { self.has_garbage.into() },
             self.holder,
             self.nodes.into(),
         ]

@@ -53,6 +53,8 @@ pub(crate) struct News {
     pub flushed: u64,
     /// Objects wait for the epoch to advance.
     pub has_garbage: bool,
+    /// A client waits for room.
+    pub wants_room: bool,
     /// Nodes that this process can reach.
     pub nodes: u8,
     /// Whether the global epoch is to be advanced in the same batch.
@@ -168,13 +170,14 @@ impl Members {
         &self,
         endpoint: &mut E,
         table: &MemberTable,
-        News { published, flushed, has_garbage, nodes, advance }: News,
+        News { published, flushed, has_garbage, wants_room, nodes, advance }: News,
     ) -> Result<bool, PoolError> {
         let lease_ms = self.lease_ms();
         let now = endpoint.now_ms();
         let mine = table.lines.get(usize::from(self.me.member));
         let is_told = mine.is_some_and(|line| {
             (line.published, line.flushed, line.has_garbage) == (published, flushed, has_garbage)
+                && line.wants_room == wants_room
                 && line.nodes == u64::from(nodes)
         });
         let is_due = self.unrenewed_ms(now) > lease_ms / 4 && !mutant!("lease-renewed-with-news-alone");
@@ -183,8 +186,9 @@ impl Members {
             return Ok(false);
         }
         let heartbeat = self.beat(now);
+        let holder = self.holder;
         let publication =
-            Publication { published, flushed, heartbeat, has_garbage, holder: self.holder, nodes };
+            Publication { published, flushed, heartbeat, has_garbage, wants_room, holder, nodes };
         let write = |batch: &mut Batch| {
             // After a failure of the power all members are dead, whatever their lines say.
             batch.volatile().write(publication_addr(self.me), &publication.words());

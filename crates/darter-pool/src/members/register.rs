@@ -71,6 +71,7 @@ async fn go_live<E: Endpoint>(
         flushed: table.epoch,
         heartbeat: 0,
         has_garbage: false,
+        wants_room: false,
         holder,
         nodes,
     };

@@ -1,7 +1,116 @@
 //! Too little memory, as a program meets it: an error that says so, and everything stored still
-//! there. Each allocation of each operation is tested where the index is.
+//! there; and none as long as what was freed is only waiting. Each allocation of each operation is
+//! tested where the index is.
 
-use darter::Error;
+use darter::{DefaultFabric, Error, Store, StoreOptions};
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// Bytes of the values in a pool of 8 MB.
+const VALUE_BYTES: usize = 20_000;
+
+/// Opens stores of one small pool, each a member of it, with these options.
+fn members<const N: usize>(
+    directory: &tempfile::TempDir,
+    options: [StoreOptions; N],
+) -> [Store<DefaultFabric>; N] {
+    let url = format!("file:{}?size=8M", directory.path().join("pool").display());
+    options.map(|options| options.block_bytes(256 << 10).open(&url).unwrap())
+}
+
+/// Options of a store whose upkeep the test does.
+fn by_hand() -> StoreOptions {
+    crate::options().maintenance(false)
+}
+
+#[test]
+fn a_pool_that_is_overwritten_is_never_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let [store, _idle, _idle_too] = members(&directory, [(); 3].map(|()| crate::options()));
+    std::thread::scope(|scope| {
+        for writer in 0..2_u8 {
+            let store = &store;
+            scope.spawn(move || {
+                let session = store.session().unwrap();
+                for number in 0..1500 {
+                    session.put([writer, number as u8 % 10], vec![writer; VALUE_BYTES]).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_pool_that_is_overwritten_without_an_upkeep_thread_is_never_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let [store] = members(&directory, [by_hand()]);
+    let session = store.session().unwrap();
+    for number in 0..2000 {
+        session.put([number as u8 % 10], vec![7; VALUE_BYTES]).unwrap();
+    }
+}
+
+#[test]
+fn room_in_the_blocks_of_another_member_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, two] = members(&directory, [(); 2].map(|()| crate::options()));
+    let (first, second) = (one.session().unwrap(), two.session().unwrap());
+    let mut stored = 0_u32;
+    while first.put(stored.to_be_bytes(), vec![1; VALUE_BYTES]).is_ok() {
+        stored += 1;
+    }
+    assert!(stored > 200, "{stored}");
+    for key in 0..stored {
+        assert!(second.delete(key.to_be_bytes()).unwrap());
+    }
+    for key in 0..stored * 3 / 4 {
+        second.put(key.to_be_bytes(), vec![2; VALUE_BYTES]).unwrap();
+    }
+}
+
+/// A member that does no upkeep, as one that is stopped, holds freed memory back.
+#[test]
+fn an_operation_without_room_waits_for_a_member_and_lets_other_tasks_of_its_thread_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let [store, other] = members(&directory, [crate::options(), by_hand()]);
+    let (mut writer, reader) = (store.async_session().unwrap(), store.session().unwrap());
+    let upkeep = other.session().unwrap();
+    let mut has_waited = false;
+    for number in 0..1000 {
+        let mut put = pin!(writer.put([number as u8 % 10], vec![7; VALUE_BYTES]));
+        while put.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            has_waited = true;
+            assert!(reader.get([0]).unwrap().is_some());
+            upkeep.maintain().unwrap();
+        }
+    }
+    assert!(has_waited, "the pool has room for 400 values");
+}
+
+#[test]
+fn a_member_that_does_not_go_on_is_named_and_waited_for_no_longer_than_a_while() {
+    let directory = tempfile::tempdir().unwrap();
+    let lease = Duration::from_secs(1);
+    let [store, other] = members(&directory, [crate::options().lease(lease), by_hand()]);
+    let session = store.session().unwrap();
+    let put = |number: u32| session.put([number as u8 % 10], vec![7; VALUE_BYTES]);
+    let error = (0..1000).find_map(|number| put(number).err()).unwrap();
+    assert!(error.is_out_of_space() && error.is_held_back(), "{error}");
+    let told = error.to_string();
+    let who = format!("member {} (process {})", other.pool().member().member, std::process::id());
+    assert!(told.contains(&who), "{told}");
+    // The next operation need not wait to learn the same.
+    assert!(put(0).unwrap_err().is_held_back());
+    let upkeep = other.session().unwrap();
+    let mut tries = 0;
+    while let Err(error) = put(0) {
+        assert!(error.is_out_of_space(), "{error}");
+        upkeep.maintain().unwrap();
+        tries += 1;
+        assert!(tries < 100_000, "{error}");
+    }
+}
 
 #[test]
 fn a_full_store_says_so_and_keeps_what_it_has() {

@@ -1,0 +1,111 @@
+//! Waiting for room: what an operation does that found a pool full while freed memory waits.
+//!
+//! An allocation cannot wait: its own pin holds the epoch back. So the operation fails first, and
+//! its caller asks for room ([`crate::Pool::ask_for_room`]) and runs rounds of upkeep. While the
+//! request lives the epoch moves on, and this process's member line asks the others: their rounds
+//! then follow each other closely, and give back what they hold and do not use. A request ends when
+//! something was freed, or when every member has had the time for that and nothing waits any more;
+//! or, so that no process waits for a stopped one for ever, when the epoch has not moved for a
+//! while.
+
+use std::fmt;
+
+use super::upkeep::{EpochDemand, Grace};
+
+/// Epochs in which every member has read the request, given back what it can, and published.
+const EPOCHS: u64 = 5;
+/// Bounds of the time without a new epoch after which a request gives up, in ms.
+const PATIENCE_MS: (u64, u64) = (1_000, 10_000);
+
+/// A member that has not followed the global epoch, so that freed memory waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Laggard {
+    /// Its slot.
+    pub member: u32,
+    /// Its process id, as it wrote it.
+    pub pid: u64,
+    /// Whether it is this process, of which an operation is under way.
+    pub is_me: bool,
+    /// For how long the epoch has not moved, in ms.
+    pub for_ms: u64,
+}
+
+impl fmt::Display for Laggard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { member, pid, is_me, for_ms } = self;
+        let what = if *is_me { "an operation of this process" } else { "its process" };
+        let (seconds, tenths) = (for_ms / 1000, for_ms % 1000 / 100);
+        write!(f, "member {member} (process {pid}): {what} has not gone on for {seconds}.{tenths} s")
+    }
+}
+
+/// What became of a request for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing yet: run another round of upkeep.
+    NotYet,
+    /// Memory was freed: try again.
+    Freed,
+    /// All that was freed before the request is in use again, or free: the pool is full if another
+    /// try fails.
+    Full,
+    /// Freed memory waits for a member that does not go on.
+    HeldBack(Laggard),
+}
+
+/// A request for room. The members help while it exists.
+pub struct RoomRequest<'g> {
+    grace: &'g Grace,
+    _demand: EpochDemand<'g>,
+    _request: EpochDemand<'g>,
+    first: u64,
+    freed: u64,
+    patience_ms: u64,
+    /// The newest epoch, and when it was first seen.
+    moved: Option<(u64, u64)>,
+}
+
+impl fmt::Debug for RoomRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoomRequest").field("first", &self.first).finish_non_exhaustive()
+    }
+}
+
+impl RoomRequest<'_> {
+    /// Returns what has become of the request, after a round of upkeep that ended at `now_ms` by the
+    /// clock of the process's endpoints.
+    pub fn progress(&mut self, now_ms: u64) -> Room {
+        let epoch = self.grace.epoch();
+        if self.grace.limbo.freed() > self.freed {
+            return Room::Freed;
+        }
+        if epoch >= self.first + EPOCHS && !self.grace.has_garbage() {
+            return Room::Full;
+        }
+        let since = match self.moved {
+            Some((seen, since)) if seen == epoch => since,
+            _ => now_ms,
+        };
+        self.moved = Some((epoch, since));
+        let for_ms = now_ms.saturating_sub(since);
+        if for_ms <= self.patience_ms {
+            return Room::NotYet;
+        }
+        self.grace.laggard().map_or(Room::Full, |laggard| Room::HeldBack(Laggard { for_ms, ..laggard }))
+    }
+}
+
+impl Grace {
+    /// Makes the epoch advance and the other members help while the value lives.
+    pub(crate) fn ask_for_room(&self, lease_ms: u64) -> RoomRequest<'_> {
+        RoomRequest {
+            grace: self,
+            _demand: self.demand_epochs(),
+            _request: self.request_room(),
+            first: self.epoch(),
+            freed: self.limbo.freed(),
+            patience_ms: (lease_ms + lease_ms / 2).clamp(PATIENCE_MS.0, PATIENCE_MS.1),
+            moved: None,
+        }
+    }
+}
