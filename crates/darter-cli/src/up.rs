@@ -73,6 +73,10 @@ pub(crate) struct UpCommand {
     /// must be on tmpfs or hugetlbfs
     #[arg(long, value_name = "DEVICE[:PORT[:GID]]")]
     rdma: Option<DeviceName>,
+    /// A file whose content, line end left off, clients of the gateways must show by AUTH or HELLO;
+    /// without it they must show the token, if there is one
+    #[arg(long, value_name = "FILE", requires = "gateways")]
+    password_file: Option<PathBuf>,
     #[command(flatten)]
     index: IndexArgs,
     #[command(flatten)]
@@ -211,14 +215,15 @@ impl UpCommand {
         let gateways =
             (0..self.gateways).map(|at| Daemon::start("gateway", at, &self.gateway_arguments(at, &url)));
         let mut gateways = gateways.collect::<Result<Vec<_>, _>>()?;
+        let served = gateways.iter_mut().map(|gateway| gateway.address("redis://"));
+        let served = served.collect::<Result<Vec<_>, _>>()?;
+        self.say_who_asks();
+        starting.close();
         let mut out = std::io::stdout().lock();
         writeln!(out, "{url}")?;
-        for gateway in &mut gateways {
-            writeln!(out, "redis://{}", gateway.address("redis://")?)?;
-        }
+        served.iter().try_for_each(|address| writeln!(out, "redis://{address}"))?;
         out.flush()?;
         drop(out);
-        starting.close();
         let answer = watch(&mut signals, &mut nodes, &mut gateways);
         // They leave the pool while its nodes are there.
         stop(&mut signals, &mut gateways);
@@ -339,7 +344,23 @@ impl UpCommand {
         let (resp, http) = (address(self.resp_port), address(self.http_port));
         let words = ["serve", "--resp", &resp, "--http", &http, "--pool", url];
         let index = self.index.name().into_iter().flat_map(|name| ["--index", name]);
-        self.arguments(&words.into_iter().chain(index).collect::<Vec<_>>())
+        let mut arguments = self.arguments(&words.into_iter().chain(index).collect::<Vec<_>>());
+        if let Some(file) = self.password_file.as_ref().or(self.token.token_file.as_ref()) {
+            arguments.extend(["--password-file".into(), file.into()]);
+        }
+        arguments
+    }
+
+    /// Says what the gateways ask their clients for.
+    fn say_who_asks(&self) {
+        if self.gateways == 0 || self.password_file.is_some() {
+            return;
+        }
+        complain(if self.token.token_file.is_some() {
+            "note: the gateways ask their clients for the token, by AUTH; for another password give --password-file"
+        } else {
+            "note: the gateways serve every user of this machine; --password-file or --token-file keep others out"
+        });
     }
 }
 

@@ -222,6 +222,29 @@ fn up_goes_on_when_a_gateway_is_killed() {
     );
 }
 
+#[test]
+fn gateways_of_up_ask_for_the_token_or_their_password() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (token, password) = (file("token", "open sesame\n"), file("password", "friend\n"));
+    for (more, known, unknown) in
+        [(&[][..], "open sesame", "friend"), (&["--password-file", &password], "friend", "open sesame")]
+    {
+        let arguments = ["up", "--memnodes", "1", "--gateways", "1", "--size", "16M", "--token-file", &token];
+        let mut up = Daemon::start(&[&arguments[..], more].concat());
+        let gateway = up.next_line();
+        assert!(answer(&gateway, "GET a", "\r\n").starts_with("-NOAUTH"));
+        assert!(answer(&gateway, &format!("AUTH \"{unknown}\""), "\r\n").starts_with("-WRONGPASS"));
+        assert_eq!(answer(&gateway, &format!("AUTH \"{known}\""), "\r\n"), "+OK\r\n");
+        up.signal(Signal::TERM);
+        assert_eq!(up.end().0, Some(0));
+    }
+}
+
 /// The processes that one has started.
 fn children(parent: u32) -> Vec<u32> {
     let stat = |path: &Path| std::fs::read_to_string(path.join("stat")).ok();
