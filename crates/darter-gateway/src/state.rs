@@ -8,11 +8,12 @@ use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
 use darter::Store;
+use darter_fabric::Fabric;
 use darter_telemetry::descriptors;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// The state of a gateway.
@@ -33,7 +34,13 @@ pub(super) struct GatewayState {
     /// Bytes of the buffers of requests and replies that are waiting.
     pub(super) held_bytes: AtomicUsize,
     pub(super) is_stopping: AtomicBool,
+    /// The last failure to reach a memory node, and when it was.
+    node_failure: Mutex<Option<(String, Instant)>>,
 }
+
+/// How long the gateway counts as degraded after it has failed to reach a memory node: beyond the
+/// longest pause of the background walk, which tries again.
+const DEGRADED: Duration = Duration::from_secs(30);
 
 /// The kinds of log lines that clients can cause.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +118,7 @@ impl GatewayState {
             since: Instant::now(),
             held_bytes: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
+            node_failure: Mutex::default(),
         }
     }
 
@@ -126,8 +134,31 @@ impl GatewayState {
             if self.may_log(LogLine::Failed) {
                 warn!(%error, "a command failed");
             }
-            self.current.note(error);
+            self.failed(error);
         }
+    }
+
+    /// Remembers a failure of the pool.
+    fn failed(&self, error: &darter::Error) {
+        self.current.note(error);
+        if error.is_disconnected() {
+            *self.node_failure() = Some((error.to_string(), Instant::now()));
+        }
+    }
+
+    fn node_failure(&self) -> MutexGuard<'_, Option<(String, Instant)>> {
+        self.node_failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the reason why commands may fail now, if there is one: the pool's upkeep fails, or a
+    /// memory node could not be reached lately.
+    pub(super) fn degraded(&self, now: Instant) -> Option<String> {
+        let store = self.store();
+        let fabric = store.pool().fabric().notes();
+        let upkeep = store.notes().into_iter().find(|note| !fabric.contains(note));
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < DEGRADED;
+        let recent = || self.node_failure().clone().filter(|(_, at)| is_recent(*at)).map(|(why, _)| why);
+        upkeep.or_else(recent)
     }
 
     /// Handles a failure of the background walk, which no client has caused: logs it if it is the
@@ -137,7 +168,7 @@ impl GatewayState {
             warn!(error = %fault.text(), "the walk that removes expired keys cannot go on, and tries again");
         }
         if let Fault::Store(error) = fault {
-            self.current.note(error);
+            self.failed(error);
         }
     }
 

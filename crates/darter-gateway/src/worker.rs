@@ -86,7 +86,8 @@ impl Worker {
         let (keys, account) = spare.unwrap_or_else(|| {
             self.counts.sessions.add(1);
             let opened = self.opened.borrow().1.clone();
-            let keys = Keyspace::new(opened.store.clone(), Arc::clone(&self.locks));
+            let mut keys = Keyspace::new(opened.store.clone(), Arc::clone(&self.locks));
+            keys.may_sleep = true;
             (keys, Account { round: 0, counted: Counters::default(), opened })
         });
         KeyspaceLease { keys, account, _permit: permit }

@@ -213,6 +213,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "gateway",
+        "gateway-writer-disturbs-a-rename",
+        "A writer takes the doubt of a rename off at once.",
+        FoundBy::Tests("-p darter-gateway --lib a_writer_waits_for_a_rename_that_is_at_work"),
+    ),
+    Mutant::new(
+        "gateway",
         "gateway-walk-trusts-a-clock-that-stepped",
         "The walk judges the age of a copy by a clock that has stepped.",
         FoundBy::Tests("-p darter-gateway --lib a_clock_that_steps_takes_no_copy_at_work"),

@@ -5,7 +5,7 @@ use super::scan::{SCANNED_BYTES, Steps};
 use crate::call::{Call, too_long};
 use crate::fault::Fault;
 use crate::glob::Matching;
-use crate::keyspace::{Kind, Walked, score_of_record};
+use crate::keyspace::{Kind, Retries, Walked, score_of_record};
 use crate::reply::Reply;
 use crate::score;
 use crate::turns;
@@ -44,6 +44,7 @@ pub(super) async fn some(
     let Call { args, keys, reply, .. } = call;
     reply.array(args.len() - 2);
     let first = reply.position();
+    let mut retries = Retries::default();
     while let Some(aggregate) = keys.find(args.get(1), kind).await? {
         let told = keys.some_elements(&aggregate, args.from(2), |record| {
             tell(reply, record);
@@ -54,6 +55,7 @@ pub(super) async fn some(
             return Ok(());
         }
         reply.take_back(first);
+        retries.again().await?;
     }
     for _ in 2..args.len() {
         tell(reply, None);
@@ -65,12 +67,14 @@ pub(super) async fn some(
 /// Returns the number of elements of a key.
 pub(super) async fn count(call: &mut Call<'_>, kind: Kind) -> Result<usize, Fault> {
     let Call { args, keys, .. } = call;
+    let mut retries = Retries::default();
     while let Some(aggregate) = keys.find(args.get(1), kind).await? {
         let mut count = 0;
         keys.walk_elements(&mut aggregate.elements(), usize::MAX, |_, _| count += 1).await?;
         if keys.stands(&aggregate).await? {
             return Ok(count);
         }
+        retries.again().await?;
     }
     Ok(0)
 }

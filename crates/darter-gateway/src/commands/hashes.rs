@@ -4,7 +4,7 @@ use super::elements::{count, some};
 use crate::call::{Call, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::Fault;
-use crate::keyspace::{Kind, Walked};
+use crate::keyspace::{Kind, Retries, Walked};
 use crate::number;
 use crate::turns;
 
@@ -17,6 +17,7 @@ async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
     if args.len() % 2 == 1 {
         return Err(wrong_arity(&String::from_utf8_lossy(args.get(0)).to_ascii_lowercase()));
     }
+    let mut retries = Retries::default();
     loop {
         let hash = keys.open(args.get(1), Kind::Hash).await?;
         let mut new = 0;
@@ -27,6 +28,7 @@ async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
         if keys.confirm(&hash).await? {
             return Ok(new);
         }
+        retries.again().await?;
     }
 }
 
@@ -47,6 +49,7 @@ pub(super) async fn hmset(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `HSETNX key field value`.
 pub(super) async fn hsetnx(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
+    let mut retries = Retries::default();
     loop {
         let hash = keys.open(args.get(1), Kind::Hash).await?;
         let is_new = keys.set_field(&hash, args.get(2), args.get(3), true).await?;
@@ -54,6 +57,7 @@ pub(super) async fn hsetnx(call: &mut Call<'_>) -> Result<(), Fault> {
             reply.flag(is_new);
             return Ok(());
         }
+        retries.again().await?;
     }
 }
 
@@ -95,7 +99,7 @@ pub(super) async fn hmget(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `HGETALL key`, `HKEYS key`, `HVALS key`.
 pub(super) async fn all(call: &mut Call<'_>, tells_fields: bool, tells_values: bool) -> Result<(), Fault> {
     let (start, most) = (call.reply.position(), call.shared.options.output_bytes_max);
-    let mut count = 0;
+    let (mut count, mut retries) = (0, Retries::default());
     while let Some(hash) = call.keys.find(call.args.get(1), Kind::Hash).await? {
         let mut fields = hash.elements();
         loop {
@@ -124,6 +128,7 @@ pub(super) async fn all(call: &mut Call<'_>, tells_fields: bool, tells_values: b
         }
         call.reply.take_back(start);
         count = 0;
+        retries.again().await?;
     }
     if tells_fields && tells_values {
         call.reply.map_from(start, count);
@@ -159,6 +164,7 @@ pub(super) async fn hincrby(call: &mut Call<'_>) -> Result<(), Fault> {
     let number = call.integer(3)?;
     let Call { args, keys, reply, .. } = call;
     let mut sum = 0;
+    let mut retries = Retries::default();
     loop {
         let hash = keys.open(args.get(1), Kind::Hash).await?;
         let change = keys.change_field(&hash, args.get(2), |old| {
@@ -173,6 +179,7 @@ pub(super) async fn hincrby(call: &mut Call<'_>) -> Result<(), Fault> {
             reply.integer(sum);
             return Ok(());
         }
+        retries.again().await?;
     }
 }
 
@@ -184,6 +191,7 @@ pub(super) async fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
     if number == Extended::Infinite {
         return Err(Fault::said("ERR value is NaN or Infinity"));
     }
+    let mut retries = Retries::default();
     loop {
         let hash = keys.open(args.get(1), Kind::Hash).await?;
         let change = keys.change_field(&hash, args.get(2), |old| {
@@ -197,5 +205,6 @@ pub(super) async fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
             reply.bulk(sum.as_bytes());
             return Ok(());
         }
+        retries.again().await?;
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Aggregate, Kind, Walked, score_of_record};
+use crate::keyspace::{Aggregate, Kind, Retries, Walked, score_of_record};
 use crate::number;
 use crate::turns;
 use darter_fabric::random_word;
@@ -45,11 +45,13 @@ impl Sample {
 /// Draws at most so many different elements.
 async fn draw(call: &mut Call<'_>, kind: Kind, wanted: usize) -> Result<Elements, Fault> {
     let most = call.shared.options.output_bytes_max;
+    let mut retries = Retries::default();
     while let Some(aggregate) = call.keys.find(call.args.get(1), kind).await? {
         let drawn = draw_from(call, &aggregate, wanted, most).await?;
         if call.keys.stands(&aggregate).await? {
             return Ok(drawn);
         }
+        retries.again().await?;
     }
     Ok(Vec::new())
 }

@@ -6,7 +6,7 @@
 use super::ordered::{Bounds, bounds};
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Aggregate, Kind, Member, Ranks, Walked, score_of_record};
+use crate::keyspace::{Aggregate, Kind, Member, Ranks, Retries, Walked, score_of_record};
 use crate::score;
 use crate::turns;
 use std::ops::Bound;
@@ -183,6 +183,7 @@ async fn visit(
 /// Collects the selected members of a range.
 async fn gather(call: &mut Call<'_>, part: MemberRange<'_>, window: Window) -> Result<Vec<Member>, Fault> {
     let most = call.shared.options.output_bytes_max;
+    let mut retries = Retries::default();
     while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let gathered = visit(call, &set, part, window, |member| {
@@ -194,6 +195,7 @@ async fn gather(call: &mut Call<'_>, part: MemberRange<'_>, window: Window) -> R
         if call.keys.stands(&set).await? {
             return Ok(found);
         }
+        retries.again().await?;
     }
     Ok(Vec::new())
 }
@@ -283,7 +285,7 @@ pub(super) async fn range(
 /// `ZCOUNT key min max`, `ZLEXCOUNT key min max`.
 pub(super) async fn count(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
     let part = MemberRange::parse(call, by, 2, 3)?;
-    let mut count = 0;
+    let (mut count, mut retries) = (0, Retries::default());
     while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
         count = 0;
         let counted = visit(call, &set, part, Window::ALL, |_| {
@@ -295,6 +297,7 @@ pub(super) async fn count(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
             break;
         }
         count = 0;
+        retries.again().await?;
     }
     call.reply.count(count);
     Ok(())
@@ -303,6 +306,7 @@ pub(super) async fn count(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
 /// `ZRANK key member`, `ZREVRANK key member`.
 pub(super) async fn rank(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fault> {
     let name = call.args.get(2);
+    let mut retries = Retries::default();
     while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
         let Some(score) = call.keys.score(&set, name).await? else { break };
         let at = Bound::Included(score);
@@ -320,6 +324,7 @@ pub(super) async fn rank(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fa
                 None => break,
             }
         }
+        retries.again().await?;
     }
     call.reply.null();
     Ok(())

@@ -4,7 +4,7 @@
 use super::elements::{count, some};
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Kind, Rescored, score_of_record};
+use crate::keyspace::{Kind, Rescored, Retries, score_of_record};
 use crate::reply::Reply;
 use crate::{number, score, turns};
 
@@ -94,6 +94,7 @@ async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), F
     let scores: Option<Vec<f64>> = scores.collect();
     let scores = scores.ok_or_else(|| Fault::said(NO_FLOAT))?;
     let (mut last, mut came, mut changed) = (None, 0, 0);
+    let mut retries = Retries::default();
     loop {
         // A command that only changes existing members adds nothing to a key that has expired.
         let set = if options.is_present {
@@ -117,6 +118,7 @@ async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), F
         if options.is_present || keys.confirm(&set).await? {
             break;
         }
+        retries.again().await?;
     }
     if options.is_increment {
         reply.double_or_null(last);
@@ -180,6 +182,7 @@ pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fau
     let mut popped = Vec::new();
     if let Some(set) = keys.find(args.get(1), Kind::SortedSet).await? {
         let mut ranks = set.all_ranks(is_reverse, wanted);
+        let mut retries = Retries::default();
         while popped.len() < wanted {
             let Some(member) = keys.next_member(&mut ranks).await? else { break };
             let is_still = |score: f64| score.total_cmp(&member.score).is_eq();
@@ -189,6 +192,12 @@ pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fau
                 // Another client took the member or changed its score: the first member has to be
                 // found again.
                 ranks = set.all_ranks(is_reverse, wanted - popped.len());
+                match retries.again().await {
+                    Err(fault) if popped.is_empty() => return Err(fault),
+                    // Elements that were popped must not be lost.
+                    Err(_) => break,
+                    Ok(()) => {}
+                }
             }
         }
     }

@@ -17,12 +17,15 @@
 //! the head still has the mark, no acknowledged write is lost with it.
 
 use super::head::Generation;
-use super::{Family, Head, Keyspace, Kind, place, session, transaction};
+use super::{Family, Head, Keyspace, Kind, Retries, place, session, transaction};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
 use darter::{AsyncSession, Condition, PutOutcome, ScanRange};
 use darter_fabric::mutant;
+use std::time::Duration;
 
+/// Pause between two reads of a doubt that a writer leaves there.
+pub(super) const HELD_LOOK: Duration = Duration::from_millis(10);
 /// Elements removed at a time.
 const BURIED: usize = 256;
 
@@ -121,16 +124,17 @@ pub(super) async fn is_empty(session: &mut AsyncSession, aggregate: &Aggregate) 
     Ok(session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0)
 }
 
-/// Writes a doubt into the head of a key. Returns the head's new record, unless another client came
+/// Writes a doubt into the head of a key, which writers leave there for some seconds. Returns the head's new record, unless another client came
 /// between.
 pub(super) async fn mark(
     session: &mut AsyncSession,
     aggregate: &Aggregate,
     record: &[u8],
     now: u64,
+    held_seconds: u8,
 ) -> Result<Option<Vec<u8>>, Fault> {
     let mut doubted = Vec::new();
-    Head::parse(record)?.doubt(&mut doubted, now);
+    Head::parse(record)?.doubt(&mut doubted, now, held_seconds);
     let mut place_of_head = Vec::new();
     place(&mut place_of_head, Family::Key, aggregate.key());
     let outcome = session.put_if(&place_of_head, &doubted, Condition::Equals(record)).await?;
@@ -148,7 +152,7 @@ pub(super) async fn doubt(
     if aggregate.kind == Kind::Intent {
         return Ok(transaction::abort(session, aggregate.generation(), now).await?.then(|| record.to_vec()));
     }
-    let Some(doubted) = mark(session, aggregate, record, now).await? else { return Ok(None) };
+    let Some(doubted) = mark(session, aggregate, record, now, 0).await? else { return Ok(None) };
     let is_empty = mutant!("gateway-doubt-without-second-look") || is_empty(session, aggregate).await?;
     Ok(is_empty.then_some(doubted))
 }
@@ -221,6 +225,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::find`].
     pub(crate) async fn open(&mut self, key: &[u8], kind: Kind) -> Result<Aggregate, Fault> {
+        let mut retries = Retries::default();
         loop {
             let mut old = self.head_record(key).await?;
             let session = session(&mut self.session, &self.store)?;
@@ -235,6 +240,7 @@ impl Keyspace {
                         old = doubt(session, &aggregate, record, self.now).await?;
                     }
                     if old.is_none() {
+                        retries.again().await?;
                         continue;
                     }
                 } else if head.expiry.is_none()
@@ -247,6 +253,7 @@ impl Keyspace {
                     head.rewrite(&mut self.new, None);
                     place(&mut self.key, Family::Key, key);
                     session.put_if(&self.key, &self.new, Condition::Equals(record)).await?;
+                    retries.again().await?;
                     continue;
                 }
             }
@@ -260,6 +267,7 @@ impl Keyspace {
             if session.put_if(&self.key, &self.new, condition).await? != PutOutcome::Refused {
                 return Ok(aggregate);
             }
+            retries.again().await?;
         }
     }
 
@@ -282,6 +290,7 @@ impl Keyspace {
     pub(crate) async fn confirm(&mut self, aggregate: &Aggregate) -> Result<bool, Fault> {
         place(&mut self.key, Family::Key, aggregate.key());
         let session = session(&mut self.session, &self.store)?;
+        let (mut retries, mut waited) = (Retries::default(), Duration::ZERO);
         loop {
             self.old.clear();
             let old = &mut self.old;
@@ -301,11 +310,20 @@ impl Keyspace {
             if self.old.is_empty() {
                 return Ok(true);
             }
-            Head::parse(&self.old)?.dispel(&mut self.new);
+            let head = Head::parse(&self.old)?;
+            let waits = self.may_sleep && !mutant!("gateway-writer-disturbs-a-rename");
+            if waits && waited < Duration::from_secs(head.held_seconds().into()) {
+                // A rename is at work, and would have to copy all elements again.
+                tokio::time::sleep(HELD_LOOK).await;
+                waited += HELD_LOOK;
+                continue;
+            }
+            head.dispel(&mut self.new);
             session.put_if(&self.key, &self.new, Condition::Equals(&self.old)).await?;
             if mutant!("gateway-confirms-without-looking-again") {
                 return Ok(true);
             }
+            retries.again().await?;
         }
     }
 }

@@ -11,7 +11,8 @@
 //! An intent is a string if its transaction has committed, and nothing otherwise
 //! (`transaction.rs`). Numbers are little-endian, times are ms since the Unix epoch. A string that does not expire
 //! takes one byte more than its value. A doubt begins with the ms since the Unix epoch at which it
-//! was written; the rest makes it unique (`aggregate.rs`).
+//! was written; then come the seconds for which writers leave it there, 1 byte, and 7 random bytes
+//! that make it unique (`aggregate.rs`).
 
 use crate::fault::{FOREIGN, Fault, WRONG_TYPE};
 use darter_fabric::mutant;
@@ -21,6 +22,9 @@ pub(super) type Generation = [u8; 8];
 
 /// Bytes of a doubt.
 const DOUBT_BYTES: usize = 16;
+
+/// Maximum seconds for which writers leave a doubt there.
+pub(super) const HELD_SECONDS_MAX: u8 = 4;
 
 /// Bytes of an intent before its value.
 const INTENT_BYTES: usize = size_of::<Generation>() + size_of::<u64>();
@@ -150,12 +154,19 @@ impl<'r> Head<'r> {
         self.body[size_of::<Generation>()..].first_chunk().map(|since| u64::from_le_bytes(*since))
     }
 
-    /// Builds the same record with a doubt of its own.
-    pub(super) fn doubt(&self, record: &mut Vec<u8>, now: u64) {
+    /// Builds the same record with a new doubt, which writers leave there for some seconds.
+    pub(super) fn doubt(&self, record: &mut Vec<u8>, now: u64, held_seconds: u8) {
         self.dispel(record);
         record.extend_from_slice(&now.to_le_bytes());
         let own = if mutant!("gateway-doubt-like-another") { 0 } else { darter_fabric::random_word() };
-        record.extend_from_slice(&own.to_le_bytes());
+        record.push(held_seconds);
+        record.extend_from_slice(&own.to_le_bytes()[1..]);
+    }
+
+    /// Returns the seconds for which writers leave a doubt there.
+    pub(super) fn held_seconds(&self) -> u8 {
+        let doubt = self.body.get(size_of::<Generation>()..).filter(|doubt| doubt.len() == DOUBT_BYTES);
+        doubt.map_or(0, |doubt| doubt[size_of::<u64>()].min(HELD_SECONDS_MAX))
     }
 
     /// Builds the same record without a doubt.
@@ -202,9 +213,10 @@ mod tests {
         assert!(matches!(head.string(), Err(Fault::Said(text)) if text.starts_with("WRONGTYPE")));
         assert_eq!((head.generation(), head.doubted_since()), (Some(*b"12345678"), None));
         let mut doubted = Vec::new();
-        head.doubt(&mut doubted, 7);
+        head.doubt(&mut doubted, 7, 9);
         let doubted = Head::parse(&doubted).unwrap();
         assert_eq!((doubted.generation(), doubted.doubted_since()), (head.generation(), Some(7)));
+        assert_eq!((head.held_seconds(), doubted.held_seconds()), (0, HELD_SECONDS_MAX));
         let mut again = Vec::new();
         doubted.dispel(&mut again);
         assert_eq!(again, record);

@@ -15,7 +15,7 @@
 use super::aggregate::Aggregate;
 use super::order::{Scored, order_of, parse_index, stamp};
 use super::walk::go_behind;
-use super::{Family, Keyspace, session};
+use super::{Family, Keyspace, Retries, session};
 use crate::fault::Fault;
 use darter::{Condition, PutOutcome, ScanRange};
 use darter_fabric::mutant;
@@ -110,6 +110,7 @@ impl Keyspace {
         let place = set.place(Family::Member, member);
         let _guard = self.locks.lock(&place).await;
         let session = session(&mut self.session, &self.store)?;
+        let mut retries = Retries::default();
         loop {
             let record = session.get(&place).await?;
             let old = record.as_deref().map(Scored::parse).transpose()?;
@@ -132,6 +133,7 @@ impl Keyspace {
                 if !mutant!("gateway-refused-score-left-in-the-index") {
                     session.delete(&index).await?;
                 }
+                retries.again().await?;
                 continue;
             }
             if is_late {

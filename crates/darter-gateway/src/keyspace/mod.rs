@@ -23,6 +23,7 @@ mod head;
 mod key_locks;
 mod members;
 mod order;
+mod retries;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub(super) use expiry::{Census, Expiry, Stepped};
 pub(super) use head::{Head, Kind};
 pub(super) use key_locks::KeyLocks;
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
+pub(super) use retries::Retries;
 pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
@@ -94,6 +96,8 @@ pub(super) struct Keyspace {
     session: Option<AsyncSession>,
     /// The time of the current command, in ms since the Unix epoch.
     pub now: u64,
+    /// Whether commands may sleep: the executor must have timers then.
+    pub may_sleep: bool,
     key: Vec<u8>,
     old: Vec<u8>,
     new: Vec<u8>,
@@ -139,7 +143,8 @@ async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Resu
 impl Keyspace {
     /// Creates access to a store's keys, for commands that share these locks.
     pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
-        Self { store, locks, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
+        let (key, old, new) = (Vec::new(), Vec::new(), Vec::new());
+        Self { store, locks, session: None, now: 0, may_sleep: false, key, old, new }
     }
 
     /// Returns the costs so far.
@@ -222,6 +227,7 @@ impl Keyspace {
         mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
     ) -> Result<R, Fault> {
         place(&mut self.key, Family::Key, key);
+        let mut retries = Retries::default();
         loop {
             let Self { store, session: slot, now, key: at, locks, old, .. } = self;
             let guard = locks.lock(at).await;
@@ -261,6 +267,7 @@ impl Keyspace {
             if let Some(result) = self.change_aggregate(key, &mut decide).await? {
                 return Ok(result);
             }
+            retries.again().await?;
         }
     }
 
@@ -344,6 +351,7 @@ impl Keyspace {
         place(&mut self.key, Family::Key, key);
         let now = self.now;
         let session = session(&mut self.session, &self.store)?;
+        let mut retries = Retries::default();
         loop {
             let (mut lived, mut aggregate) = (false, None);
             let removed = session.delete_if(&self.key, |record| {
@@ -362,6 +370,7 @@ impl Keyspace {
                 bury(session, &aggregate, usize::MAX).await?;
                 return Ok(lived);
             }
+            retries.again().await?;
         }
     }
 

@@ -209,7 +209,7 @@ fn two_doubts_of_one_moment_differ() {
     let head = Head::parse(&record).unwrap();
     let [one, other] = [(); 2].map(|()| {
         let mut doubted = Vec::new();
-        head.doubt(&mut doubted, NOW);
+        head.doubt(&mut doubted, NOW, 0);
         doubted
     });
     assert_ne!(one, other);

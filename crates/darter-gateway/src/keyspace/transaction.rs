@@ -19,7 +19,7 @@
 //! a whole round over the heads, in which the walk replaced all intents that depended on it.
 
 use super::head::Generation;
-use super::{Change, Family, Head, Keyspace, place, session};
+use super::{Change, Family, Head, Keyspace, Retries, place, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter::{AsyncSession, Condition, PutOutcome};
@@ -101,6 +101,7 @@ impl Keyspace {
     /// # Errors
     /// The store's.
     pub(crate) async fn set_all_if_absent(&mut self, pairs: &BTreeMap<&[u8], &[u8]>) -> Result<bool, Fault> {
+        let mut retries = Retries::default();
         for attempt in 0_u32.. {
             let transaction = darter_fabric::random_word().to_le_bytes();
             let mut intents = Vec::with_capacity(pairs.len());
@@ -132,6 +133,8 @@ impl Keyspace {
             for _ in 0..darter_fabric::random_word() % (1 << attempt.min(10)) {
                 tokio::task::yield_now().await;
             }
+            let nothing = "ERR other clients set the same keys all the time; nothing has changed";
+            retries.again().await.map_err(|_| Fault::said(nothing))?;
         }
         unreachable!("attempts do not end")
     }

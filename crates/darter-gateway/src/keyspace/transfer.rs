@@ -17,19 +17,23 @@
 //! before it is copied, which every client that has added something takes off (`aggregate.rs`). If
 //! the source has changed, all is done again. So nothing that was acknowledged is lost, whichever
 //! gateway dies, but others may see both keys, and a gateway that dies may leave both.
+//!
+//! A writer that meets the doubt of a rename leaves it there for a second, for two at the second
+//! attempt, and for four at the third: so the rename gets through. A copy ends as soon as its doubt
+//! is gone, and is removed before the next attempt.
 
-use super::aggregate::{Aggregate, bury, is_empty, mark};
+use super::aggregate::{Aggregate, HELD_LOOK, bury, is_empty, mark};
 use super::order::Scored;
-use super::{Change, Family, Head, Keyspace, Kind, Walked, place, session};
+use super::{Change, Family, Head, Keyspace, Kind, Retries, Walked, place, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter_fabric::mutant;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Elements copied between two updates of the record that announces them.
 const CHUNK: usize = 512;
-/// How often a rename is tried while others change the key.
-const TRIES: usize = 32;
+/// How often the elements of a key are copied for a rename while others change it.
+const COPIES: u8 = 3;
 
 /// What becomes of the destination of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +88,14 @@ impl Keyspace {
         Ok(Some((record, aggregate)))
     }
 
-    /// Copies what a head stands for. Returns `None` if the source has ended meanwhile.
+    /// Copies what a head stands for. Returns `None` if the source has ended by then, or has changed
+    /// if it must not.
     async fn duplicate(
         &mut self,
         source: &[u8],
         elements: Option<&Aggregate>,
         to: &[u8],
+        must_last: bool,
     ) -> Result<Option<Copied>, Fault> {
         let head = Head::parse(source)?;
         let mut record = Vec::new();
@@ -103,19 +109,34 @@ impl Keyspace {
         Head::begin(&mut record, head.kind, expiry);
         record.extend_from_slice(&generation);
         let copied = Copied { record, aggregate: Some(copy.clone()) };
-        if let Err(fault) = self.copy_elements(elements, &copy).await {
-            self.discard(&copied).await?;
-            return Err(fault);
+        let head = must_last.then_some(source);
+        match self.copy_elements(elements, &copy, head).await {
+            Ok(true) => return Ok(Some(copied)),
+            Ok(false) => self.discard(&copied).await?,
+            Err(fault) => {
+                self.discard(&copied).await?;
+                return Err(fault);
+            }
         }
-        if !self.stands(elements).await? && !mutant!("gateway-copy-of-what-has-ended") {
-            self.discard(&copied).await?;
-            return Ok(None);
-        }
-        Ok(Some(copied))
+        Ok(None)
     }
 
-    async fn copy_elements(&mut self, from: &Aggregate, to: &Aggregate) -> Result<(), Fault> {
+    /// Copies elements as long as their head stands, or is what it was if `head` is given. Returns
+    /// whether it still is.
+    async fn copy_elements(
+        &mut self,
+        from: &Aggregate,
+        to: &Aggregate,
+        head: Option<&[u8]>,
+    ) -> Result<bool, Fault> {
         let (began, announcement) = (Instant::now(), place_of_announcement(to));
+        let mut at = Vec::new();
+        place(&mut at, Family::Key, from.key());
+        // Elements that are added during the copy may be copied, but not more than there were.
+        let (mut most, mut count) = (CHUNK, 0);
+        if head.is_none() {
+            self.walk_elements(&mut from.elements(), usize::MAX, |_, _| most += 2).await?;
+        }
         let (mut elements, mut walked) = (from.elements(), Walked::Paused);
         while walked == Walked::Paused {
             let now = self.now + began.elapsed().as_millis() as u64;
@@ -127,6 +148,12 @@ impl Keyspace {
                 met.push((name.to_vec(), record.to_vec()));
             });
             walked = walk.await?;
+            count += met.len();
+            if head.is_none() && count > most {
+                return Err(Fault::said(
+                    "ERR others add to the key faster than it can be copied; nothing has changed",
+                ));
+            }
             let session = session(&mut self.session, &self.store)?;
             for (name, record) in met {
                 session.put(to.place(to.names(), &name), &record).await?;
@@ -137,8 +164,13 @@ impl Keyspace {
                 }
                 turns::copied(record.len()).await;
             }
+            let is_same = |record: &[u8]| head.map_or_else(|| from.is_of(record), |head| head == record);
+            let is_same = session.get_with(&at, is_same).await? == Some(true);
+            if !is_same && !mutant!("gateway-copy-of-what-has-ended") {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes the announcement of a copy that its key's head names.
@@ -186,7 +218,13 @@ impl Keyspace {
             record.extend_from_slice(&copied.record);
             Ok(Change::Put(true))
         });
-        let is_placed = is_placed.await?;
+        let is_placed = match is_placed.await {
+            Ok(is_placed) => is_placed,
+            Err(fault) => {
+                self.discard(copied).await?;
+                return Err(fault);
+            }
+        };
         if is_placed {
             if !mutant!("gateway-announcement-left") {
                 self.settle(copied).await?;
@@ -207,12 +245,17 @@ impl Keyspace {
         to: &[u8],
         destination: Destination,
     ) -> Result<Transferred, Fault> {
+        let mut retries = Retries::default();
         loop {
             let Some((record, elements)) = self.source(from).await? else { return Ok(Transferred::NoSource) };
             if destination == Destination::Kept && self.look(to, |head| head.is_some()).await? {
                 return Ok(Transferred::Kept);
             }
-            let Some(copied) = self.duplicate(&record, elements.as_ref(), to).await? else { continue };
+            let Some(copied) = self.duplicate(&record, elements.as_ref(), to, false).await? else {
+                let nothing = "ERR others replace the key all the time; nothing has changed";
+                retries.again().await.map_err(|_| Fault::said(nothing))?;
+                continue;
+            };
             let is_placed = self.publish(to, &copied, destination, None).await?;
             return Ok(if is_placed { Transferred::Done } else { Transferred::Kept });
         }
@@ -228,8 +271,9 @@ impl Keyspace {
         to: &[u8],
         destination: Destination,
     ) -> Result<Transferred, Fault> {
-        let mut before: Option<Copied> = None;
-        for _ in 0..TRIES {
+        let (mut before, mut copies) = (None, 0);
+        let mut retries = Retries::default();
+        while copies < COPIES && retries.again().await.is_ok() {
             let Some((mut record, elements)) = self.source(from).await? else {
                 // If it was copied before, another client has removed it since.
                 return Ok(if before.is_some() { Transferred::Done } else { Transferred::NoSource });
@@ -240,20 +284,22 @@ impl Keyspace {
             {
                 return Ok(Transferred::Kept);
             }
-            if let Some(elements) = elements.as_ref().filter(|elements| elements.kind() != Kind::Intent)
-                && !mutant!("gateway-rename-without-doubt")
-            {
-                let session = session(&mut self.session, &self.store)?;
-                let Some(marked) = mark(session, elements, &record, self.now).await? else { continue };
-                record = marked;
-            }
-            let Some(copied) = self.duplicate(&record, elements.as_ref(), to).await? else { continue };
             let mut at = Vec::new();
             place(&mut at, Family::Key, from);
+            if let Some(elements) = elements.as_ref().filter(|elements| elements.kind() != Kind::Intent) {
+                if !mutant!("gateway-rename-without-doubt") {
+                    self.wait_while_held(&at, &record).await?;
+                    let session = session(&mut self.session, &self.store)?;
+                    let marked = mark(session, elements, &record, self.now, 1 << copies).await?;
+                    let Some(marked) = marked else { continue };
+                    record = marked;
+                }
+                copies += 1;
+            }
+            let Some(copied) = self.duplicate(&record, elements.as_ref(), to, true).await? else { continue };
             let reader = session(&mut self.session, &self.store)?;
             if reader.get_with(&at, |other| other == record).await? != Some(true) {
                 self.discard(&copied).await?;
-                tokio::task::yield_now().await;
                 continue;
             }
             if !self.publish(to, &copied, destination, before.as_ref()).await? {
@@ -270,13 +316,27 @@ impl Keyspace {
                 return Ok(Transferred::Done);
             }
             before = Some(copied);
-            tokio::task::yield_now().await;
         }
         Err(Fault::said(if before.is_some() {
             "ERR others change the key all the time: the new key is a copy, and the old one is still there"
         } else {
-            "ERR others change the key all the time: it was not renamed"
+            "ERR others change the key all the time: it was not renamed, nothing has changed"
         }))
+    }
+
+    /// Waits while another client's rename holds a head that has this record.
+    async fn wait_while_held(&mut self, at: &[u8], record: &[u8]) -> Result<(), Fault> {
+        let held = Duration::from_secs(Head::parse(record)?.held_seconds().into());
+        let mut waited = Duration::ZERO;
+        while self.may_sleep && waited < held {
+            tokio::time::sleep(HELD_LOOK).await;
+            waited += HELD_LOOK;
+            let session = session(&mut self.session, &self.store)?;
+            if session.get_with(at, |other| other == record).await? != Some(true) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -285,7 +345,10 @@ mod tests {
     use super::super::Expiry;
     use super::*;
     use darter::{Store, block_on};
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
     use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
 
     const NOW: u64 = 1_800_000_000_000;
     const FORGOTTEN_MS: u64 = 3_600_000;
@@ -342,7 +405,7 @@ mod tests {
         fn duplicate(&mut self) -> Copied {
             block_on(async {
                 let (record, elements) = self.keys.source(b"from").await.unwrap().unwrap();
-                self.keys.duplicate(&record, elements.as_ref(), b"to").await.unwrap().unwrap()
+                self.keys.duplicate(&record, elements.as_ref(), b"to", false).await.unwrap().unwrap()
             })
         }
     }
@@ -358,6 +421,53 @@ mod tests {
         pool.sweep(NOW + 2 * FORGOTTEN_MS);
         assert_eq!((pool.fields(b"from"), pool.fields(b"to")), (FIELDS as usize, FIELDS as usize));
         assert_eq!(pool.records(Family::Building), 0);
+    }
+
+    #[test]
+    fn a_rename_that_is_disturbed_again_and_again_fails_and_leaves_no_copy() {
+        let mut pool = Pool::new();
+        let mut other = Pool {
+            store: pool.store.clone(),
+            keys: Keyspace::new(pool.store.clone(), Arc::default()),
+            walk: Expiry::default(),
+        };
+        other.keys.now = NOW;
+        let mut added = FIELDS;
+        let outcome = {
+            let mut rename = pin!(pool.keys.rename(b"from", b"to", Destination::Replaced));
+            loop {
+                match rename.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(outcome) => break outcome,
+                    Poll::Pending => other.add(b"from", added),
+                }
+                added += 1;
+                assert!(added < FIELDS + 1000, "it copies on though it was disturbed");
+            }
+        };
+        let told = outcome.unwrap_err().text().into_owned();
+        assert!(told.contains("nothing has changed"), "{told}");
+        assert_eq!((pool.fields(b"from"), pool.fields(b"to")), (added as usize, 0));
+        assert_eq!((pool.records(Family::Field), pool.records(Family::Building)), (added as usize, 0));
+    }
+
+    #[test]
+    fn a_writer_waits_for_a_rename_that_is_at_work() {
+        let mut pool = Pool::new();
+        let at = [&[Family::Key as u8], &b"from"[..]].concat();
+        let hash = block_on(pool.keys.find(b"from", Kind::Hash)).unwrap().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut other = Keyspace::new(pool.store.clone(), Arc::default());
+            let session = session(&mut other.session, &other.store).unwrap();
+            let record = session.get(&at).await.unwrap().unwrap();
+            let marked = mark(session, &hash, &record, NOW, 4).await.unwrap().unwrap();
+            pool.keys.may_sleep = true;
+            let mut confirm = pin!(pool.keys.confirm(&hash));
+            assert!(poll_fn(|context| Poll::Ready(confirm.as_mut().poll(context).is_pending())).await);
+            // It may have taken the mark off after four seconds, and not before.
+            assert!(session.delete_if(&at, |other| other == marked).await.unwrap());
+            assert!(!confirm.await.unwrap(), "what was written does not last");
+        });
     }
 
     #[test]
@@ -445,7 +555,7 @@ mod tests {
         let elements = elements.unwrap();
         let marked = {
             let session = session(&mut pool.keys.session, &pool.keys.store).unwrap();
-            block_on(mark(session, &elements, &from, NOW)).unwrap().unwrap()
+            block_on(mark(session, &elements, &from, NOW, 4)).unwrap().unwrap()
         };
         pool.duplicate();
         pool.add(b"from", FIELDS);

@@ -1,5 +1,6 @@
 //! The status page of a gateway, and its data: `/` for people, `/status.json`, `/history.json` and
-//! `/tree.json` for the page's script, `/metrics` for Prometheus, `/healthz` for load balancers.
+//! `/tree.json` for the page's script, `/metrics` for Prometheus, `/healthz` and `/readyz` for
+//! supervisors and load balancers.
 //!
 //! The page is one response, put together here from the files in `page/`; it loads nothing else.
 //! The contents of the pool are untrusted: the script shows them as text and never as markup, and a
@@ -31,7 +32,7 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 use survey::Survey;
 use tokio::sync::Semaphore;
@@ -74,7 +75,11 @@ pub(super) fn handler(shared: &Arc<GatewayState>) -> Arc<impl Handler> {
 impl Handler for Status {
     fn handle(self: Arc<Self>, request: &HttpRequest<'_>) -> Outcome {
         match request.path {
-            "/healthz" => return Outcome::Ready(self.health()),
+            "/healthz" => return Outcome::Ready(health(&self.shared, Instant::now(), StatusCode::OK)),
+            "/readyz" => {
+                let degraded = StatusCode::SERVICE_UNAVAILABLE;
+                return Outcome::Ready(health(&self.shared, Instant::now(), degraded));
+            }
             "/metrics" => {
                 let accept = request.accept.map(str::to_owned);
                 return Outcome::Blocking(Box::new(move || {
@@ -83,7 +88,12 @@ impl Handler for Status {
                 }));
             }
             "/" | "/status.json" | "/history.json" | "/tree.json" => {}
-            _ => return Outcome::Ready(text(StatusCode::NOT_FOUND, "try / or /metrics or /healthz\n")),
+            _ => {
+                return Outcome::Ready(text(
+                    StatusCode::NOT_FOUND,
+                    "try / or /metrics or /healthz or /readyz\n",
+                ));
+            }
         }
         if let Some(refused) = self.refusal(request) {
             return Outcome::Ready(refused);
@@ -159,21 +169,6 @@ impl Status {
         }))
     }
 
-    fn health(&self) -> HttpResponse {
-        let shared = &self.shared;
-        let stuck = STUCK.as_millis() as u64;
-        let is_stuck = |looked: u64| shared.uptime_ms().saturating_sub(looked) > stuck;
-        if shared.current.is_shut_out() {
-            text(StatusCode::SERVICE_UNAVAILABLE, "shut out\n")
-        } else if shared.is_stopping.load(Ordering::Relaxed) {
-            text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-        } else if shared.threads.iter().any(|thread| is_stuck(thread.looked_ms.get())) {
-            text(StatusCode::SERVICE_UNAVAILABLE, "stuck\n")
-        } else {
-            text(StatusCode::OK, "serving\n")
-        }
-    }
-
     /// Returns the response that refuses a request, if it may not see keys.
     fn refusal(&self, request: &HttpRequest<'_>) -> Option<HttpResponse> {
         let password = &self.shared.options.password;
@@ -189,6 +184,24 @@ impl Status {
         let mut refused = text(StatusCode::UNAUTHORIZED, "the gateway's password is wanted\n");
         refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"darter\""));
         Some(refused)
+    }
+}
+
+/// Returns how a gateway is, in a word, and why. A gateway whose pool fails is `degraded`: to restart
+/// it would not help, so that supervisors get 200 and load balancers 503.
+fn health(shared: &GatewayState, now: Instant, degraded: StatusCode) -> HttpResponse {
+    let stuck = STUCK.as_millis() as u64;
+    let is_stuck = |looked: u64| shared.uptime_ms().saturating_sub(looked) > stuck;
+    if shared.current.is_shut_out() {
+        text(StatusCode::SERVICE_UNAVAILABLE, "shut out\n")
+    } else if shared.is_stopping.load(Ordering::Relaxed) {
+        text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+    } else if shared.threads.iter().any(|thread| is_stuck(thread.looked_ms.get())) {
+        text(StatusCode::SERVICE_UNAVAILABLE, "stuck\n")
+    } else if let Some(why) = shared.degraded(now) {
+        response(degraded, "text/plain; charset=utf-8", format!("degraded: {}\n", overview::cut(&why)))
+    } else {
+        text(StatusCode::OK, "serving\n")
     }
 }
 
@@ -219,6 +232,9 @@ fn shown_password(header: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Fault;
+    use crate::options::GatewayOptions;
+    use darter_fabric::FabricError;
 
     #[test]
     fn the_page_is_whole_and_names_its_nonce_where_it_is_needed() {
@@ -245,6 +261,22 @@ mod tests {
         ] {
             assert!(!whole.contains(markup), "{markup}");
         }
+    }
+
+    #[test]
+    fn a_gateway_that_cannot_reach_a_node_lives_and_is_not_ready() {
+        let shared = GatewayState::new(darter::Store::open("mem:16M").unwrap(), GatewayOptions::default());
+        let statuses = |now| {
+            [StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE]
+                .map(|degraded| health(&shared, now, degraded).status())
+        };
+        assert_eq!(statuses(Instant::now()), [StatusCode::OK; 2]);
+        let failure = darter::Error::Fabric(FabricError::Unreachable { node: 7 });
+        shared.note_of_walk(&Fault::Store(failure), false);
+        assert_eq!(statuses(Instant::now()), [StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE]);
+        let why = shared.degraded(Instant::now()).unwrap();
+        assert!(why.contains("memory node 7"), "{why}");
+        assert_eq!(statuses(Instant::now() + Duration::from_secs(31)), [StatusCode::OK; 2]);
     }
 
     #[test]

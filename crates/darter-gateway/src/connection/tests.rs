@@ -1,0 +1,198 @@
+//! A connection driven by hand: turns, bytes that wait, and what an idle client costs.
+
+use super::*;
+use crate::options::GatewayOptions;
+use crate::state::GatewayState;
+use darter::Store;
+use std::fmt::Write as _;
+use std::future::Future;
+use std::net::TcpListener;
+use std::pin::pin;
+use tokio::runtime::Builder;
+use tokio::task::yield_now;
+
+/// A connection whose client does nothing, and the client's end.
+fn connection() -> (Connection, std::net::TcpStream) {
+    let store = Store::open("mem:64M").unwrap();
+    let shared = Arc::new(GatewayState::new(store, GatewayOptions::default()));
+    let worker = Rc::new(Worker::new(Arc::clone(&shared), 0));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (socket, address) = listener.accept().unwrap();
+    let info = shared.clients.admit(address, address, 0);
+    (Connection::new(socket, worker, info).unwrap(), client)
+}
+
+/// Puts requests into the inbox, as if they had arrived.
+fn arrive(connection: &mut Connection, mut requests: &[u8]) {
+    while !requests.is_empty() {
+        connection.inbox.receive(&mut requests).unwrap();
+    }
+}
+
+/// Executes what has arrived in at most so many turns. Returns the turns it took.
+async fn turns(connection: &mut Connection, most: usize) -> usize {
+    let mut requests = pin!(connection.do_requests());
+    let mut turns = 0;
+    poll_fn(|context| {
+        turns += 1;
+        if requests.as_mut().poll(context).is_pending() && turns < most {
+            // Again, whatever it waits for.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+    turns
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build().unwrap();
+    runtime.block_on(test);
+}
+
+fn request(words: impl IntoIterator<Item = String>) -> Vec<u8> {
+    let words: Vec<String> = words.into_iter().collect();
+    let mut request = format!("*{}\r\n", words.len());
+    for word in &words {
+        let _ = write!(request, "${}\r\n{word}\r\n", word.len());
+    }
+    request.into_bytes()
+}
+
+#[test]
+fn long_commands_end_their_turn_after_some_records() {
+    const ARGUMENTS: usize = 4096;
+    /// Records that are read together, at most, and as many as a turn has.
+    const RECORDS: usize = 1024;
+    run(async {
+        let (mut connection, _client) = connection();
+        let numbered = |name: &'static str| (0..ARGUMENTS).map(move |number| format!("{name}{number}"));
+        let pairs = |first: &'static str, second: &'static str| {
+            numbered(first).zip(numbered(second)).flat_map(|(first, second)| [first, second])
+        };
+        let command = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        for words in [
+            command(&["MSET"]).into_iter().chain(pairs("k", "")).collect(),
+            command(&["HSET", "h"]).into_iter().chain(pairs("f", "")).collect(),
+            command(&["ZADD", "z"]).into_iter().chain(pairs("", "m")).collect(),
+            command(&["MGET"]).into_iter().chain(numbered("k")).collect(),
+            command(&["EXISTS"]).into_iter().chain(numbered("k")).collect(),
+            command(&["HMGET", "h"]).into_iter().chain(numbered("f")).collect(),
+            command(&["ZMSCORE", "z"]).into_iter().chain(numbered("m")).collect(),
+            command(&["HMGET", "none"]).into_iter().chain(numbered("f")).collect(),
+            command(&["KEYS", "*"]),
+            command(&["ZRANGE", "z", "0", "-1"]),
+            command(&["ZRANGE", "z", "-4096", "-1"]),
+            command(&["ZPOPMIN", "z", "2048"]),
+            command(&["HRANDFIELD", "h", "-4096"]),
+            command(&["SCAN", "0", "COUNT", "10000"]),
+            command(&["HSCAN", "h", "0", "COUNT", "10000"]),
+            command(&["HDEL", "h"]).into_iter().chain(numbered("f")).collect(),
+            command(&["ZREM", "z"]).into_iter().chain(numbered("m")).collect(),
+            command(&["CLIENT", "LIST", "ID"])
+                .into_iter()
+                .chain((1..=ARGUMENTS).map(|n| n.to_string()))
+                .collect(),
+            command(&["CONFIG", "GET"]).into_iter().chain(numbered("p")).collect(),
+            command(&["DEL"]).into_iter().chain(numbered("k")).collect(),
+            command(&["MSETNX"]).into_iter().chain(pairs("k", "")).collect(),
+        ] {
+            let words: Vec<String> = words;
+            arrive(&mut connection, &request(words.clone()));
+            // Replies would wait for the client.
+            let took = turns(&mut connection, usize::MAX).await;
+            connection.outbox = Outbox::default();
+            let name = &words[..words.len().min(4)];
+            assert!(took >= ARGUMENTS / RECORDS / 2, "{took} turns for {name:?}");
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn pipelines_end_their_turn_after_some_bytes() {
+    run(async {
+        let (mut connection, _client) = connection();
+        arrive(&mut connection, &request(["SET".to_owned(), "k".to_owned(), "v".repeat(1 << 20)]));
+        assert!(turns(&mut connection, usize::MAX).await >= 1);
+        arrive(&mut connection, &b"GET k\r\n".repeat(12));
+        // Two a turn.
+        let took = turns(&mut connection, usize::MAX).await;
+        assert!(took >= 5, "{took} turns for 12 MiB");
+        connection.outbox = Outbox::default();
+        arrive(&mut connection, &b"EXISTS k\r\n".repeat(2000));
+        let took = turns(&mut connection, usize::MAX).await;
+        assert!(took >= 2000 / TURN_UNITS, "{took} turns for 2000 requests");
+    });
+}
+
+#[test]
+fn requests_wait_while_the_client_reads_no_replies() {
+    const REPLY: usize = 100_000;
+    const REQUESTS: usize = 2000;
+    run(async {
+        let (mut connection, mut client) = connection();
+        arrive(&mut connection, &request(["SET".to_owned(), "k".to_owned(), "v".repeat(REPLY)]));
+        turns(&mut connection, usize::MAX).await;
+        let asked = b"GET k\r\n".repeat(REQUESTS);
+        arrive(&mut connection, &asked);
+        assert_eq!(turns(&mut connection, 5000).await, 5000, "it waits for the client");
+        let held = connection.outbox.buffer_bytes();
+        assert!(held <= UNSENT_MAX + 4 * REPLY, "{held} bytes of replies");
+        assert!(connection.inbox.arrived().len() <= asked.len() + (64 << 10));
+        // What was given up above is asked for anew.
+        let rest = connection.inbox.arrived().len();
+        connection.inbox.take(rest);
+        connection.parser = Parser::default();
+        connection.outbox = Outbox::default();
+        arrive(&mut connection, &asked);
+        let reader = std::thread::spawn(move || {
+            let (mut read, mut buffer) = (0, vec![0; 1 << 20]);
+            loop {
+                let count = client.read(&mut buffer).unwrap();
+                if count == 0 {
+                    return read;
+                }
+                read += count;
+            }
+        });
+        connection.do_requests().await.unwrap();
+        poll_fn(|context| connection.poll_send(0, context)).await.unwrap();
+        drop(connection);
+        let reply = format!("${REPLY}\r\n").len() + REPLY + 2;
+        assert!(reader.join().unwrap() >= REQUESTS * reply);
+    });
+}
+
+#[test]
+fn a_client_that_has_shut_its_side_down_gets_all_replies() {
+    const REPLY: usize = 100_000;
+    run(async {
+        let (mut connection, mut client) = connection();
+        arrive(&mut connection, &request(["SET".to_owned(), "k".to_owned(), "v".repeat(REPLY)]));
+        turns(&mut connection, usize::MAX).await;
+        let reader = std::thread::spawn(move || {
+            client.write_all(&b"GET k\r\n".repeat(500)).unwrap();
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut read = Vec::new();
+            client.read_to_end(&mut read).unwrap();
+            read.len()
+        });
+        connection.run().await;
+        assert_eq!(
+            reader.join().unwrap(),
+            b"+OK\r\n".len() + 500 * (format!("${REPLY}\r\n").len() + REPLY + 2)
+        );
+    });
+}
+
+#[test]
+fn an_idle_client_holds_no_futures_of_commands() {
+    run(async {
+        let (connection, _client) = connection();
+        let bytes = size_of_val(&connection.run());
+        assert!(bytes <= 2048, "{bytes} bytes for the task of a client");
+    });
+}
