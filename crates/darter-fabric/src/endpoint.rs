@@ -200,8 +200,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Treats a node that was reached, and turned out not to have the pool's memory, as one that was
-    /// never reached: [`Fabric::node_bytes`] is 0 until [`Fabric::expect_node`] is called.
+    /// Treats a node that was reached, and does not have the pool's memory, as a node that was never
+    /// reached: [`Fabric::node_bytes`] is 0 until [`Fabric::expect_node`] is called.
     fn disown_node(&self, _node: u8) {}
 
     /// Looks, without waiting, whether absent nodes can be reached again.

@@ -110,8 +110,8 @@ impl FabricError {
         }
     }
 
-    /// Returns whether the pool's nodes accept nothing of this process any more, whatever it tries,
-    /// until it opens the pool again.
+    /// Returns whether the memory nodes refuse all verbs of this process until it opens the pool
+    /// again.
     pub fn is_shut_out(&self) -> bool {
         matches!(self, Self::Fenced | Self::Forgotten { .. })
     }

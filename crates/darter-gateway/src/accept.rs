@@ -1,8 +1,8 @@
 //! The listening thread: accepts connections, distributes them among the serving threads, and ends
 //! the gateway.
 
-use super::current_store;
 use super::error::{GatewayError, system};
+use super::reopening;
 use super::state::{GatewayState, LogLine};
 use super::thread::{self, Accepted};
 use darter_telemetry::Stop;
@@ -74,7 +74,7 @@ fn accept(
         let listener = tokio::net::TcpListener::from_std(listener).map_err(system("wait for connections"))?;
         let mut next = workers.iter().cycle();
         while !stop.is_asked() {
-            current_store::keep_open(shared);
+            reopening::keep_open(shared);
             shared.log().tick(Instant::now());
             let Ok(accepted) = tokio::time::timeout(STOP_CHECK, listener.accept()).await else { continue };
             match accepted.and_then(|(socket, address)| Ok((socket.into_std()?, address))) {

@@ -28,6 +28,7 @@ mod number;
 mod options;
 mod pace;
 mod pipeline;
+mod reopening;
 mod reply;
 mod request;
 mod score;

@@ -36,7 +36,7 @@ const ACCEPTS_MAX: usize = 64;
 /// replaces the oldest.
 const UNGREETED_MAX: usize = 256;
 /// Descriptors that connections leave to the log, checkpoints, views, other replicas and the metrics
-/// port; a quarter of what the system allows if that is less.
+/// port; a quarter of the system's limit if that is less.
 const DESCRIPTORS_KEPT: usize = 64;
 /// The interval between two looks at idle connections.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -67,7 +67,7 @@ fn flags((hears, sends): (bool, bool)) -> epoll::EventFlags {
     flags
 }
 
-/// Returns how many connections there may be, if the system allows so many more descriptors.
+/// Returns the maximum number of connections, if the system allows `left` more descriptors.
 fn peers_allowed(left: usize) -> usize {
     (left - (left / 4).min(DESCRIPTORS_KEPT)).max(4)
 }
@@ -75,7 +75,7 @@ fn peers_allowed(left: usize) -> usize {
 impl<'s> EventLoop<'s> {
     pub(crate) fn new(listener: TcpListener, mut service: Service<'s>) -> Result<Self, MemNodeError> {
         let peers_max = peers_allowed(descriptors::left());
-        // Those that have yet to greet have room, too, so that one more is told why it is refused.
+        // A quarter is for connections that have yet to greet, so that a refused client gets the reason.
         let greeted_max = peers_max - peers_max / 4;
         if greeted_max < service.connections_max {
             service.connections_max = greeted_max;

@@ -55,7 +55,7 @@ pub(crate) struct Service<'s> {
     pub(crate) group: Option<Group>,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
-    /// Maximum number of those that have completed the handshake.
+    /// Maximum number of connections that have completed the handshake.
     pub(crate) connections_max: usize,
     /// Open connections that have completed the handshake.
     pub(crate) greeted: usize,

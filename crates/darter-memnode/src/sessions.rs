@@ -42,7 +42,7 @@ impl Sessions {
     /// Starts without connections, with the recorded sessions fenced.
     pub(crate) fn new(ledger: Option<Ledger>, remembered: &Remembered) -> Self {
         let forgotten = remembered.forgotten.iter().copied().collect();
-        let mut sessions = Self { ledger, forgotten, ..Self::default() };
+        let mut sessions = Self { forgotten, ledger, ..Self::default() };
         remembered.fenced.iter().for_each(|&session| sessions.remember(session));
         sessions
     }

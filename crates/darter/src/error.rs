@@ -49,7 +49,7 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
-    /// A store was to be opened again that was not opened by a pool's name.
+    /// [`crate::Store::reopen`] was called on a store that was not opened by a pool's name.
     #[error("this store was made over a fabric of the program; make it again as it was made")]
     NotNamed,
     /// The pool's provider is not compiled into this program.
@@ -174,7 +174,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the pool accepts nothing of this store any more: others have declared this
+    /// Returns whether the pool refuses all operations of this store for good: others have declared this
     /// process dead for its silence beyond its lease, or a memory node with a log has crashed and
     /// ended its session. [`crate::Store::reopen`] opens the pool again.
     pub fn is_shut_out(&self) -> bool {

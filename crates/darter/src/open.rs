@@ -70,7 +70,7 @@ impl StoreOptions {
         let pool: Pool<DefaultFabric> = provision::open_or_create::<I>(url, self, &index)?;
         let again: Reopen<DefaultFabric, I> = {
             let (options, url, index) = (self.existing(), url.clone(), index.clone());
-            Box::new(move || options.open_url_over(&url, index.clone()))
+            Box::new(move || options.open_url_over(&url, index.clone()).map(Store::into_inner))
         };
         Store::over_pool(pool, self, index, Some((url.clone(), again)))
     }
@@ -93,7 +93,7 @@ impl StoreOptions {
         let pool = provision::open_or_create::<I>(url, self, &index)?;
         let again: Reopen<DefaultFabric, AnyIndex<DefaultFabric>> = {
             let (options, url, index) = (self.existing(), url.clone(), index.clone());
-            Box::new(move || options.open_url_erased::<I>(&url, index.clone()))
+            Box::new(move || options.open_url_erased::<I>(&url, index.clone()).map(Store::into_inner))
         };
         let index = store::index_of::<_, I>(&pool, self, index)?;
         let index = AnyIndex::Other(ErasedIndex::new(index));

@@ -18,7 +18,7 @@ pub(crate) struct OpenIndex<F: Fabric, I: OrderedIndex<F>> {
     pub(crate) pool: Pool<F>,
     /// The error of the last upkeep, if it failed.
     trouble: Mutex<Option<String>>,
-    /// The pool accepts nothing of this process any more, as the last upkeep found.
+    /// The pool refuses all operations of this process, as the last upkeep found.
     is_shut_out: AtomicBool,
 }
 

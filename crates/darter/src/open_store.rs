@@ -1,10 +1,10 @@
 //! What the clones and sessions of a store share, and what happens when the last of them is
 //! dropped.
 
+use crate::Error;
 use crate::open_index::OpenIndex;
 use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
-use crate::{Error, Store};
 use darter_fabric::{Fabric, PoolUrl, block_on};
 use darter_index::OrderedIndex;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct OpenStore<F: Fabric, I: OrderedIndex<F>> {
 }
 
 /// Opens a store anew.
-pub(crate) type Reopen<F, I> = Box<dyn Fn() -> Result<Store<F, I>, Error> + Send + Sync>;
+pub(crate) type Reopen<F, I> = Box<dyn Fn() -> Result<Arc<OpenStore<F, I>>, Error> + Send + Sync>;
 
 impl<F: Fabric, I: OrderedIndex<F>> Drop for OpenStore<F, I> {
     /// Ends the threads, then frees what was retired: only the index can scrub what it has

@@ -72,11 +72,17 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// Fails as [`StoreOptions::open`] does, for instance while a memory node is still away: try
     /// again. Fails for a `mem:` pool, and for a store over a fabric of the program.
     pub fn reopen(&self) -> Result<Self, Error> {
-        self.inner.reopen.as_ref().ok_or(Error::NotNamed)?()
+        let inner = self.inner.reopen.as_ref().ok_or(Error::NotNamed)?()?;
+        Ok(Self { inner })
     }
 
-    /// Returns whether the pool accepts nothing of this store any more, as far as its upkeep has
-    /// found out; see [`Error::is_shut_out`]. Costs no round trip.
+    /// Returns what all clones share.
+    pub(crate) fn into_inner(self) -> Arc<OpenStore<F, I>> {
+        self.inner
+    }
+
+    /// Returns whether the pool refuses all operations of this store, as far as its upkeep has found
+    /// out; see [`Error::is_shut_out`]. Costs no round trip.
     pub fn is_shut_out(&self) -> bool {
         self.inner.open.is_shut_out()
     }

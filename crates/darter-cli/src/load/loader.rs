@@ -83,7 +83,7 @@ fn read_batches(mut records: Box<dyn Records>, how: HowArgs, send: &SyncSender<R
             Err(failure) => Some(failure),
         };
         // The lines right before a failure are in doubt: the file may have been cut or changed there.
-        // A receiver that is gone has stopped for a reason of its own.
+        // If the receiver is gone, it has reported why.
         let _ = send.send(failure.map_or(Ok(batch), Err));
         return;
     }

@@ -362,7 +362,7 @@ fn every_command_works_on_quiver() {
     assert!(fs::read_to_string(svg).unwrap().contains("page "));
     let exported = scene.path("out.tsv");
     scene.run(&["export", exported.to_str().unwrap()]).code(0);
-    assert_eq!(fs::read_to_string(&exported).unwrap().lines().count(), 1 + 3000);
+    assert_eq!(fs::read_to_string(&exported).unwrap().lines().count(), 3 + 3000);
     scene.command(&["shell"]).write_stdin("get key00001\n").assert().success().stdout("value 1\n");
     scene.run(&["pool", "status"]).code(0);
     scene.run(&["del", "--prefix", "key02", "--yes"]).code(0);

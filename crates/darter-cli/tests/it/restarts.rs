@@ -99,7 +99,7 @@ impl Redis {
         String::from_utf8(string[..length].to_vec()).unwrap()
     }
 
-    /// Repeats a command until its reply is no error. Returns that and the errors before.
+    /// Repeats a command until its reply is not an error. Returns that reply and the errors before.
     fn call_until_done(&mut self, command: &str) -> (String, Vec<String>) {
         let mut errors = Vec::new();
         for _ in 0..ATTEMPTS {
@@ -142,7 +142,7 @@ fn a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log() {
     for round in 1..=3 {
         let session = store.session().unwrap();
         if round == 2 {
-            // What is asked for while the node is away names it.
+            // Requests during the node's absence name it.
             node.kill();
             let error = client.call("GET round");
             assert!(error.starts_with("-ERR") && error.contains("memory node 0"), "{error}");

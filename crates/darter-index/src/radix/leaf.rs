@@ -69,8 +69,8 @@ pub fn class_within(object_bytes_max: u64, key: usize, value: usize) -> Result<u
     })
 }
 
-/// Returns the length of the largest value under an empty key, in a pool whose objects have at most
-/// so many bytes.
+/// Returns the length in bytes of the largest value under an empty key, in a pool whose objects have
+/// at most `object_bytes_max` bytes.
 pub fn value_bytes_max(object_bytes_max: u64) -> usize {
     let room = usize::try_from(object_bytes_max).unwrap_or(usize::MAX).saturating_sub(HEADER_BYTES);
     room.min((1 << VALUE_BITS) - 1)

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Which calls fail: so many, counted from one that may.
+/// Which calls fail: `count` of them, beginning with number `from` of the calls that may.
 #[derive(Debug, Default)]
 struct Shortage {
     calls: AtomicUsize,
