@@ -1,9 +1,9 @@
 //! Finding any key below a node ([`darter_index::radix::below`]) of ART's: for a node split, and
 //! for a scan at its bounds.
 
-use super::node::{Content, NodeType, Part, Slot};
+use super::node::{Content, NodeType, Part};
 use darter_fabric::{Fabric, GlobalAddr};
-use darter_index::radix::below::{self, Next};
+use darter_index::radix::below::{self, Way};
 use darter_index::{IndexError, Result};
 use darter_pool::Pinned;
 
@@ -20,24 +20,27 @@ impl below::Node for Whole {
         (self.addr, self.ty.words())
     }
 
-    fn next(&self, words: &[u64]) -> Result<Next<Self>> {
+    fn add_ways(&self, words: &[u64], ways: &mut Vec<Way<Self>>) -> Result<()> {
         let addr = self.addr;
         let whole = Part::whole(self.ty, words);
         let depth = whole.header.depth();
         if self.above.is_some_and(|above| depth <= above) {
             return Err(IndexError::corrupt(addr, "node less deep than the one that points to it"));
         }
-        let child = whole.live().next().map(|(_, slot)| slot);
-        Ok(match child.map(Slot::content) {
-            Some(Content::Leaf { addr, class }) => Next::Leaf { addr, class },
-            Some(Content::Node { addr, ty, .. }) => Next::Node(Self { addr, ty, above: Some(depth) }),
-            Some(_) => return Err(IndexError::corrupt(addr, "slot of no known type")),
-            None => Next::Nothing,
-        })
+        let begin = ways.len();
+        for (_, slot) in whole.live() {
+            ways.push(match slot.content() {
+                Content::Leaf { addr, class } => Way::Leaf { addr, class },
+                Content::Node { addr, ty, .. } => Way::Node(Self { addr, ty, above: Some(depth) }),
+                _ => return Err(IndexError::corrupt(addr, "slot of no known type")),
+            });
+        }
+        ways[begin..].reverse();
+        Ok(())
     }
 }
 
-/// For each node, the key of some leaf below it, or `None` when the first way down finds none.
+/// For each node, the key of some leaf below it, or `None` if it has none.
 ///
 /// # Errors
 /// Those of the fabric, and [`IndexError::Corrupt`].

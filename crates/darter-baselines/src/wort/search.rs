@@ -6,7 +6,7 @@ use super::lines::Recorder;
 use super::node::{Content, Node, NodeType};
 use super::shared::Operation;
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
-use darter_index::radix::below::{self, Next};
+use darter_index::radix::below::{self, Way};
 use darter_index::radix::{leaf, search};
 use darter_index::{IndexError, Result, check_key};
 use darter_pool::Client;
@@ -64,23 +64,25 @@ impl below::Node for Whole<'_> {
         (self.addr, self.ty.words())
     }
 
-    fn next(&self, words: &[u64]) -> Result<Next<Self>> {
+    fn add_ways(&self, words: &[u64], ways: &mut Vec<Way<Self>>) -> Result<()> {
         let node = Node::new(self.ty, words);
         let branch = node.header().branch();
         if branch < self.start {
             return Err(IndexError::corrupt(self.addr, "node less deep than the edge that leads to it"));
         }
-        let child = node.children().first().map(|&(_, slot)| slot);
+        let children = node.children();
         self.touched.read(self.addr, || node.words_for_first());
-        if let Some(slot) = child {
+        if let Some(&(_, slot)) = children.first() {
             self.touched.read_leaf(slot);
         }
-        Ok(match child.map(super::node::Slot::content) {
-            Some(Content::Leaf { addr, class }) => Next::Leaf { addr, class },
-            Some(Content::Node { addr, ty, .. }) => Next::Node(Self { addr, ty, start: branch + 1, ..*self }),
-            Some(_) => return Err(IndexError::corrupt(self.addr, "slot of no known type")),
-            None => Next::Nothing,
-        })
+        for (_, slot) in children.into_iter().rev() {
+            ways.push(match slot.content() {
+                Content::Leaf { addr, class } => Way::Leaf { addr, class },
+                Content::Node { addr, ty, .. } => Way::Node(Self { addr, ty, start: branch + 1, ..*self }),
+                _ => return Err(IndexError::corrupt(self.addr, "slot of no known type")),
+            });
+        }
+        Ok(())
     }
 }
 

@@ -25,6 +25,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "tree",
+        "key-below-sought-by-one-way",
+        "A key below a node is sought below its first child alone, which deletes may have left empty.",
+        FoundBy::Tests(
+            "--package darter-index --lib a_scan_passes_over_a_child_that_deletes_have_left_empty",
+        ),
+    ),
+    Mutant::new(
+        "tree",
         "remembered-root-believed",
         "The root as last seen is believed without a look at its seals.",
         FoundBy::Focused { index: "dart", scenarios: &["root-n4"], schedules: 2_000 },

@@ -1,7 +1,7 @@
 //! Finding any key below a node ([`crate::radix::below`]) of DART's, one bucket at a time.
 
 use super::node::{Content, NodeRef, Slot, verify_depth};
-use crate::radix::below::{self, Next};
+use crate::radix::below::{self, Way};
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Pinned;
@@ -20,24 +20,25 @@ impl below::Node for Bucket {
         (self.node.addr.plus((self.number * width * 8) as u64), width)
     }
 
-    fn next(&self, words: &[u64]) -> Result<Next<Self>> {
+    fn add_ways(&self, words: &[u64], ways: &mut Vec<Way<Self>>) -> Result<()> {
         let node = self.node;
         verify_depth(node, words)?;
         let passes_seals = self.is_hinted && !mutant!("key-below-sought-through-a-seal");
-        let mut slots = words[1..].iter().map(|&word| Slot::from_word(word));
-        let live = slots.find(|slot| slot.is_live() && !(passes_seals && slot.is_sealed()));
-        Ok(match live.map(Slot::content) {
-            Some(Content::Leaf { addr, class }) => Next::Leaf { addr, class },
-            Some(Content::Node { addr, ty, skip }) => {
-                let node = NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) };
-                Next::Node(Self { node, number: 0, is_hinted: false })
-            }
-            Some(_) => return Err(IndexError::corrupt(node.addr, "slot of no known type")),
-            None if self.number + 1 < node.ty.buckets() && !mutant!("key-below-sought-in-one-bucket") => {
-                Next::Node(Self { node, number: self.number + 1, is_hinted: passes_seals })
-            }
-            None => Next::Nothing,
-        })
+        if self.number + 1 < node.ty.buckets() && !mutant!("key-below-sought-in-one-bucket") {
+            ways.push(Way::Node(Self { node, number: self.number + 1, is_hinted: passes_seals }));
+        }
+        let slots = words[1..].iter().rev().map(|&word| Slot::from_word(word));
+        for slot in slots.filter(|slot| slot.is_live() && !(passes_seals && slot.is_sealed())) {
+            ways.push(match slot.content() {
+                Content::Leaf { addr, class } => Way::Leaf { addr, class },
+                Content::Node { addr, ty, skip } => {
+                    let node = NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) };
+                    Way::Node(Self { node, number: 0, is_hinted: false })
+                }
+                _ => return Err(IndexError::corrupt(node.addr, "slot of no known type")),
+            });
+        }
+        Ok(())
     }
 }
 

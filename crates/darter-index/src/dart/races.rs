@@ -7,10 +7,11 @@ use crate::fixtures::{
     LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, go_on,
     go_on_by_the_last, pass_graces, process, process_on, touches, verify, writes,
 };
-use crate::{Condition, OrderedIndex, PutOutcome, Swept};
+use crate::{Condition, OrderedIndex, PutOutcome, ScanRange, Swept};
 use darter_fabric::sim::{EventKind, Executor, Sim};
 use darter_fabric::{OpKind, block_on};
 use darter_pool::{Client, Pool};
+use std::ops::Bound;
 
 /// An index whose segments are of one bucket, whose walks take a new pin with every node, and whose
 /// searches count no accesses.
@@ -113,6 +114,45 @@ fn a_key_below_a_node_is_found_in_whatever_bucket_it_lies() {
     block_on(put(&dart, &mut client, b"stX"));
     verify(&pool, &dart, &odd);
     verify(&pool, &dart, &[b"stX"]);
+}
+
+/// Two clients die after they have deleted the keys below a node's first child, before either takes the
+/// child out. Bounds that part from the node's prefix make a scan seek a key below the node.
+#[test]
+fn a_scan_passes_over_a_child_that_deletes_have_left_empty() {
+    let all: [&[u8]; 5] = [b"stem-a-1", b"stem-a-2", b"stem-b", b"stem-c", b"x"];
+    let (pool, dart) = process::<Dart<Sim>>(options(), &all);
+    let sim = pool.fabric().clone();
+    let dying = block_on(Pool::open(sim.process(1))).unwrap();
+    let _at_the_end = Unscheduled(sim.clone());
+    let mut clients = [dying.client().unwrap(), dying.client().unwrap()];
+    let other = &block_on(Dart::open(&mut clients[0], options())).unwrap();
+    let mut executor = Executor::new(&sim);
+    let deletes: Vec<_> = clients
+        .iter_mut()
+        .zip(&all)
+        .map(|(client, key)| {
+            executor.spawn(1, async move {
+                other.delete(client, key).await.unwrap();
+            })
+        })
+        .collect();
+    for delete in deletes {
+        advance(&mut executor, delete, 1, writes);
+    }
+    executor.kill(1);
+    alone(&pool, async {
+        let mut client = pool.client().unwrap();
+        for reverse in [false, true] {
+            let (from, to) = (Bound::Included(b"sta".to_vec()), Bound::Included(b"sto".to_vec()));
+            let found = dart.scan(&mut client, &ScanRange { from, to, reverse }, 10).await.unwrap();
+            let mut found: Vec<&[u8]> = found.iter().map(|(key, _)| &key[..]).collect();
+            found.sort_unstable();
+            assert_eq!(found, all[2..4], "reverse: {reverse}");
+        }
+        put(&dart, &mut client, b"steX").await;
+    });
+    verify(&pool, &dart, &all[2..]);
 }
 
 /// A client is held in a search that remembers a node, while the process that replaced the node

@@ -6,7 +6,7 @@
 
 use super::leaf;
 use crate::Result;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Pinned;
 
 /// A node on the way down, or as much of it as one READ brings.
@@ -14,16 +14,16 @@ pub trait Node: Sized {
     /// Where the words to be read next are, and how many.
     fn words(&self) -> (GlobalAddr, usize);
 
-    /// The way on from here, given those words.
+    /// Adds the ways on from here, given those words. The last one is gone first.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`](crate::IndexError::Corrupt).
-    fn next(&self, words: &[u64]) -> Result<Next<Self>>;
+    fn add_ways(&self, words: &[u64], ways: &mut Vec<Way<Self>>) -> Result<()>;
 }
 
-/// The way on from a node.
+/// A way on from a node.
 #[derive(Clone, Copy, Debug)]
-pub enum Next<N> {
+pub enum Way<N> {
     /// To a node, or to more of the same.
     Node(N),
     /// To a leaf.
@@ -33,17 +33,16 @@ pub enum Next<N> {
         /// Its size class.
         class: u8,
     },
-    /// Nowhere: nothing is below.
-    Nothing,
 }
 
-/// Where the way down from one node stands.
-enum Way<N> {
-    Open(Next<N>),
-    Done(Vec<u8>),
+/// The search below one node: the ways that are left, and the key that it has found.
+struct Search<N> {
+    ways: Vec<Way<N>>,
+    key: Option<Vec<u8>>,
 }
 
-/// For each node, the key of some leaf below it, or `None` if the first way down finds none.
+/// For each node, the key of some leaf below it, or `None` if it has none. A child without a leaf, which
+/// a client that deletes leaves for as long as it has not taken the child out, is passed over.
 ///
 /// # Errors
 /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
@@ -51,40 +50,36 @@ pub async fn keys_below<F: Fabric, N: Node + Send + Sync>(
     client: &mut Pinned<'_, F>,
     nodes: impl Iterator<Item = N> + Send,
 ) -> Result<Vec<Option<Vec<u8>>>> {
-    let mut ways: Vec<Way<N>> = nodes.map(|node| Way::Open(Next::Node(node))).collect();
+    let begin = |node| Search { ways: vec![Way::Node(node)], key: None };
+    let mut searches: Vec<Search<N>> = nodes.map(begin).collect();
     loop {
         let mut batch = client.batch();
         let mut reads = Vec::new();
-        for (at, way) in ways.iter().enumerate() {
-            match way {
-                Way::Open(Next::Node(node)) => {
-                    let (addr, words) = node.words();
-                    reads.push((at, batch.read(addr, words)));
-                }
-                Way::Open(Next::Leaf { addr, class }) => {
-                    reads.push((at, batch.read(*addr, leaf::class_words(*class))));
-                }
-                Way::Open(Next::Nothing) | Way::Done(_) => {}
-            }
+        for search in searches.iter_mut().filter(|search| search.key.is_none()) {
+            let Some(way) = search.ways.pop() else { continue };
+            let (addr, words) = match &way {
+                Way::Node(node) => node.words(),
+                Way::Leaf { addr, class } => (*addr, leaf::class_words(*class)),
+            };
+            reads.push((search, way, batch.read(addr, words)));
         }
         if reads.is_empty() {
             client.recycle(batch);
             break;
         }
         let done = client.submit(batch).await?;
-        for (at, read) in reads {
+        for (search, way, read) in reads {
             let words = done.words(read);
-            ways[at] = match &ways[at] {
-                Way::Open(Next::Node(node)) => Way::Open(node.next(words)?),
-                Way::Open(Next::Leaf { addr, .. }) => Way::Done(leaf::parse(*addr, words)?.key.to_vec()),
-                _ => continue,
-            };
+            match way {
+                Way::Node(node) if mutant!("key-below-sought-by-one-way") => {
+                    node.add_ways(words, &mut search.ways)?;
+                    search.ways.drain(..search.ways.len().saturating_sub(1));
+                }
+                Way::Node(node) => node.add_ways(words, &mut search.ways)?,
+                Way::Leaf { addr, .. } => search.key = Some(leaf::parse(addr, words)?.key.to_vec()),
+            }
         }
         client.recycle(done);
     }
-    let key_of = |way| match way {
-        Way::Done(key) => Some(key),
-        Way::Open(_) => None,
-    };
-    Ok(ways.into_iter().map(key_of).collect())
+    Ok(searches.into_iter().map(|search| search.key).collect())
 }
