@@ -155,7 +155,6 @@ impl StoreOptions {
     /// Opens a copy of a pool that was open when it was copied, which is refused otherwise
     /// ([`Error::CopyOfOpen`](crate::Error::CopyOfOpen)). Such a copy can mix two states: check a
     /// snapshot of it first, as `darter check --repair` does.
-    #[must_use]
     pub fn accept_copy(mut self, yes: bool) -> Self {
         self.accept_copy = yes;
         self
