@@ -2,7 +2,7 @@
 
 use darter_fabric::FabricError;
 
-use crate::grace::Laggard;
+use crate::laggard::Laggard;
 
 /// An error of the pool. Whatever it says, what was stored before is intact.
 #[derive(Debug, thiserror::Error)]

@@ -39,6 +39,7 @@ mod error;
 #[cfg(test)]
 mod fixtures;
 mod grace;
+mod laggard;
 mod maintenance;
 mod members;
 mod pool;
@@ -52,7 +53,8 @@ pub use blocks::{AllocKind, AuditReport, MemberId, ReachableSet, size_class};
 pub use client::{Client, Pinned};
 pub use create::PoolOptions;
 pub use error::PoolError;
-pub use grace::{Extension, Laggard, Leftovers, Room, RoomRequest, Unlinked};
+pub use grace::{Extension, Leftovers, Room, RoomRequest, Unlinked};
+pub use laggard::Laggard;
 pub use members::{Adoption, SweepReport, members_in_use};
 pub use pool::Pool;
 pub use region::{HEAD_BYTES, ROOT_WORDS};

@@ -10,8 +10,7 @@
 use crate::batch::{self, Lanes};
 use crate::inspect::{self, Check, Stats};
 use crate::open_index::OpenIndex;
-use crate::open_store::OpenStore;
-use crate::room::Attempts;
+use crate::open_store::{Attempts, OpenStore};
 use crate::{Change, Error, KeyRange};
 use darter_fabric::{Counters, Endpoint, Fabric};
 use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};

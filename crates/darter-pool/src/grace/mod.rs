@@ -28,5 +28,5 @@ pub use extension::Extension;
 pub use leftovers::Leftovers;
 pub use limbo::Unlinked;
 pub(crate) use reclaimer::Reclaimer;
-pub use room::{Laggard, Room, RoomRequest};
+pub use room::{Room, RoomRequest};
 pub(crate) use upkeep::Grace;

@@ -11,33 +11,12 @@
 use std::fmt;
 
 use super::upkeep::{EpochDemand, Grace};
+use crate::laggard::Laggard;
 
 /// Epochs in which every member has read the request, given back what it can, and published.
 const EPOCHS: u64 = 5;
 /// Bounds of the time without a new epoch after which a request gives up, in ms.
 const PATIENCE_MS: (u64, u64) = (1_000, 10_000);
-
-/// A member that has not followed the global epoch, so that freed memory waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Laggard {
-    /// Its slot.
-    pub member: u32,
-    /// Its process id, as it wrote it.
-    pub pid: u64,
-    /// Whether it is this process, of which an operation is under way.
-    pub is_me: bool,
-    /// For how long the epoch has not moved, in ms.
-    pub for_ms: u64,
-}
-
-impl fmt::Display for Laggard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { member, pid, is_me, for_ms } = self;
-        let what = if *is_me { "an operation of this process" } else { "its process" };
-        let (seconds, tenths) = (for_ms / 1000, for_ms % 1000 / 100);
-        write!(f, "member {member} (process {pid}): {what} has not gone on for {seconds}.{tenths} s")
-    }
-}
 
 /// What became of a request for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,9 +27,9 @@ use std::sync::{Arc, Mutex};
 use super::epoch::{ClientState, Clients};
 use super::extension::{Extension, Extensions};
 use super::limbo::Limbo;
-use super::room::Laggard;
 use crate::blocks::Blocks;
 use crate::error::PoolError;
+use crate::laggard::Laggard;
 use crate::members::{MemberLine, MemberTable, Members, News};
 use crate::sync::lock;
 
