@@ -57,7 +57,9 @@ mod tests {
     #[test]
     fn rows_of_counts_without_times_leave_the_times_blank() {
         let mut all = measurements();
-        all.iter_mut().for_each(|one| one.figures.remove_times());
+        for one in &mut all {
+            one.figures.remove_times();
+        }
         let text = csv(&all).unwrap();
         let mut reader = csv::Reader::from_reader(&text[..]);
         let headers = reader.headers().unwrap().clone();

@@ -199,6 +199,9 @@ pub(crate) mod tests {
         }
         let mut rest: Vec<_> = all.into_iter().filter(|one| one.configuration.index == "dart").collect();
         relate(&mut rest);
-        assert!(rest.iter().all(|one| one.figures.relative_to == "dart" && one.figures.ratio == 1.0));
+        assert!(
+            rest.iter()
+                .all(|one| one.figures.relative_to == "dart" && (one.figures.ratio - 1.0).abs() < 1e-9)
+        );
     }
 }

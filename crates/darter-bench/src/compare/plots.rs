@@ -286,7 +286,9 @@ mod tests {
     #[test]
     fn counts_without_times_have_no_plots_of_times() {
         let mut measurements = measurements();
-        measurements.iter_mut().for_each(|one| one.figures.remove_times());
+        for one in &mut measurements {
+            one.figures.remove_times();
+        }
         let names: Vec<String> = plots(&measurements).into_iter().map(|chart| chart.name).collect();
         assert!(names.iter().any(|name| name == "c-cache-round-trips"), "{names:?}");
         for time in ["throughput", "latency", "p99"] {

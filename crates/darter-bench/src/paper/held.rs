@@ -110,7 +110,9 @@ impl Holdable for Figure {
         for comparison in (self.comparisons)(scale) {
             let mut measured = compare::measure(&comparison, setting)?;
             if !has_clock(&comparison) {
-                measured.iter_mut().for_each(|one| one.figures.remove_times());
+                for one in &mut measured {
+                    one.figures.remove_times();
+                }
             }
             measurements.extend(measured);
         }
