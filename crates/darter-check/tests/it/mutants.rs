@@ -65,7 +65,7 @@ fn the_list_names_tests_that_exist() {
         let FoundBy::Tests(arguments) = mutant.found_by else { continue };
         let words: Vec<&str> = arguments.split(' ').collect();
         let (package, place, test) = match words[..] {
-            [_, package, "--lib", test] => (package, "src".to_owned(), test),
+            [_, package, "--lib", test] | [_, package, "--bin", _, test] => (package, "src".to_owned(), test),
             [_, package, "--test", binary, test] => (package, format!("tests/{binary}"), test),
             _ => panic!("{}: '{arguments}' is none of the forms that are known here", mutant.name),
         };
