@@ -97,7 +97,8 @@ impl<F: Fabric> Operation<'_, F> {
         let mut batch = self.client.batch();
         let mut more = Vec::new();
         for (at, (head, entry)) in heads.iter().zip(entries).enumerate() {
-            let words = 1 + pair::lengths(head[0]).0.div_ceil(8);
+            let (first, key) = pair::key_place(head).unwrap_or((usize::MAX / 2, 0));
+            let words = (first + key).div_ceil(8);
             if words > entry.block().words() {
                 let addr = entry.block().addr;
                 return Err(IndexError::corrupt(addr, "a key longer than its block"));
@@ -116,7 +117,8 @@ impl<F: Fabric> Operation<'_, F> {
             self.client.recycle(done);
         }
         let key = |head: &Vec<u64>| {
-            bytemuck::cast_slice::<u64, u8>(&head[1..])[..pair::lengths(head[0]).0].to_vec()
+            let (first, key) = pair::key_place(head).unwrap_or_default();
+            bytemuck::cast_slice::<u64, u8>(head)[first..first + key].to_vec()
         };
         Ok(heads.iter().map(key).collect())
     }

@@ -12,7 +12,7 @@ use super::pair::{Maker, Pair, Place};
 use crate::Result;
 use crate::radix::prefix_hash::HashKeys;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{AllocKind, Client};
+use darter_pool::Client;
 
 /// A node to be, or a part of a page.
 struct Frame {
@@ -275,8 +275,9 @@ impl Builder {
     async fn complete<F: Fabric>(&mut self, client: &mut Client<F>, mut frame: Frame) -> Result<GlobalAddr> {
         self.cut(client, &mut frame, LAST).await?;
         let place = self.place(&frame, LAST);
-        let image = node::image(place.identity, self.maker.born, frame.depth, &frame.slots, &frame.pages);
-        self.maker.object(client, place.home, &image, AllocKind::Inner).await
+        let born = self.maker.born;
+        let image = |addr| node::image(addr, place.identity, born, frame.depth, &frame.slots, &frame.pages);
+        self.maker.node(client, place.home, image).await
     }
 }
 
@@ -308,7 +309,9 @@ mod tests {
     async fn pages(quiver: &Quiver<Local>, client: &mut Client<Local>) -> (usize, usize) {
         let mut client = client.pin(OpKind::Maintain).await.unwrap();
         let [root] = client.read_words(quiver.shared.words.root).await.unwrap();
-        let node::Content::Node { addr, .. } = Slot(root).content() else { panic!("no root") };
+        let node::Content::Node { addr, .. } = Slot::from_root_word(root).content() else {
+            panic!("no root")
+        };
         let (mut without, mut all, mut nodes) = (0, 0, vec![(addr, true)]);
         while let Some((addr, above)) = nodes.pop() {
             let on_first = above && addr.node() == 0;

@@ -87,7 +87,8 @@ impl<F: Fabric> Quiver<F> {
                 return Err(IndexError::NotEmpty);
             }
             let slot = Slot::node(0, new.addr);
-            if maker.try_link(&mut operation.client, via.at.addr, via.at.slot.0, slot.0).await? {
+            let words = [via.at.slot, slot].map(|slot| via.stored(slot));
+            if maker.try_link(&mut operation.client, via.at.addr, words[0], words[1]).await? {
                 operation.retire(node.addr, NODE_BYTES, AllocKind::Inner);
                 return Ok(());
             }

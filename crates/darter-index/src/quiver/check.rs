@@ -9,14 +9,14 @@
 use super::Quiver;
 use super::census::{count_page, finish, tally};
 use super::descent::NodeAt;
-use super::nibble::{EDGES, END, EdgeRange, edge, identity_depth, identity_of, nibbles};
+use super::nibble::{EDGES, END, EdgeRange, edge, identity_of, nibbles};
 use super::node::{self, Content, NODE_BYTES, Slot};
 use super::operation::Operation;
-use super::page::{Head, PageRef, Shape, standing};
+use super::page::{Head, PageRef, Shape, standing_whole};
+use super::via::Via;
 use super::word::{Print, State, Word};
 use crate::radix::leaf;
 use crate::radix::prefix_hash::HashKeys;
-use crate::radix::seal::SEAL;
 use crate::radix::tally::Tally;
 use crate::{CheckReport, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
@@ -59,8 +59,11 @@ impl<F: Fabric> Quiver<F> {
     pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let mut walk = Walk { report: CheckReport::default(), tally: tally(), nodes: Vec::new() };
-        let (root, ..) = operation.read_root().await?;
-        walk.nodes.push((root, 0));
+        let [root] = operation.client.read_words(self.shared.words.root).await?;
+        match Via::root(&self.shared, root).root_node() {
+            Ok(root) => walk.nodes.push((root, 0)),
+            Err(error) => walk.report.violation(error.to_string()),
+        }
         while let Some((node, levels)) = walk.nodes.pop() {
             operation.inspect_node(&mut walk, node, levels).await?;
         }
@@ -81,6 +84,9 @@ impl<F: Fabric> Operation<'_, F> {
             Err(error) => return walk.report.unreadable(format!("node at {}", at.addr), error),
         };
         let slots = node::slots(&words);
+        if at.depth == 0 && words[0] != identity_of(self.shared.keys, &[], 0) {
+            walk.report.violation(format!("node at {}: not a root", at.addr));
+        }
         verify_node(&mut walk.report, at, &words, &slots, gap);
         walk.tally.note_node("node", NODE_BYTES, node::live(&slots));
         for (slot, lo) in slots.iter().zip(0..) {
@@ -117,7 +123,10 @@ impl<F: Fabric> Operation<'_, F> {
         };
         let head = match Head::parse(page, &words) {
             Ok(Ok(head)) => head,
-            Ok(Err(_)) => return Ok(()),
+            Ok(Err(_)) => {
+                walk.report.violation(format!("page at {}: longer than its size class", page.addr));
+                return Ok(());
+            }
             Err(error) => {
                 walk.report.violation(error.to_string());
                 return Ok(());
@@ -157,7 +166,13 @@ impl<F: Fabric> Operation<'_, F> {
             let at = shape.record_at(rank);
             let record = &words[at..at + shape.record_words];
             let word = Word(record[0]);
-            let own = standing(page, record).map(|leaf| leaf.key.to_vec());
+            let own = match standing_whole(page, record) {
+                Ok(own) => own.map(|leaf| leaf.key.to_vec()),
+                Err(error) => {
+                    walk.report.violation(format!("record {rank}: {error}"));
+                    continue;
+                }
+            };
             if let Some(key) = &own {
                 let fits = belongs(self.shared.keys, key, Position { edges: shape.edges, ..position });
                 let print = Print::new(self.shared.keys, key);
@@ -172,17 +187,16 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let is_ours = position.edges.contains(shape.edge_of(word, own.as_deref()));
             match word.state() {
-                State::Inline => {
-                    if let Err(error) = leaf::parse(page, &record[1..]) {
-                        walk.report.violation(format!("record {rank}: {error}"));
-                    }
+                State::Inline if own.is_some() => {}
+                State::Tomb if word.is_tomb_of(shape.born) != own.is_some() => {
+                    walk.report.violation(format!("page at {page}: record {rank} is not its key's"));
                 }
                 State::Leaf { addr, class } if is_ours => {
                     let expected = Expected { word, own, page, shape, position };
                     leaves.push((expected, addr, leaf::class_words(class)));
                 }
                 State::Leaf { .. } | State::Tomb => {}
-                State::Empty | State::Invalid => {
+                State::Inline | State::Empty | State::Invalid => {
                     walk.report.violation(format!("page at {page}: record {rank} is of no known kind"));
                 }
             }
@@ -203,7 +217,12 @@ impl<F: Fabric> Operation<'_, F> {
                 Err(error) => return report.violation(error.to_string()),
             };
             let page = expected.page;
-            if expected.own.as_ref().is_some_and(|own| own != &key) {
+            let is_twin = |own: &Vec<u8>| Print::new(keys, own).is_twin_of(Print::new(keys, &key));
+            let other = expected.own.as_ref().filter(|own| *own != &key);
+            if other.is_some_and(|own| !is_twin(own)) {
+                return report.violation(format!("page at {page}: a leaf of another key than its record's"));
+            }
+            if other.is_some() {
                 return report
                     .remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
             }
@@ -255,10 +274,8 @@ fn belongs(keys: HashKeys, key: &[u8], Position { identity, depth, edges, .. }: 
 }
 
 fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slot; EDGES], gap: Option<u8>) {
-    if identity_depth(words[0]) != at.depth
-        || words[node::GUARD_AT] & !SEAL != node::guard(node::born(words[1]), at.depth)
-    {
-        report.violation(format!("node at {}: not of the depth that its pointer says", at.addr));
+    if let Err(error) = node::verify_head(at, words) {
+        report.violation(error.to_string());
     }
     if slots[0].content() == Content::Empty {
         report.violation(format!("node at {}: its first slot is empty", at.addr));

@@ -58,7 +58,7 @@ impl<F: Fabric> Operation<'_, F> {
                     from.node
                 }
                 End::Vacant { via } => via.node,
-                End::Diverged { .. } | End::Value(_) | End::Standing(_) | End::Hot(_) => return Ok(()),
+                End::Diverged { .. } | End::Value(_) | End::Standing(..) | End::Hot(_) => return Ok(()),
             };
             if !self.collapse(node, &descent).await? {
                 return Ok(());
@@ -135,9 +135,10 @@ impl<F: Fabric> Operation<'_, F> {
         // was.
         let mut copy = Maker::new(self.shared, self.client.epoch());
         let home = node.addr.node();
-        let image = |words: &[u64], born| node::image(words[0], born, node.depth, &node::slots(words), &[]);
-        let room = image(&words, copy.born);
-        let copy_addr = copy.object(&mut self.client, home, &room, AllocKind::Inner).await?;
+        let born = copy.born;
+        let image =
+            |addr, words: &[u64]| node::image(addr, words[0], born, node.depth, &node::slots(words), &[]);
+        let copy_addr = copy.node(&mut self.client, home, |addr| image(addr, &words)).await?;
         self.seal_node(node, &mut words).await?;
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let mut is_copy = false;
@@ -153,14 +154,15 @@ impl<F: Fabric> Operation<'_, F> {
             _ => {
                 note(situations::NODE_COPIED);
                 maker.discard(&mut self.client);
-                copy.rewrite(copy_addr, &image(&words, copy.born));
+                copy.rewrite(copy_addr, &image(copy_addr, &words));
                 maker = copy;
                 is_copy = true;
                 (Slot::node(skip_of(via), copy_addr), Left::default())
             }
         };
-        let found = maker.link(&mut self.client, via.at.addr, via.at.slot.0, slot.0).await?;
-        if found != via.at.slot.0 {
+        let expected = via.stored(via.at.slot);
+        let found = maker.link(&mut self.client, via.at.addr, expected, via.stored(slot)).await?;
+        if found != expected {
             return Ok(true);
         }
         for leaf in maker.left.drain(..).chain(left.strays) {
@@ -294,6 +296,7 @@ fn only_child(slots: &[Slot; EDGES]) -> Option<(usize, GlobalAddr)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::page::REMOVAL;
     use super::super::{Quiver, QuiverOptions};
     use super::*;
     use crate::OrderedIndex;
@@ -319,7 +322,7 @@ mod tests {
                 panic!("{key:?} is in no page");
             };
             let mut batch = operation.client.batch();
-            batch.write(found.head.removals_addr(), &[found.head.shape.records as u64]);
+            batch.faa(found.head.removals_addr(), found.head.shape.records as u64 * REMOVAL);
             operation.client.submit(batch).await.unwrap();
             found.from.unwrap().node.addr
         };

@@ -1,9 +1,9 @@
 //! The live pairs of a page, read with as much of its leaves as a new page needs.
 
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
-use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, standing};
+use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole};
 use super::pair::{INLINE_WORDS_MAX, Pair};
-use super::word::{State, Word};
+use super::word::{LeafPrint, Print, State, Word};
 use crate::ordered::KEY_BYTES_MAX;
 use crate::radix::leaf;
 use crate::radix::prefix_hash::HashKeys;
@@ -31,6 +31,7 @@ struct Wanted {
     addr: GlobalAddr,
     class: u8,
     edge: u8,
+    print: Option<LeafPrint>,
     /// The pair that stands in the record, as its image.
     own: Option<Vec<u64>>,
 }
@@ -55,8 +56,9 @@ impl Content {
         for rank in 0..shape.records {
             let at = shape.record_at(rank);
             let record = &words[at..at + shape.record_words];
-            let own = standing(page.addr, record).map(|leaf| {
-                (leaf.key.to_vec(), leaf::image_of(&record[1..], leaf.key.len(), leaf.value.len()))
+            let own = standing_whole(page.addr, record)?.map(|leaf| {
+                let image: Vec<u64> = image_in(page.addr, record);
+                (leaf.key.to_vec(), leaf::image_of(&image, leaf.key.len(), leaf.value.len()))
             });
             let edge = shape.edge_of(Word(record[0]), own.as_ref().map(|(key, _)| &key[..]));
             match (Word(record[0]).state(), own) {
@@ -66,9 +68,10 @@ impl Content {
                         content.pairs.push(Pair { key, image: Some(image), leaf: None });
                     }
                 }
-                (State::Tomb, _) => {}
+                (State::Tomb, own) if own.is_some() == Word(record[0]).is_tomb_of(shape.born) => {}
                 (State::Leaf { addr, class }, own) => {
-                    wanted.push(Wanted { addr, class, edge, own: own.map(|(_, image)| image) });
+                    let print = Word(record[0]).leaf_print();
+                    wanted.push(Wanted { addr, class, edge, print, own: own.map(|(_, image)| image) });
                 }
                 _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
             }
@@ -77,7 +80,8 @@ impl Content {
             match Word(*word).state() {
                 State::Leaf { addr, class } => {
                     let edge = shape.edge_of(Word(*word), None);
-                    wanted.push(Wanted { addr, class, edge, own: None });
+                    let print = Word(*word).leaf_print();
+                    wanted.push(Wanted { addr, class, edge, print, own: None });
                 }
                 State::Empty | State::Tomb => {}
                 _ => return Err(IndexError::corrupt(page.addr, "delta slot of no known kind")),
@@ -90,7 +94,7 @@ impl Content {
         content.edges.sort_unstable();
         let helps_blindly = mutant!("quiver-helper-reads-leaves-of-linked-parts");
         wanted.retain(|leaf| edges.contains(leaf.edge) || helps_blindly);
-        content.read_leaves(client, wanted).await?;
+        content.read_leaves(client, (keys, shape), wanted).await?;
         content.pairs.sort_by(|a, b| a.key.cmp(&b.key));
         if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
             return Err(IndexError::corrupt(page.addr, "page with a key twice"));
@@ -116,7 +120,12 @@ impl Content {
                 .filter(|&edge| edges.contains(edge)))
     }
 
-    async fn read_leaves<F: Fabric>(&mut self, client: &mut Client<F>, wanted: Vec<Wanted>) -> Result<()> {
+    async fn read_leaves<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        of: (HashKeys, &Shape),
+        wanted: Vec<Wanted>,
+    ) -> Result<()> {
         let mut batch = client.batch();
         let reads: Vec<_> = wanted
             .iter()
@@ -130,50 +139,66 @@ impl Content {
         let mut long = Vec::new();
         for (leaf, read) in wanted.into_iter().zip(reads) {
             let words = done.words(read);
-            let (key, value) = leaf::lengths(words[0]);
-            let room = leaf::class_words(leaf.class) * 8;
-            if key > KEY_BYTES_MAX || leaf::HEADER_BYTES + key + value > room {
+            let (key, value) = leaf::lengths(words).unwrap_or((usize::MAX, 0));
+            let (room, header) = (leaf::class_words(leaf.class) * 8, leaf::header_bytes(key, value));
+            if key > KEY_BYTES_MAX || header + key + value > room {
                 return Err(IndexError::corrupt(leaf.addr, "leaf longer than its size class"));
             }
-            if leaf::HEADER_BYTES + key + value <= words.len() * 8 {
+            if header + key + value <= words.len() * 8 {
                 let image = leaf::image_of(words, key, value);
                 let key = leaf::parse(leaf.addr, words)?.key.to_vec();
-                self.take(leaf, key, Some(image))?;
-            } else if leaf::HEADER_BYTES + key <= words.len() * 8 {
-                let bytes: &[u8] = bytemuck::cast_slice(&words[1..]);
-                self.take(leaf, bytes[..key].to_vec(), None)?;
+                self.take(of, leaf, key, Some(image))?;
+            } else if header + key <= words.len() * 8 {
+                let bytes: &[u8] = bytemuck::cast_slice(words);
+                self.take(of, leaf, bytes[header..header + key].to_vec(), None)?;
             } else {
-                long.push((leaf, key));
+                long.push((leaf, header, key));
             }
         }
         client.recycle(done);
-        self.read_long_keys(client, long).await
+        self.read_long_keys(client, of, long).await
     }
 
     async fn read_long_keys<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
-        long: Vec<(Wanted, usize)>,
+        of: (HashKeys, &Shape),
+        long: Vec<(Wanted, usize, usize)>,
     ) -> Result<()> {
         if long.is_empty() {
             return Ok(());
         }
         let mut batch = client.batch();
-        let reads: Vec<_> =
-            long.iter().map(|(leaf, key)| batch.read(leaf.addr.plus(8), key.div_ceil(8))).collect();
+        let reads: Vec<_> = long
+            .iter()
+            .map(|(leaf, header, key)| batch.read(leaf.addr.plus(*header as u64), key.div_ceil(8)))
+            .collect();
         let done = client.submit(batch).await?;
-        for ((leaf, key), read) in long.into_iter().zip(reads) {
+        for ((leaf, _, key), read) in long.into_iter().zip(reads) {
             let bytes: &[u8] = bytemuck::cast_slice(done.words(read));
-            self.take(leaf, bytes[..key].to_vec(), None)?;
+            self.take(of, leaf, bytes[..key].to_vec(), None)?;
         }
         client.recycle(done);
         Ok(())
     }
 
     /// Takes a leaf with its key, and its image if that may stand in a page.
-    fn take(&mut self, leaf: Wanted, key: Vec<u8>, image: Option<Vec<u64>>) -> Result<()> {
+    fn take(
+        &mut self,
+        (keys, shape): (HashKeys, &Shape),
+        leaf: Wanted,
+        key: Vec<u8>,
+        image: Option<Vec<u64>>,
+    ) -> Result<()> {
+        let is_named = |key: &[u8]| Some(shape.leaf_print(key, Print::new(keys, key))) == leaf.print;
+        if leaf.own.is_none() && (nibbles(&key) < shape.depth || !is_named(&key)) {
+            return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its word's"));
+        }
         if let Some(own) = leaf.own {
             let own_key = leaf::parse(leaf.addr, &own)?.key.to_vec();
+            if own_key != key && !Print::new(keys, &own_key).is_twin_of(Print::new(keys, &key)) {
+                return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its record's"));
+            }
             if own_key != key && !mutant!("quiver-rebuild-copies-another-keys-leaf") {
                 // The leaf came by a blind CAS for another key: the record's pair counts.
                 self.strays.push((leaf.edge, (leaf.addr, leaf.class)));
@@ -189,7 +214,6 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::super::nibble::LAST;
-    use super::super::word::Print;
     use super::super::{Quiver, QuiverOptions};
     use super::*;
     use crate::fixtures::process;

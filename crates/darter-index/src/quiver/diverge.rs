@@ -2,10 +2,10 @@
 //! says where that is.
 
 use super::descent::NodeAt;
-use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of};
+use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of, nibbles};
 use super::node::{self, Content, Slot};
 use super::operation::Operation;
-use super::page::{FIXED_WORDS, PageRef, standing};
+use super::page::{FIXED_WORDS, PageRef, standing_whole};
 use super::pair::{Maker, Pair, Place};
 use super::situations;
 use super::via::Via;
@@ -15,7 +15,6 @@ use crate::checker::note;
 use crate::radix::leaf;
 use crate::{IndexError, PutOutcome, Result};
 use darter_fabric::{Fabric, GlobalAddr};
-use darter_pool::AllocKind;
 use std::collections::HashSet;
 
 impl<F: Fabric> Operation<'_, F> {
@@ -41,8 +40,9 @@ impl<F: Fabric> Operation<'_, F> {
         let made = self.fork(&mut maker, Pair::new(key.to_vec(), value), (depth, &other), child).await;
         let addr = self.made(&mut maker, made)?;
         let slot = Slot::node(depth - via.node.depth - 1, addr);
-        let found = maker.link(&mut self.client, via.at.addr, via.at.slot.0, slot.0).await?;
-        if found != via.at.slot.0 {
+        let expected = via.stored(via.at.slot);
+        let found = maker.link(&mut self.client, via.at.addr, expected, via.stored(slot)).await?;
+        if found != expected {
             return Ok(Turn::Again);
         }
         note(situations::DIVERGED);
@@ -77,31 +77,38 @@ impl<F: Fabric> Operation<'_, F> {
                 Slot::none(hi)
             };
         }
-        let image = node::image(identity, maker.born, depth, &slots, &pages);
-        maker.object(&mut self.client, home, &image, AllocKind::Inner).await
+        let born = maker.born;
+        let image = |addr| node::image(addr, identity, born, depth, &slots, &pages);
+        maker.node(&mut self.client, home, image).await
     }
 
-    /// A key that is below a node, or was.
+    /// A key that is below a node that was found by a slot, or was.
     pub(super) async fn key_below(&mut self, node: NodeAt) -> Result<Option<Vec<u8>>> {
         let mut nodes = vec![node];
-        let mut seen = HashSet::new();
-        while let Some(node) = nodes.pop() {
+        let (mut seen, mut identity) = (HashSet::new(), None);
+        while let Some(at) = nodes.pop() {
             // Damage can lead in circles.
-            if !seen.insert(node.addr) {
-                return Err(node::too_deep(node.addr));
+            if !seen.insert(at.addr) || at.depth > crate::KEY_BYTES_MAX * 2 {
+                return Err(node::too_deep(at.addr));
             }
-            let words = self.read_node(node).await?;
+            let words = self.read_node(at).await?;
+            let identity = *identity.get_or_insert(words[0]);
             let slots = node::slots(&words);
             for (slot, edge) in slots.iter().zip(0..) {
                 if let Content::Page { class, addr, .. } = slot.content()
                     && let Some(key) =
                         self.key_in(PageRef { addr, class }, node::edges_of(&slots, edge)).await?
                 {
+                    let is_below = nibbles(&key) >= node.depth
+                        && identity_of(self.shared.keys, &key, node.depth) == identity;
+                    if !is_below {
+                        return Err(IndexError::corrupt(addr, "page with a key of another prefix"));
+                    }
                     return Ok(Some(key));
                 }
             }
-            let child = |(_, skip, addr)| NodeAt { addr, depth: node.depth + 1 + skip };
-            nodes.extend(node::children(&slots).map(child));
+            let below = |(_, skip, addr)| NodeAt { addr, depth: at.depth + 1 + skip };
+            nodes.extend(node::children(&slots).map(below));
         }
         Ok(None)
     }
@@ -112,7 +119,7 @@ impl<F: Fabric> Operation<'_, F> {
         let (shape, words) = self.read_page(page).await?;
         let records = (0..shape.records).map(|rank| shape.record_at(rank));
         for at in records.clone() {
-            if let Some(leaf) = standing(page.addr, &words[at..at + shape.record_words]) {
+            if let Some(leaf) = standing_whole(page.addr, &words[at..at + shape.record_words])? {
                 return Ok(Some(leaf.key.to_vec()));
             }
         }

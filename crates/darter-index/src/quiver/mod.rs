@@ -125,7 +125,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         if kind != KIND {
             return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
         }
-        let Content::Node { addr, .. } = Slot(root).content() else {
+        let Content::Node { addr, .. } = Slot::from_root_word(root).content() else {
             return Err(IndexError::corrupt(words.root, "root word names no node"));
         };
         let [guard] = client.read_words(addr.plus(node::GUARD_AT as u64 * 8)).await?;
@@ -155,12 +155,12 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             let mut slots = [Slot::EMPTY; EDGES];
             slots[0] = Slot::none(LAST);
             let identity = NibbleKey::new(keys, &[]).identity(0);
-            let image = node::image(identity, client.epoch() as u32, 0, &slots, &[]);
             let root = client.alloc(0, NODE_BYTES, AllocKind::Inner).await?;
+            let image = node::image(root, identity, client.epoch() as u32, 0, &slots, &[]);
             client.post(|batch| batch.write(root, &image)).await?;
             let mut batch = client.batch();
             batch.cas(words.geometry, 0, geometry.word());
-            let root_cas = batch.cas(words.root, 0, Slot::node(0, root).0);
+            let root_cas = batch.cas(words.root, 0, Slot::root_word(root));
             batch.fence().cas(words.kind, 0, KIND);
             let done = client.submit(batch).await?;
             let root_won = done.swapped(root_cas);

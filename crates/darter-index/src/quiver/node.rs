@@ -3,8 +3,9 @@
 
 use super::hint::{NodeHint, PageHint};
 use super::map_copy::{self, COPIES, COPY_WORDS, Copied};
-use super::nibble::{EDGES, END, EdgeRange, LAST};
+use super::nibble::{EDGES, END, EdgeRange, LAST, identity_depth};
 use super::page::PageRef;
+use super::word::folded;
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
@@ -23,14 +24,20 @@ pub(super) const SKIP_MAX: usize = (1 << 11) - 1;
 pub(super) const GUARD_AT: usize = 1;
 
 const KIND_AT: u32 = 61;
-const NONE: u64 = 1;
-const PAGE: u64 = 2;
-const NODE: u64 = 3;
+const NONE: u64 = 3;
+const PAGE: u64 = 5;
+const NODE: u64 = 6;
 const GUARD: u64 = 5;
 const HI_AT: u32 = 56;
 const CLASS_AT: u32 = 44;
 const ADDR_BITS: u32 = 44;
 const BORN_AT: u32 = 23;
+const INVALID: u64 = 7;
+/// Where PAGE and NODE have their checks, of 4 bits.
+const PAGE_CHECK_AT: u32 = 51;
+const NODE_CHECK_AT: u32 = 56;
+/// Where the guard has its check: 5 bits, and 5 more.
+const GUARD_CHECK_AT: [u32; 2] = [18, 56];
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +69,8 @@ pub(super) enum Content {
     Invalid,
 }
 
-/// A slot's word.
+/// What a slot says, as a word. The word in the pool has bits that depend on the node and on the slot's
+/// place ([`Slot::stored`]), so that zeros, another slot's word, or a word with a flipped bit are damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(pub(super) u64);
 
@@ -91,9 +99,50 @@ impl Slot {
         Self(NODE << KIND_AT | (skip as u64) << CLASS_AT | addr.bits() >> 4)
     }
 
-    /// Whether it is sealed.
-    pub(super) const fn is_sealed(self) -> bool {
-        self.0 & SEAL != 0
+    /// The root word that names a root node.
+    pub(super) fn root_word(root: GlobalAddr) -> u64 {
+        Self::node(0, root).stored(0, 0)
+    }
+
+    /// The slot that a root word is.
+    pub(super) fn from_root_word(word: u64) -> Self {
+        Self::loaded(word, 0, 0)
+    }
+
+    /// The word in the pool for the slot of an edge, in the node with this identity.
+    pub(super) fn stored(self, identity: u64, edge: u8) -> u64 {
+        let salt = (identity ^ u64::from(edge + 1).wrapping_mul(0xff51_afd7_ed55_8ccd))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let word = self.unsealed().0;
+        let check = || u64::from(folded(word)) ^ salt >> 60;
+        let stored = match word >> KIND_AT {
+            0 => (salt >> 3 | 1) & !SEAL,
+            NONE => {
+                let hi = (word >> HI_AT).wrapping_mul(0xff51_afd7_ed55_8ccd);
+                word | ((salt >> 3) ^ hi) & (SEAL - 1)
+            }
+            PAGE => word | check() << PAGE_CHECK_AT,
+            NODE => word | check() << NODE_CHECK_AT,
+            _ => word,
+        };
+        stored | self.0 & SEAL
+    }
+
+    /// The slot that a word in the pool is; one of no known kind if the word is none of this place.
+    pub(super) fn loaded(word: u64, identity: u64, edge: u8) -> Self {
+        let (raw, seal) = (word & !SEAL, word & SEAL);
+        let plain = Self(match raw >> KIND_AT {
+            0 => 0,
+            NONE => raw & (7 << KIND_AT | 31 << HI_AT),
+            PAGE => raw & !(15 << PAGE_CHECK_AT),
+            NODE => raw & !(15 << NODE_CHECK_AT),
+            _ => INVALID << KIND_AT,
+        });
+        if plain.stored(identity, edge) == raw {
+            Self(plain.0 | seal)
+        } else {
+            Self(INVALID << KIND_AT | seal)
+        }
     }
 
     /// The same without the seal.
@@ -130,9 +179,36 @@ impl From<NodeHint> for NodeAt {
     }
 }
 
-/// The guard of a node.
-pub(super) fn guard(born: u32, depth: usize) -> u64 {
-    GUARD << KIND_AT | u64::from(born) << BORN_AT | depth as u64
+/// The guard of the node at an address. It has a checksum of all this.
+pub(super) fn guard(addr: GlobalAddr, identity: u64, born: u32, depth: usize) -> u64 {
+    let all = [addr.bits(), identity, u64::from(born) << 32 | depth as u64];
+    let check = u64::from(crc32c::crc32c(bytemuck::cast_slice(&all)));
+    let checks = (check & 31) << GUARD_CHECK_AT[0] | (check >> 5 & 31) << GUARD_CHECK_AT[1];
+    GUARD << KIND_AT | checks | u64::from(born) << BORN_AT | depth as u64
+}
+
+/// Verifies the first words of a node that was found by a slot.
+///
+/// # Errors
+/// [`IndexError::Corrupt`] if they are not those of a node there, of this depth.
+pub(super) fn verify_head(at: NodeAt, words: &[u64]) -> Result<()> {
+    let (identity, found) = (words[0], words[GUARD_AT] & !SEAL);
+    if found != guard(at.addr, identity, born(found), at.depth) || identity_depth(identity) != at.depth {
+        return Err(IndexError::corrupt(at.addr, "node without a node's head"));
+    }
+    Ok(())
+}
+
+/// Verifies the first words of a node that was found by a slot, and all its slots.
+///
+/// # Errors
+/// As [`verify_head`], and if a slot is of no known kind.
+pub(super) fn verify(at: NodeAt, words: &[u64]) -> Result<()> {
+    verify_head(at, words)?;
+    if slots(words).iter().any(|slot| slot.content() == Content::Invalid) {
+        return Err(IndexError::corrupt(at.addr, "slot of no known kind"));
+    }
+    Ok(())
 }
 
 /// The life that a node's guard belongs to.
@@ -145,8 +221,9 @@ pub(super) fn proves(word: u64, born: u32) -> bool {
     word >> KIND_AT == GUARD && word & SEAL == 0 && self::born(word) == born
 }
 
-/// The words of a node with these slots, and copies of the maps of its pages.
+/// The words of the node at an address, with these slots, and copies of the maps of its pages.
 pub(super) fn image(
+    addr: GlobalAddr,
     identity: u64,
     born: u32,
     depth: usize,
@@ -154,8 +231,8 @@ pub(super) fn image(
     pages: &[PageHint],
 ) -> Vec<u64> {
     let mut words = Vec::with_capacity(NODE_WORDS);
-    words.extend([identity, guard(born, depth)]);
-    words.extend(slots.iter().map(|slot| slot.unsealed().0));
+    words.extend([identity, guard(addr, identity, born, depth)]);
+    words.extend(slots.iter().zip(0..).map(|(slot, edge)| slot.unsealed().stored(identity, edge)));
     words.resize(NODE_WORDS, 0);
     let mut copied = Copied::default();
     for page in pages {
@@ -185,8 +262,8 @@ pub(super) fn slot_addr(node: GlobalAddr, edge: u8) -> GlobalAddr {
 /// The slots in a node's words.
 pub(super) fn slots(words: &[u64]) -> [Slot; EDGES] {
     let mut slots = [Slot::EMPTY; EDGES];
-    for (slot, word) in slots.iter_mut().zip(&words[HEAD_WORDS..]) {
-        *slot = Slot(*word);
+    for ((slot, word), edge) in slots.iter_mut().zip(&words[HEAD_WORDS..]).zip(0..) {
+        *slot = Slot::loaded(*word, words[0], edge);
     }
     slots
 }
@@ -334,7 +411,53 @@ mod tests {
 
     #[test]
     fn guards_prove_one_life() {
-        let word = guard(u32::MAX, 131_072);
+        let word = guard(GlobalAddr::new(1, 64), u64::MAX, u32::MAX, 131_072);
         assert!(proves(word, u32::MAX) && !proves(word, 0) && !proves(word | SEAL, u32::MAX));
+    }
+
+    /// Zeros, a word of another place, and every flipped bit but the seal.
+    #[test]
+    fn damaged_slots_are_of_no_known_kind() {
+        let addr = GlobalAddr::new(1, 4096);
+        let slots =
+            [Slot::EMPTY, Slot::none(0), Slot::none(LAST), Slot::page(7, 20, addr), Slot::node(3, addr)];
+        for identity in [0, 1, 77 << 22 | 4, u64::MAX] {
+            for edge in 0..=LAST {
+                assert_eq!(Slot::loaded(0, identity, edge).content(), Content::Invalid);
+                for slot in slots {
+                    let word = slot.stored(identity, edge);
+                    assert_eq!(Slot::loaded(word, identity, edge), slot);
+                    assert_eq!(Slot::loaded(word | SEAL, identity, edge), Slot(slot.0 | SEAL));
+                    for bit in (0..64).filter(|bit| 1 << bit != SEAL) {
+                        let damaged = Slot::loaded(word ^ 1 << bit, identity, edge);
+                        assert_eq!(damaged.content(), Content::Invalid, "{slot:?}, bit {bit}");
+                    }
+                }
+                for slot in [Slot::EMPTY, Slot::none(LAST)] {
+                    let other = slot.stored(identity ^ 1 << 40, edge);
+                    assert_eq!(Slot::loaded(other, identity, edge).content(), Content::Invalid);
+                }
+            }
+        }
+    }
+
+    /// Every flipped bit of identity, guard and address, and another depth.
+    #[test]
+    fn damaged_heads_of_nodes_are_noticed() {
+        for depth in [0, 7, 131_072] {
+            let at = NodeAt { addr: GlobalAddr::new(3, 1 << 20), depth };
+            let identity = 0x1234_5678_9abc << 22 | depth as u64;
+            let words = [identity, guard(at.addr, identity, 0xdead_beef, depth)];
+            verify_head(at, &words).unwrap();
+            for bit in (0..128).filter(|bit| *bit != 64 + SEAL.trailing_zeros()) {
+                let mut damaged = words;
+                damaged[bit as usize / 64] ^= 1 << (bit % 64);
+                assert!(verify_head(at, &damaged).is_err(), "bit {bit}");
+            }
+            for bit in 4..40 {
+                let addr = GlobalAddr::from_bits(at.addr.bits() ^ 1 << bit);
+                assert!(verify_head(NodeAt { addr, ..at }, &words).is_err(), "address bit {bit}");
+            }
+        }
     }
 }

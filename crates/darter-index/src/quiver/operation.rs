@@ -2,14 +2,15 @@
 
 use super::descent::{Descent, End, NodeAt, Purpose};
 use super::holes::QuiverHole;
-use super::node::{self, Slot};
+use super::nibble::identity_of;
+use super::node;
 use super::page::{PageRef, Shape};
 use super::shared::Shared;
 use super::via::Via;
 use super::word::Word;
-use crate::Result;
 use crate::radix::seal::seal_all;
 use crate::radix::search;
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
@@ -50,9 +51,10 @@ impl<'a, F: Fabric> Operation<'a, F> {
     /// All words of a node that was linked at some moment of the operation.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`] if the slots leave a gap.
+    /// Those of the fabric, and [`IndexError::Corrupt`] if it is damaged, or its slots leave a gap.
     pub(super) async fn read_node(&mut self, node: NodeAt) -> Result<Vec<u64>> {
         let (words, gap) = self.read_settled(node).await?;
+        node::verify(node, &words)?;
         if gap.is_some() { Err(node::without_slot(node.addr)) } else { Ok(words) }
     }
 
@@ -83,9 +85,13 @@ impl<'a, F: Fabric> Operation<'a, F> {
     /// The root node by the root word, and its words.
     pub(super) async fn read_root(&mut self) -> Result<(NodeAt, Via, Vec<u64>)> {
         let [word] = self.client.read_words(self.shared.words.root).await?;
-        let via = Via::root(self.shared, Slot(word));
+        let via = Via::root(self.shared, word);
         let node = via.root_node()?;
-        Ok((node, via, self.read_node(node).await?))
+        let words = self.read_node(node).await?;
+        if words[0] != identity_of(self.shared.keys, &[], 0) {
+            return Err(IndexError::corrupt(node.addr, "root node with another identity"));
+        }
+        Ok((node, via, words))
     }
 
     /// Hands over an object that this operation has unlinked.

@@ -70,8 +70,8 @@ pub(super) enum End {
     Page(Box<Found>),
     /// For readers who know the page's map: a record's leaf, or that there is none.
     Value(Option<Image>),
-    /// For readers who know the page's map: the record that this READ has brought.
-    Standing(ReadId),
+    /// For readers who know the page's map: the record that this READ has brought, of the page there.
+    Standing(ReadId, GlobalAddr),
     /// For readers who remember the word that names it: the leaf that this READ has brought.
     Hot(ReadId),
 }

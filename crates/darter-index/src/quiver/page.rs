@@ -2,7 +2,7 @@
 //! (`docs/quiver.md`, "Page").
 
 use super::map;
-use super::nibble::{EdgeRange, LAST, edge};
+use super::nibble::{EdgeRange, LAST, common, edge};
 use super::word::{LeafPrint, Print, Word};
 use crate::radix::leaf::{self, Leaf};
 use crate::radix::seal::SEAL;
@@ -10,8 +10,9 @@ use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_bytes;
 use smallvec::SmallVec;
+use std::ops::DerefMut;
 
-/// Words before the delta: guard, identity, shape, removals.
+/// Words before the delta: guard, identity, shape, and the count of removals with the checksum.
 pub(super) const FIXED_WORDS: usize = 4;
 /// Words of a map that come with the head in one READ; a longer one costs another.
 const MAP_WORDS_FORESEEN: usize = 8;
@@ -23,8 +24,10 @@ pub(super) const DELTA_MAX: usize = 16;
 const THIN_RECORDS_MIN: usize = 8;
 /// Where the identity of the node stands.
 pub(super) const IDENTITY_AT: usize = 1;
-/// Where removals are counted.
+/// Where removals are counted: above the checksum of guard, identity, shape and map.
 pub(super) const REMOVALS_AT: usize = 3;
+/// What FAA adds to count a removal.
+pub(super) const REMOVAL: u64 = 1 << 32;
 
 const KIND_AT: u32 = 61;
 const GUARD: u64 = 4;
@@ -57,12 +60,40 @@ impl PageRef {
         (self.bytes() / 8) as usize
     }
 
+    /// What it is made of, verified by all words of its head.
+    ///
+    /// # Errors
+    /// As [`Shape::of`], and if its head is damaged.
+    pub(super) fn verified(self, words: &[u64]) -> Result<Shape> {
+        let shape = Shape::of(self, words)?;
+        if words.len() < shape.head_words() {
+            return Err(IndexError::corrupt(self.addr, "page shorter than its head"));
+        }
+        let sum = shape.checksum(self.addr, words[IDENTITY_AT], shape.map_in(words));
+        if words[REMOVALS_AT] as u32 != sum {
+            return Err(IndexError::corrupt(self.addr, "page's checksum does not match its head and map"));
+        }
+        self.verify_delta(&shape, words)?;
+        Ok(shape)
+    }
+
+    /// Verifies the words of the delta, each by itself.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`].
+    pub(super) fn verify_delta(self, shape: &Shape, words: &[u64]) -> Result<()> {
+        if shape.delta_in(words).all(|word| word.fits_delta_of(self.addr)) {
+            return Ok(());
+        }
+        Err(IndexError::corrupt(self.addr, "delta slot of no known kind"))
+    }
+
     /// What it is made of, and the words of that, of all that were read.
     ///
     /// # Errors
-    /// As [`Shape::of`].
+    /// As [`PageRef::verified`].
     pub(super) fn parse(self, mut words: Vec<u64>) -> Result<(Shape, Vec<u64>)> {
-        let shape = Shape::of(self, &words)?;
+        let shape = self.verified(&words)?;
         words.truncate(shape.words());
         Ok((shape, words))
     }
@@ -155,6 +186,22 @@ impl Shape {
             | u64::from(self.edges.lo)
     }
 
+    /// The checksum of what never changes of a page's head, and of where the page is.
+    pub(super) fn checksum(&self, page: GlobalAddr, identity: u64, map: &[u64]) -> u32 {
+        let head = [page.bits(), self.guard(), identity, self.word()];
+        crc32c::crc32c_append(crc32c::crc32c(bytemuck::cast_slice(&head)), bytemuck::cast_slice(map))
+    }
+
+    /// Whether a key, of which another one with the page's prefix is `own`, may be in the page.
+    pub(super) fn may_have(&self, key: &[u8], own: &[u8]) -> bool {
+        common(key, own) >= self.depth && self.edges.contains(edge(key, self.depth))
+    }
+
+    /// Whether a key may stand in this record, of a page that has this map.
+    pub(super) fn may_stand_at(&self, rank: usize, map: &[u64], key: &[u8], own: &[u8]) -> bool {
+        self.may_have(key, own) && self.rank(map, key) == Some(rank)
+    }
+
     /// Words before the first record.
     pub(super) fn head_words(&self) -> usize {
         FIXED_WORDS + self.delta + self.map_words
@@ -230,7 +277,7 @@ pub(super) struct Head {
     pub(super) is_sealed: bool,
     pub(super) identity: u64,
     /// Records removed less records put again, about.
-    pub(super) removals: u64,
+    pub(super) removals: i32,
     pub(super) delta: SmallVec<[Word; DELTA_MAX]>,
     pub(super) map: SmallVec<[u64; MAP_WORDS_FORESEEN]>,
 }
@@ -248,13 +295,14 @@ impl Head {
         let Some(rest) = words.get(FIXED_WORDS..shape.head_words()) else {
             return Ok(Err(shape.head_words()));
         };
+        page.verified(words)?;
         let (delta, map) = rest.split_at(shape.delta);
         Ok(Ok(Self {
             page,
             shape,
             is_sealed: guard & SEAL != 0,
             identity,
-            removals,
+            removals: (removals >> 32) as i32,
             delta: delta.iter().map(|&word| Word(word)).collect(),
             map: map.into(),
         }))
@@ -279,8 +327,8 @@ impl Head {
     pub(super) fn live_about(&self) -> u64 {
         let in_delta = self.delta.iter().filter(|word| word.leaf_object().is_some()).count();
         // A count that went below zero says that nothing is gone.
-        let removals = if self.removals > 1 << 32 { 0 } else { self.removals };
-        (self.shape.records as u64).saturating_sub(removals) + in_delta as u64
+        let removals = self.removals.max(0) as usize;
+        (self.shape.records.saturating_sub(removals) + in_delta) as u64
     }
 
     /// Whether so many live keys are so few that the page should be replaced: none, or few of many
@@ -291,6 +339,27 @@ impl Head {
 }
 
 /// The pair that stands in a record, whatever its word says now; none if it never stood there.
+///
+/// # Errors
+/// [`IndexError::Corrupt`] if it is damaged.
+pub(super) fn standing_whole(page: GlobalAddr, record: &[u64]) -> Result<Option<Leaf<'_>>> {
+    match record.get(1..).filter(|body| body.first().is_some_and(|&header| header != 0)) {
+        Some(body) => leaf::parse_bound(page, body).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The image of the pair that stands in a record of a page, as that of a leaf.
+pub(super) fn image_in<'w, I: From<&'w [u64]> + DerefMut<Target = [u64]>>(
+    page: GlobalAddr,
+    record: &'w [u64],
+) -> I {
+    let mut image = I::from(&record[1..]);
+    image[0] = leaf::bind(image[0], page);
+    image
+}
+
+/// The same, not verified: its key may only be compared with a known key.
 pub(super) fn standing(addr: GlobalAddr, record: &[u64]) -> Option<Leaf<'_>> {
     let body = record.get(1..).filter(|body| body.first().is_some_and(|&header| header != 0))?;
     leaf::parse_again(addr, body).ok()

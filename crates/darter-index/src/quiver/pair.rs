@@ -117,7 +117,11 @@ impl Maker {
             width: map.width,
         };
         let mut words = vec![0; shape.words()];
-        words[..FIXED_WORDS].copy_from_slice(&[shape.guard(), place.identity, shape.word(), 0]);
+        let bytes = words.len() as u64 * 8;
+        let addr = self.drafts.alloc(client, place.home, bytes, AllocKind::Inner).await?;
+        let checksum = u64::from(shape.checksum(addr, place.identity, &map.words));
+        words[..FIXED_WORDS].copy_from_slice(&[shape.guard(), place.identity, shape.word(), checksum]);
+        words[FIXED_WORDS..FIXED_WORDS + shape.delta].fill(Word::empty(addr).0);
         words[shape.head_words() - map.words.len()..shape.head_words()].copy_from_slice(&map.words);
         for (rank, pair) in pairs.iter().enumerate() {
             let print = Print::new(self.keys, &pair.key);
@@ -125,17 +129,18 @@ impl Maker {
             words[at] = match &pair.image {
                 Some(image) if image.len() <= room => {
                     words[at + 1..at + 1 + image.len()].copy_from_slice(image);
+                    words[at + 1] = leaf::bind(words[at + 1], addr);
                     self.left.extend(pair.leaf);
                     Word::inline(self.born, print).0
                 }
                 _ => {
-                    let (addr, class) = self.leaf_of(client, place.home, pair).await?;
-                    Word::leaf(shape.leaf_print(&pair.key, print), class, addr).0
+                    let (leaf, class) = self.leaf_of(client, place.home, pair).await?;
+                    Word::leaf(shape.leaf_print(&pair.key, print), class, leaf).0
                 }
             };
         }
-        let addr = self.object(client, place.home, &words, AllocKind::Inner).await?;
-        let class = class_of(words.len() as u64 * 8).unwrap_or(u8::MAX);
+        self.writes.write(client, addr, &words).await?;
+        let class = class_of(bytes).unwrap_or(u8::MAX);
         Ok(PageHint::new(PageRef { addr, class }, shape, &map.words))
     }
 
@@ -160,6 +165,21 @@ impl Maker {
         let image = pair.image.as_deref().unwrap_or_default();
         let class = class_of(image.len() as u64 * 8).unwrap_or(u8::MAX);
         Ok((self.object(client, home, image, AllocKind::Leaf).await?, class))
+    }
+
+    /// Allocates a node and posts its words, which depend on its address.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    pub(super) async fn node<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        home: u8,
+        image: impl FnOnce(GlobalAddr) -> Vec<u64>,
+    ) -> Result<GlobalAddr> {
+        let addr = self.drafts.alloc(client, home, node::NODE_BYTES, AllocKind::Inner).await?;
+        self.writes.write(client, addr, &image(addr)).await?;
+        Ok(addr)
     }
 
     /// Allocates an object and posts its words.

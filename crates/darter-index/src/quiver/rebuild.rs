@@ -85,6 +85,7 @@ impl<F: Fabric> Operation<'_, F> {
         if !lives {
             return Ok(None);
         }
+        node::verify(node, &words)?;
         let (lo, slot) = node::responsible(node.addr, &node::slots(&words), edge(key, node.depth))?;
         let is_there = matches!(slot.content(), Content::Page { addr, .. } if addr == page.addr);
         Ok(is_there.then(|| (Via::of(node, &words, lo), page_words)))
@@ -197,8 +198,9 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let is_first = part.edges.lo == old.shape.edges.lo;
             let at = node::slot_addr(old.via.node.addr, part.edges.lo);
-            let expected = if is_first { old.via.at.slot } else { Slot::EMPTY };
-            let found = Slot(maker.link(&mut self.client, at, expected.0, slot.0).await?);
+            let stored = |slot: Slot| slot.stored(old.via.identity, part.edges.lo);
+            let expected = stored(if is_first { old.via.at.slot } else { Slot::EMPTY });
+            let found = maker.link(&mut self.client, at, expected, stored(slot)).await?;
             if let Some(page) = page.filter(|_| found == expected) {
                 let (via, epoch) = (&old.via, self.client.epoch());
                 self.shared.cache.renew_page(via.identity, via.node.addr, &page, epoch);
@@ -208,7 +210,7 @@ impl<F: Fabric> Operation<'_, F> {
                 for leaf in maker.left.iter().chain(strays.map(|(_, leaf)| leaf)) {
                     self.retire_leaf(*leaf);
                 }
-            } else if !is_first && !found.is_sealed() {
+            } else if !is_first && found & SEAL == 0 {
                 note(situations::PART_FOUND);
             } else {
                 // The page is unlinked, or a sealed slot says that the node is being replaced.

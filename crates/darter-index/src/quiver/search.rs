@@ -29,7 +29,7 @@ pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
 /// The value that a reader's descent has ended at, by its last batch; none if the key is absent.
 fn value_in<'w>(end: &'w End, done: &'w Batch) -> Result<Option<&'w [u8]>> {
     match end {
-        End::Standing(read) => Ok(Some(leaf::parse(GlobalAddr::NULL, &done.words(*read)[1..])?.value)),
+        End::Standing(read, page) => Ok(Some(leaf::parse_bound(*page, &done.words(*read)[1..])?.value)),
         End::Hot(read) => Ok(Some(leaf::parse(GlobalAddr::NULL, done.words(*read))?.value)),
         end => value_at(end),
     }

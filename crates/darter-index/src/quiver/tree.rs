@@ -128,9 +128,9 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     async fn view_of_pair(&mut self, page: PageRef, pair: &Pair) -> Result<TreeView> {
-        let header = match (&pair.image, pair.leaf) {
-            (Some(image), _) => image[0],
-            (None, Some((addr, _))) => self.client.read(addr, 1).await?[0],
+        let lengths = match (&pair.image, pair.leaf) {
+            (Some(image), _) => leaf::lengths(image),
+            (None, Some((addr, _))) => leaf::lengths(&self.client.read(addr, 2).await?),
             (None, None) => return Err(IndexError::corrupt(page.addr, "pair without a leaf")),
         };
         Ok(TreeView {
@@ -139,7 +139,7 @@ impl<F: Fabric> Operation<'_, F> {
             addr: pair.leaf.map_or(page.addr, |(addr, _)| addr),
             children: Vec::new(),
             more: 0,
-            value_bytes: Some(leaf::lengths(header).1 as u64),
+            value_bytes: lengths.map(|(_, value)| value as u64),
         })
     }
 

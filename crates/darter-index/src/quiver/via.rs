@@ -32,9 +32,10 @@ pub(super) struct Via {
 
 impl Via {
     /// The root word, as if it were a slot of a node.
-    pub(super) fn root(shared: &Shared, slot: Slot) -> Self {
+    pub(super) fn root(shared: &Shared, word: u64) -> Self {
+        let slot = Slot::from_root_word(word);
         let node = NodeAt { addr: GlobalAddr::NULL, depth: 0 };
-        let at = SlotAt { addr: shared.words.root, slot };
+        let at = SlotAt { addr: shared.words.root, slot: slot.unsealed() };
         Self { node, identity: 0, edges: EdgeRange::ALL, at, copied: Copied::default() }
     }
 
@@ -56,6 +57,11 @@ impl Via {
             Content::Node { skip: 0, addr } => Ok(NodeAt { addr, depth: 0 }),
             _ => Err(IndexError::corrupt(self.at.addr, "root word names no node")),
         }
+    }
+
+    /// The word in the pool for another slot in the place of this one.
+    pub(super) fn stored(&self, slot: Slot) -> u64 {
+        slot.stored(self.identity, self.edges.lo)
     }
 
     /// Whether it is the root word.

@@ -8,10 +8,10 @@
 use super::cache::is_old;
 use super::hint::NodeHint;
 use super::map_copy;
-use super::nibble::{EdgeRange, first_below, identity_depth, identity_of, nibbles};
+use super::nibble::{EdgeRange, first_below, identity_of, nibbles};
 use super::node::{self, NodeAt};
 use super::operation::Operation;
-use super::page::standing;
+use super::page::standing_whole;
 use crate::Result;
 use crate::radix::prefix_list::{PathDepths, with_depth};
 use crate::radix::seal::SEAL;
@@ -78,6 +78,7 @@ impl Walk {
             let words = operation.read_nodes(parents.iter().map(|met| met.node.into())).await?;
             for (met, words) in parents.iter().zip(words) {
                 if words[0] == met.identity && node::proves(words[node::GUARD_AT], met.node.born) {
+                    node::verify(met.node.into(), &words)?;
                     children.extend(children_of(met, &words));
                 }
             }
@@ -128,12 +129,10 @@ impl<F: Fabric> Operation<'_, F> {
         let mut keyless = Vec::new();
         for (child, words) in children.into_iter().zip(words) {
             let Child { at, above, path, levels, key } = child;
+            node::verify(at, &words)?;
             let (identity, guard) = (words[0], words[node::GUARD_AT]);
             let node = NodeHint { addr: at.addr, born: node::born(guard), depth: at.depth };
-            if guard & SEAL != 0
-                || identity_depth(identity) != at.depth
-                || is_old(node.born, self.client.epoch())
-            {
+            if guard & SEAL != 0 || is_old(node.born, self.client.epoch()) {
                 continue;
             }
             let page_bytes = node::pages(&node::slots(&words)).map(|(_, page)| page.bytes()).sum();
@@ -163,7 +162,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut reads = Vec::new();
         for (at, words) in nodes {
             let record = first_record(at, words, delta);
-            let read = record.map(|(addr, words)| batch.read(addr, words));
+            let read = record.map(|(page, addr, words)| (page, batch.read(addr, words)));
             reads.push((at, words[0], read));
         }
         let mut keys = Vec::with_capacity(reads.len());
@@ -176,7 +175,8 @@ impl<F: Fabric> Operation<'_, F> {
             let is_below = |key: &Vec<u8>| {
                 nibbles(key) >= at.depth && identity_of(self.shared.keys, key, at.depth) == identity
             };
-            let stands = read.and_then(|read| standing(at.addr, done.words(read)));
+            // A copy of a map may have led to anything.
+            let stands = read.and_then(|(page, read)| standing_whole(page, done.words(read)).ok()?);
             let key = match stands.map(|leaf| leaf.key.to_vec()).filter(is_below) {
                 None => self.key_below(at).await?.filter(is_below),
                 key => key,
@@ -188,14 +188,14 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Where the first record is of a node's first page that has a copy, and how long.
-fn first_record(at: NodeAt, words: &[u64], delta: usize) -> Option<(GlobalAddr, usize)> {
+/// A node's first page that has a copy, where its first record is, and how long.
+fn first_record(at: NodeAt, words: &[u64], delta: usize) -> Option<(GlobalAddr, GlobalAddr, usize)> {
     let slots = node::slots(words);
     let copies = node::copies(words);
     node::pages(&slots).find_map(|(lo, page)| {
         let edges: EdgeRange = node::edges_of(&slots, lo);
         let copied = map_copy::page_for(copies, (page, edges), at.depth, delta, &[])?;
         let shape = copied.hint.shape;
-        Some((page.addr.plus(shape.record_at(0) as u64 * 8), shape.record_words))
+        Some((page.addr, page.addr.plus(shape.record_at(0) as u64 * 8), shape.record_words))
     })
 }

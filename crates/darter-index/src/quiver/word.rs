@@ -3,14 +3,18 @@
 //! ```text
 //!          63  61 60    56 55  54    51 50    44 43                  0
 //!         +------+--------+---+--------+--------+---------------------+
+//! EMPTY   |  0   |        bits of the page's address, S among them        |
 //! INLINE  |  1   | hash 5 | S |     born 32      |  hash 23            |   born from bit 23
 //! TOMB    |  2   | hash 5 | S |     born 32      |  hash 23            |
-//! LEAF    |  3   | print 5| S | print 4| class 7 |  address / 16        |   edge and hash
-//! erased  |  4   |   0    | S |     hash 55                            |
+//! LEAF    | 3, 5 | print 5| S | print 4| class 7 |  address / 16        |   edge and hash
+//! erased  |  6   | check 5| S |     hash 55                            |
 //!         +------+--------+---+----------------------------------------+
 //! ```
 //!
-//! A record is INLINE, TOMB or LEAF; a delta slot is EMPTY (0), LEAF or *erased*.
+//! A record is INLINE, TOMB, LEAF or *erased*; a delta slot is EMPTY, LEAF or *erased*. No such word is
+//! zero, and none is one bit away from another one of its place: LEAF is 3 if the number of ones in
+//! the rest is even, else 5; *check* is the exclusive or of the hash in groups of 4 bits; INLINE and
+//! TOMB are compared with born and hash.
 //!
 //! The print of a LEAF in a page for the edges `lo` to `hi` is the key's edge less `lo`, in as many
 //! bits as `hi - lo` has, and hash in the bits that are left of 9. So the page alone tells which part
@@ -25,14 +29,32 @@ use darter_pool::size_class::class_bytes;
 const KIND_AT: u32 = 61;
 const INLINE: u64 = 1;
 const TOMB: u64 = 2;
-const LEAF: u64 = 3;
-const ERASED: u64 = 4;
+const LEAF_EVEN: u64 = 3;
+const LEAF_ODD: u64 = 5;
+const ERASED: u64 = 6;
 const UPPER_AT: u32 = 56;
 const BORN_AT: u32 = 23;
 const CLASS_AT: u32 = 44;
 const PRINT_AT: u32 = 51;
 const PRINT_BITS: u32 = 9;
 const ADDR_BITS: u32 = 44;
+const HASH_BITS: u32 = 55;
+/// The bits of a word less its kind.
+const REST: u64 = (1 << KIND_AT) - 1;
+
+/// Returns the kind of a LEAF word, by its other bits: it shows every flipped one.
+#[inline]
+fn leaf_kind(rest: u64) -> u64 {
+    if rest.count_ones().is_multiple_of(2) { LEAF_EVEN } else { LEAF_ODD }
+}
+
+/// Returns the exclusive or of a word's groups of 4 bits: every bit that flips changes it.
+pub(super) fn folded(mut word: u64) -> u8 {
+    for half in [32, 16, 8, 4] {
+        word ^= word >> half;
+    }
+    word as u8 & 15
+}
 
 /// What a word of a page says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +95,11 @@ impl Print {
         Self(key.whole())
     }
 
+    /// Whether two keys have the same bits of hash in the words of their records.
+    pub(super) fn is_twin_of(self, other: Self) -> bool {
+        self.of_record() == other.of_record()
+    }
+
     fn of_record(self) -> u64 {
         (self.0 >> 59) << UPPER_AT | self.0 & ((1 << BORN_AT) - 1)
     }
@@ -98,8 +125,11 @@ impl LeafPrint {
 }
 
 impl Word {
-    /// A delta slot that was never taken.
-    pub(super) const EMPTY: Self = Self(0);
+    /// A delta slot that was never taken, of the page at an address.
+    pub(super) fn empty(page: GlobalAddr) -> Self {
+        let pattern = page.bits().wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 3 | 1;
+        Self(pattern & !SEAL)
+    }
 
     /// A record whose value stands behind it.
     pub(super) fn inline(born: u32, print: Print) -> Self {
@@ -113,12 +143,14 @@ impl Word {
 
     /// A record or a delta slot with a leaf.
     pub(super) fn leaf(LeafPrint(print): LeafPrint, class: u8, addr: GlobalAddr) -> Self {
-        Self(LEAF << KIND_AT | print | u64::from(class) << CLASS_AT | addr.bits() >> 4)
+        let rest = print | u64::from(class) << CLASS_AT | addr.bits() >> 4;
+        Self(leaf_kind(rest) << KIND_AT | rest)
     }
 
     /// A delta slot whose key was removed.
     pub(super) fn erased(print: Print) -> Self {
-        Self(ERASED << KIND_AT | print.0 >> 9)
+        let hash = print.0 >> 9;
+        Self(ERASED << KIND_AT | u64::from(folded(hash)) << UPPER_AT | hash)
     }
 
     /// Whether it is sealed.
@@ -135,14 +167,40 @@ impl Word {
     #[inline]
     pub(super) fn state(self) -> State {
         match self.0 >> KIND_AT {
-            0 if self.unsealed() == Self::EMPTY => State::Empty,
+            0 if self.unsealed().0 != 0 => State::Empty,
             INLINE => State::Inline,
-            TOMB | ERASED => State::Tomb,
-            LEAF => State::Leaf {
+            TOMB => State::Tomb,
+            ERASED if self.is_erased() => State::Tomb,
+            LEAF_EVEN | LEAF_ODD if self.is_leaf() => State::Leaf {
                 addr: GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4),
                 class: (self.0 >> CLASS_AT & 0x7f) as u8,
             },
             _ => State::Invalid,
+        }
+    }
+
+    #[inline]
+    fn is_leaf(self) -> bool {
+        self.0 >> KIND_AT == leaf_kind(self.unsealed().0 & REST)
+    }
+
+    /// Whether it is the slot of a key that was removed, in the delta or in a record without a pair.
+    pub(super) fn is_erased(self) -> bool {
+        let (check, hash) = (self.0 >> UPPER_AT & 31, self.0 & ((1 << HASH_BITS) - 1));
+        self.0 >> KIND_AT == ERASED && check == u64::from(folded(hash))
+    }
+
+    /// Whether it is a TOMB of a record of this life.
+    pub(super) fn is_tomb_of(self, born: u32) -> bool {
+        self.0 >> KIND_AT == TOMB && (self.0 >> BORN_AT) as u32 == born
+    }
+
+    /// Whether it may be a word of the delta of the page at an address.
+    pub(super) fn fits_delta_of(self, page: GlobalAddr) -> bool {
+        match self.0 >> KIND_AT {
+            0 => self.unsealed() == Self::empty(page),
+            ERASED => self.is_erased(),
+            _ => self.is_leaf(),
         }
     }
 
@@ -165,7 +223,7 @@ impl Word {
     /// What it has of its leaf's key, if it has a leaf.
     pub(super) fn leaf_print(self) -> Option<LeafPrint> {
         let mask = 0b1_1111 << UPPER_AT | 0b1111 << PRINT_AT;
-        (self.0 >> KIND_AT == LEAF).then_some(LeafPrint(self.0 & mask))
+        self.is_leaf().then_some(LeafPrint(self.0 & mask))
     }
 
     /// Whether it is the slot that this key had in the delta, and left.
@@ -239,7 +297,7 @@ mod tests {
             assert_eq!(erased.state(), State::Tomb);
             assert!(erased.is_erased_by(print(key)) && !erased.is_erased_by(print(other)));
         }
-        assert_eq!(Word(SEAL).state(), State::Empty);
+        assert_eq!([Word(0).state(), Word(SEAL).state()], [State::Invalid; 2]);
         assert_eq!(Word(u64::MAX).state(), State::Invalid);
     }
 }

@@ -10,6 +10,7 @@ use super::holes::QuiverHole;
 use super::nibble::EdgeRange;
 use super::node::{Content, Slot};
 use super::operation::Operation;
+use super::page;
 use super::pair::{Maker, Pair, Place};
 use super::search::value_at;
 use super::situations;
@@ -193,7 +194,7 @@ impl<F: Fabric> Operation<'_, F> {
             End::Page(found) => pin!(self.place_in_page(draft, found, is_unconditional)).await,
             End::Vacant { via } => Box::pin(self.fill_vacancy(draft.key, value, via)).await,
             End::Diverged { via, child } => Box::pin(self.part_path(draft.key, value, via, child)).await,
-            End::Sealed { .. } | End::Value(_) | End::Standing(_) | End::Hot(_) => Ok(Turn::Again),
+            End::Sealed { .. } | End::Value(_) | End::Standing(..) | End::Hot(_) => Ok(Turn::Again),
         }
     }
 
@@ -208,8 +209,9 @@ impl<F: Fabric> Operation<'_, F> {
         let made = maker.page(&mut self.client, place, &[pair]).await;
         let page = self.made(&mut maker, made)?;
         maker.copy_map(node.addr, &mut copied, &page);
-        let found = maker.link(&mut self.client, at.addr, at.slot.0, Slot::of(&page).0).await?;
-        let is_won = found == at.slot.0;
+        let found =
+            maker.link(&mut self.client, at.addr, via.stored(at.slot), via.stored(Slot::of(&page))).await?;
+        let is_won = found == via.stored(at.slot);
         Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
     }
 
@@ -247,7 +249,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let cas = batch.cas(addr, word.0, new.0);
         if let (Spot::Record { .. }, false) = (&found.spot, was_there) {
-            batch.faa(found.head.removals_addr(), u64::MAX);
+            batch.faa(found.head.removals_addr(), page::REMOVAL.wrapping_neg());
         }
         let done = self.client.submit(batch).await?;
         let winner = Word(done.found(cas));
@@ -329,7 +331,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut batch = self.client.batch();
         let cas = batch.cas(addr, word.0, tomb.0);
         if let Spot::Record { .. } = found.spot {
-            batch.faa(found.head.removals_addr(), 1);
+            batch.faa(found.head.removals_addr(), page::REMOVAL);
         }
         let before = found.head.live_about();
         let is_likely = before <= 1 + RIVALS || found.head.is_thin(before - 1);
@@ -338,7 +340,7 @@ impl<F: Fabric> Operation<'_, F> {
         let done = self.client.submit(batch).await?;
         let is_won = done.swapped(cas);
         let left = match look {
-            Some(look) => super::page::Head::parse(found.head.page, done.words(look))?.ok(),
+            Some(look) => page::Head::parse(found.head.page, done.words(look))?.ok(),
             None => None,
         };
         self.client.recycle(done);

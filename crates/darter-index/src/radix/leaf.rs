@@ -2,21 +2,23 @@
 //! (paper, section 3.3).
 //!
 //! ```text
-//!  63           49  48  47  46      43 42         17 16            0
-//! +---------------+---+---+-----------+-------------+--------------+
-//! | frequency 15  | R | P | checksum 4| value len 26| key length 17|   word 0
-//! +---------------+---+---+-----------+-------------+--------------+
-//! | key bytes, then value bytes, then zeros to a whole word         |   words 1..
+//!  63         55  54  53  52               21 20         8 7        0
+//! +-------------+---+---+-------------------+------------+----------+
+//! | frequency 9 | R | L |   checksum 32     |  value 13  |  key 8   |   word 0
+//! +-------------+---+---+-------------------+------------+----------+
+//! | if L: key length 17, value length 26, from bit 17                |   word 1
+//! +-----------------------------------------------------------------+
+//! | key bytes, then value bytes, then zeros to a whole word         |   the other words
 //! +-----------------------------------------------------------------+
 //! ```
 //!
+//! *Value* and *key* are the lengths, in bytes, of a short pair. A longer pair has *L*, zeros there,
+//! and its lengths in word 1.
+//!
 //! *R*: the leaf took the place of another of its key, unconditionally; see [`mark_replacement`].
 //!
-//! *P* makes the number of ones below the frequency even. *Checksum*: the exclusive or of all bits
-//! of the other words, each at its place modulo 4. Together they show every single flipped bit, and
-//! most other damage (15 of 16 cases when it is in key or value). They are verified whenever a leaf
-//! is read, so that damage to a medium is an error and no answer. That costs an exclusive or for
-//! each word: less than the copy of the value.
+//! *Checksum*: CRC32C of the lengths, *L*, and all words after word 0, changed by *R*. Every reader
+//! of a leaf verifies it: a flipped bit is always an error, other damage but for one case in 2^32.
 //!
 //! Only the frequency ever changes: every R-th search adds one to it by FAA. It sits in the top
 //! bits, so that overflow falls out of the word.
@@ -25,21 +27,27 @@ use crate::{IndexError, Result};
 use darter_fabric::{GlobalAddr, mutant};
 use darter_pool::size_class::{class_bytes, class_of};
 
-/// Bytes before the key.
-pub const HEADER_BYTES: usize = 8;
+/// Bytes before the key of a long pair, the most there are before any key.
+pub const HEADER_BYTES_MAX: usize = 16;
 /// What FAA adds to count one access.
 pub const FREQUENCY_ONE: u64 = 1 << FREQUENCY_AT;
 
-const KEY_BITS: u32 = 17;
-const VALUE_BITS: u32 = 26;
+const KEY_BITS: u32 = 8;
+const VALUE_BITS: u32 = 13;
 const CHECKSUM_AT: u32 = KEY_BITS + VALUE_BITS;
-const CHECKSUM: u64 = 0b1111 << CHECKSUM_AT;
-const PARITY: u64 = 1 << (CHECKSUM_AT + 4);
-const REPLACEMENT: u64 = PARITY << 1;
-const FREQUENCY_AT: u32 = CHECKSUM_AT + 6;
+const CHECKSUM: u64 = (u32::MAX as u64) << CHECKSUM_AT;
+const LONG: u64 = 1 << (CHECKSUM_AT + 32);
+const REPLACEMENT: u64 = LONG << 1;
+const FREQUENCY_AT: u32 = CHECKSUM_AT + 34;
 const _: () = assert!(REPLACEMENT << 1 == FREQUENCY_ONE);
+/// Bits of word 0 that the checksum covers: the lengths and *L*.
+const COVERED: u64 = LONG | ((1 << CHECKSUM_AT) - 1);
+const LONG_KEY_BITS: u32 = 17;
+const LONG_VALUE_BITS: u32 = 26;
 /// The checksum of a leaf without key and value: words that are all zero are no leaf.
-const CHECKSUM_SEED: u64 = 0b1001;
+const CHECKSUM_SEED: u32 = 0x9e37_79b9;
+/// What *R* changes in a checksum.
+const REPLACEMENT_CHECKSUM: u64 = 0x5bd1_e995 << CHECKSUM_AT;
 
 /// A leaf's contents, borrowed from the words a READ brought.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +60,10 @@ pub struct Leaf<'a> {
 
 /// The size class of a leaf for these lengths, `None` when no class is large enough.
 pub fn leaf_class(key: usize, value: usize) -> Option<u8> {
-    if value >= 1 << VALUE_BITS {
+    if value >= 1 << LONG_VALUE_BITS {
         return None;
     }
-    class_of((HEADER_BYTES + key + value) as u64)
+    class_of((header_bytes(key, value) + key + value) as u64)
 }
 
 /// The size class of a leaf for these lengths in a pool whose objects have at most so many bytes.
@@ -63,17 +71,34 @@ pub fn leaf_class(key: usize, value: usize) -> Option<u8> {
 /// # Errors
 /// [`IndexError::ValueTooLong`].
 pub fn class_within(object_bytes_max: u64, key: usize, value: usize) -> Result<u8> {
-    leaf_class(key, value).filter(|&class| class_bytes(class) <= object_bytes_max).ok_or_else(|| {
-        let max = (object_bytes_max as usize).saturating_sub(HEADER_BYTES + key);
-        IndexError::ValueTooLong { bytes: value, max }
-    })
+    leaf_class(key, value)
+        .filter(|&class| class_bytes(class) <= object_bytes_max)
+        .ok_or_else(|| IndexError::ValueTooLong { bytes: value, max: value_max_under(object_bytes_max, key) })
 }
 
 /// Returns the length in bytes of the largest value under an empty key, in a pool whose objects have
 /// at most `object_bytes_max` bytes.
 pub fn value_bytes_max(object_bytes_max: u64) -> usize {
-    let room = usize::try_from(object_bytes_max).unwrap_or(usize::MAX).saturating_sub(HEADER_BYTES);
-    room.min((1 << VALUE_BITS) - 1)
+    value_max_under(object_bytes_max, 0)
+}
+
+/// Returns the same for a key of `key` bytes.
+fn value_max_under(object_bytes_max: u64, key: usize) -> usize {
+    let room = usize::try_from(object_bytes_max).unwrap_or(usize::MAX);
+    let short = room.saturating_sub(8 + key).min((1 << VALUE_BITS) - 1);
+    let long = room.saturating_sub(HEADER_BYTES_MAX + key).min((1 << LONG_VALUE_BITS) - 1);
+    if is_short(key, 0) { short.max(long) } else { long }
+}
+
+/// Bytes before the key of a pair with these lengths.
+#[inline]
+pub fn header_bytes(key: usize, value: usize) -> usize {
+    if is_short(key, value) { 8 } else { HEADER_BYTES_MAX }
+}
+
+#[inline]
+fn is_short(key: usize, value: usize) -> bool {
+    key < 1 << KEY_BITS && value < 1 << VALUE_BITS
 }
 
 /// Words of a leaf of this class.
@@ -81,15 +106,19 @@ pub fn class_words(class: u8) -> usize {
     (class_bytes(class) / 8) as usize
 }
 
-/// The words to write for a pair; as many as its bytes need, the rest of the class is never looked
-/// at.
+/// Returns the words to write for a pair. The rest of its size class is never read.
 pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
     let mut words = vec![0_u64; words_of(key.len(), value.len())];
-    words[0] = key.len() as u64 | (value.len() as u64) << KEY_BITS;
-    let body: &mut [u8] = bytemuck::cast_slice_mut(&mut words[1..]);
+    let (first, header) = if is_short(key.len(), value.len()) {
+        (1, key.len() as u64 | (value.len() as u64) << KEY_BITS)
+    } else {
+        words[1] = key.len() as u64 | (value.len() as u64) << LONG_KEY_BITS;
+        (2, LONG)
+    };
+    let body: &mut [u8] = bytemuck::cast_slice_mut(&mut words[first..]);
     body[..key.len()].copy_from_slice(key);
     body[key.len()..key.len() + value.len()].copy_from_slice(value);
-    words[0] = with_parity(words[0] | checksum(&words[1..]));
+    words[0] = header | checksum(header, &words[1..]);
     words
 }
 
@@ -101,34 +130,46 @@ pub fn image_of(words: &[u64], key: usize, value: usize) -> Vec<u64> {
 /// Words that the bytes of a pair need.
 #[inline]
 fn words_of(key: usize, value: usize) -> usize {
-    (HEADER_BYTES + key + value).div_ceil(8)
+    (header_bytes(key, value) + key + value).div_ceil(8)
 }
 
-/// The checksum of the words after the header, at its place in the header.
+/// The checksum of a header and the words after it, at its place in the header.
 #[inline]
-fn checksum(body: &[u64]) -> u64 {
-    let mut sum = body.iter().fold(CHECKSUM_SEED, |sum, word| sum ^ word);
-    for half in [32, 16, 8, 4] {
-        sum ^= sum >> half;
-    }
-    sum << CHECKSUM_AT & CHECKSUM
+fn checksum(header: u64, body: &[u64]) -> u64 {
+    // The seed takes in the header: 22 bits, next to each other.
+    let covered = header & (COVERED & !LONG) | (header & LONG) >> 32;
+    let sum = crc32c::crc32c_append(CHECKSUM_SEED ^ covered as u32, bytemuck::cast_slice(body));
+    let mark = if header & REPLACEMENT == 0 { 0 } else { REPLACEMENT_CHECKSUM };
+    u64::from(sum) << CHECKSUM_AT ^ mark
 }
 
-/// Whether an even number of the bits below the frequency are ones.
+/// Changes an image's checksum so that it is one at `place` alone, or is any leaf's again: a copy in
+/// another place does not match it.
 #[inline]
-fn is_even(header: u64) -> bool {
-    (header & (FREQUENCY_ONE - 1)).count_ones().is_multiple_of(2)
+pub fn bind(header: u64, place: GlobalAddr) -> u64 {
+    let salt = (place.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) << CHECKSUM_AT;
+    header ^ salt
 }
 
-fn with_parity(header: u64) -> u64 {
-    if is_even(header) { header } else { header ^ PARITY }
+/// Reads a pair out of an image that is bound to a place ([`bind`]).
+///
+/// # Errors
+/// As [`parse`].
+#[inline]
+pub fn parse_bound(place: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
+    verified(place, words, words.first().map_or(0, |&header| bind(header, place)))
 }
 
 /// Says in a leaf's words, before they are written, whether the leaf is to take the place of
 /// another of its key whatever the value there is.
 pub fn mark_replacement(words: &mut [u64], is_one: bool) {
-    let marked = words[0] & !REPLACEMENT | if is_one { REPLACEMENT } else { 0 };
-    words[0] = if mutant!("leaf-marked-under-its-old-checksum") { marked } else { with_parity(marked) };
+    if is_replacement(words[0]) == is_one {
+        return;
+    }
+    words[0] ^= REPLACEMENT;
+    if !mutant!("leaf-marked-under-its-old-checksum") {
+        words[0] ^= REPLACEMENT_CHECKSUM;
+    }
 }
 
 /// Whether [`mark_replacement`] said so.
@@ -136,10 +177,25 @@ pub fn is_replacement(header: u64) -> bool {
     header & REPLACEMENT != 0
 }
 
-/// Key and value lengths in a header word.
+/// Returns the lengths of key and value that a leaf's words state; `None` if there are too few words
+/// to tell.
 #[inline]
-pub fn lengths(header: u64) -> (usize, usize) {
-    ((header & ((1 << KEY_BITS) - 1)) as usize, (header >> KEY_BITS & ((1 << VALUE_BITS) - 1)) as usize)
+pub fn lengths(words: &[u64]) -> Option<(usize, usize)> {
+    let header = *words.first()?;
+    if header & LONG == 0 {
+        let value = header >> KEY_BITS & ((1 << VALUE_BITS) - 1);
+        return Some(((header & ((1 << KEY_BITS) - 1)) as usize, value as usize));
+    }
+    let long = *words.get(1)?;
+    let value = long >> LONG_KEY_BITS & ((1 << LONG_VALUE_BITS) - 1);
+    Some(((long & ((1 << LONG_KEY_BITS) - 1)) as usize, value as usize))
+}
+
+/// Returns the bytes before the key in a leaf's words, and the key's length; `None` if there are too
+/// few words to tell.
+pub fn key_place(words: &[u64]) -> Option<(usize, usize)> {
+    let (key, value) = lengths(words)?;
+    Some((header_bytes(key, value), key))
 }
 
 /// The sampled accesses in a header word.
@@ -153,25 +209,32 @@ pub fn frequency(header: u64) -> u64 {
 /// [`IndexError::Corrupt`] when its lengths do not fit its class, or its checksum does not match.
 #[inline]
 pub fn parse(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
+    verified(addr, words, words.first().copied().unwrap_or(0))
+}
+
+#[inline]
+fn verified(addr: GlobalAddr, words: &[u64], header: u64) -> Result<Leaf<'_>> {
     let leaf = parse_again(addr, words)?;
     let body = &words[1..words_of(leaf.key.len(), leaf.value.len())];
-    let is_whole = is_even(words[0]) && checksum(body) == words[0] & CHECKSUM;
+    let is_whole = checksum(header, body) == header & CHECKSUM;
     if !is_whole && !mutant!("leaf-checksum-not-compared") {
         return Err(IndexError::corrupt(addr, "leaf's checksum does not match its key and value"));
     }
     Ok(leaf)
 }
 
-/// The same, of words that [`parse`] has accepted before.
+/// The same, of words that [`parse`] has accepted before, or whose key is compared with one already
+/// known.
 ///
 /// # Errors
 /// [`IndexError::Corrupt`] when its lengths do not fit its class.
 #[inline]
 pub fn parse_again(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
-    let (key, value) = lengths(*words.first().ok_or_else(|| IndexError::corrupt(addr, "empty leaf"))?);
-    let body: &[u8] = bytemuck::cast_slice(&words[1..]);
+    let (key, value) = lengths(words).ok_or_else(|| IndexError::corrupt(addr, "empty leaf"))?;
+    let is_long = words[0] & LONG != 0;
+    let body: &[u8] = bytemuck::cast_slice(&words[if is_long { 2 } else { 1 }..]);
     let end = key + value;
-    if end > body.len() {
+    if end > body.len() || is_long == is_short(key, value) {
         return Err(IndexError::corrupt(addr, "leaf longer than its size class"));
     }
     Ok(Leaf { key: &body[..key], value: &body[key..end] })
@@ -183,7 +246,9 @@ mod tests {
 
     #[test]
     fn leaves_round_trip() {
-        for (key, value) in [(0, 0), (1, 0), (0, 9), (8, 64), (65_536, 1_048_576)] {
+        for (key, value) in
+            [(0, 0), (1, 0), (0, 9), (8, 64), (255, 8191), (256, 0), (0, 8192), (65_536, 1_048_576)]
+        {
             let (key, value) = (vec![7; key], vec![9; value]);
             let mut words = image(&key, &value);
             let class = leaf_class(key.len(), value.len()).unwrap();
@@ -203,15 +268,20 @@ mod tests {
     /// Whatever bit of a leaf flips but its frequency's, which searches change, it is read no more.
     #[test]
     fn every_flipped_bit_of_a_leaf_is_noticed() {
-        for (key, value) in
-            [(&b"pear"[..], &b"green"[..]), (b"", b""), (b"k", b"12345678"), (b"12345678", b"")]
-        {
+        let long = [7; 300];
+        for (key, value) in [
+            (&b"pear"[..], &b"green"[..]),
+            (b"", b""),
+            (b"k", b"12345678"),
+            (b"12345678", b""),
+            (&long, b"v"),
+        ] {
             for is_replacement in [false, true] {
                 let mut words = image(key, value);
                 mark_replacement(&mut words, is_replacement);
                 words.resize(class_words(leaf_class(key.len(), value.len()).unwrap()), 0x5a5a);
                 assert_eq!(parse(GlobalAddr::NULL, &words).unwrap().value, value);
-                let header = (0..64).filter(|bit| 1 << bit < FREQUENCY_ONE);
+                let header = (0..64).filter(|bit| 1_u64 << bit < FREQUENCY_ONE);
                 for bit in header.chain(64..words_of(key.len(), value.len()) * 64) {
                     let mut damaged = words.clone();
                     damaged[bit / 64] ^= 1 << (bit % 64);

@@ -1,10 +1,10 @@
 //! Quiver under everything that every index must pass: with pages as large as they become, with
 //! small ones, so that little fills and parts them, and with nothing remembered.
 
-use crate::common::{Tested, index_tests};
+use crate::common::{Tested, damage_campaign, index_tests};
 use darter_fabric::{Fabric, Local, block_on};
-use darter_index::{Condition, OrderedIndex, Quiver, QuiverOptions};
-use darter_pool::{Pool, PoolOptions};
+use darter_index::{Condition, IndexError, OrderedIndex, Quiver, QuiverOptions};
+use darter_pool::{Client, Pool, PoolOptions};
 
 struct Large;
 
@@ -12,6 +12,11 @@ impl Tested for Large {
     type Index<F: Fabric> = Quiver<F>;
 
     const CASES: u32 = 16;
+
+    /// The skip table.
+    async fn adjust<F: Fabric>(index: &Quiver<F>, client: &mut Client<F>) -> Result<(), IndexError> {
+        index.adjust_to(client, &[4, 10]).await.map(drop)
+    }
 }
 
 struct Small;
@@ -51,6 +56,16 @@ mod small {
 mod forgetful {
     use super::*;
     index_tests!(Forgetful);
+}
+
+#[test]
+fn damage_is_an_error_or_makes_no_difference() {
+    damage_campaign::damage_is_an_error_or_makes_no_difference::<Large>();
+}
+
+#[test]
+fn damage_to_small_pages_is_an_error_or_makes_no_difference() {
+    damage_campaign::damage_is_an_error_or_makes_no_difference::<Small>();
 }
 
 /// All that inserts made was on the memory node of the root until that was full.

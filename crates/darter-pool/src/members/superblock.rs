@@ -22,7 +22,7 @@ use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
 
 /// The version of everything this crate lays out.
-pub(crate) const FORMAT_VERSION: u64 = 2;
+pub(crate) const FORMAT_VERSION: u64 = 3;
 /// Words that never change.
 pub(crate) const CONSTANT_WORDS: usize = 16;
 /// The first epoch; older stamps than any can then be named.

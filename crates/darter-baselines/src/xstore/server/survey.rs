@@ -5,14 +5,14 @@ use super::super::leaf::{HEAD_WORDS, Head, Pointer};
 use super::super::model::{LeafView, last_below, least_key, model_key};
 use super::{Operation, Owner};
 use darter_fabric::{Batch, Fabric, ReadId};
-use darter_index::radix::leaf::lengths;
+use darter_index::radix::leaf::key_place;
 use darter_index::{IndexError, Result};
 use std::ops::Bound as At;
 
 /// Leaves that are read in one round trip.
 const LEAVES: usize = 128;
 /// Words of a blob that are read: its lengths, and the part of its key that models see.
-const BLOB_WORDS: usize = 2;
+const BLOB_WORDS: usize = 3;
 
 /// A leaf that is to be read.
 #[derive(Debug)]
@@ -132,13 +132,18 @@ impl<F: Fabric> Operation<'_, F> {
         let mut reads = Vec::with_capacity(leaves.len());
         for (_, head) in leaves {
             let pointers = head.counted().iter().filter_map(|&word| Pointer::from_word(word));
-            reads.push(pointers.map(|pointer| batch.read(pointer.addr(), BLOB_WORDS)).collect::<Vec<_>>());
+            reads.push(
+                pointers
+                    .map(|pointer| batch.read(pointer.addr(), BLOB_WORDS.min(pointer.words())))
+                    .collect::<Vec<_>>(),
+            );
         }
         let done = self.client.complete(batch).await?;
         let key_of = |read: &ReadId| {
             let words = done.words(*read);
-            let (length, _) = lengths(words[0]);
-            model_key(&words[1].to_le_bytes()[..length.min(8)])
+            let (first, length) = key_place(words).unwrap_or_default();
+            let seen = words.get(first / 8).copied().unwrap_or(0).to_le_bytes();
+            model_key(&seen[..length.min(8)])
         };
         Ok(reads.iter().map(|reads| reads.iter().map(key_of).collect()).collect())
     }

@@ -49,7 +49,7 @@ impl Search<Shared> for Descent<'_> {
                 }
             }
             Stage::RecordLeaf(probe) => {
-                let word = probe.record.as_ref().map_or(Word::EMPTY, |(_, record)| Word(record[0]));
+                let word = probe.record.as_ref().map_or(Word(0), |(_, record)| Word(record[0]));
                 if let Some((addr, class, _)) = word.leaf_object() {
                     probe.record_leaf = Some(batch.read(addr, leaf::class_words(class)));
                 }
@@ -114,12 +114,12 @@ impl Descent<'_> {
                 let foreseen = foreseen.and_then(|(rank, read)| Some((rank, done.words(read?).into())));
                 let beside = self.beside.take().filter(|_| is_as_known);
                 let beside = beside.and_then(|beside| beside.leaf(done));
-                match self.probe(head, foreseen, beside)? {
+                match self.probe(shared, head, foreseen, beside)? {
                     None => self.absorb_beside(shared, beside),
                     end => Ok(end),
                 }
             }
-            Stage::Probe(probe) => self.absorb_probe(probe, done),
+            Stage::Probe(probe) => self.absorb_probe(shared, probe, done),
             Stage::RecordLeaf(probe) => {
                 let Some(read) = probe.record_leaf else { return self.elsewhere(probe).map(Some) };
                 self.absorb_record_leaf(shared, probe, done.words(read))

@@ -19,9 +19,9 @@ use super::holes::QuiverHole;
 use super::map_copy;
 use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
-use super::node::{self, Content, Slot};
+use super::node::{self, Content};
 pub(super) use super::outcome::{End, Found, Image, Purpose, Spot};
-use super::page::{self, Head, PageRef, Shape, standing};
+use super::page::{self, Head, PageRef, Shape, image_in, standing, standing_whole};
 use super::shared::Shared;
 use super::situations;
 use super::skip::Guide;
@@ -318,7 +318,7 @@ impl<'k> Descent<'k> {
     }
 
     fn absorb_root_word(&mut self, shared: &Shared, word: u64, skip: u64) -> Result<Option<End>> {
-        let via = Via::root(shared, Slot(word));
+        let via = Via::root(shared, word);
         self.node = via.root_node()?;
         self.incoming = Some(via);
         self.stage = Stage::Node { read: None, hint: None };
@@ -348,9 +348,16 @@ impl<'k> Descent<'k> {
             self.restart(shared);
             return Ok(None);
         }
+        if hint.is_none() {
+            node::verify_head(self.node, words)?;
+        }
         if !is_own {
-            let Some(via) = self.incoming.filter(|via| !via.is_root()) else {
-                return Err(IndexError::corrupt(self.node.addr, "root node with another identity"));
+            let above = self.incoming.filter(|via| !via.is_root());
+            let Some(via) = above.filter(|via| via.node.depth + 1 < self.node.depth) else {
+                return Err(IndexError::corrupt(
+                    self.node.addr,
+                    "node with another identity than its place has",
+                ));
             };
             return Ok(Some(End::Diverged { via, child: self.node }));
         }
@@ -480,6 +487,7 @@ impl<'k> Descent<'k> {
     /// Goes on with a page's head: the record at the key's rank, and leaves that may be the key's.
     fn probe(
         &mut self,
+        shared: &Shared,
         head: Head,
         foreseen: Option<(usize, Image)>,
         beside: Option<HotLeaf<'_>>,
@@ -499,7 +507,7 @@ impl<'k> Descent<'k> {
             leaves.retain(|(other, _)| *other != at);
             match leaf::parse(head.page.addr, words) {
                 Ok(pair) if pair.key == self.key.bytes() => in_delta = Some((at, words.into())),
-                Ok(_) => {}
+                Ok(other) => damage = self.stranger(shared, &head, other.key),
                 Err(error) => damage = Some(error),
             }
         }
@@ -511,7 +519,17 @@ impl<'k> Descent<'k> {
         Ok(None)
     }
 
-    fn absorb_probe(&mut self, mut probe: Box<Probe>, done: &Batch) -> Result<Option<End>> {
+    /// What is wrong with a delta slot that may be the key's, if its leaf has this other key.
+    fn stranger(&self, shared: &Shared, head: &Head, key: &[u8]) -> Option<IndexError> {
+        let Shape { depth, .. } = head.shape;
+        let print = |key, print| head.shape.leaf_print(key, print);
+        let fits = head.shape.may_have(key, self.key.bytes())
+            && nibbles(key) >= depth
+            && print(key, Print::new(shared.keys, key)) == print(self.key.bytes(), self.print);
+        (!fits).then(|| IndexError::corrupt(head.page.addr, "delta slot with another key's leaf"))
+    }
+
+    fn absorb_probe(&mut self, shared: &Shared, mut probe: Box<Probe>, done: &Batch) -> Result<Option<End>> {
         if let Some((rank, Some(read))) = probe.record_read.take() {
             probe.record = Some((rank, done.words(read).into()));
         }
@@ -520,7 +538,10 @@ impl<'k> Descent<'k> {
             let words = done.words(read);
             match leaf::parse(addr, words) {
                 Ok(leaf) if leaf.key == self.key.bytes() => probe.in_delta = Some((at, words.into())),
-                Ok(_) => {}
+                Ok(other) => {
+                    let damage = self.stranger(shared, &probe.head, other.key);
+                    probe.damage = damage.or(probe.damage.take());
+                }
                 Err(damage) => probe.damage = Some(damage),
             }
         }
@@ -532,12 +553,18 @@ impl<'k> Descent<'k> {
         let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let own = standing(addr, record).map(|leaf| leaf.key == self.key.bytes());
+        // The value of an INLINE is verified when it is used, another key's pair below.
+        if own == Some(true) && word.state() != State::Inline {
+            standing_whole(probe.head.page.addr, record)?;
+        }
         match (own, word.state()) {
             (Some(true), State::Inline) => {
-                let value = record[1..].into();
+                let value = image_in(probe.head.page.addr, record);
                 Ok(Some(self.at_record(probe, addr, word, Some(value))))
             }
-            (Some(true), State::Tomb) => Ok(Some(self.at_record(probe, addr, word, None))),
+            (Some(true), State::Tomb) if word.is_tomb_of(probe.head.shape.born) => {
+                Ok(Some(self.at_record(probe, addr, word, None)))
+            }
             // Whosever leaf it is: the key is there.
             (Some(true), State::Leaf { .. }) if self.purpose == Purpose::Overwrite => {
                 Ok(Some(self.at_record(probe, addr, word, None)))
@@ -545,13 +572,45 @@ impl<'k> Descent<'k> {
             (None, State::Tomb) if word.is_erased_by(self.print) => {
                 Ok(Some(self.at_record(probe, addr, word, None)))
             }
-            (Some(false), _) | (None, State::Tomb) => self.elsewhere(probe).map(Some),
+            (Some(false), State::Inline | State::Tomb | State::Leaf { .. }) => {
+                self.verify_other(&probe)?;
+                self.elsewhere(probe).map(Some)
+            }
+            (None, State::Tomb) if word.is_erased() => {
+                self.verify_other(&probe)?;
+                self.elsewhere(probe).map(Some)
+            }
             (_, State::Leaf { .. }) => {
                 self.stage = Stage::RecordLeaf(probe);
                 Ok(None)
             }
             _ => Err(IndexError::corrupt(addr, "record of no known kind")),
         }
+    }
+
+    /// Verifies the record at the key's rank, in which another key stands or none.
+    fn verify_other(&self, Probe { head, record, .. }: &Probe) -> Result<()> {
+        let Some((rank, record)) = record else { return Ok(()) };
+        match standing_whole(head.page.addr, record)? {
+            Some(other) => self.verify_other_key(head, *rank, other.key),
+            None => Ok(()),
+        }
+    }
+
+    /// Verifies that a page may have another key at a rank.
+    fn verify_other_key(&self, head: &Head, rank: usize, other: &[u8]) -> Result<()> {
+        if head.shape.may_stand_at(rank, &head.map, other, self.key.bytes()) {
+            return Ok(());
+        }
+        Err(IndexError::corrupt(head.record_addr(rank), "record of another page's key"))
+    }
+
+    /// Fails if a leaf's key is not one that a CAS before the look may have put in the key's record.
+    fn verify_twin(&self, shared: &Shared, addr: GlobalAddr, other: &[u8]) -> Result<()> {
+        if Print::new(shared.keys, other).is_twin_of(self.print) {
+            return Ok(());
+        }
+        Err(IndexError::corrupt(addr, "leaf of another key than its record's"))
     }
 
     fn absorb_record_leaf(
@@ -563,7 +622,8 @@ impl<'k> Descent<'k> {
         let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let (leaf_addr, ..) = word.leaf_object().unwrap_or((addr, 0, 0));
-        let is_own = leaf::parse(leaf_addr, words)?.key == self.key.bytes();
+        let leaf = leaf::parse(leaf_addr, words)?;
+        let is_own = leaf.key == self.key.bytes();
         if is_own || mutant!("quiver-hot-word-with-another-keys-leaf") {
             self.learn_hot_word(shared, &probe.head, addr, word);
         }
@@ -572,9 +632,11 @@ impl<'k> Descent<'k> {
         }
         // A leaf with another key than the record's: the value still stands in the record.
         if standing(addr, record).is_some() && !mutant!("quiver-record-lost-under-another-keys-leaf") {
-            let value = record[1..].into();
+            self.verify_twin(shared, leaf_addr, leaf.key)?;
+            let value = image_in(probe.head.page.addr, record);
             return Ok(Some(self.at_record(probe, addr, word, Some(value))));
         }
+        self.verify_other_key(&probe.head, *rank, leaf.key)?;
         self.elsewhere(probe).map(Some)
     }
 

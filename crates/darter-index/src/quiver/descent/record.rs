@@ -1,9 +1,9 @@
 //! A reader's way to one record, by what is known of its page, and to that record's leaf.
 
-use super::{Descent, End, Lead, PageRef, Stage};
+use super::{Descent, End, Image, Lead, PageRef, Stage};
 use crate::Result;
 use crate::quiver::holes::QuiverHole;
-use crate::quiver::page::standing;
+use crate::quiver::page::{image_in, standing, standing_whole};
 use crate::quiver::shared::Shared;
 use crate::quiver::word::{State, Word};
 use crate::radix::leaf;
@@ -36,13 +36,15 @@ impl Descent<'_> {
             || shared.holes.has(QuiverHole::TrustSealed) && proves(word.unsealed())
             || shared.holes.has(QuiverHole::IgnoreLife)
                 && matches!(word.state(), State::Inline | State::Tomb);
+        // The value of an INLINE is verified when it is used; damage to another word's key is found below.
+        let is_own = is_own && (word.state() == State::Inline || standing_whole(page.addr, words).is_ok());
         match word.state() {
             State::Inline | State::Tomb if lives && is_own => {
                 if let (None, Some(known)) = (remembered, self.known) {
                     shared.cache.offer_page(known, hint, self.epoch);
                 }
                 let is_there = word.state() == State::Inline;
-                return Some(if is_there { End::Standing(read) } else { End::Value(None) });
+                return Some(if is_there { End::Standing(read, page.addr) } else { End::Value(None) });
             }
             State::Leaf { addr, class } if is_own && !word.is_sealed() => {
                 let leaf = PageRef { addr, class };
@@ -76,12 +78,17 @@ impl Descent<'_> {
             }
             return Ok(None);
         }
-        let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes()
-            || mutant!("quiver-search-believes-any-leaf");
+        let (addr, leaf) = (leaf.addr, leaf::parse(leaf.addr, words)?);
+        let is_own = leaf.key == self.key.bytes() || mutant!("quiver-search-believes-any-leaf");
         if is_own || mutant!("quiver-hot-word-with-another-keys-leaf") {
             self.learn_hot_record(shared);
         }
-        let record = self.seen.take().filter(|_| !is_own);
-        Ok(Some(End::Value(Some(record.map_or_else(|| words.into(), |record| record.1[1..].into())))))
+        if !is_own {
+            self.verify_twin(shared, addr, leaf.key)?;
+        }
+        let record = self.seen.take().filter(|_| !is_own).zip(self.lead.as_ref());
+        let standing =
+            |(record, lead): (Box<(usize, Image)>, &Lead)| image_in(lead.hint.page.addr, &record.1);
+        Ok(Some(End::Value(Some(record.map_or_else(|| words.into(), standing)))))
     }
 }

@@ -22,7 +22,7 @@ use super::hint::{NodeHint, PageHint};
 use super::nibble::{EDGES, END, EdgeRange, LAST, NibbleKey, common, edge, first_below, nibbles};
 use super::node::{self, Content, Slot};
 use super::operation::Operation;
-use super::page::{self, PageRef, Shape};
+use super::page::{self, IDENTITY_AT, PageRef};
 use super::situations;
 use crate::checker::note;
 use crate::radix::sink::{Sink, is_void};
@@ -129,6 +129,7 @@ impl<F: Fabric> Operation<'_, F> {
                 (node, ..) = self.read_root().await?;
                 continue;
             }
+            node::verify(node, &words)?;
             if !is_own {
                 let Some((depth, edge)) = above else {
                     return Err(IndexError::corrupt(node.addr, "root node with another identity"));
@@ -223,15 +224,18 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Rows<'w>> {
         let mut rows = Rows::default();
         for (&(page, edges), words) in pages {
-            let shape = Shape::of(page, words)?;
+            let shape = page.verified(words)?;
+            if (words[IDENTITY_AT], shape.depth) != (stretch.identity, stretch.depth) {
+                return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+            }
             if shape.edges.lo != edges.lo || shape.edges.hi < edges.hi {
                 return Err(IndexError::corrupt(page.addr, "page of other edges than its slot's"));
             }
-            let is_whole = (words[1], shape.depth, shape.edges) == (stretch.identity, stretch.depth, edges);
+            let is_whole = shape.edges == edges;
             let known = stretch.known.filter(|_| is_whole && page::proves(words[0], shape.born));
             let part = Part::whole(&shape, words);
             let from = Source { page, shape, part, identity: known.map(|(identity, _)| identity) };
-            rows.take(from, edges, &[])?;
+            rows.take(from, edges, &[], &stretch.key)?;
             if let Some(known) = known {
                 let hint = PageHint::new(page, shape, shape.map_in(words)).with_delta(shape.delta_in(words));
                 self.shared.cache.learn_page(known, &hint, self.client.epoch());

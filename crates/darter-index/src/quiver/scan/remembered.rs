@@ -14,10 +14,10 @@ use crate::quiver::cache::HotOf;
 use crate::quiver::hint::{HotLeaf, HotWords, NodeHint, PageHint};
 use crate::quiver::nibble::NibbleKey;
 use crate::quiver::operation::Operation;
-use crate::quiver::page::{FIXED_WORDS, standing};
+use crate::quiver::page::{FIXED_WORDS, IDENTITY_AT, standing_whole};
 use crate::quiver::situations;
 use crate::radix::sink::Sink;
-use crate::{Result, ScanRange};
+use crate::{IndexError, Result, ScanRange};
 use darter_fabric::{Batch, Fabric, ReadId, mutant};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -119,26 +119,39 @@ impl Step {
         self.hot.iter().copied().zip(leaves).collect()
     }
 
+    /// Verifies as much of the page's head as was read, of a page that lives.
+    fn verify(&self, part: Part<'_>) -> Result<()> {
+        let PageHint { page, shape, .. } = &self.hint;
+        if part.head[IDENTITY_AT] != self.identity && !mutant!("quiver-scan-believes-any-remembered-page") {
+            return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+        }
+        if part.head.len() < shape.head_words() {
+            return page.verify_delta(shape, part.head);
+        }
+        page.verified(part.head).map(drop)
+    }
+
     /// Whether nothing that is wanted lies before the records, in the walk's direction.
-    fn has_the_near_ones(&self, part: Part<'_>, reverse: bool) -> bool {
-        !self.is_cut(!reverse)
-            || mutant!("quiver-scan-trusts-the-rank-of-its-bound")
-            || standing(self.hint.page.addr, part.record(&self.hint.shape, reverse))
-                .is_some_and(|leaf| self.at.has_passed(leaf.key, reverse))
+    fn has_the_near_ones(&self, part: Part<'_>, reverse: bool) -> Result<bool> {
+        if !self.is_cut(!reverse) || mutant!("quiver-scan-trusts-the-rank-of-its-bound") {
+            return Ok(true);
+        }
+        let first = standing_whole(self.hint.page.addr, part.record(&self.hint.shape, reverse))?;
+        Ok(first.is_some_and(|leaf| self.at.has_passed(leaf.key, reverse)))
     }
 
     /// How far what was read reaches.
-    fn reach<'w>(&self, part: Part<'w>, reverse: bool) -> Reach<'w> {
-        if !self.has_the_near_ones(part, reverse) {
-            return Reach::Unknown;
+    fn reach<'w>(&self, part: Part<'w>, reverse: bool) -> Result<Reach<'w>> {
+        if !self.has_the_near_ones(part, reverse)? {
+            return Ok(Reach::Unknown);
         }
         if !self.is_cut(reverse) || mutant!("quiver-scan-goes-on-behind-a-page-read-in-part") {
-            return Reach::End;
+            return Ok(Reach::End);
         }
-        let last = standing(self.hint.page.addr, part.record(&self.hint.shape, !reverse));
+        let last = standing_whole(self.hint.page.addr, part.record(&self.hint.shape, !reverse))?;
         // All that was read may lie before the bound: the walk would go back.
         let last = last.filter(|leaf| !self.at.has_passed(leaf.key, reverse));
-        last.map_or(Reach::Unknown, |leaf| Reach::Key(leaf.key))
+        Ok(last.map_or(Reach::Unknown, |leaf| Reach::Key(leaf.key)))
     }
 }
 
@@ -162,7 +175,8 @@ impl<F: Fabric> Operation<'_, F> {
                 next = Some(step.at);
                 break;
             }
-            match step.reach(part, range.reverse) {
+            step.verify(part)?;
+            match step.reach(part, range.reverse)? {
                 Reach::End => {}
                 Reach::Key(key) => {
                     rows.end = Some(key);
@@ -175,7 +189,7 @@ impl<F: Fabric> Operation<'_, F> {
                 }
             }
             let from = Source { page: hint.page, shape: hint.shape, part, identity: Some(step.identity) };
-            rows.take(from, hint.shape.edges, &step.hot(&reads, &done))?;
+            rows.take(from, hint.shape.edges, &step.hot(&reads, &done), &step.at.key)?;
             is_ahead = true;
         }
         let moved_out = pin!(rows.hand_on((self.shared, &mut self.client), range, sink)).await?;

@@ -3,13 +3,14 @@
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, PageSlot};
 use crate::quiver::nibble::EdgeRange;
-use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing};
+use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing_whole};
 use crate::quiver::pair::INLINE_WORDS_MAX;
 use crate::quiver::shared::Shared;
 use crate::quiver::situations;
-use crate::quiver::word::{State, Word};
+use crate::quiver::word::{Print, State, Word};
 use crate::radix::compare;
 use crate::radix::leaf::{self, Leaf};
+use crate::radix::prefix_hash::HashKeys;
 use crate::radix::sink::Sink;
 use crate::{IndexError, Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
@@ -67,35 +68,49 @@ struct RowLeaf<'w> {
     word: Word,
     slot: PageSlot,
     source: usize,
-    /// The record that has it; none for one of the delta.
-    record: Option<&'w [u64]>,
+    /// The pair that stands in its record; none if none does, or in the delta.
+    own: Option<Leaf<'w>>,
     /// What was read of it.
     image: Option<&'w [u64]>,
 }
 
 impl<'w> RowLeaf<'w> {
     /// The pair, by what was read of the leaf, and whether it is the leaf's.
-    fn pair<'r>(&self, words: &'r [u64]) -> Result<(Leaf<'r>, bool)>
+    fn pair<'r>(&self, keys: HashKeys, shape: &Shape, words: &'r [u64]) -> Result<(Leaf<'r>, bool)>
     where
         'w: 'r,
     {
         let leaf = leaf::parse(self.addr, words)?;
-        let own = self.record.filter(|record| {
-            standing(self.addr, record).is_some_and(|own| own.key != leaf.key)
-                && !mutant!("quiver-scan-believes-any-leaf")
-        });
-        // A leaf with another key than the record's: the value still stands in the record.
-        match own {
-            Some(record) => Ok((leaf::parse(self.addr, &record[1..])?, false)),
-            None => Ok((leaf, true)),
+        let print = |key| Print::new(keys, key);
+        let fits = match self.own {
+            Some(own) if own.key == leaf.key || mutant!("quiver-scan-believes-any-leaf") => true,
+            // A leaf with another key than the record's: the value still stands in the record.
+            Some(own) if print(own.key).is_twin_of(print(leaf.key)) => return Ok((own, false)),
+            Some(_) => false,
+            None => self.word.may_be_leaf_of(shape.leaf_print(leaf.key, print(leaf.key))),
+        };
+        if !fits {
+            return Err(IndexError::corrupt(self.addr, "leaf of another key than its word's"));
         }
+        Ok((leaf, true))
     }
 }
 
 impl<'w> Rows<'w> {
     /// Takes the pairs of a page under some of its edges. The leaves under others may be those of parts
-    /// that are linked. Of the hot words count those that the page still has.
-    pub(super) fn take(&mut self, from: Source<'w>, edges: EdgeRange, hot: &[HotLeaf<'w>]) -> Result<()> {
+    /// that are linked. Of the hot words count those that the page still has. The page's prefix is that
+    /// of `path`.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`], also if the keys that stand in the page are not in order, or not of the
+    /// page.
+    pub(super) fn take(
+        &mut self,
+        from: Source<'w>,
+        edges: EdgeRange,
+        hot: &[HotLeaf<'w>],
+        path: &[u8],
+    ) -> Result<()> {
         let Source { page, shape, part, .. } = from;
         let is_whole = edges == shape.edges;
         let is_wanted = |word: Word, own: Option<&[u8]>| {
@@ -106,35 +121,44 @@ impl<'w> Rows<'w> {
         let source = self.sources.len();
         self.sources.push(from);
         self.pairs.reserve(part.records.len() / shape.record_words.max(1));
-        let row = |slot: PageSlot, word: Word, (addr, class): (GlobalAddr, u8), record| {
+        let row = |slot: PageSlot, word: Word, (addr, class): (GlobalAddr, u8), own| {
             let is_it = |hot: &&HotLeaf<'_>| {
                 hot.0.slot == slot && (hot.0.word == word || mutant!("quiver-scan-believes-any-hot-word"))
             };
             let image = hot.iter().find(is_it).map(|(_, words)| *words);
-            RowLeaf { addr, class, word, slot, source, record, image }
+            RowLeaf { addr, class, word, slot, source, own, image }
         };
+        let mut order = Order { shape: &shape, path, last: None };
         for (at, record) in part.records.chunks_exact(shape.record_words.max(1)).enumerate() {
             let word = Word(record[0]);
             match word.state() {
                 State::Inline => {
-                    let pair = leaf::parse(page.addr, &record[1..])?;
+                    let pair = leaf::parse_bound(page.addr, &record[1..])?;
+                    order.pass(page, pair.key)?;
                     if is_wanted(word, Some(pair.key)) {
                         self.pairs.push(pair);
                     }
                 }
                 State::Leaf { addr, class } => {
-                    let own = standing(page.addr, record).map(|leaf| leaf.key);
-                    if is_wanted(word, own) {
+                    let own = standing_whole(page.addr, record)?;
+                    if let Some(own) = own {
+                        order.pass(page, own.key)?;
+                    }
+                    if is_wanted(word, own.map(|own| own.key)) {
                         let slot = PageSlot::record(part.first + at);
-                        self.leaves.push(row(slot, word, (addr, class), Some(record)));
+                        self.leaves.push(row(slot, word, (addr, class), own));
                     }
                 }
-                State::Tomb => {}
-                State::Empty | State::Invalid => {
+                State::Tomb if word.is_tomb_of(shape.born) => {
+                    order.pass(page, leaf::parse_bound(page.addr, &record[1..])?.key)?;
+                }
+                State::Tomb if word.is_erased() && standing_whole(page.addr, record)?.is_none() => {}
+                State::Tomb | State::Empty | State::Invalid => {
                     return Err(IndexError::corrupt(page.addr, "record of no known kind"));
                 }
             }
         }
+        order.end(page)?;
         for (at, word) in part.head[FIXED_WORDS..FIXED_WORDS + shape.delta].iter().enumerate() {
             if let Some((addr, class, _)) = Word(*word).leaf_object()
                 && is_wanted(Word(*word), None)
@@ -156,7 +180,8 @@ impl<'w> Rows<'w> {
         let (read, unread): (Vec<_>, Vec<_>) = self.leaves.drain(..).partition(|row| row.image.is_some());
         for row in &read {
             note(situations::HOT_WORD_SCANNED);
-            self.pairs.push(row.pair(row.image.unwrap_or_default())?.0);
+            let shape = &self.sources[row.source].shape;
+            self.pairs.push(row.pair(shared.keys, shape, row.image.unwrap_or_default())?.0);
         }
         if unread.is_empty() {
             let are_records = read.is_empty() || mutant!("quiver-scan-hands-on-hot-leaves-last");
@@ -172,11 +197,11 @@ impl<'w> Rows<'w> {
         let (mut pairs, mut moved_out) = (pairs, None);
         for (row, read) in unread.into_iter().zip(reads) {
             let words = done.words(read);
-            let (pair, is_own) = row.pair(words)?;
+            let Source { page, shape, identity, .. } = &sources[row.source];
+            let (pair, is_own) = row.pair(shared.keys, shape, words)?;
             if words.len() <= INLINE_WORDS_MAX {
                 moved_out = Some(pair.key);
             }
-            let Source { page, shape, identity, .. } = &sources[row.source];
             if let Some(identity) = identity.filter(|_| is_own) {
                 shared.learn_hot(identity, (*page, shape), row.slot, row.word);
             }
@@ -187,6 +212,35 @@ impl<'w> Rows<'w> {
         client.recycle(done);
         Ok(moved_out)
     }
+}
+
+/// The keys that stand in a page, as they are met.
+struct Order<'s, 'w> {
+    shape: &'s Shape,
+    /// A key with the page's prefix.
+    path: &'s [u8],
+    last: Option<&'w [u8]>,
+}
+
+impl<'w> Order<'_, 'w> {
+    /// Fails unless a key comes after the one before it, or, as the first one, may be in the page.
+    fn pass(&mut self, page: PageRef, key: &'w [u8]) -> Result<()> {
+        let fits = match self.last.replace(key) {
+            Some(last) => compare(last, key).is_lt(),
+            None => self.shape.may_have(key, self.path),
+        };
+        if fits { Ok(()) } else { Err(out_of_place(page)) }
+    }
+
+    /// Fails unless the last key may be in the page.
+    fn end(&self, page: PageRef) -> Result<()> {
+        let fits = self.last.is_none_or(|last| self.shape.may_have(last, self.path));
+        if fits { Ok(()) } else { Err(out_of_place(page)) }
+    }
+}
+
+fn out_of_place(page: PageRef) -> IndexError {
+    IndexError::corrupt(page.addr, "page with a record out of its place")
 }
 
 /// Hands on the pairs in the range. Those of records alone are in order already, unless pages come

@@ -202,13 +202,13 @@ fn a_node_of_another_life_is_not_believed() {
         // A node of the prefix that has no keys, as one that was never linked, and the born of another.
         let mut slots = [Slot::EMPTY; EDGES];
         slots[0] = Slot::none(LAST);
-        let image = node::image(identity, 70_000, 8, &slots, &[]);
         let (entry, draft) = {
             let mut pinned = client.pin(OpKind::Maintain).await.unwrap();
             let draft = pinned.alloc(0, NODE_BYTES, AllocKind::Inner).await.unwrap();
             let hint = NodeHint { addr: draft, born: 70_001, depth: 8 };
             (entry::encode(&keys, hash, 3, hint), draft)
         };
+        let image = node::image(draft, identity, 70_000, 8, &slots, &[]);
         let places = [entry; BUCKET_ENTRIES].concat();
         let write = |batch: &mut Batch| {
             batch.write(draft, &image);

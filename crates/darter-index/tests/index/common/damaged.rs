@@ -6,8 +6,20 @@ use darter_fabric::{Endpoint, Fabric, GlobalAddr, block_on};
 use darter_index::{Condition, OrderedIndex, ScanRange};
 use darter_pool::Pool;
 
-const NODES: usize = 2;
-const NODE_WORDS: usize = (2 << 20) / 8;
+/// How large a pool's memory is.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) nodes: usize,
+    pub(crate) node_words: usize,
+}
+
+impl Memory {
+    fn at(self, word: usize) -> GlobalAddr {
+        GlobalAddr::new((word / self.node_words) as u8, (word % self.node_words * 8) as u64)
+    }
+}
+
+const MEMORY: Memory = Memory { nodes: 2, node_words: (2 << 20) / 8 };
 /// Words that one READ or WRITE moves here.
 const PIECE: usize = 1 << 13;
 const KEYS: u32 = 2000;
@@ -16,17 +28,13 @@ fn key(n: u32) -> [u8; 4] {
     n.wrapping_mul(0x9e37_79b9).to_be_bytes()
 }
 
-fn at(word: usize) -> GlobalAddr {
-    GlobalAddr::new((word / NODE_WORDS) as u8, (word % NODE_WORDS * 8) as u64)
-}
-
 /// Every word of every node.
-fn image(fabric: &TestFabric) -> Vec<u64> {
+pub(crate) fn image(fabric: &TestFabric, memory: Memory) -> Vec<u64> {
     let mut endpoint = fabric.endpoint().unwrap();
     let mut words = Vec::new();
-    for piece in (0..NODES * NODE_WORDS).step_by(PIECE) {
+    for piece in (0..memory.nodes * memory.node_words).step_by(PIECE) {
         let mut batch = endpoint.batch();
-        let read = batch.read(at(piece), PIECE);
+        let read = batch.read(memory.at(piece), PIECE);
         let done = block_on(endpoint.submit(batch)).unwrap();
         words.extend_from_slice(done.words(read));
         endpoint.recycle(done);
@@ -35,14 +43,14 @@ fn image(fabric: &TestFabric) -> Vec<u64> {
 }
 
 /// Memory that holds an image.
-fn memory_with(words: &[u64]) -> TestFabric {
-    let fabric = super::memory(NODE_WORDS as u64 * 8, NODES);
+pub(crate) fn memory_with(words: &[u64], memory: Memory) -> TestFabric {
+    let fabric = super::memory(memory.node_words as u64 * 8, memory.nodes);
     let mut endpoint = fabric.endpoint().unwrap();
     for (nth, piece) in
         words.chunks(PIECE).enumerate().filter(|(_, piece)| piece.iter().any(|&word| word != 0))
     {
         let mut batch = endpoint.batch();
-        batch.write(at(nth * PIECE), piece);
+        batch.write(memory.at(nth * PIECE), piece);
         let done = block_on(endpoint.submit(batch)).unwrap();
         endpoint.recycle(done);
     }
@@ -51,7 +59,7 @@ fn memory_with(words: &[u64]) -> TestFabric {
 
 /// A sound pool with some keys in it.
 fn sound_pool<T: Tested>(seed: u64) -> Vec<u64> {
-    let mut bench = Bench::<T>::small(NODES, NODE_WORDS as u64 * 8, seed);
+    let mut bench = Bench::<T>::small(MEMORY.nodes, MEMORY.node_words as u64 * 8, seed);
     for n in 0..KEYS {
         let value = n.to_string();
         block_on(bench.index.put(&mut bench.client, &key(n), value.as_bytes(), Condition::Always)).unwrap();
@@ -60,7 +68,7 @@ fn sound_pool<T: Tested>(seed: u64) -> Vec<u64> {
     let fabric = pool.fabric().clone();
     drop((client, index));
     block_on(pool.close()).unwrap();
-    image(&fabric)
+    image(&fabric, MEMORY)
 }
 
 /// Does a bit of everything; what it returns does not matter.
@@ -70,7 +78,7 @@ async fn try_everything<T: Tested>(fabric: TestFabric) {
     let Ok(index) = T::Index::<TestFabric>::open(&mut client, T::options()).await else { return };
     for n in 0..KEYS {
         if let Ok(Some(value)) = index.get(&mut client, &key(n)).await {
-            assert!(value.len() < NODES * NODE_WORDS * 8);
+            assert!(value.len() < MEMORY.nodes * MEMORY.node_words * 8);
         }
     }
     let _ = index.scan(&mut client, &ScanRange::all(), 10_000).await;
@@ -95,7 +103,7 @@ pub(crate) fn damaged_words_neither_panic_nor_hang<T: Tested>() {
                 let word = used[dice.below(used.len() as u64) as usize];
                 words[word] ^= 1 << dice.below(64);
             }
-            block_on(try_everything::<T>(memory_with(&words)));
+            block_on(try_everything::<T>(memory_with(&words, MEMORY)));
         }
     }
 }

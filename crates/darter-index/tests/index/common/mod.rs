@@ -6,6 +6,7 @@
 pub(crate) mod against_a_map;
 pub(crate) mod contention;
 pub(crate) mod cut_short;
+pub(crate) mod damage_campaign;
 pub(crate) mod damaged;
 pub(crate) mod dice;
 pub(crate) mod full;
