@@ -4,14 +4,19 @@
 use crate::BenchError;
 use crate::report::Sizes;
 use crate::store_target::StoreTarget;
-use crate::target::Target;
-use darter::IndexKind;
+use crate::target::{Target, TargetSession as _};
 use darter::report::PoolUsage;
+use darter::{IndexKind, KeySpace, block_on};
 
 /// A target that `bench` can describe and check.
 pub(crate) trait BenchTarget: Target {
     /// Returns remarks on how the pool's memory is had.
     fn notes(&self) -> Vec<String>;
+
+    /// Returns whether the pool holds any key.
+    fn holds_keys(&self) -> Result<bool, BenchError> {
+        Ok(block_on(self.session()?.scan(b"", 1, &mut Vec::new()))? > 0)
+    }
 
     /// Returns the use of the pool.
     fn usage(&self) -> Result<PoolUsage, BenchError>;
@@ -35,6 +40,11 @@ pub(crate) trait BenchTarget: Target {
 impl BenchTarget for StoreTarget {
     fn notes(&self) -> Vec<String> {
         self.store.notes()
+    }
+
+    fn holds_keys(&self) -> Result<bool, BenchError> {
+        // Those of gateways count too.
+        Ok(!self.store.session_in(KeySpace::Whole)?.is_empty()?)
     }
 
     fn usage(&self) -> Result<PoolUsage, BenchError> {

@@ -8,10 +8,9 @@ use crate::driver::run_phase;
 use crate::phase::{Part, Phase};
 use crate::progress::Progress;
 use crate::report::{WorkloadReport, bytes_text};
-use crate::target::TargetSession;
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting};
-use darter::{ByteSize, PoolUrl, block_on};
+use darter::{ByteSize, PoolUrl};
 use darter_fabric::counted;
 
 /// Records, unless the arguments or the dataset give a number.
@@ -58,8 +57,7 @@ impl<'a> Plan<'a> {
     /// Refuses a pool that holds keys or cannot hold the records, before any memory is spent on
     /// keys.
     pub(crate) fn accept(&self, target: &impl BenchTarget) -> Result<(), BenchError> {
-        let mut session = target.session()?;
-        if block_on(session.scan(b"", 1, &mut Vec::new()))? > 0 {
+        if target.holds_keys()? {
             return Err(BenchError::Usage(format!(
                 "the pool {} holds keys already; a benchmark needs an empty one and leaves its own keys behind",
                 self.pool

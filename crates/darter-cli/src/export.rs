@@ -7,12 +7,12 @@
 use crate::Answer;
 use crate::envelope::{ExportFormat, ExportWriter};
 use crate::failure::{Failure, complain};
-use crate::named_table::{Omitted, TableArgs};
+use crate::named_table::{Keys, Omitted, TableArgs};
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
 use crate::range::RangeArgs;
 use crate::signals::Interrupt;
-use darter::{ScanRange, Store};
+use darter::{KeySpace, ScanRange, Store};
 use darter_fabric::counted;
 use darter_fabric::files::{Access, OutputFile};
 use flate2::Compression;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 Examples:
   darter export all.tsv.gz
   darter export --prefix user: --format jsonl | zstd > users.jsonl.zst
-  darter export | darter import - --pool 'file:/data/copy.pool?size=8G'")]
+  darter export --all | darter import --all - --pool 'file:/data/copy.pool?size=8G'")]
 pub(crate) struct ExportCommand {
     #[command(flatten)]
     pool: PoolArgs,
@@ -47,6 +47,10 @@ pub(crate) struct ExportArgs {
     hex: bool,
     #[command(flatten)]
     table: TableArgs,
+    /// Write everything: the keys of programs and the records of gateways, as they lie in the index,
+    /// for `import --all`
+    #[arg(long, conflicts_with_all = ["table", "from", "to", "prefix"])]
+    all: bool,
     #[command(flatten)]
     range: RangeArgs,
 }
@@ -65,7 +69,7 @@ impl ExportArgs {
             let mut out = BufWriter::new(io::stdout().lock());
             let (_, omitted) = self.write_pairs(store, &range, &mut out, None)?;
             out.flush().map_err(|error| unless_closed(error.into()))?;
-            return Ok(omitted.complain());
+            return self.complain(store, &omitted);
         }
         let name = self.file.display();
         if ends_in(&self.file, "zst") {
@@ -92,6 +96,14 @@ impl ExportArgs {
         };
         file.finish().map_err(cannot)?;
         complain(format_args!("{name}: {}", counted(pairs, "pair")));
+        self.complain(store, &omitted)
+    }
+
+    /// Says on stderr what the output lacks.
+    fn complain(&self, store: &Store, omitted: &Omitted) -> Result<Answer, Failure> {
+        if !self.all {
+            self.table.mention_gateways(store)?;
+        }
         Ok(omitted.complain())
     }
 
@@ -113,7 +125,11 @@ impl ExportArgs {
         out: &mut impl Write,
         interrupt: Option<&Interrupt>,
     ) -> Result<(u64, Omitted), Failure> {
-        let mut table = self.table.open(store)?;
+        let mut table = if self.all {
+            Keys::Plain(store.session_in(KeySpace::Whole)?)
+        } else {
+            self.table.open(store)?
+        };
         let (mut export, mut omitted) = (ExportWriter::new(out, self.format())?, Omitted::default());
         table.visit(range, None, |key, value| {
             if interrupt.is_some_and(Interrupt::has_come) {

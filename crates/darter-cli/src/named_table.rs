@@ -1,10 +1,10 @@
-//! The keys that a command works on: all of the pool's index as they lie there, or, with
-//! `--table redis:0`, those of the pool's gateways, as their clients see them.
+//! The keys that a command works on: those of programs, or, with `--table redis:0`, those of the
+//! pool's gateways, as their clients see them.
 
 use crate::Answer;
 use crate::failure::{Failure, complain};
 use crate::notation::Notation;
-use darter::{Condition, PutOutcome, ScanRange, Session, Store};
+use darter::{Condition, KeySpace, PutOutcome, ScanRange, Session, Store};
 use darter_fabric::counted;
 use darter_gateway::{Collection, Database, DatabaseError, RedisValue};
 use std::str::FromStr;
@@ -33,8 +33,8 @@ impl FromStr for TableName {
 /// Which table.
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct TableArgs {
-    /// Work on `redis:0`, the keys of the pool's gateways, as GET, SET and DEL do, instead of the
-    /// pool's own keys
+    /// Work on `redis:0`, the keys of the pool's gateways, as GET, SET and DEL do, instead of the keys
+    /// of programs
     #[arg(long, value_name = "NAME")]
     table: Option<TableName>,
 }
@@ -47,11 +47,22 @@ impl TableArgs {
             Some(TableName::Redis) => Keys::Redis(Box::new(Database::new(store.clone()))),
         })
     }
+
+    /// Says on stderr that gateways have records in the pool, if the table is not theirs.
+    pub(crate) fn mention_gateways(self, store: &Store) -> Result<(), Failure> {
+        if self.table.is_none() && !store.session_in(KeySpace::Gateway)?.is_empty()? {
+            complain(
+                "note: left out the data of gateways in this pool; `--table redis:0` exports its strings, `--all` \
+                 everything",
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Access to the keys of a table.
 pub(crate) enum Keys {
-    /// All keys of the index.
+    /// Those of programs, or of everything as it lies in the index.
     Plain(Session),
     /// Those of the gateways.
     Redis(Box<Database>),

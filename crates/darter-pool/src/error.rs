@@ -56,7 +56,8 @@ pub enum PoolError {
     },
     /// The pool was written by another format version.
     #[error(
-        "pool of format version {found}, this program reads version {expected}; use the program that wrote it"
+        "pool of format version {found}, this program reads version {expected}; use the program that wrote it, or \
+         export the pool with that program and import the file into a new pool"
     )]
     WrongVersion {
         /// The version found.

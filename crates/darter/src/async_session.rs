@@ -9,6 +9,7 @@
 
 use crate::batch::{self, Lanes};
 use crate::inspect::{self, Check, Stats};
+use crate::key_space::{KeySpace, Places};
 use crate::open_index::OpenIndex;
 use crate::open_store::{Attempts, OpenStore};
 use crate::{Change, Error, KeyRange};
@@ -49,13 +50,22 @@ pub struct AsyncSession<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = A
     store: Arc<OpenStore<F, I>>,
     /// More clients, for operations on many keys at a time.
     lanes: Lanes<F>,
+    /// The keys that it works on.
+    space: KeySpace,
+    /// For the place of a key.
+    place: Vec<u8>,
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
-    pub(crate) fn open(store: &Arc<OpenStore<F, I>>) -> Result<Self, Error> {
+    pub(crate) fn open(store: &Arc<OpenStore<F, I>>, space: KeySpace) -> Result<Self, Error> {
         let client = store.open.pool.client()?;
         let open = Arc::clone(&store.open);
-        Ok(Self { client, open, store: Arc::clone(store), lanes: Lanes::default() })
+        let store = Arc::clone(store);
+        Ok(Self { client, open, store, lanes: Lanes::default(), space, place: Vec::new() })
+    }
+
+    pub(crate) fn space(&self) -> KeySpace {
+        self.space
     }
 
     pub(crate) fn store(&self) -> &Arc<OpenStore<F, I>> {
@@ -69,7 +79,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     #[inline]
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.open.index.get_with(&mut self.client, key.as_ref(), <[u8]>::to_vec).await?)
+        let key = self.space.place(key.as_ref(), &mut self.place)?;
+        Ok(self.open.index.get_with(&mut self.client, key, <[u8]>::to_vec).await?)
     }
 
     /// Returns what `f` makes of a key's value, without copying the value out first.
@@ -83,7 +94,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         key: impl AsRef<[u8]>,
         f: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>, Error> {
-        Ok(pin!(self.open.index.get_with(&mut self.client, key.as_ref(), f)).await?)
+        let key = self.space.place(key.as_ref(), &mut self.place)?;
+        Ok(pin!(self.open.index.get_with(&mut self.client, key, f)).await?)
     }
 
     /// Returns whether a key is present.
@@ -197,7 +209,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         value: impl AsRef<[u8]>,
         condition: Condition<'_>,
     ) -> Result<PutOutcome, Error> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        let key = self.space.place(key.as_ref(), &mut self.place)?;
+        let value = value.as_ref();
         Ok(with_room!(self, pin!(self.open.index.put(&mut self.client, key, value, condition)).await)?)
     }
 
@@ -215,8 +228,9 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         K: AsRef<[u8]> + Sync,
         V: AsRef<[u8]> + Sync,
     {
-        let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| key.as_ref()).collect();
-        let puts = batch::Puts { index: &self.open.index, pairs };
+        let places = Places::of(self.space, pairs.iter().map(|(key, _)| key.as_ref()))?;
+        let keys = places.to_vec();
+        let puts = batch::Puts { index: &self.open.index, keys: &keys, pairs };
         with_room!(self, {
             let clients = self.lanes.clients(&self.open.pool, &mut self.client, keys.len())?;
             batch::run(clients, &keys, &puts).await
@@ -231,7 +245,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     #[inline]
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let key = key.as_ref();
+        let key = self.space.place(key.as_ref(), &mut self.place)?;
         Ok(with_room!(self, self.open.index.delete(&mut self.client, key).await)?)
     }
 
@@ -247,7 +261,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         key: impl AsRef<[u8]>,
         mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
-        let key = key.as_ref();
+        let key = self.space.place(key.as_ref(), &mut self.place)?;
         Ok(with_room!(self, self.open.index.delete_if(&mut self.client, key, &mut is_wanted).await)?)
     }
 
@@ -287,7 +301,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// Fails as [`AsyncSession::delete`] does; each of the others is then removed or not.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn delete_many<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<u64, Error> {
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
+        let keys = places.to_vec();
         let clients = self.lanes.clients(&self.open.pool, &mut self.client, keys.len())?;
         let deletes = batch::Deletes { index: &self.open.index, keys: &keys };
         let removed = batch::run(clients, &keys, &deletes).await?;
@@ -313,7 +328,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
             changes = changed;
             decision
         };
-        let key = key.as_ref();
+        let key = self.space.place(key.as_ref(), &mut self.place)?;
         with_room!(self, self.open.index.modify(&mut self.client, key, &mut decide).await)?;
         Ok(changes)
     }
@@ -328,7 +343,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         &mut self,
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
+        let keys = places.to_vec();
         Ok(self.open.index.multi_get(&mut self.client, &keys).await?)
     }
 
@@ -337,7 +353,10 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// nothing happens.
     #[inline]
     pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
-        self.open.index.prefetch(&self.client, keys);
+        // The operation itself reports a key that is too long.
+        if let Ok(places) = Places::of(self.space, keys) {
+            self.open.index.prefetch(&self.client, places.iter());
+        }
     }
 
     /// Returns the first `limit` pairs of a range in its direction, in one go. Fewer mean the range
@@ -347,7 +366,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// Fails as [`AsyncSession::get`] does.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
-        Ok(self.open.index.scan(&mut self.client, range, limit).await?)
+        let range = self.space.range(range);
+        Ok(self.space.keys(self.open.index.scan(&mut self.client, &range, limit).await?))
     }
 
     /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
@@ -360,9 +380,11 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         &mut self,
         range: &ScanRange,
         limit: usize,
-        visit: impl FnMut(&[u8], &[u8]) + Send,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
     ) -> Result<usize, Error> {
-        Ok(pin!(self.open.index.scan_with(&mut self.client, range, limit, visit)).await?)
+        let (space, range) = (self.space, self.space.range(range));
+        let visit = |place: &[u8], value: &[u8]| visit(space.key(place), value);
+        Ok(pin!(self.open.index.scan_with(&mut self.client, &range, limit, visit)).await?)
     }
 
     /// Fills an empty index from strictly ascending keys; returns how many. Nothing is visible
@@ -383,8 +405,14 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         if let Some(sweeper) = &self.store.sweeper {
             sweeper.finish().await;
         }
-        let sorted = sorted.into_iter().map(|(key, value)| (key.into(), value.into()));
-        Ok(self.open.index.bulk_load(&mut self.client, sorted).await?)
+        let (space, mut too_long) = (self.space, None);
+        let sorted = sorted.into_iter().map(|(key, value)| {
+            let key = key.into();
+            too_long = too_long.take().or(space.check(&key).err());
+            (space.into_place(key), value.into())
+        });
+        let loaded = self.open.index.bulk_load(&mut self.client, sorted).await;
+        loaded.map_err(|error| too_long.unwrap_or_else(|| error.into()))
     }
 
     /// Does the upkeep that is due, for programs that run without the upkeep thread.

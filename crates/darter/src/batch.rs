@@ -65,6 +65,8 @@ pub(crate) trait KeyOperation<F: Fabric>: Sync {
 /// Puts of pairs.
 pub(crate) struct Puts<'p, I, K, V> {
     pub(crate) index: &'p I,
+    /// The places of the keys.
+    pub(crate) keys: &'p [&'p [u8]],
     pub(crate) pairs: &'p [(K, V)],
 }
 
@@ -72,14 +74,14 @@ impl<F, I, K, V> KeyOperation<F> for Puts<'_, I, K, V>
 where
     F: Fabric,
     I: OrderedIndex<F>,
-    K: AsRef<[u8]> + Sync,
+    K: Sync,
     V: AsRef<[u8]> + Sync,
 {
     type Output = PutOutcome;
 
     async fn operate(&self, client: &mut Client<F>, i: usize) -> Result<PutOutcome, Error> {
-        let (key, value) = &self.pairs[i];
-        Ok(self.index.put(client, key.as_ref(), value.as_ref(), Condition::Always).await?)
+        let (_, value) = &self.pairs[i];
+        Ok(self.index.put(client, self.keys[i], value.as_ref(), Condition::Always).await?)
     }
 }
 

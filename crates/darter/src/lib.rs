@@ -27,8 +27,9 @@
 //! absent throughout. Dropping a future of an [`AsyncSession`] at any await is safe: the operation
 //! took effect, or it did not, and the session goes on.
 //!
-//! Keys are any bytes, 0 to 64 KiB, ordered bytewise. Values are any bytes, up to what fits in one
-//! block of the pool.
+//! Keys are any bytes, ordered bytewise: 0 to 65,536 of them, 65,535 if the first is FE or FF. Values
+//! are any bytes, up to what fits in one block of the pool. Gateways of the same pool keep their keys
+//! apart from these; `darter_gateway::Database` reads and writes their strings.
 //!
 //! This crate holds no algorithm: `darter-index` finds keys, `darter-pool` allocates and reclaims
 //! memory, `darter-fabric` moves bytes.
@@ -52,6 +53,7 @@ mod cursor;
 mod error;
 mod inspect;
 mod key_range;
+mod key_space;
 mod open;
 mod open_index;
 mod open_store;
@@ -71,6 +73,8 @@ pub use async_session::AsyncSession;
 pub use change::Change;
 pub use error::Error;
 pub use key_range::KeyRange;
+#[doc(hidden)]
+pub use key_space::KeySpace;
 pub use options::StoreOptions;
 pub use provision::DefaultFabric;
 pub use scan::{AsyncScan, Scan};

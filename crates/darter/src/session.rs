@@ -8,6 +8,7 @@
 //! each call under way, one inside another, and opens one more only when a call begins within
 //! another for the first time.
 
+use crate::key_space::KeySpace;
 use crate::open_store::OpenStore;
 use crate::{AsyncSession, Change, Error, KeyRange};
 use darter_fabric::{Counters, Fabric, block_on};
@@ -22,12 +23,13 @@ pub struct Session<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = AnyInd
     /// Those that no call uses now.
     idle: RefCell<Vec<Box<AsyncSession<F, I>>>>,
     store: Arc<OpenStore<F, I>>,
+    space: KeySpace,
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
     pub(crate) fn new(inner: AsyncSession<F, I>) -> Self {
-        let store = Arc::clone(inner.store());
-        Self { idle: RefCell::new(vec![Box::new(inner)]), store }
+        let (store, space) = (Arc::clone(inner.store()), inner.space());
+        Self { idle: RefCell::new(vec![Box::new(inner)]), store, space }
     }
 
     /// Runs an operation on an idle session, or on a new one inside another operation.
@@ -48,7 +50,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
 
     #[cold]
     fn open_another(&self) -> Result<Box<AsyncSession<F, I>>, Error> {
-        Ok(Box::new(AsyncSession::open(&self.store)?))
+        Ok(Box::new(AsyncSession::open(&self.store, self.space)?))
     }
 
     /// Returns the value of a key.

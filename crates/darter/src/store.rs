@@ -1,6 +1,7 @@
 //! An open pool with its index, shared by every session of the process.
 
 use crate::inspect::{self, Check, Stats};
+use crate::key_space::KeySpace;
 use crate::open_index::OpenIndex;
 use crate::open_store::{OpenStore, Reopen};
 use crate::sweeper::Sweeper;
@@ -100,7 +101,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// # Errors
     /// Fails if a memory node cannot be reached.
     pub fn session(&self) -> Result<Session<F, I>, Error> {
-        self.async_session().map(Session::new)
+        self.session_in(KeySpace::Program)
     }
 
     /// Opens a session for one task: the same calls as futures, for any executor.
@@ -108,7 +109,26 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// # Errors
     /// Fails if a memory node cannot be reached.
     pub fn async_session(&self) -> Result<AsyncSession<F, I>, Error> {
-        AsyncSession::open(&self.inner)
+        self.async_session_in(KeySpace::Program)
+    }
+
+    /// Opens a session for one thread that works on other keys than the program's own: for gateways,
+    /// and for tools that copy or show whole pools.
+    ///
+    /// # Errors
+    /// Fails as [`Store::session`] does.
+    #[doc(hidden)]
+    pub fn session_in(&self, space: KeySpace) -> Result<Session<F, I>, Error> {
+        self.async_session_in(space).map(Session::new)
+    }
+
+    /// As [`Store::session_in`], for one task.
+    ///
+    /// # Errors
+    /// Fails as [`Store::session`] does.
+    #[doc(hidden)]
+    pub fn async_session_in(&self, space: KeySpace) -> Result<AsyncSession<F, I>, Error> {
+        AsyncSession::open(&self.inner, space)
     }
 
     /// Counts and sizes, by a walk of the whole index.

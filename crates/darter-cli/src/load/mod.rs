@@ -21,7 +21,7 @@ use crate::notation::Notation;
 use crate::pool::PoolArgs;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
-use darter::Store;
+use darter::{KeySpace, Session, Store};
 use delimited::{Columns, Delimited};
 use indicatif::ProgressBar;
 use input::Input;
@@ -88,7 +88,7 @@ pub(crate) struct LoadArgs {
 Examples:
   darter export --pool file:/data/old.pool all.tsv.gz
   darter import --pool 'file:/data/new.pool?size=8G' all.tsv.gz
-  darter export | darter import - --pool tcp://10.0.0.1:7000")]
+  darter export --all | darter import --all - --pool tcp://10.0.0.1:7000")]
 pub(crate) struct ImportCommand {
     #[command(flatten)]
     pool: PoolArgs,
@@ -101,6 +101,9 @@ pub(crate) struct ImportCommand {
 pub(crate) struct ImportArgs {
     /// What `export` has written, `-` for standard input
     file: PathBuf,
+    /// The file is of `export --all`
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     how: HowArgs,
 }
@@ -140,22 +143,29 @@ pub(crate) trait Records: Send {
     fn next(&mut self) -> Result<Option<Record>, Failure>;
 }
 
+/// The records of an opened file, and the bar that shows how far it was read.
+type Opened = (Box<dyn Records>, ProgressBar);
+
 impl LoadCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let interrupt = Interrupt::on_signals()?;
         let opened = self.load.open()?;
-        store_all(opened, &self.load.file, self.load.how, &self.pool.open_or_create()?, &interrupt)
+        self.load.store(opened, &self.pool.open_or_create()?, &interrupt)
     }
 }
 
 impl LoadArgs {
     /// Loads into an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
-        store_all(self.open()?, &self.file, self.how, store, &Interrupt::on_signals()?)
+        self.store(self.open()?, store, &Interrupt::on_signals()?)
+    }
+
+    fn store(&self, opened: Opened, store: &Store, interrupt: &Interrupt) -> Result<Answer, Failure> {
+        store_all(opened, &self.file, self.how, store.session()?, interrupt)
     }
 
     /// Opens the file, and reads what names its columns.
-    fn open(&self) -> Result<(Box<dyn Records>, ProgressBar), Failure> {
+    fn open(&self) -> Result<Opened, Failure> {
         let format = self.format()?;
         let (input, bar) = input::open(&self.file)?;
         let lines = Lines::new(input);
@@ -209,7 +219,7 @@ impl ImportCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let interrupt = Interrupt::on_signals()?;
         let opened = self.import.open(&interrupt)?;
-        store_all(opened, &self.import.file, self.import.how, &self.pool.open_or_create()?, &interrupt)
+        self.import.store(opened, &self.pool.open_or_create()?, &interrupt)
     }
 }
 
@@ -217,11 +227,16 @@ impl ImportArgs {
     /// Imports into an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
         let interrupt = Interrupt::on_signals()?;
-        store_all(self.open(&interrupt)?, &self.file, self.how, store, &interrupt)
+        self.store(self.open(&interrupt)?, store, &interrupt)
+    }
+
+    fn store(&self, opened: Opened, store: &Store, interrupt: &Interrupt) -> Result<Answer, Failure> {
+        let space = if self.all { KeySpace::Whole } else { KeySpace::Program };
+        store_all(opened, &self.file, self.how, store.session_in(space)?, interrupt)
     }
 
     /// Checks the file if it can be read twice, and opens it.
-    fn open(&self, interrupt: &Interrupt) -> Result<(Box<dyn Records>, ProgressBar), Failure> {
+    fn open(&self, interrupt: &Interrupt) -> Result<Opened, Failure> {
         let within = |failure: Failure| failure.within(self.file.display());
         if self.file.is_file() {
             let (input, bar) = input::open(&self.file)?;
@@ -281,13 +296,13 @@ impl ImportArgs {
 
 /// Stores all records of an opened file.
 fn store_all(
-    (records, bar): (Box<dyn Records>, ProgressBar),
+    (records, bar): Opened,
     file: &Path,
     how: HowArgs,
-    store: &Store,
+    session: Session,
     interrupt: &Interrupt,
 ) -> Result<Answer, Failure> {
-    let loader = Loader::new(store.session()?, bar, &file.display().to_string(), how);
+    let loader = Loader::new(session, bar, &file.display().to_string(), how);
     let bad = loader.load(records, how, interrupt)?;
     Ok(if bad == 0 { Answer::Done } else { Answer::No })
 }

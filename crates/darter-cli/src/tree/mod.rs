@@ -8,8 +8,8 @@ use crate::arguments::NotationArgs;
 use crate::failure::Failure;
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
-use darter::Store;
 use darter::report::{TreeEdge, TreeView};
+use darter::{KeySpace, Store};
 use darter_fabric::files::{Access, write_output};
 use std::ffi::OsString;
 use std::io::Write;
@@ -56,7 +56,7 @@ impl TreeArgs {
     /// Draws the tree of an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
         let notation = self.notation.notation();
-        let prefix = notation.argument(&self.prefix)?;
+        let prefix = KeySpace::Program.into_place(notation.argument(&self.prefix)?);
         let view = store.tree(&prefix, self.levels as usize, self.width as usize)?;
         if let Some(path) = &self.svg {
             let picture = svg::draw(&view, notation).to_string();
@@ -74,8 +74,18 @@ impl TreeArgs {
 /// Characters of a prefix in a picture, at most.
 const PREFIX_CHARS_MAX: usize = 40;
 
-/// A prefix as a picture shows it: its end, when it is long.
+/// A prefix as a picture shows it: its end, when it is long. That of a record of a gateway begins
+/// with `gateway:`.
 fn shown(prefix: &[u8], notation: Notation) -> String {
+    let space = KeySpace::of_place(prefix);
+    let prefix = space.key(prefix);
+    match space {
+        KeySpace::Gateway => format!("gateway:{}", end_of(prefix, notation)),
+        _ => end_of(prefix, notation),
+    }
+}
+
+fn end_of(prefix: &[u8], notation: Notation) -> String {
     // Enough bytes for the characters shown; the rest need not be written out.
     let tail = &prefix[prefix.len().saturating_sub(PREFIX_CHARS_MAX)..];
     let text = notation.write(tail);

@@ -76,4 +76,11 @@ node \"\"  mn0+0x1000
         assert_eq!(text.chars().count(), 41);
         assert!(text.starts_with('…'));
     }
+
+    #[test]
+    fn a_record_of_a_gateway_and_an_escaped_key_are_told_apart() {
+        assert_eq!(shown(b"\xffkpear", Notation::Escaped), "gateway:kpear");
+        assert_eq!(shown(b"\xfe\xffkpear", Notation::Escaped), "\\xffkpear");
+        assert_eq!(shown(b"kpear", Notation::Escaped), "kpear");
+    }
 }

@@ -105,3 +105,41 @@ fn a_table_of_another_name_is_refused() {
     scene.run(&["get", "pear", "--table", "redis:1"]).code(2).err("gateways have one database, `redis:0`");
     scene.run(&["get", "pear", "--table", "readings"]).code(2).err("`redis:0` is the only table");
 }
+
+#[test]
+fn the_program_and_gateways_do_not_meet_and_a_copy_of_all_has_both() {
+    let (scene, _gateway, mut client) = gateway();
+    // With the value of a cursor that is over, and the beginning of one's key.
+    scene.run(&["put", "customer1", r"\x2a\x00\x00\x00\x00\x00\x00\x00"]).code(0);
+    scene.run(&["put", r"\xffkpear", "own"]).code(0);
+    scene.run(&["put", "kpear", r"\x00own"]).code(0);
+    tell(&mut client, "exists pear ustomer1 customer1", ":0");
+    tell(&mut client, "set pear green", "+OK");
+    tell(&mut client, "hset hash field value", ":1");
+    tell(&mut client, "dbsize", ":2");
+    let own = "customer1\nkpear\n\\xffkpear\n";
+    scene.run(&["scan", "--keys-only"]).code(0).out(own);
+    scene.run(&["scan", "--keys-only", "--prefix", r"\xff"]).code(0).out("\\xffkpear\n");
+    let plain = scene.run(&["export"]).code(0).err("left out the data of gateways");
+    assert!(!plain.out.contains("green"), "{}", plain.out);
+    scene.run(&["tree"]).code(0);
+
+    let (file, copy) = (scene.path("all.tsv"), Scene::new());
+    let file = file.to_str().unwrap();
+    let all = scene.run(&["export", "--all", file]).code(0);
+    assert!(!all.err.contains("left out"), "{}", all.err);
+    copy.run(&["import", "--all", file, "--strict"]).code(0);
+    copy.run(&["scan", "--keys-only"]).code(0).out(own);
+    copy.run(&on_table(&["get", "pear"])).code(0).out("green\n");
+    let served = Daemon::gateway(&copy.url(), "127.0.0.1:0");
+    let mut client = Client::new(&served.address);
+    assert_eq!(client.ask("hget hash field").unwrap().1, "value");
+    tell(&mut client, "dbsize", ":2");
+    // To remove every key of programs leaves the data of gateways, and nothing to mention without it.
+    scene.run(&["del", "--from", "", "--yes"]).code(0).out("deleted 3 keys\n");
+    scene.run(&on_table(&["get", "pear"])).code(0).out("green\n");
+    scene.run(&on_table(&["del", "--from", "", "--yes"])).code(0);
+    for words in [&["export", "--all", "--table", "redis:0"][..], &["export", "--all", "--prefix", "p"]] {
+        scene.run(words).code(2).err("--all");
+    }
+}

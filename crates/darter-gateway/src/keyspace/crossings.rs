@@ -239,7 +239,12 @@ fn a_member_that_is_moved_is_told_once() {
         names.sort_unstable();
         assert_eq!(names, b"abc", "{told:?}");
         let set = keys.find(key, Kind::SortedSet).await.unwrap().unwrap();
-        let left = keys.store.session().unwrap().scan_prefix(set.place(Family::Score, b"")).count();
+        let left = keys
+            .store
+            .session_in(darter::KeySpace::Gateway)
+            .unwrap()
+            .scan_prefix(set.place(Family::Score, b""))
+            .count();
         assert_eq!(left, 3);
     };
     cross(prepare, moves, walk, judge);

@@ -87,7 +87,7 @@ mod tests {
         let (number, mut at) = (number_of(b"one"), Vec::new());
         place(&mut at, Family::Cursor, &number.to_be_bytes());
         let taken = [&(NOW + 10).to_le_bytes()[..], b"two"].concat();
-        store.session().unwrap().put(at, taken).unwrap();
+        store.session_in(darter::KeySpace::Gateway).unwrap().put(at, taken).unwrap();
         block_on(async {
             let other = keys.remember(b"one").await.unwrap();
             assert_ne!(other, number);

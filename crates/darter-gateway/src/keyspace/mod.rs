@@ -44,12 +44,13 @@ pub(super) use walk::{Chunk, KeyRange, Walked};
 
 use super::fault::Fault;
 use aggregate::{bury, doubt, is_empty};
-use darter::{AsyncSession, Condition, Counters, PutOutcome, Store};
+use darter::{AsyncSession, Condition, Counters, KeySpace, PutOutcome, Store};
 use darter_fabric::mutant;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The first byte of the index's keys, by kind of record.
+/// The first byte of a record's key, by kind of record. These keys are of [`KeySpace::Gateway`]: no
+/// key of a program meets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// Generations whose elements are being written before any head names them.
@@ -111,7 +112,7 @@ const KEPT_BYTES: usize = 64 << 10;
 fn session<'s>(slot: &'s mut Option<AsyncSession>, store: &Store) -> Result<&'s mut AsyncSession, Fault> {
     match slot {
         Some(session) => Ok(session),
-        None => Ok(slot.insert(store.async_session()?)),
+        None => Ok(slot.insert(store.async_session_in(KeySpace::Gateway)?)),
     }
 }
 

@@ -183,7 +183,7 @@ mod tests {
 
         /// Returns the places that begin with a family's byte.
         fn places(&self, family: Family) -> Vec<Vec<u8>> {
-            let session = self.store.session().unwrap();
+            let session = self.store.session_in(darter::KeySpace::Gateway).unwrap();
             session.scan_prefix([family as u8]).map(|pair| pair.unwrap().0).collect()
         }
 
@@ -263,7 +263,7 @@ mod tests {
         let mut pool = Pool::new();
         let set = pool.add(b"z", Kind::SortedSet, 2000);
         let left = Scored { score: 5.0, stamp: stamp(NOW) };
-        let session = pool.store.session().unwrap();
+        let session = pool.store.session_in(darter::KeySpace::Gateway).unwrap();
         session.put(set.place(Family::Score, &left.index(&7_usize.to_be_bytes())), b"").unwrap();
         session.put(set.place(Family::Score, &left.index(b"nobody")), b"").unwrap();
         pool.assert_ranks(&set, 2000);

@@ -1,10 +1,11 @@
 //! Changes between two reads of one command, made by the command itself.
 
 use super::aggregate::Aggregate;
+use super::expiry::Expiry;
 use super::head::Head;
 use super::sweep::{IDLE_MS, idle};
 use super::{Change, Family, KeyRange, Keyspace, Kind, place, remove_if_over, session};
-use darter::{Store, block_on};
+use darter::{KeySpace, ScanRange, Store, block_on};
 use std::sync::Arc;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -27,11 +28,11 @@ fn meanwhile(store: &Store, does: impl AsyncFnOnce(&mut Keyspace) + Send) {
 
 /// Returns the places that begin with a family's byte.
 fn places(store: &Store, family: Family) -> usize {
-    store.session().unwrap().scan_prefix([family as u8]).count()
+    store.session_in(darter::KeySpace::Gateway).unwrap().scan_prefix([family as u8]).count()
 }
 
 fn record(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
-    store.session().unwrap().get([&[Family::Key as u8], key].concat()).unwrap()
+    store.session_in(darter::KeySpace::Gateway).unwrap().get([&[Family::Key as u8], key].concat()).unwrap()
 }
 
 async fn add_field(keys: &mut Keyspace, key: &[u8], name: &[u8]) -> Aggregate {
@@ -230,4 +231,110 @@ fn keys_of_all_kinds_are_told_in_their_order() {
         keys.walk(&mut KeyRange::all(), usize::MAX, |key, _| told.push(key[0])).await.unwrap();
     });
     assert_eq!(told, b"abcde");
+}
+
+/// Values of the lengths and beginnings that records of some family have: those of 8 and 16 bytes
+/// name a time that is over, heads that have expired, and the empty one of an index record.
+fn values_like_records() -> Vec<Vec<u8>> {
+    let over = 1_u64.to_le_bytes();
+    let heads = (0..=3_u8).map(|kind| [&[kind | 0x80][..], &over, b"12345678"].concat());
+    let mut values: Vec<_> = heads.collect();
+    values.extend([vec![], over.to_vec(), 42_u64.to_le_bytes().to_vec(), [over, over].concat()]);
+    values.extend([[&over[..], b"a name"].concat(), [&[0][..], &over].concat(), [&[1][..], &over].concat()]);
+    values.push(vec![0x81]);
+    values
+}
+
+/// A program's keys of every first byte, the first bytes of all families among them, of several
+/// shapes; some with a stem as elements have one.
+fn keys_of_a_program() -> Vec<Vec<u8>> {
+    let mut keys = vec![Vec::new()];
+    for first in 0..=255_u8 {
+        for rest in
+            [&b""[..], b"ustomer1", b"12345678", b"\0\x01k12345678field", b"\0\x01k12345678\0\0\0\0stamp"]
+        {
+            keys.push([&[first], rest].concat());
+        }
+    }
+    for family in *b"kcfmsbt" {
+        keys.push(vec![0xff, family]);
+        keys.push([&[0xff, family][..], b"12345678"].concat());
+        keys.push([&[0xfe, 0xff, family][..], b"12345678"].concat());
+    }
+    keys
+}
+
+/// Runs a gateway's walk over the pool, as one that comes and goes does.
+fn walk_as_gateways_do(store: &Store, now: u64) {
+    for _ in 0..2 {
+        let (mut keys, mut walk, mut rounds) = (keyspace(store), Expiry::default(), 0);
+        keys.now = now;
+        while rounds < 3 {
+            rounds += u32::from(block_on(walk.step(&mut keys)).unwrap().census.is_some());
+        }
+    }
+}
+
+#[test]
+fn keys_of_programs_survive_the_walks_of_gateways() {
+    let store = store();
+    let session = store.session().unwrap();
+    let keys = keys_of_a_program();
+    for value in values_like_records() {
+        let pairs: Vec<_> = keys.iter().map(|key| (key, &value)).collect();
+        session.put_many(&pairs).unwrap();
+        let before: Vec<_> = session.scan(..).map(Result::unwrap).collect();
+        assert_eq!(before.len(), keys.len());
+        walk_as_gateways_do(&store, 1 << 50);
+        let after: Vec<_> = session.scan(..).map(Result::unwrap).collect();
+        assert!(before == after, "{value:?}: {} of {} are left", after.len(), before.len());
+        for key in &keys {
+            assert_eq!(session.get(key).unwrap().as_ref(), Some(&value), "{}", key.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn gateways_never_show_keys_of_programs_nor_programs_those_of_gateways() {
+    let store = store();
+    let session = store.session().unwrap();
+    let (mut string, mut hash) = (Vec::new(), Vec::new());
+    Head::begin(&mut string, Kind::String, None);
+    Head::begin(&mut hash, Kind::Hash, None);
+    hash.extend_from_slice(b"12345678");
+    let mut keys = keyspace(&store);
+    for value in [string, hash, Vec::new()] {
+        let own = keys_of_a_program();
+        session.put_many(&own.iter().map(|key| (key, &value)).collect::<Vec<_>>()).unwrap();
+        let before: Vec<_> = session.scan(..).map(Result::unwrap).collect();
+        let mut told = Vec::new();
+        block_on(async {
+            // Keys of Redis with the same bytes are others.
+            for key in &own {
+                assert!(!keys.look(key, |head| head.is_some()).await.unwrap());
+                assert!(!keys.remove(key).await.unwrap());
+            }
+            keys.walk(&mut KeyRange::all(), usize::MAX, |key, _| told.push(key.to_vec())).await.unwrap();
+            assert!(told.is_empty(), "{told:?}");
+            for key in &own {
+                keys.set(key, b"theirs", None).await.unwrap();
+            }
+            add_field(&mut keys, b"hash", b"field").await;
+            keys.walk(&mut KeyRange::all(), usize::MAX, |key, _| told.push(key.to_vec())).await.unwrap();
+            assert_eq!(told.len(), own.len() + 1);
+        });
+        assert!(before == session.scan(..).map(Result::unwrap).collect::<Vec<_>>());
+        let backward: Vec<_> = session.scan(ScanRange::all().reversed()).map(Result::unwrap).collect();
+        assert!(before.iter().rev().eq(&backward));
+        assert_eq!(session.clear().unwrap(), own.len() as u64);
+        told.clear();
+        block_on(async {
+            keys.walk(&mut KeyRange::all(), usize::MAX, |key, _| told.push(key.to_vec())).await.unwrap();
+            for key in &told {
+                assert!(keys.remove(key).await.unwrap());
+            }
+        });
+        assert_eq!(told.len(), own.len() + 1);
+    }
+    assert!(store.session_in(KeySpace::Program).unwrap().is_empty().unwrap());
 }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn records(store: &Store, family: Family) -> Vec<Vec<u8>> {
-        let session = store.session().unwrap();
+        let session = store.session_in(darter::KeySpace::Gateway).unwrap();
         session.scan_prefix([family as u8]).map(|pair| pair.unwrap().1).collect()
     }
 

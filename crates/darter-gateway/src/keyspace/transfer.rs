@@ -390,7 +390,7 @@ mod tests {
         }
 
         fn records(&self, family: Family) -> usize {
-            self.store.session().unwrap().scan_prefix([family as u8]).count()
+            self.store.session_in(darter::KeySpace::Gateway).unwrap().scan_prefix([family as u8]).count()
         }
 
         /// Runs rounds of the background walk at a time.

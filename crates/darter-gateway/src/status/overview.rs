@@ -10,7 +10,7 @@ use crate::state::GatewayState;
 use crate::statistics::{FAMILIES, Sums};
 use crate::table::{Command, TABLE};
 use darter::report::PoolUsage;
-use darter::{Fabric as _, OpKind};
+use darter::{Fabric as _, KeySpace, OpKind};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -174,7 +174,8 @@ fn arguments(entry: &SlowEntry) -> Vec<Value> {
         left -= text.len();
         let is_key = command.is_some_and(|command| command.has_key_at(at, entry.arguments_all));
         let kept = &argument[..argument.len().min(ARGUMENT_BYTES_MAX)];
-        let prefix = is_key.then(|| super::tree::hex(&[&[Family::Key as u8], kept].concat(), usize::MAX));
+        let place = || KeySpace::Gateway.into_place([&[Family::Key as u8], kept].concat());
+        let prefix = is_key.then(|| super::tree::hex(&place(), usize::MAX));
         arguments.push(json!({ "text": text, "prefix": prefix }));
     }
     arguments

@@ -1,8 +1,8 @@
 //! A node of the tree with its children, for the tree view, and the record of a key.
 
-use crate::keyspace::Head;
+use crate::keyspace::{Family, Head};
 use darter::report::{TreeEdge, TreeView};
-use darter::{Error, IndexKind, Store};
+use darter::{Error, IndexKind, KeySpace, Store};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ const VALUE_BYTES_MAX: usize = 256;
 /// Returns a node's children, and the key that ends there.
 const WIDTH: usize = 257;
 
-/// Parses the prefix in a query: `prefix=` and hexadecimal digits.
+/// Parses the prefix in a query, of places as they lie in the index: `prefix=` and hexadecimal digits.
 ///
 /// # Errors
 /// A description of what is wrong.
@@ -95,9 +95,11 @@ pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
             child
         })
         .collect();
-    let session = store.session()?;
+    let session = store.session_in(KeySpace::Whole)?;
+    let space = KeySpace::of_place(prefix);
+    let is_head = space == KeySpace::Gateway && space.key(prefix).first() == Some(&(Family::Key as u8));
     let record = session.get_with(prefix, |value| {
-        let head = prefix.first().filter(|&&family| family == b'k').and_then(|_| Head::parse(value).ok());
+        let head = if is_head { Head::parse(value).ok() } else { None };
         json!({
             "value": hex(value, VALUE_BYTES_MAX),
             "value_bytes": value.len(),
@@ -136,25 +138,28 @@ mod tests {
 
     fn told_down_to(kind: IndexKind, label: &str) {
         let store = Store::options().index(kind).open("mem:16M").unwrap();
-        let session = store.session().unwrap();
-        for key in ["kapple", "kapricot", "kbanana", "x"] {
-            session.put(key, [&[0_u8][..], key.as_bytes()].concat()).unwrap();
+        let session = store.session_in(KeySpace::Whole).unwrap();
+        for key in [&b"\xffkapple"[..], b"\xffkapricot", b"\xffkbanana", b"x", b"kapple"] {
+            session.put(key, [&[0_u8][..], key].concat()).unwrap();
         }
-        session.put(vec![b'k'; 60_000], vec![7; 100_000]).unwrap();
+        session.put([&b"\xff"[..], &[b'k'; 59_999]].concat(), vec![7; 100_000]).unwrap();
         let root = below(&store, b"").unwrap();
         assert_eq!(root["node"]["prefix_bytes"], 0);
         assert!(root["record"].is_null());
         assert!(root["node"]["children"].as_array().unwrap().len() >= 2, "{root}");
-        let leaf = below(&store, b"kapple").unwrap();
-        assert_eq!(leaf["record"]["value"], "006b6170706c65");
+        let leaf = below(&store, b"\xffkapple").unwrap();
+        assert_eq!(leaf["record"]["value"], "00ff6b6170706c65");
         assert_eq!(leaf["record"]["type"], "string");
         let children = leaf["node"]["children"].as_array().unwrap();
         assert_eq!((children.len(), &children[0]["label"]), (1, &json!(label)), "{leaf}");
-        assert!(below(&store, b"kaxx").unwrap()["record"].is_null());
+        let own = below(&store, b"kapple").unwrap();
+        assert_eq!(own["record"]["value"], "006b6170706c65");
+        assert!(own["record"]["type"].is_null(), "a program's key is no key of Redis: {own}");
+        assert!(below(&store, b"\xffkaxx").unwrap()["record"].is_null());
         // Whatever the record, the response is short.
-        let long = below(&store, b"kk").unwrap().to_string();
+        let long = below(&store, b"\xffkk").unwrap().to_string();
         assert!(long.contains("\"prefix_bytes\":60000") && long.len() < 10_000, "{} bytes", long.len());
-        let long = below(&store, &[b'k'; PREFIX_BYTES_MAX]).unwrap();
+        let long = below(&store, &[&b"\xff"[..], &[b'k'; PREFIX_BYTES_MAX - 1]].concat()).unwrap();
         assert!(long["record"].is_null());
     }
 }

@@ -182,7 +182,7 @@ fn only_a_removal_takes_fields_and_members() {
     sorted_set(&mut client, "z");
     client.say("del h z");
     // Nothing is left, but perhaps the heads of what is empty.
-    let session = store.session().unwrap();
+    let session = store.session_in(darter::KeySpace::Gateway).unwrap();
     let elements =
         session.scan(..).filter(|record| record.as_ref().is_ok_and(|(key, _)| key[0] != b'k')).count();
     assert_eq!(elements, 0);

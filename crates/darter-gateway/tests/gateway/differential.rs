@@ -470,7 +470,7 @@ fn what_is_over_goes_by_itself() {
         client.say(&format!("set short:{number} x px 1"));
         client.say(&format!("set long:{number} x px 100000000"));
     }
-    let session = store.session().unwrap();
+    let session = store.session_in(darter::KeySpace::Gateway).unwrap();
     let records = || session.scan(..).count();
     for _ in 0..6000 {
         if records() == 500 {

@@ -119,10 +119,10 @@ fn slow_commands_lead_to_their_keys() {
         arguments.map(|argument| argument["prefix"].as_str().map(str::to_owned)).collect()
     };
     // The newest is first. Of a key that the log has cut, the beginning is looked for.
-    assert_eq!(prefixes(&slow[0]), [None, Some(hex(&[b"k", &[b'x'; 128][..]].concat()))]);
+    assert_eq!(prefixes(&slow[0]), [None, Some(hex(&[b"\xffk", &[b'x'; 128][..]].concat()))]);
     assert_eq!(prefixes(&slow[1]), [None, None, None], "bounds are no keys");
-    let pear = Some(hex(b"kpear"));
-    assert_eq!(prefixes(&slow[2]), [None, pear, None, Some(hex(&[b"k", HOSTILE].concat())), None]);
+    let pear = Some(hex(b"\xffkpear"));
+    assert_eq!(prefixes(&slow[2]), [None, pear, None, Some(hex(&[b"\xffk", HOSTILE].concat())), None]);
     assert_eq!(slow[2]["arguments"][3]["text"], HOSTILE.escape_ascii().to_string());
     for (argument, value) in [(1, "green"), (3, "red")] {
         let prefix = slow[2]["arguments"][argument]["prefix"].as_str().unwrap();
@@ -253,7 +253,7 @@ fn the_page_shows_numbers_and_a_leaf_and_nobodys_markup() {
     let Some(mut browser) = Browser::start() else { return };
     let root = format!("http://{}/", door.status.address());
     let leaf = format!("{DRAWN} && at('leaf')");
-    browse(&mut browser, &format!("{root}#tree={}", hex(b"kfruit:007")), &leaf);
+    browse(&mut browser, &format!("{root}#tree={}", hex(b"\xffkfruit:007")), &leaf);
     for (id, expected) in [
         ("families", "string 601"),
         ("fabric", "get 300"),
@@ -272,13 +272,13 @@ fn the_page_shows_numbers_and_a_leaf_and_nobodys_markup() {
             if text.contains(expected) { Ok(()) } else { Err(text) }
         });
     }
-    browse(&mut browser, &format!("{root}#tree={}", hex(&[b"k", HOSTILE].concat())), &leaf);
+    browse(&mut browser, &format!("{root}#tree={}", hex(&[b"\xffk", HOSTILE].concat())), &leaf);
     assert!(browser.text("leaf").contains("<script>document.title='run'</script>"));
     assert_eq!(browser.eval("document.title"), "darter gateway");
     assert_eq!(browser.eval("document.querySelectorAll('img, b b, #slow b, script:not([nonce])').length"), 0);
     // From the root, whatever lies below is a link away.
     browse(&mut browser, &root, DRAWN);
-    assert_eq!(browser.eval("!at('leaf') && !!document.querySelector('#tree a[href^=\"#tree=6b\"]')"), true);
+    assert_eq!(browser.eval("!at('leaf') && !!document.querySelector('#tree a[href^=\"#tree=ff\"]')"), true);
     assert!(browser.problems.is_empty(), "{:?}", browser.problems);
 }
 
@@ -295,7 +295,7 @@ fn a_click_on_the_key_of_a_slow_command_shows_its_record() {
         let text = browser.text("leaf");
         if text.contains("fruit:042") && text.contains("value-42") { Ok(()) } else { Err(text) }
     });
-    assert_eq!(browser.eval("location.hash"), format!("#tree={}", hex(b"kfruit:042")));
+    assert_eq!(browser.eval("location.hash"), format!("#tree={}", hex(b"\xffkfruit:042")));
     assert!(browser.problems.is_empty(), "{:?}", browser.problems);
 }
 
@@ -330,7 +330,8 @@ fn no_width_scrolls_sideways() {
     client.say(&format!("CLIENT SETNAME {}", "n".repeat(300)));
     client.ask(&[&b"SET"[..], &[b'k'; 400][..], &[b'v'; 400]]);
     let Some(mut browser) = Browser::start() else { return };
-    let url = format!("http://{}/#tree={}", door.status.address(), hex(&[b"k", &[b'k'; 400][..]].concat()));
+    let url =
+        format!("http://{}/#tree={}", door.status.address(), hex(&[b"\xffk", &[b'k'; 400][..]].concat()));
     for (width, is_dark) in [(320, false), (390, false), (390, true), (820, false), (820, true), (1440, true)]
     {
         browser.shape(width, is_dark);

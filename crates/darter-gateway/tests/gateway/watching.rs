@@ -145,7 +145,7 @@ fn the_page_is_told_what_it_shows() {
     client.say("GET fruit:001");
     assert_eq!(json(&get(&door, "/status.json"))["commands"]["get"], 101);
 
-    let leaf = json(&get(&door, &format!("/tree.json?prefix={}", hex(b"kfruit:007"))));
+    let leaf = json(&get(&door, &format!("/tree.json?prefix={}", hex(b"\xffkfruit:007"))));
     assert_eq!(leaf["record"]["value"], hex(b"\0value-7"));
     assert_eq!(leaf["record"]["type"], "string");
     assert!(["leaf", "record"].map(Into::into).contains(&leaf["node"]["children"][0]["label"]), "{leaf}");

@@ -21,7 +21,7 @@ use crate::error::PoolError;
 use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
 
-/// The version of everything this crate lays out.
+/// The version of a pool's format. Version 2 had the records of gateways among the keys of programs.
 pub(crate) const FORMAT_VERSION: u64 = 3;
 /// Words that never change.
 pub(crate) const CONSTANT_WORDS: usize = 16;

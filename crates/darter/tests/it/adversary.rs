@@ -1,5 +1,5 @@
 //! Keys that indexes get wrong: empty, prefixes of each other, zero bytes, long common beginnings,
-//! 64 KiB; and the comparison of a whole store with a model.
+//! 64 KiB, those that begin with the bytes that the store escapes; and the comparison of a whole store with a model.
 
 use darter::{Fabric, KEY_BYTES_MAX, Session, Store};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A key, more often than not related to others.
 pub(crate) fn key() -> impl Strategy<Value = Vec<u8>> {
-    let alphabet = prop::sample::select(vec![0_u8, 1, b'a', b'b', 0x7f, 0x80, 0xff]);
+    let alphabet = prop::sample::select(vec![0_u8, 1, b'a', b'b', 0x7f, 0x80, 0xfd, 0xfe, 0xff]);
     prop_oneof![
         // Short, over few bytes: prefixes of each other, splits at every depth.
         8 => prop::collection::vec(alphabet.clone(), 0..6),
@@ -32,6 +32,11 @@ pub(crate) fn key() -> impl Strategy<Value = Vec<u8>> {
         1 => (0_usize..3, any::<bool>()).prop_map(|(short, last)| {
             let mut key = vec![b'L'; KEY_BYTES_MAX - short];
             *key.last_mut().unwrap() = u8::from(last);
+            key
+        }),
+        // Those that the store escapes, and their neighbours.
+        4 => (0xfc_u8..=0xff, prop::collection::vec(0xfc_u8..=0xff, 0..3)).prop_map(|(first, mut key)| {
+            key.insert(0, first);
             key
         }),
         // Anything.

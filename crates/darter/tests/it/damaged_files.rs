@@ -60,6 +60,21 @@ fn absent_and_empty_files_ask_for_a_size() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "something was left beside the pool");
 }
 
+/// Pools of format version 2 had the records of gateways among the keys of programs.
+#[test]
+fn a_pool_of_the_version_before_is_refused_with_the_way_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bytes = sound_pool(directory.path(), 1, 7);
+    let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+    for earlier in 2..version {
+        bytes[8..16].copy_from_slice(&earlier.to_le_bytes());
+        let path = put_file(directory.path(), &bytes);
+        refused(&path, &format!("format version {earlier}"));
+        refused(&path, "export the pool with that program and import the file into a new pool");
+    }
+    assert!(version > 2);
+}
+
 #[test]
 fn a_size_does_not_reshape_an_existing_pool() {
     let directory = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ mod dice;
 mod example_runner;
 mod examples;
 mod features;
+mod key_spaces;
 mod killed_writers;
 mod model;
 mod out_of_space;

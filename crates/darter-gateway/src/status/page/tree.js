@@ -1,7 +1,8 @@
 // The tree, from its root down to the record of a key. Prefixes are hexadecimal digits here, as in
-// the page's address: #tree=6b.
+// the page's address: #tree=ff6b. Records of gateways are below ff; a key of a program that begins
+// with fe or ff is below fe.
 
-const FAMILY_NAMES = { 99: "cursors of SCAN", 102: "fields of hashes", 107: "Redis keys", 109: "members of sorted sets", 115: "scores of sorted sets" };
+const FAMILY_NAMES = { 98: "copies under way", 99: "cursors of SCAN", 102: "fields of hashes", 107: "Redis keys", 109: "members of sorted sets", 115: "scores of sorted sets", 116: "transactions" };
 
 function bytesOf(digits) { return (digits.match(/../g) || []).map(pair => parseInt(pair, 16)); }
 
@@ -19,6 +20,12 @@ function typed(text) {
     else list.push(...encoder.encode(part === "\\\\" ? "\\" : part));
   }
   return hex(list);
+}
+
+/// What lies below a prefix that is one of the first in the tree.
+function recordsBelow(digits) {
+  if (digits === "ff") return "records of gateways";
+  return digits.startsWith("ff") ? FAMILY_NAMES[parseInt(digits.slice(2, 4), 16)] : undefined;
 }
 
 function link(digits, text, title) { return element("a", text, title ? { href: "#tree=" + digits, title } : { href: "#tree=" + digits }); }
@@ -39,10 +46,10 @@ function shownRecord(told) {
   const list = element("dl", undefined, { class: "leaf code", id: "leaf" });
   const add = (name, text) => list.append(element("dt", name), element("dd", text));
   if (record.type) {
-    add("Redis key", readable(told.asked.slice(2)));
+    add("Redis key", readable(told.asked.slice(4)));
     add("type", record.type + (record.expires_ms ? `, until ${new Date(record.expires_ms).toLocaleString("en-GB")}` : ""));
   } else {
-    add("key", readable(told.asked));
+    add("key", readable(told.asked.replace(/^fe/, "")));
   }
   add("record", bytes(record.value_bytes));
   add(2 * record.value_bytes > record.value.length ? "begins" : "holds", readable(record.value));
@@ -65,7 +72,8 @@ function children(node, asked) {
     const name = element("span");
     // A prefix that is too long for a request can only be looked at from here.
     name.append(isWhole ? link(child.prefix, text) : text);
-    if (asked === "" && FAMILY_NAMES[child.edge]) name.append(element("span", "  " + FAMILY_NAMES[child.edge], { class: "soft" }));
+    const below = asked.length < 4 ? recordsBelow(child.prefix) : undefined;
+    if (below) name.append(element("span", "  " + below, { class: "soft" }));
     return row(edge, name, [child.label, child.value_bytes === null ? "" : bytes(child.value_bytes), child.addr]);
   });
   const about = `${plural(node.children.length, "child").replace("childs", "children")}${node.more ? `, ${count(node.more)} more` : ""}`;

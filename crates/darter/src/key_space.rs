@@ -1,0 +1,155 @@
+//! Where the keys of a session lie in the index, so that a program's keys and the records of gateways
+//! cannot meet.
+//!
+//! Both are in one index. Places that begin with [`RESERVED`] belong to gateways; no key of a
+//! program has such a place. A program's key that begins with [`ESCAPE`] or [`RESERVED`] is stored
+//! with one [`ESCAPE`] in front, every other key as it is. Both rules keep the bytewise order, so
+//! that ranges and their directions carry over.
+//!
+//! The session translates keys and ranges on their way into the index, and keys on their way out.
+
+use crate::Error;
+use darter_index::{IndexError, KEY_BYTES_MAX, KeyValue, ScanRange};
+use std::ops::Bound;
+
+/// The first byte of places that belong to gateways.
+const RESERVED: u8 = 0xff;
+/// The byte in front of a program's key that begins with it or with [`RESERVED`].
+const ESCAPE: u8 = 0xfe;
+/// Capacity of a session's buffer, in bytes, that is kept for the next key.
+const KEPT_BYTES: usize = 4 << 10;
+
+/// The keys of an index that a session works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySpace {
+    /// The program's: any bytes.
+    Program,
+    /// The records of gateways: any bytes, apart from the program's keys.
+    Gateway,
+    /// Both, as they lie in the index. For copies and displays of a whole pool; a key that is made
+    /// up may have a place that neither of the others reaches.
+    Whole,
+}
+
+impl KeySpace {
+    /// Returns the byte that a key's place has in front of the key, if it has one.
+    #[inline]
+    fn front(self, key: &[u8]) -> Option<u8> {
+        match self {
+            Self::Program => key.first().filter(|&&first| first >= ESCAPE).map(|_| ESCAPE),
+            Self::Gateway => Some(RESERVED),
+            Self::Whole => None,
+        }
+    }
+
+    /// Returns the byte that is in front of the key whose place this is.
+    #[inline]
+    fn front_of_place(self, place: &[u8]) -> Option<u8> {
+        match self {
+            Self::Program => place.first().copied().filter(|&first| first == ESCAPE),
+            Self::Gateway => place.first().copied(),
+            Self::Whole => None,
+        }
+    }
+
+    /// Fails if a key has a byte in front and is too long with it; the index refuses all others
+    /// that are too long.
+    pub(crate) fn check(self, key: &[u8]) -> Result<(), Error> {
+        if key.len() < KEY_BYTES_MAX || self.front(key).is_none() {
+            return Ok(());
+        }
+        Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX - 1 }.into())
+    }
+
+    /// Returns the key space that a place belongs to, other than the whole.
+    pub fn of_place(place: &[u8]) -> Self {
+        if place.first() == Some(&RESERVED) { Self::Gateway } else { Self::Program }
+    }
+
+    /// Returns the place of a key, made in `buffer` unless it is the key itself.
+    ///
+    /// # Errors
+    /// Fails if the key is too long.
+    #[inline]
+    pub(crate) fn place<'k>(self, key: &'k [u8], buffer: &'k mut Vec<u8>) -> Result<&'k [u8], Error> {
+        let Some(front) = self.front(key) else { return Ok(key) };
+        self.check(key)?;
+        if buffer.capacity() > KEPT_BYTES {
+            *buffer = Vec::new();
+        }
+        buffer.clear();
+        buffer.push(front);
+        buffer.extend_from_slice(key);
+        Ok(buffer)
+    }
+
+    /// Returns the place of a key. One that is too long is returned too, for the index to refuse.
+    pub fn into_place(self, mut key: Vec<u8>) -> Vec<u8> {
+        if let Some(front) = self.front(&key) {
+            key.insert(0, front);
+        }
+        key
+    }
+
+    /// Returns the places of a range of keys.
+    pub(crate) fn range(self, range: &ScanRange) -> ScanRange {
+        let place = |bound: &Bound<Vec<u8>>| bound.clone().map(|key| self.into_place(key));
+        let (mut from, mut to) = (place(&range.from), place(&range.to));
+        match (self, &from, &to) {
+            (Self::Program, _, Bound::Unbounded) => to = Bound::Excluded(vec![RESERVED]),
+            (Self::Gateway, Bound::Unbounded, _) => from = Bound::Included(vec![RESERVED]),
+            _ => {}
+        }
+        ScanRange { from, to, reverse: range.reverse }
+    }
+
+    /// Returns the key whose place this is.
+    #[inline]
+    pub fn key(self, place: &[u8]) -> &[u8] {
+        if self.front_of_place(place).is_some() { &place[1..] } else { place }
+    }
+
+    /// Makes keys of places.
+    pub(crate) fn keys(self, mut pairs: Vec<KeyValue>) -> Vec<KeyValue> {
+        for (place, _) in &mut pairs {
+            if self.front_of_place(place).is_some() {
+                place.remove(0);
+            }
+        }
+        pairs
+    }
+}
+
+/// The places of several keys.
+pub(crate) struct Places {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Places {
+    /// Returns the places of these keys, in their order.
+    ///
+    /// # Errors
+    /// Fails if a key is too long.
+    pub(crate) fn of<'k>(space: KeySpace, keys: impl Iterator<Item = &'k [u8]>) -> Result<Self, Error> {
+        let mut places = Self { bytes: Vec::new(), ends: Vec::with_capacity(keys.size_hint().0) };
+        for key in keys {
+            if let Some(front) = space.front(key) {
+                space.check(key)?;
+                places.bytes.push(front);
+            }
+            places.bytes.extend_from_slice(key);
+            places.ends.push(places.bytes.len());
+        }
+        Ok(places)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut from = 0;
+        self.ends.iter().map(move |&end| &self.bytes[std::mem::replace(&mut from, end)..end])
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<&[u8]> {
+        self.iter().collect()
+    }
+}
