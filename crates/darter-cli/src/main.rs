@@ -151,6 +151,9 @@ enum Answer {
 }
 
 fn main() -> ExitCode {
+    if let Err(failure) = signals::outlast_file_size_limits() {
+        return failure.report();
+    }
     let outcome = match Arguments::parse().command {
         Command::Put(command) => command.run(),
         Command::Get(command) => command.run(),

@@ -5,7 +5,7 @@
 
 use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure, complain};
 use darter_memnode::Stop;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -150,6 +150,12 @@ fn stop_when_stdin_closes(stopper: Arc<Stopper>) -> Result<(), Failure> {
             stopper.ask();
         }
     })
+}
+
+/// Takes over SIGXFSZ, which ends a process that reaches its limit of a file's size. From now on the
+/// write fails (EFBIG), and is reported as on a full disk.
+pub(crate) fn outlast_file_size_limits() -> Result<(), Failure> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop).map_err(Failure::failed)
 }
 
 /// Starts a thread that nobody joins.

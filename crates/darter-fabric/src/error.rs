@@ -79,6 +79,10 @@ pub enum FabricError {
         /// The node.
         node: u8,
     },
+    /// The process has forked since the pool was opened, and this is the child: what the pool's
+    /// member has is the parent's.
+    #[error("this pool was opened before the process forked; open it again in this process")]
+    Forked,
     /// A memory node promises that what it has acknowledged is durable, and cannot keep that up:
     /// its log has failed. Verbs to it may have taken effect or not.
     #[error(transparent)]
@@ -123,6 +127,7 @@ impl FabricError {
             Self::Unreachable { node } => Self::Unreachable { node },
             Self::Lost { node } => Self::Lost { node },
             Self::Fenced => Self::Fenced,
+            Self::Forked => Self::Forked,
             Self::Forgotten { node } => Self::Forgotten { node },
             Self::NotDurable(ref told) => Self::NotDurable(told.clone()),
             ref other => Self::geometry(other.to_string()),

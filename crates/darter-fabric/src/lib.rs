@@ -60,6 +60,7 @@ mod endpoint;
 mod error;
 mod executor;
 pub mod files;
+mod fork;
 #[cfg(feature = "tcp")]
 pub mod group;
 pub mod local;

@@ -1,24 +1,22 @@
 //! Opens or makes the pool that a name describes.
 //!
-//! Where no file is, a new pool is made aside, under a name of its own, and appears under its real
-//! name complete: superblocks, index root and all, by one `link`. So no process ever sees half a
-//! pool; of several that create at once, one wins and the others open its pool; and a process
-//! killed meanwhile leaves nothing but a file `….new-PID-N`. Devices, empty files and files to be
-//! overwritten are filled in place.
+//! If there is no file, a new pool is made in a file without a name, which gets its name when it is
+//! complete: superblocks, index root and all. So no process ever sees half a pool; of several that
+//! create at once, one wins and the others open its pool; and a process that is killed leaves
+//! nothing. Devices, empty files and files to be overwritten are filled in place.
 
 use crate::{Error, StoreOptions};
 #[cfg(feature = "tcp")]
 use darter_fabric::Tcp;
+use darter_fabric::files::Draft;
 use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Durability, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
 use darter_index::OrderedIndex;
 use darter_pool::{Pool, members_in_use};
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
 /// The fabric of a [`crate::Store`] that was opened by name: the name's provider, counted.
 pub type DefaultFabric = Counting<Provider>;
@@ -197,44 +195,18 @@ impl PathState {
     }
 }
 
-/// A file made aside; gone when dropped.
-struct Aside(PathBuf);
-
-impl Aside {
-    fn beside(path: &Path) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut name: OsString = path.as_os_str().to_owned();
-        name.push(format!(".new-{}-{number}", std::process::id()));
-        Self(name.into())
-    }
-}
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        // Absent once it was renamed; and a file that will not go is not worth more than being
-        // left.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// Makes a whole pool aside and gives it its name, unless another process was faster.
+/// Makes a whole pool and gives it its name, unless another process was faster.
 fn create_aside<I: OrderedIndex<DefaultFabric>>(
     url: &PoolUrl,
     path: &Path,
     options: &StoreOptions,
     index: &I::Options,
 ) -> Result<(), Error> {
-    let aside = Aside::beside(path);
-    create_at::<I>(url, &aside.0, options, index)?;
-    let refused = |source| Error::Io { path: path.to_owned(), action: "name the new pool", source };
-    match fs::hard_link(&aside.0, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // Some file systems know no links. There a racing creation can replace another's pool, but
-        // never half of it.
-        Err(_) if PathState::of(path)? == PathState::Absent => fs::rename(&aside.0, path).map_err(refused),
-        outcome => outcome.map_err(refused),
-    }
+    let refused = |action| move |source| Error::Io { path: path.to_owned(), action, source };
+    let draft = Draft::create(path, 0o600).map_err(refused("create it"))?;
+    let (bytes, how) = (url.node_bytes().unwrap_or(0), file_options(url, options));
+    fill_file::<I>(url, Local::file_create_in(&draft, bytes, url.nodes(), how)?, options, index)?;
+    draft.publish().map(drop).map_err(refused("name the new pool"))
 }
 
 /// Makes a pool in this very file. The provider's lock keeps others out meanwhile, and refuses a
@@ -245,8 +217,21 @@ fn create_at<I: OrderedIndex<DefaultFabric>>(
     options: &StoreOptions,
     index: &I::Options,
 ) -> Result<(), Error> {
-    let how = FileOptions { overwrite: options.overwrite, space: url.space(), flush: url.is_flushed() };
-    let fabric = Local::file_create_with(path, url.node_bytes().unwrap_or(0), url.nodes(), how)?;
+    let (bytes, how) = (url.node_bytes().unwrap_or(0), file_options(url, options));
+    fill_file::<I>(url, Local::file_create_with(path, bytes, url.nodes(), how)?, options, index)
+}
+
+fn file_options(url: &PoolUrl, options: &StoreOptions) -> FileOptions {
+    FileOptions { overwrite: options.overwrite, space: url.space(), flush: url.is_flushed() }
+}
+
+/// Makes a pool of a new file.
+fn fill_file<I: OrderedIndex<DefaultFabric>>(
+    url: &PoolUrl,
+    fabric: Local,
+    options: &StoreOptions,
+    index: &I::Options,
+) -> Result<(), Error> {
     fill::<I>(counted(fabric), options, index).map_err(|error| match error {
         Error::Pool(source) => Error::Open { pool: url.to_string(), source },
         error => error,

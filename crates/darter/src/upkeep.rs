@@ -27,6 +27,8 @@ const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 pub(crate) struct Upkeep {
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
+    /// The process that they run in.
+    process: u32,
 }
 
 /// Has the threads end, or the first of them look for room.
@@ -70,7 +72,7 @@ impl Upkeep {
         adjust: bool,
         sweeper: Option<Arc<Sweeper<F, I>>>,
     ) -> Result<Self, Error> {
-        let mut upkeep = Self { stop: Arc::new(Stop::default()), threads: Vec::new() };
+        let mut upkeep = Self { stop: Arc::new(Stop::default()), threads: Vec::new(), process: std::process::id() };
         if !open.pool.fabric().capabilities().failover.is_zero() {
             let (open, client) = (Arc::clone(&open), open.pool.client()?);
             upkeep.spawn("darter-lease", move |stop| keep_lease(&open, client, stop))?;
@@ -102,6 +104,11 @@ impl Upkeep {
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A forked child has no threads of its parent's, and may have the lock of one.
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
         self.stop.request();
         for thread in self.threads.drain(..) {
             // A panic of the thread was reported by the thread.

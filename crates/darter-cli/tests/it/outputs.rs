@@ -139,3 +139,65 @@ fn exports_are_their_owners_alone() {
         assert_eq!(fs::read(&path).unwrap(), b"theirs");
     }
 }
+
+/// Nothing blocks on what is no file, and nothing is made in it.
+#[test]
+fn a_fifo_or_socket_named_as_a_pool_is_refused_at_once() {
+    let scene = Scene::new();
+    let (fifo, socket) = (scene.path("fifo"), scene.path("socket"));
+    assert!(make("mkfifo", &[text(&fifo)]));
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    for path in [&fifo, &socket] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap();
+        let url = format!("file:{}", text(path));
+        for words in ["get a", "stats", "check", "scan", "pool status", "put a b"] {
+            let words: Vec<_> = words.split(' ').chain(["--pool", &url]).collect();
+            scene.run(&words).code(1).err("neither a plain file nor a DAX device");
+            // As a user who may only read it; needs root.
+            let mut other = Command::new(env!("CARGO_BIN_EXE_darter"));
+            std::os::unix::process::CommandExt::uid(&mut other, 65534);
+            if let Ok(output) = other.args(&words).output() {
+                assert_eq!(output.status.code(), Some(1), "{output:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_file_size_is_an_error_with_the_files_name() {
+    let scene = scene();
+    for number in 0..20 {
+        scene.run(&["put", &format!("key{number}"), &"v".repeat(20_000)]).code(0);
+    }
+    let limited = |words: &str| {
+        let script = format!("ulimit -f 64; exec {} {words}", env!("CARGO_BIN_EXE_darter"));
+        Command::new("bash").args(["-c", &script]).env("DARTER_POOL", scene.url()).output().unwrap()
+    };
+    let (export, pool) = (scene.path("out.tsv"), scene.path("new"));
+    for words in
+        [format!("export {}", text(&export)), format!("put a b --pool 'file:{}?size=16M'", text(&pool))]
+    {
+        let output = limited(&words);
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words}: {err}");
+        assert!(err.contains("File too large") && err.contains(text(&scene.path(""))), "{words}: {err}");
+    }
+    let names: Vec<_> =
+        fs::read_dir(scene.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["pool"]);
+}
+
+#[test]
+fn new_pools_are_their_owners_alone_and_not_made_in_a_file_of_another_user() {
+    let scene = Scene::new();
+    assert_eq!(fs::metadata(scene.path("pool")).unwrap().permissions().mode() & 0o777, 0o600);
+    let path = scene.path("empty");
+    File::create(&path).unwrap();
+    // Needs root.
+    if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
+        let url = format!("file:{}?size=16M", text(&path));
+        scene.run(&["put", "a", "b", "--pool", &url]).code(1).err("a file of another user (uid 65534)");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+}

@@ -78,6 +78,11 @@ impl Draft {
         }
     }
 
+    /// Returns the name that the file is to have.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the file.
     pub fn file(&self) -> &File {
         &self.file

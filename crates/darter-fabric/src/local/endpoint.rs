@@ -12,6 +12,7 @@ use super::flush::{Flushing, Raised, Turn};
 use super::mapping::Mapping;
 use super::order::Order;
 use crate::call::NodeProcedures;
+use crate::fork;
 use crate::spares::Spares;
 use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
 use std::convert::identity;
@@ -204,6 +205,7 @@ impl Endpoint for LocalEndpoint {
 
     #[inline]
     async fn submit(&mut self, mut batch: Batch) -> Result<Batch, FabricError> {
+        fork::check(self.pool.forks)?;
         match &self.pool.flushing {
             None => self.pool.regions.execute(&mut batch)?,
             Some(flushing) => self.pool.regions.execute_flushed(flushing, &mut self.raised, &mut batch)?,

@@ -14,6 +14,8 @@ use super::flush::{Flushing, TABLE_BYTES};
 use super::mapping::Mapping;
 use super::total_bytes;
 use crate::files::locks::{LockKind, MAPPED_LOCK, READ_LOCK, is_locked, try_lock};
+use crate::files::{Draft, own_user};
+use crate::fork::{self, NotInherited};
 use crate::{
     ByteSize, FabricError, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SUPERBLOCK_NODE_BYTES_WORD,
     SUPERBLOCK_NODES_WORD,
@@ -21,7 +23,7 @@ use crate::{
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -68,6 +70,8 @@ pub(super) struct Opened {
 /// A pool file that this process has open.
 #[derive(Debug)]
 pub(super) struct PoolFile {
+    /// Dropped first.
+    _guard: NotInherited,
     file: File,
     path: PathBuf,
     /// A character device: no length of its own, no holes.
@@ -75,14 +79,37 @@ pub(super) struct PoolFile {
 }
 
 impl PoolFile {
-    /// Creates a file of `bytes` zero bytes, and of those of the table if its clients are to flush,
-    /// and maps it.
-    pub(super) fn create(
-        path: &Path,
-        bytes: usize,
-        options: FileOptions,
-    ) -> Result<(Self, Mapping), FabricError> {
+    /// Opens or creates the file of a new pool.
+    pub(super) fn to_fill(path: &Path) -> Result<Self, FabricError> {
         let pool = Self::opened(path, true)?;
+        pool.check_owner()?;
+        Ok(pool)
+    }
+
+    /// Returns a draft as the file of a new pool.
+    pub(super) fn of_draft(draft: &Draft) -> Result<Self, FabricError> {
+        let path = draft.path();
+        let (file, guard) = fork::keep(|| draft.file().try_clone())
+            .map_err(|source| FabricError::io(path, "open it again", source))?;
+        Ok(Self { _guard: guard, file, path: path.to_owned(), is_device: false })
+    }
+
+    /// Fails if the file is another user's, who could read and change what is written.
+    fn check_owner(&self) -> Result<(), FabricError> {
+        let owner = self.file.metadata().map_err(|source| self.error("look at it", source))?.uid();
+        if self.is_device || owner == own_user() {
+            return Ok(());
+        }
+        Err(self.refusal(&format!(
+            "is a file of another user (uid {owner}); remove it first, or choose another path"
+        )))
+    }
+
+    /// Makes it a file of `bytes` zero bytes, and of those of the table if its clients are to flush,
+    /// and maps it.
+    pub(super) fn fill(self, bytes: usize, options: FileOptions) -> Result<(Self, Mapping), FabricError> {
+        let pool = self;
+        let path = pool.path.as_path();
         pool.lock(LockKind::Exclusive)?;
         let held = pool.held_bytes()?;
         let mapped: MapFile = if options.flush { Mapping::synced } else { Mapping::shared };
@@ -233,6 +260,7 @@ impl PoolFile {
         let held = pool.held_bytes()?;
         let is_new = held == 0;
         if is_new {
+            pool.check_owner()?;
             pool.file.set_len(bytes as u64).map_err(|source| pool.error("extend it", source))?;
         } else if held != bytes as u64 && !(pool.is_device && held > bytes as u64) {
             let (held, bytes) = (ByteSize(held), ByteSize(bytes as u64));
@@ -253,7 +281,7 @@ impl PoolFile {
 
     fn opened(path: &Path, create: bool) -> Result<Self, FabricError> {
         let mut how = OpenOptions::new();
-        how.read(true).write(true).create(create).truncate(false);
+        how.read(true).write(true).create(create).truncate(false).mode(0o600);
         Self::opened_so(path, &how, if create { "create it" } else { "open it" })
     }
 
@@ -263,14 +291,19 @@ impl PoolFile {
 
     fn opened_so(path: &Path, how: &OpenOptions, action: &'static str) -> Result<Self, FabricError> {
         let io = |action| move |source| FabricError::io(path, action, source);
-        let file = how.open(path).map_err(io(action))?;
-        let kind = file.metadata().map_err(io("look at it"))?.file_type();
-        let pool = Self { file, path: path.to_owned(), is_device: kind.is_char_device() };
-        if kind.is_file() || pool.is_device {
-            Ok(pool)
-        } else {
-            Err(pool.refusal("is neither a plain file nor a DAX device; choose another path"))
+        // Before it is opened, which has effects on some devices and blocks on a FIFO.
+        if let Ok(found) = path.metadata()
+            && !found.is_file()
+            && !found.file_type().is_char_device()
+        {
+            return Err(not_plain(path));
         }
+        let mut how = how.clone();
+        how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let (file, guard) = fork::keep(|| how.open(path)).map_err(io(action))?;
+        let kind = file.metadata().map_err(io("look at it"))?.file_type();
+        let pool = Self { _guard: guard, file, path: path.to_owned(), is_device: kind.is_char_device() };
+        if kind.is_file() || pool.is_device { Ok(pool) } else { Err(not_plain(path)) }
     }
 
     /// Takes or changes this process's share of the file.
@@ -429,6 +462,11 @@ impl PoolFile {
     fn refusal(&self, what: &str) -> FabricError {
         FabricError::geometry(format!("{} {what}", self.path.display()))
     }
+}
+
+fn not_plain(path: &Path) -> FabricError {
+    let what = "is neither a plain file nor a DAX device; choose another path";
+    FabricError::geometry(format!("{} {what}", path.display()))
 }
 
 /// Bytes that a file system has free.

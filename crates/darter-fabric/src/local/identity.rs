@@ -5,7 +5,8 @@
 //! descriptions, also inside one process, and the kernel drops them when the description's last
 //! descriptor is gone. A process loses its descriptors only after all its threads have left its
 //! memory, so an unlocked slot proves that its holder writes no more, with no clock involved. A
-//! paused process keeps its lock, and is left alone.
+//! paused process keeps its lock, and is left alone. A forked child has no copy of the descriptor
+//! (`fork.rs`), so the lock ends with the parent.
 //!
 //! Each identity has a description of its own, opened anew through `/proc/self/fd`, which reaches
 //! the same file even when it was renamed or unlinked since.
@@ -14,6 +15,7 @@
 
 use super::file::PoolFile;
 use crate::files::locks::{LockKind, SLOT_LOCKS, is_locked, try_lock};
+use crate::fork::{self, NotInherited};
 use crate::{FabricError, FenceOutcome, Identity};
 use std::collections::HashSet;
 use std::fs::File;
@@ -22,6 +24,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A client slot of a pool file, held by the lock of its own description.
 #[derive(Debug)]
 pub(super) struct FileIdentity {
+    /// Dropped first.
+    _guard: NotInherited,
     description: File,
     offset: i64,
 }
@@ -37,10 +41,10 @@ impl Drop for FileIdentity {
 
 impl FileIdentity {
     pub(super) fn claim(file: &PoolFile, slot: u32) -> Result<Self, FabricError> {
-        let description = file.reopen()?;
+        let (description, guard) = fork::keep(|| file.reopen())?;
         let offset = SLOT_LOCKS + i64::from(slot);
         match try_lock(&description, offset, LockKind::Exclusive) {
-            Ok(true) => Ok(Self { description, offset }),
+            Ok(true) => Ok(Self { _guard: guard, description, offset }),
             Ok(false) => Err(FabricError::IdentityTaken { slot }),
             Err(source) => Err(file.error("lock a client slot of it", source)),
         }

@@ -39,6 +39,8 @@ pub use flush::Persistence;
 pub use frames::FrameObserver;
 
 use crate::call::NodeProcedures;
+use crate::files::Draft;
+use crate::fork;
 use crate::{
     Capabilities, Durability, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Procedures, Suspect,
 };
@@ -70,6 +72,8 @@ struct LocalPool {
     /// Dropped first: unmapped before the file's lock is given up.
     regions: Regions,
     source: Source,
+    /// When it was opened, for [`fork::check`].
+    forks: u32,
     /// It is persistent memory, and this is how words are made durable.
     flushing: Option<Flushing>,
 }
@@ -168,11 +172,33 @@ impl Local {
         nodes: usize,
         options: FileOptions,
     ) -> Result<Self, FabricError> {
+        Self::file_fill(|| PoolFile::to_fill(path.as_ref()), bytes_per_node, nodes, options)
+    }
+
+    /// [`Local::file_create_with`] in a file that has not got its name.
+    ///
+    /// # Errors
+    /// Fails as [`Local::file_create`] does.
+    pub fn file_create_in(
+        draft: &Draft,
+        bytes_per_node: u64,
+        nodes: usize,
+        options: FileOptions,
+    ) -> Result<Self, FabricError> {
+        Self::file_fill(|| PoolFile::of_draft(draft), bytes_per_node, nodes, options)
+    }
+
+    fn file_fill(
+        open: impl FnOnce() -> Result<PoolFile, FabricError>,
+        bytes_per_node: u64,
+        nodes: usize,
+        options: FileOptions,
+    ) -> Result<Self, FabricError> {
         let bytes = total_bytes(bytes_per_node, nodes)?;
         if options.flush {
             flush::require()?;
         }
-        let (file, mapping) = PoolFile::create(path.as_ref(), bytes, options)?;
+        let (file, mapping) = open()?.fill(bytes, options)?;
         let flushing = options.flush.then(|| Flushing::of_file(file.description(), &mapping, bytes));
         if let Some(flushing) = &flushing {
             flushing.mark(&mapping, file.is_device());
@@ -236,7 +262,7 @@ impl Local {
         flushing: Option<Flushing>,
     ) -> Self {
         let regions = Regions::new(mapping, bytes_per_node, nodes);
-        let pool = Arc::new(LocalPool { regions, source, flushing });
+        let pool = Arc::new(LocalPool { regions, source, forks: fork::watch(), flushing });
         Self { pool, procedures: NodeProcedures::default() }
     }
 
@@ -338,6 +364,7 @@ impl Fabric for Local {
     type Endpoint = LocalEndpoint;
 
     fn endpoint(&self) -> Result<LocalEndpoint, FabricError> {
+        fork::check(self.pool.forks)?;
         Ok(LocalEndpoint::new(Arc::clone(&self.pool), self.procedures.clone()))
     }
 
@@ -380,6 +407,7 @@ impl Fabric for Local {
     }
 
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        fork::check(self.pool.forks)?;
         match &self.pool.source {
             Source::Memory(identities) => Ok(Box::new(identities.claim(slot)?)),
             Source::File(file) => Ok(Box::new(FileIdentity::claim(file, slot)?)),
@@ -388,6 +416,7 @@ impl Fabric for Local {
     }
 
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
+        fork::check(self.pool.forks)?;
         match &self.pool.source {
             Source::Memory(identities) => Ok(identities.fence(suspect.slot)),
             Source::File(file) => FileIdentity::fence(file, suspect.slot),
@@ -397,6 +426,7 @@ impl Fabric for Local {
     }
 
     fn verify(&self) -> Result<(), FabricError> {
+        fork::check(self.pool.forks)?;
         match &self.pool.source {
             Source::Memory(_) | Source::File(_) => Ok(()),
             Source::Snapshot(snapshot) => snapshot.verify(),

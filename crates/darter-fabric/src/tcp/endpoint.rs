@@ -77,6 +77,7 @@ impl TcpEndpoint {
     /// Posts a batch or a call on the hub that is right here and now, which `hub` then holds.
     #[inline]
     fn post(&mut self, what: Request, waker: &Waker) -> Result<Ticket, FabricError> {
+        crate::fork::check(self.links.session.forks)?;
         let hub = match self.hub.take() {
             Some(hub) if hub.is_mine() || (hub.is_common() && !is_driving()) => hub,
             _ if is_driving() => own_hub(&self.links)?,

@@ -205,6 +205,7 @@ impl Fabric for Tcp {
     type Endpoint = TcpEndpoint;
 
     fn endpoint(&self) -> Result<TcpEndpoint, FabricError> {
+        crate::fork::check(self.links.session.forks)?;
         Ok(TcpEndpoint::new(Arc::clone(&self.links)))
     }
 

@@ -36,6 +36,8 @@ pub(super) struct Session {
     pub adapter: Option<Adapter>,
     /// Never 0, which means no session.
     pub number: u64,
+    /// When it began, for [`crate::fork::check`].
+    pub forks: u32,
     pub ended: Arc<SessionEnd>,
     pub silent: Arc<SilentNodes>,
     pub absent: Arc<AbsentNodes>,
@@ -150,6 +152,7 @@ impl Session {
             node_count: AtomicUsize::new(0),
             options,
             number: random_word().max(1),
+            forks: crate::fork::watch(),
             ended: Arc::default(),
             silent: Arc::default(),
             absent: Arc::default(),

@@ -1,6 +1,7 @@
 //! A connection's socket, plain or under TLS, for use that never blocks.
 
 use super::buffer::Inbox;
+use crate::fork::{self, NotInherited};
 use super::tls::{ClientTls, NodeTls, TlsSession};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,6 +11,8 @@ use std::time::Duration;
 /// A connected socket, plain or under TLS, that never blocks.
 #[derive(Debug)]
 pub struct Channel<S: Read + Write + AsFd = TcpStream> {
+    /// A client's; dropped first.
+    guard: Option<NotInherited>,
     socket: S,
     tls: Option<Box<TlsSession>>,
 }
@@ -21,7 +24,11 @@ impl<S: Read + Write + AsFd> Channel<S> {
     /// # Errors
     /// Fails if the socket does, or if no certificate can be for such a host.
     pub fn connected(socket: S, tls: Option<&ClientTls>, address: &str) -> io::Result<Self> {
-        Self::new(socket, tls.map(|tls| tls.connect(address)).transpose()?)
+        let kept = fork::keep(|| Ok::<_, io::Error>(socket.as_fd()));
+        let guard = kept.map(|(_, guard)| guard)?;
+        let mut channel = Self::new(socket, tls.map(|tls| tls.connect(address)).transpose()?)?;
+        channel.guard = Some(guard);
+        Ok(channel)
     }
 
     /// Returns a server's end.
@@ -36,7 +43,7 @@ impl<S: Read + Write + AsFd> Channel<S> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
         limit_silence(&socket)?;
-        Ok(Self { socket, tls: tls.map(Box::new) })
+        Ok(Self { guard: None, socket, tls: tls.map(Box::new) })
     }
 
     /// Returns whether it is under TLS.
