@@ -72,7 +72,8 @@ impl Upkeep {
         adjust: bool,
         sweeper: Option<Arc<Sweeper<F, I>>>,
     ) -> Result<Self, Error> {
-        let mut upkeep = Self { stop: Arc::new(Stop::default()), threads: Vec::new(), process: std::process::id() };
+        let mut upkeep =
+            Self { stop: Arc::new(Stop::default()), threads: Vec::new(), process: std::process::id() };
         if !open.pool.fabric().capabilities().failover.is_zero() {
             let (open, client) = (Arc::clone(&open), open.pool.client()?);
             upkeep.spawn("darter-lease", move |stop| keep_lease(&open, client, stop))?;

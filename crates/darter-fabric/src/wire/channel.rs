@@ -1,8 +1,8 @@
 //! A connection's socket, plain or under TLS, for use that never blocks.
 
 use super::buffer::Inbox;
-use crate::fork::{self, NotInherited};
 use super::tls::{ClientTls, NodeTls, TlsSession};
+use crate::fork::{self, NotInherited};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
