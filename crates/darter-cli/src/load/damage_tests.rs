@@ -46,7 +46,7 @@ fn exports(pairs: &Pairs) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn import(file: PathBuf) -> ImportArgs {
-    ImportArgs { file, how: HowArgs { strict: true, from_line: 1, batch: 4096 } }
+    ImportArgs { file, all: false, how: HowArgs { strict: true, from_line: 1, batch: 4096 } }
 }
 
 /// Reads pairs until the end, a bad line or a failure; says whether it was the end.

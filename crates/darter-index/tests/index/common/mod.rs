@@ -6,6 +6,7 @@
 pub(crate) mod against_a_map;
 pub(crate) mod contention;
 pub(crate) mod cut_short;
+#[allow(dead_code)] // only the indexes of a product promise it, and the baselines' tests include this file
 pub(crate) mod damage_campaign;
 pub(crate) mod damaged;
 pub(crate) mod dice;
