@@ -21,7 +21,7 @@ fn a_copy_of_an_open_pool_is_refused_by_all_commands_until_it_is_repaired() {
     let store = Store::options().must_exist(true).open_url(&PoolUrl::file(scene.path("pool"))).unwrap();
     let session = store.session().unwrap();
     for number in 0..2000_u32 {
-        session.put(&number.to_be_bytes(), &[7; 100]).unwrap();
+        session.put(number.to_be_bytes(), [7; 100]).unwrap();
     }
     let url = copy(&scene, "copy");
     for words in ["get a", "put a b", "scan", "export", "stats", "tree", "check", "pool status", "shell"] {

@@ -36,12 +36,11 @@ impl Daemon {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        match line.trim().split_once("://") {
-            Some((_, address)) => Some(Self { child, address: address.to_owned() }),
-            None => {
-                child.wait().unwrap();
-                None
-            }
+        if let Some((_, address)) = line.trim().split_once("://") {
+            Some(Self { child, address: address.to_owned() })
+        } else {
+            child.wait().unwrap();
+            None
         }
     }
 
@@ -233,7 +232,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
         for (outcome, was_there) in readable(url).iter().zip(&without) {
             match outcome {
                 Ok(value) => {
-                    assert!(*was_there && value.as_ref().is_some_and(|value| value.len() == 1000))
+                    assert!(*was_there && value.as_ref().is_some_and(|value| value.len() == 1000));
                 }
                 Err(error) => {
                     assert!(!was_there && error.is_disconnected() && error.is_unsent(), "{error}");

@@ -142,7 +142,7 @@ mod tests {
         for key in [&b"\xffkapple"[..], b"\xffkapricot", b"\xffkbanana", b"x", b"kapple"] {
             session.put(key, [&[0_u8][..], key].concat()).unwrap();
         }
-        session.put([&b"\xff"[..], &[b'k'; 59_999]].concat(), vec![7; 100_000]).unwrap();
+        session.put([&b"\xff"[..], &vec![b'k'; 59_999]].concat(), vec![7; 100_000]).unwrap();
         let root = below(&store, b"").unwrap();
         assert_eq!(root["node"]["prefix_bytes"], 0);
         assert!(root["record"].is_null());
