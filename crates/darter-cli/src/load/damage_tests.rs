@@ -30,7 +30,7 @@ fn exports(pairs: &Pairs) -> Vec<(&'static str, Vec<u8>)> {
     let text = |format| {
         let mut file = Vec::new();
         let mut export = ExportWriter::new(&mut file, format).unwrap();
-        for (key, value) in &pairs {
+        for (key, value) in pairs {
             export.pair(key, value).unwrap();
         }
         export.finish().unwrap();
