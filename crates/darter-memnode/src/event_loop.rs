@@ -69,7 +69,8 @@ fn flags((hears, sends): (bool, bool)) -> epoll::EventFlags {
 
 /// Returns the maximum number of connections, if the system allows `left` more descriptors.
 fn peers_allowed(left: usize) -> usize {
-    (left - (left / 4).min(DESCRIPTORS_KEPT)).max(4)
+    let kept = if mutant!("node-strangers-take-all-descriptors") { 0 } else { DESCRIPTORS_KEPT };
+    (left - (left / 4).min(kept)).max(4)
 }
 
 impl<'s> EventLoop<'s> {
@@ -293,9 +294,7 @@ impl<'s> EventLoop<'s> {
                 }
             };
             let ungreeted = self.peers.len() - self.service.greeted;
-            if (ungreeted >= UNGREETED_MAX || self.peers.len() >= self.peers_max)
-                && !mutant!("node-strangers-take-all-descriptors")
-            {
+            if ungreeted >= UNGREETED_MAX || self.peers.len() >= self.peers_max {
                 self.drop_oldest_ungreeted();
             }
             let Ok(peer) = Peer::new(stream, address, self.next_key, &self.service) else { continue };
@@ -443,5 +442,19 @@ impl<'s> EventLoop<'s> {
         for key in keys {
             self.serve(key, endpoint);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_to_the_log() {
+        for left in [16, 64, 1024, 1 << 20] {
+            let kept = left - peers_allowed(left);
+            assert_eq!(kept, (left / 4).min(DESCRIPTORS_KEPT), "of {left} descriptors");
+        }
+        assert_eq!(peers_allowed(0), 4, "a node without descriptors still tries");
     }
 }

@@ -199,6 +199,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "memory node",
         "node-strangers-take-all-descriptors",
         "Connections that have not greeted leave no descriptor to the log.",
-        FoundBy::Tests("-p darter-cli --test it strangers_do_not_keep_a_log_from_its_files"),
+        FoundBy::Tests("-p darter-memnode --lib connections_leave_descriptors_to_the_log"),
     ),
 ];
