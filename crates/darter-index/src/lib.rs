@@ -8,6 +8,7 @@
 mod any;
 #[doc(hidden)]
 pub mod checker;
+mod checksum;
 mod dart;
 mod erased;
 mod error;

@@ -81,6 +81,17 @@ impl<F: Fabric> Pool<F> {
     /// [`PoolError::NodeMismatch`] and [`PoolError::MembersFull`], all before anything is changed;
     /// fabric errors.
     pub async fn open(fabric: F) -> Result<Self, PoolError> {
+        Self::open_verified(fabric, || Ok(())).await
+    }
+
+    /// The same, with a step between the pool's verification and the first change of it.
+    ///
+    /// # Errors
+    /// Fails as [`Pool::open`] does, and if the step fails.
+    pub async fn open_verified(
+        fabric: F,
+        before_joining: impl FnOnce() -> Result<(), FabricError>,
+    ) -> Result<Self, PoolError> {
         let mut sizes = members::node_sizes(&fabric)?;
         let mut endpoint = fabric.endpoint()?;
         let (superblock, count) = members::read_superblocks(&fabric, &mut endpoint, &mut sizes).await?;
@@ -92,6 +103,7 @@ impl<F: Fabric> Pool<F> {
         outlasts_failovers(&fabric, superblock.lease_ms)?;
         let layout = Layout::new(&sizes, superblock.block_bytes).map_err(|_| damaged)?;
         members::learn(&fabric, &mut endpoint, &superblock, &layout, count, Absent::Expected).await?;
+        before_joining()?;
         Self::join(fabric, endpoint, superblock, layout).await
     }
 

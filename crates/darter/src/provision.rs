@@ -107,6 +107,7 @@ pub(crate) fn open_existing<F: Fabric>(
     options: &StoreOptions,
     decorate: impl FnOnce(DefaultFabric) -> F,
 ) -> Result<Pool<F>, Error> {
+    let mut file = None;
     let fabric = match url.scheme() {
         Scheme::Memory => return Err(Error::NeverExists { pool: url.to_string() }),
         Scheme::File(path) if PathState::of(path)? != PathState::Taken => {
@@ -115,7 +116,7 @@ pub(crate) fn open_existing<F: Fabric>(
         Scheme::File(path) => {
             let fabric = open_file(url, path)?;
             admit_copy(url, options, &fabric)?;
-            counted(fabric)
+            counted(file.insert(fabric).clone())
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => {
@@ -124,8 +125,14 @@ pub(crate) fn open_existing<F: Fabric>(
         }
         _ => return Err(unsupported(url)),
     };
-    let fabric = options.admit(url, decorate(fabric))?;
-    block_on(Pool::open(fabric)).map_err(|source| Error::Open { pool: url.to_string(), source })
+    join(url, options.admit(url, decorate(fabric))?, file.as_ref())
+}
+
+/// Opens a pool. A copy of a closed pool becomes a pool by itself, after it was verified and before a
+/// member line says that it is open.
+fn join<F: Fabric>(url: &PoolUrl, fabric: F, file: Option<&Local>) -> Result<Pool<F>, Error> {
+    let opened = Pool::open_verified(fabric, || file.map_or(Ok(()), Local::adopt_file));
+    block_on(opened).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 fn counted(fabric: Local) -> DefaultFabric {
@@ -156,7 +163,7 @@ fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<Defaul
         .map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
-/// Refuses a copy of a pool that was open, and makes any other copy a pool by itself.
+/// Refuses a copy of a pool that was open.
 fn admit_copy(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<(), Error> {
     // A damaged pool is refused when it is opened.
     let is_in_use = || block_on(members_in_use(fabric)).is_ok_and(|members| members > 0);
@@ -164,13 +171,12 @@ fn admit_copy(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<(
     if !options.accept_copy && fabric.is_copy() && is_in_use() && fabric.is_copy() {
         return Err(Error::CopyOfOpen { pool: url.to_string() });
     }
-    Ok(fabric.adopt_file()?)
+    Ok(())
 }
 
 fn open_over(url: &PoolUrl, options: &StoreOptions, fabric: Local) -> Result<Pool<DefaultFabric>, Error> {
     admit_copy(url, options, &fabric)?;
-    let fabric = options.admit(url, counted(fabric))?;
-    block_on(Pool::open(fabric)).map_err(|source| Error::Open { pool: url.to_string(), source })
+    join(url, options.admit(url, counted(fabric.clone()))?, Some(&fabric))
 }
 
 /// What stands at a pool's path.

@@ -283,7 +283,7 @@ fn trees_as_text_and_as_svg() {
     assert!(
         picture.starts_with("<svg") && picture.contains("&lt;") && picture.trim_end().ends_with("</svg>")
     );
-    scene.run(&["tree", "--svg", "/no/such/directory/tree.svg"]).code(1).err("/no/such/directory/tree.svg");
+    scene.run(&["tree", "--svg", "/no/such/directory/tree.svg"]).code(2).err("/no/such/directory/tree.svg");
 }
 
 #[test]

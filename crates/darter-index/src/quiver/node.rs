@@ -6,6 +6,7 @@ use super::map_copy::{self, COPIES, COPY_WORDS, Copied};
 use super::nibble::{EDGES, END, EdgeRange, LAST, identity_depth};
 use super::page::PageRef;
 use super::word::folded;
+use crate::checksum;
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
@@ -182,7 +183,7 @@ impl From<NodeHint> for NodeAt {
 /// The guard of the node at an address. It has a checksum of all this.
 pub(super) fn guard(addr: GlobalAddr, identity: u64, born: u32, depth: usize) -> u64 {
     let all = [addr.bits(), identity, u64::from(born) << 32 | depth as u64];
-    let check = u64::from(crc32c::crc32c(bytemuck::cast_slice(&all)));
+    let check = u64::from(checksum::crc32c(&all));
     let checks = (check & 31) << GUARD_CHECK_AT[0] | (check >> 5 & 31) << GUARD_CHECK_AT[1];
     GUARD << KIND_AT | checks | u64::from(born) << BORN_AT | depth as u64
 }

@@ -4,6 +4,7 @@
 use super::map;
 use super::nibble::{EdgeRange, LAST, common, edge};
 use super::word::{LeafPrint, Print, Word};
+use crate::checksum;
 use crate::radix::leaf::{self, Leaf};
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
@@ -189,7 +190,7 @@ impl Shape {
     /// The checksum of what never changes of a page's head, and of where the page is.
     pub(super) fn checksum(&self, page: GlobalAddr, identity: u64, map: &[u64]) -> u32 {
         let head = [page.bits(), self.guard(), identity, self.word()];
-        crc32c::crc32c_append(crc32c::crc32c(bytemuck::cast_slice(&head)), bytemuck::cast_slice(map))
+        checksum::append(checksum::crc32c(&head), map)
     }
 
     /// Whether a key, of which another one with the page's prefix is `own`, may be in the page.

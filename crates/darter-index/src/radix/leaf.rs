@@ -138,7 +138,7 @@ fn words_of(key: usize, value: usize) -> usize {
 fn checksum(header: u64, body: &[u64]) -> u64 {
     // The seed takes in the header: 22 bits, next to each other.
     let covered = header & (COVERED & !LONG) | (header & LONG) >> 32;
-    let sum = crc32c::crc32c_append(CHECKSUM_SEED ^ covered as u32, bytemuck::cast_slice(body));
+    let sum = crate::checksum::append(CHECKSUM_SEED ^ covered as u32, body);
     let mark = if header & REPLACEMENT == 0 { 0 } else { REPLACEMENT_CHECKSUM };
     u64::from(sum) << CHECKSUM_AT ^ mark
 }
