@@ -70,14 +70,13 @@ impl LogKind for LogLine {
     }
 }
 
-/// Bytes of an index leaf beside the key and the value.
-const LEAF_BYTES: usize = 8;
+/// Bytes that a pair has beyond a Redis key and its value: two before the key, for the key space of
+/// gateways and the kind of the record, and one before the value, for its type.
+const RECORD_BYTES: usize = 3;
 
-/// Returns the length of the largest value that a pool can store, under an empty key: in a leaf,
-/// beside the byte of the key's family and that of the value's type.
+/// Returns the length of the largest value that a pool can store, under an empty key.
 fn value_bytes_max(store: &Store) -> usize {
-    let object = usize::try_from(store.pool().object_bytes_max()).unwrap_or(usize::MAX);
-    object.saturating_sub(LEAF_BYTES + 2)
+    store.max_value_bytes().saturating_sub(RECORD_BYTES)
 }
 
 /// Descriptors that clients leave to the status page and to the system.
