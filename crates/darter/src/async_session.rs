@@ -384,7 +384,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     ) -> Result<usize, Error> {
         let (space, range) = (self.space, self.space.range(range));
         let visit = |place: &[u8], value: &[u8]| visit(space.key(place), value);
-        Ok(pin!(self.open.index.scan_with(&mut self.client, &range, limit, visit)).await?)
+        let met = pin!(self.open.index.scan_with(&mut self.client, &range, limit, visit)).await?;
+        Ok(met)
     }
 
     /// Fills an empty index from strictly ascending keys; returns how many. Nothing is visible

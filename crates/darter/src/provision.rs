@@ -48,7 +48,7 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
             if PathState::of(path)? != PathState::Taken {
                 return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
             }
-            open_over(url, options, Local::file_snapshot(path)?)
+            open_over(url, options, &Local::file_snapshot(path)?)
         }
         Scheme::File(path) => {
             let state = PathState::of(path)?;
@@ -62,7 +62,7 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
                     create_at::<I>(url, path, options, index)?;
                 }
             }
-            open_over(url, options, open_file(url, path)?)
+            open_over(url, options, &open_file(url, path)?)
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => open_nodes(url, addresses, options),
@@ -174,9 +174,9 @@ fn admit_copy(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<(
     Ok(())
 }
 
-fn open_over(url: &PoolUrl, options: &StoreOptions, fabric: Local) -> Result<Pool<DefaultFabric>, Error> {
-    admit_copy(url, options, &fabric)?;
-    join(url, options.admit(url, counted(fabric.clone()))?, Some(&fabric))
+fn open_over(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<Pool<DefaultFabric>, Error> {
+    admit_copy(url, options, fabric)?;
+    join(url, options.admit(url, counted(fabric.clone()))?, Some(fabric))
 }
 
 /// What stands at a pool's path.
