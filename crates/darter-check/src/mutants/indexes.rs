@@ -19,7 +19,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-added-though-it-was-there",
         "A replacement that found another child under the edge is told as one that added its own.",
-        FoundBy::Focused { index: "art", scenarios: &["grow-into-n4"], schedules: 30_000 },
+        FoundBy::Focused { index: "art", scenarios: &["grow-into-n4"], schedules: 60_000 },
     ),
     Mutant::new(
         "ART",
