@@ -141,7 +141,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "loser-of-a-half-does-not-fill-it",
         "A client whose half lost leaves it to the winner, who may be dead, to fill the other directory entries.",
-        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 7_000 },
+        // Found once in 156,000 schedules of these scenarios (`--scenarios segment,churn-segment --seed 2`,
+        // run 56,426) since the clocks of simulated processes drift: too rare for a list that is run whole.
+        FoundBy::Nobody,
     ),
     Mutant::new(
         "skip table",
