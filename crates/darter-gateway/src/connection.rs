@@ -201,7 +201,7 @@ impl Connection {
     /// Sends waiting replies until at most `most` bytes wait.
     fn poll_send(&mut self, most: usize, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.outbox.waiting() > most {
-            // Ends the turn when it was asked often enough.
+            // Ends the turn after enough calls.
             ready!(self.stream.poll_write_ready(context))?;
             let (outbox, channel) = (&mut self.outbox, &mut self.channel);
             let mut sent = Ok(true);

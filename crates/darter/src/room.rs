@@ -41,7 +41,8 @@ impl Rooms {
         !self.lock().waiting.is_empty()
     }
 
-    /// Answers the operations that wait. `epoch` is the process's; it took so long.
+    /// Wakes the operations that wait, with a result. `epoch` is the process's, `took` the time that
+    /// the request took.
     pub(crate) fn answer(&self, room: Room, epoch: u64, took: Duration) {
         let waiting = {
             let mut requests = self.lock();

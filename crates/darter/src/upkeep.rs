@@ -146,7 +146,7 @@ fn keep_up<F: Fabric, I: OrderedIndex<F>>(
     }
 }
 
-/// Looks for room, and answers the operations that wait for it.
+/// Requests room, and wakes the operations that wait for it.
 fn find_room<F: Fabric, I: OrderedIndex<F>>(
     open: &OpenIndex<F, I>,
     client: &mut Client<F>,

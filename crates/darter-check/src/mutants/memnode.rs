@@ -192,7 +192,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "memory node",
         "node-crash-told-as-a-lapsed-lease",
-        "A session that a crash of its node has ended is told of another's fence.",
+        "A session that a crash of its node has ended receives the reason of a fence by another client.",
         FoundBy::Tests("-p darter-memnode --lib a_session_that_a_crash_ended_is_refused_for_that"),
     ),
     Mutant::new(

@@ -3,7 +3,7 @@
 //! A regular file is replaced as a whole when its contents are complete, with the permissions and
 //! the group that it had; a symbolic link keeps leading to it. Anything else (a device, a FIFO,
 //! `/dev/stdout`) is written to as it is. Refused are pools, files of other users, and links and
-//! FIFOs of other users in a folder that everybody can write to.
+//! FIFOs of other users in a folder that every user can write to.
 
 use super::locks::{MAPPED_LOCK, is_locked};
 use super::{Draft, folder, own_user};
@@ -239,7 +239,7 @@ fn is_pool(path: &Path) -> io::Result<bool> {
     Ok(begins_so || is_locked(&file, MAPPED_LOCK).unwrap_or(false))
 }
 
-/// Fails if another user has put this into a folder like `/tmp`, where everybody can.
+/// Fails if another user has put this into a folder like `/tmp`, to which every user can write.
 fn check_trust(path: &Path, found: &Metadata, what: &str) -> io::Result<()> {
     let folder = fs::metadata(folder(path))?;
     let is_open_to_all = folder.mode() & 0o1002 == 0o1002;

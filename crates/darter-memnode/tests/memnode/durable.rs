@@ -103,7 +103,7 @@ fn sessions_of_before_a_crash_are_shut_out() {
     assert_eq!(fabric.fence(suspect).unwrap(), FenceOutcome::Fenced);
     let crashed = copied(directory.path());
     let mut second = node(crashed.path(), "127.0.0.1:0");
-    // Each is told why.
+    // Each receives the reason.
     for (session, why) in [(held.holder(), Refusal::Forgotten), (99, Refusal::Fenced)] {
         let mut stream = TcpStream::connect(second.address).unwrap();
         assert_eq!(greet(&mut stream, session), why as u32, "{session}");
