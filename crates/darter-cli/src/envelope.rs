@@ -12,7 +12,9 @@
 //!
 //! In JSON lines the first line is `{"darter_export":1}` and the last is
 //! `{"darter_export_end":{"pairs":1,"sha256":"9f3c…"}}`. The number in the first line is the
-//! version of the format. The checksum is the SHA-256 of all lines before the last, each with its
+//! version of the format. `export --all` writes `# darter export 1 all` or
+//! `{"darter_export":1,"all":true}` instead, so that `import` takes places for keys only if it is
+//! told to. The checksum is the SHA-256 of all lines before the last, each with its
 //! line end LF: `head -n -1 FILE | sha256sum` prints it. No other line in TSV begins with `#`,
 //! because `export` writes the first byte of such a key as `\x23`; so tools that drop lines which
 //! begin with `#` read exactly the pairs.
@@ -41,10 +43,12 @@ pub(crate) enum ExportFormat {
 
 impl ExportFormat {
     /// Returns the first line.
-    fn first_line(self) -> &'static str {
-        match self {
-            Self::Tsv => "# darter export 1",
-            Self::Jsonl => r#"{"darter_export":1}"#,
+    fn first_line(self, extent: Extent) -> &'static str {
+        match (self, extent) {
+            (Self::Tsv, Extent::Keys) => "# darter export 1",
+            (Self::Tsv, Extent::Places) => "# darter export 1 all",
+            (Self::Jsonl, Extent::Keys) => r#"{"darter_export":1}"#,
+            (Self::Jsonl, Extent::Places) => r#"{"darter_export":1,"all":true}"#,
         }
     }
 
@@ -73,17 +77,27 @@ impl ExportFormat {
     }
 }
 
+/// The keys that an export holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Keys of programs, or of a table.
+    Keys,
+    /// All places of the index, as `export --all` writes them.
+    Places,
+}
+
 /// The count and the checksum of the lines of one export.
 pub(crate) struct Sum {
     format: ExportFormat,
+    extent: Extent,
     lines: u64,
     hash: Sha256,
 }
 
 impl Sum {
-    fn new(format: ExportFormat) -> Self {
-        let mut sum = Self { format, lines: 0, hash: Sha256::new() };
-        sum.add(format.first_line().as_bytes());
+    fn new(format: ExportFormat, extent: Extent) -> Self {
+        let mut sum = Self { format, extent, lines: 0, hash: Sha256::new() };
+        sum.add(format.first_line(extent).as_bytes());
         sum
     }
 
@@ -145,9 +159,9 @@ pub(crate) struct ExportWriter<'a, W> {
 
 impl<'a, W: Write> ExportWriter<'a, W> {
     /// Writes what comes before the first pair.
-    pub(crate) fn new(out: &'a mut W, format: ExportFormat) -> io::Result<Self> {
-        let sum = Sum::new(format);
-        writeln!(out, "{}", format.first_line())?;
+    pub(crate) fn new(out: &'a mut W, format: ExportFormat, extent: Extent) -> io::Result<Self> {
+        let sum = Sum::new(format, extent);
+        writeln!(out, "{}", format.first_line(extent))?;
         let mut writer = Self { out, sum };
         if format == ExportFormat::Tsv {
             writer.line(COLUMNS)?;
@@ -197,7 +211,7 @@ pub(crate) enum EnvelopeReader {
     /// In an export.
     Within { sum: Sum, is_first: bool },
     /// After the last line of an export.
-    After(ExportFormat),
+    After(ExportFormat, Extent),
 }
 
 impl EnvelopeReader {
@@ -224,18 +238,18 @@ impl EnvelopeReader {
                     return Ok(!awaits_columns || *is_first);
                 }
                 sum.compare(line)?;
-                *self = Self::After(format);
+                *self = Self::After(format, sum.extent);
                 Ok(false)
             }
-            &mut Self::After(format) => {
-                if line != format.first_line().as_bytes() || !is_ended {
+            &mut Self::After(format, extent) => {
+                if line != format.first_line(extent).as_bytes() || !is_ended {
                     return Err(
                         "this line follows the last line of an export, and begins no other export of its \
                                 format"
                             .to_owned(),
                     );
                 }
-                *self = Self::Within { sum: Sum::new(format), is_first: false };
+                *self = Self::Within { sum: Sum::new(format, extent), is_first: false };
                 Ok(false)
             }
         }
@@ -243,16 +257,18 @@ impl EnvelopeReader {
 
     fn take_first(&mut self, line: &[u8], is_ended: bool) -> Result<bool, String> {
         for format in [ExportFormat::Tsv, ExportFormat::Jsonl] {
-            let first = format.first_line().as_bytes();
-            if !is_ended && first.starts_with(line) && !line.is_empty() {
-                return Err("the file was cut in its first line".to_owned());
-            }
-            if line == first {
-                *self = Self::Within { sum: Sum::new(format), is_first: true };
-                return Ok(false);
+            for extent in [Extent::Keys, Extent::Places] {
+                let first = format.first_line(extent).as_bytes();
+                if !is_ended && first.starts_with(line) && !line.is_empty() {
+                    return Err("the file was cut in its first line".to_owned());
+                }
+                if line == first {
+                    *self = Self::Within { sum: Sum::new(format, extent), is_first: true };
+                    return Ok(false);
+                }
             }
             if line.starts_with(format.first_line_prefix().as_bytes()) {
-                let first = format.first_line();
+                let first = format.first_line(Extent::Keys);
                 return Err(format!(
                     "the file begins as an export does, but not with `{first}`: it was changed, or a newer version \
                      of darter wrote it"
@@ -272,13 +288,17 @@ impl EnvelopeReader {
                 "the file was cut: the last line of an export is missing; {} precede the cut",
                 counted(sum.pairs(), "pair")
             )),
-            Self::Start | Self::Foreign | Self::After(_) => Ok(()),
+            Self::Start | Self::Foreign | Self::After(..) => Ok(()),
         }
     }
 
-    /// Returns whether the file does not begin as an export does.
-    pub(crate) fn is_foreign(&self) -> bool {
-        matches!(self, Self::Foreign)
+    /// Returns the keys that the export holds; `None` if the file does not begin as an export does.
+    pub(crate) fn extent(&self) -> Option<Extent> {
+        match self {
+            Self::Start | Self::Foreign => None,
+            Self::Within { sum, .. } => Some(sum.extent),
+            Self::After(_, extent) => Some(*extent),
+        }
     }
 }
 
@@ -297,7 +317,7 @@ mod tests {
 
     fn export(format: ExportFormat, pairs: &[(&[u8], &[u8])]) -> Vec<u8> {
         let mut file = Vec::new();
-        let mut writer = ExportWriter::new(&mut file, format).unwrap();
+        let mut writer = ExportWriter::new(&mut file, format, Extent::Keys).unwrap();
         for (key, value) in pairs {
             writer.pair(key, value).unwrap();
         }

@@ -5,7 +5,7 @@
 //! FIFOs are written to as they are.
 
 use crate::Answer;
-use crate::envelope::{ExportFormat, ExportWriter};
+use crate::envelope::{ExportFormat, ExportWriter, Extent};
 use crate::failure::{Failure, complain};
 use crate::named_table::{Keys, Omitted, TableArgs};
 use crate::notation::Notation;
@@ -130,7 +130,8 @@ impl ExportArgs {
         } else {
             self.table.open(store)?
         };
-        let (mut export, mut omitted) = (ExportWriter::new(out, self.format())?, Omitted::default());
+        let extent = if self.all { Extent::Places } else { Extent::Keys };
+        let (mut export, mut omitted) = (ExportWriter::new(out, self.format(), extent)?, Omitted::default());
         table.visit(range, None, |key, value| {
             if interrupt.is_some_and(Interrupt::has_come) {
                 let pairs = counted(export.pairs(), "pair");

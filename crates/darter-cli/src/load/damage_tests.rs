@@ -2,7 +2,7 @@
 
 use super::loader::HowArgs;
 use super::{ImportArgs, Record, Records, input};
-use crate::envelope::{ExportFormat, ExportWriter};
+use crate::envelope::{ExportFormat, ExportWriter, Extent};
 use crate::failure::Failure;
 use crate::signals::Interrupt;
 use flate2::Compression;
@@ -21,7 +21,7 @@ fn pairs() -> Pairs {
 }
 
 /// Returns exports of the pairs under names that say how they are compressed.
-fn exports(pairs: &Pairs) -> Vec<(&'static str, Vec<u8>)> {
+fn exports(pairs: &Pairs, extent: Extent) -> Vec<(&'static str, Vec<u8>)> {
     let gzip = |text: &[u8]| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(text).unwrap();
@@ -29,7 +29,7 @@ fn exports(pairs: &Pairs) -> Vec<(&'static str, Vec<u8>)> {
     };
     let text = |format| {
         let mut file = Vec::new();
-        let mut export = ExportWriter::new(&mut file, format).unwrap();
+        let mut export = ExportWriter::new(&mut file, format, extent).unwrap();
         for (key, value) in pairs {
             export.pair(key, value).unwrap();
         }
@@ -47,8 +47,8 @@ fn exports(pairs: &Pairs) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn import(file: PathBuf) -> ImportArgs {
-    ImportArgs { file, all: false, how: HowArgs { strict: true, from_line: 1, batch: 4096 } }
+fn import(file: PathBuf, all: bool) -> ImportArgs {
+    ImportArgs { file, all, how: HowArgs { strict: true, from_line: 1, batch: 4096 } }
 }
 
 /// Reads pairs until the end, a bad line or a failure; says whether it was the end.
@@ -68,13 +68,13 @@ fn drain(records: Result<Box<dyn Records>, Failure>) -> (Pairs, bool) {
 fn from_file(directory: &tempfile::TempDir, name: &str, bytes: &[u8]) -> (Pairs, bool) {
     let path = directory.path().join(name);
     fs::write(&path, bytes).unwrap();
-    let opened = import(path).open(&Interrupt::on_signals().unwrap());
+    let opened = import(path, false).open(&Interrupt::on_signals().unwrap());
     drain(opened.map(|(records, _)| records))
 }
 
 /// Reads these bytes once, as `import -` does.
 fn from_pipe(bytes: &[u8]) -> (Pairs, bool) {
-    let import = import("-".into());
+    let import = import("-".into(), false);
     let input = input::decompressed(Cursor::new(bytes.to_vec()), &import.file);
     drain(input.and_then(|input| import.records(input)))
 }
@@ -82,7 +82,7 @@ fn from_pipe(bytes: &[u8]) -> (Pairs, bool) {
 #[test]
 fn every_cut_of_every_format_is_noticed() {
     let (directory, pairs) = (tempfile::tempdir().unwrap(), pairs());
-    for (name, whole) in exports(&pairs) {
+    for (name, whole) in exports(&pairs, Extent::Keys) {
         assert_eq!(from_file(&directory, name, &whole), (pairs.clone(), true), "{name}");
         assert_eq!(from_pipe(&whole), (pairs.clone(), true), "{name}");
         for end in 0..whole.len() {
@@ -98,7 +98,7 @@ fn every_cut_of_every_format_is_noticed() {
 #[test]
 fn every_flipped_bit_is_noticed_or_changes_no_pair() {
     let (directory, pairs) = (tempfile::tempdir().unwrap(), pairs());
-    for (name, whole) in exports(&pairs) {
+    for (name, whole) in exports(&pairs, Extent::Keys) {
         let is_compressed = !name.ends_with("tsv") && !name.ends_with("jsonl");
         for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();
@@ -111,4 +111,29 @@ fn every_flipped_bit_is_noticed_or_changes_no_pair() {
             assert!(!is_whole || is_compressed && stored == pairs, "{name}, bit {bit}: {stored:?}");
         }
     }
+}
+
+#[test]
+fn an_export_of_all_is_imported_as_one_and_no_other_is() {
+    let (directory, pairs) = (tempfile::tempdir().unwrap(), pairs());
+    for (extent, is_all) in [(Extent::Keys, false), (Extent::Places, true)] {
+        for (name, whole) in exports(&pairs, extent) {
+            let path = directory.path().join(name);
+            fs::write(&path, &whole).unwrap();
+            for all in [false, true] {
+                let opened = import(path.clone(), all).open(&Interrupt::on_signals().unwrap());
+                if all == is_all {
+                    let records = opened.map(|(records, _)| records);
+                    assert_eq!(drain(records), (pairs.clone(), true), "{name}");
+                } else {
+                    let Err(Failure::Usage(why)) = opened else { panic!("{name}: imported") };
+                    assert!(why.contains("`--all`") && why.contains(name), "{why}");
+                }
+            }
+        }
+    }
+    // An export of all, one byte away from an export of keys.
+    let (name, whole) = &exports(&pairs, Extent::Places)[4];
+    let changed = String::from_utf8(whole.clone()).unwrap().replacen(" all", "", 1);
+    assert_eq!(from_file(&directory, name, changed.as_bytes()), (Vec::new(), false));
 }

@@ -5,7 +5,7 @@
 //! again. The first and last lines of exports are checked and left out.
 
 use super::unreadable;
-use crate::envelope::EnvelopeReader;
+use crate::envelope::{EnvelopeReader, Extent};
 use crate::failure::Failure;
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
@@ -64,18 +64,18 @@ impl<R: BufRead> Lines<R> {
         Ok(None)
     }
 
-    /// Reads the first line if none was read. Returns whether the file does not begin as an export
-    /// does.
+    /// Reads the first line if none was read. Returns the keys that the export holds; `None` if the
+    /// file does not begin as an export does.
     ///
     /// # Errors
     /// As of [`Self::next`].
-    pub(super) fn is_foreign(&mut self) -> Result<bool, Failure> {
+    pub(super) fn extent(&mut self) -> Result<Option<Extent>, Failure> {
         if self.read == 0
             && let Some(line) = self.next()?
         {
             self.back.push_front(line);
         }
-        Ok(self.envelope.is_foreign())
+        Ok(self.envelope.extent())
     }
 
     fn read_line(&mut self) -> io::Result<Option<Line>> {

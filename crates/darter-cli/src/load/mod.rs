@@ -16,6 +16,7 @@ mod lines;
 mod loader;
 
 use crate::Answer;
+use crate::envelope::Extent;
 use crate::failure::{Failure, complain};
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
@@ -168,7 +169,13 @@ impl LoadArgs {
     fn open(&self) -> Result<Opened, Failure> {
         let format = self.format()?;
         let (input, bar) = input::open(&self.file)?;
-        let lines = Lines::new(input);
+        let mut lines = Lines::new(input);
+        if lines.extent()? == Some(Extent::Places) {
+            return Err(Failure::usage(format_args!(
+                "{}: `export --all` has written it; use `import --all`",
+                self.file.display()
+            )));
+        }
         let delimited = |reader: Delimited<Input>| Box::new(reader.refusing_open_end(self.how.strict));
         let records: Box<dyn Records> = match format {
             Format::Csv => delimited(Delimited::csv(lines, self.columns(), self.notation())?),
@@ -262,8 +269,19 @@ impl ImportArgs {
             return Err(within(Failure::failed("the file is empty; an export has a first and a last line")));
         }
         let mut lines = Lines::new(input);
-        if lines.is_foreign().map_err(within)? {
-            self.warn_of_foreign()?;
+        match (lines.extent().map_err(within)?, self.all) {
+            (None, _) => self.warn_of_foreign()?,
+            (Some(Extent::Keys), false) | (Some(Extent::Places), true) => {}
+            (Some(Extent::Places), false) => {
+                return Err(within(Failure::usage(
+                    "`export --all` has written it, and its keys are places of the index; add `--all`",
+                )));
+            }
+            (Some(Extent::Keys), true) => {
+                return Err(within(Failure::usage(
+                    "`export` has written it without `--all`; leave out `--all` here too",
+                )));
+            }
         }
         if first == Some(b'{') {
             return Ok(Box::new(JsonLines::new(lines, "key", "value", Notation::Escaped)));
