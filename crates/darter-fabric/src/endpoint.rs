@@ -371,8 +371,9 @@ pub trait Endpoint: Send + 'static {
     #[inline]
     fn note_pin(&mut self, _epoch: Option<u64>) {}
 
-    /// Notifies counting decorators that an operation of this kind begins; following verbs belong
-    /// to it.
+    /// Begins an operation of this kind; the following verbs belong to it. Counting decorators count
+    /// per kind, and an endpoint over TCP reports that nothing was sent only if nothing of the whole
+    /// operation was.
     #[inline]
     fn begin(&mut self, _kind: OpKind) {}
 

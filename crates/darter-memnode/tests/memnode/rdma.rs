@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Adds one to a word; returns what it held.
+/// Adds one to a word as an operation of its own. Returns the former value.
 fn add(endpoint: &mut TcpEndpoint, word: GlobalAddr) -> Result<u64, FabricError> {
+    endpoint.begin(OpKind::Update);
     let mut batch = endpoint.batch();
     let id = batch.faa(word, 1);
     let done = block_on(endpoint.submit(batch))?;
