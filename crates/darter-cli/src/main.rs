@@ -151,7 +151,7 @@ enum Answer {
 }
 
 fn main() -> ExitCode {
-    if let Err(failure) = signals::outlast_file_size_limits() {
+    if let Err(failure) = signals::report_limits_of_files() {
         return failure.report();
     }
     let outcome = match Arguments::parse().command {

@@ -152,10 +152,13 @@ fn stop_when_stdin_closes(stopper: Arc<Stopper>) -> Result<(), Failure> {
     })
 }
 
-/// Takes over SIGXFSZ, which ends a process that reaches its limit of a file's size. From now on the
-/// write fails (EFBIG), and is reported as on a full disk.
-pub(crate) fn outlast_file_size_limits() -> Result<(), Failure> {
-    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop).map_err(Failure::failed)
+/// Takes over the signals that end a process without a message for what becomes of its files. From
+/// now on a write that reaches the process's limit of a file's size (SIGXFSZ) fails as on a full
+/// disk, with EFBIG; a page of a pool file that cannot be had (SIGBUS) ends the process with a
+/// message.
+pub(crate) fn report_limits_of_files() -> Result<(), Failure> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(Failure::failed)?;
+    darter::exit_on_bus_error().map_err(Failure::failed)
 }
 
 /// Starts a thread that nobody joins.

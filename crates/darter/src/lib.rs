@@ -85,6 +85,7 @@ pub use table::{AsyncRows, AsyncTableSession, Rows, Table, TableKey, TableSessio
 
 #[cfg(feature = "tcp")]
 pub use darter_fabric::TcpOptions;
+pub use darter_fabric::local::exit_on_bus_error;
 #[cfg(feature = "tls")]
 pub use darter_fabric::wire::{ClientTls, IdentityFiles, TlsError};
 pub use darter_fabric::{

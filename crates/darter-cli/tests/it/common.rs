@@ -1,6 +1,6 @@
 //! Runs the program and collects its output.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Runs the program without a pool from the environment.
 pub(crate) fn darter(arguments: &[&str]) -> Output {
@@ -10,4 +10,23 @@ pub(crate) fn darter(arguments: &[&str]) -> Output {
 /// Returns all output.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Returns `unshare`, which runs a command that may mount file systems which only it sees.
+pub(crate) fn mounting() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "--"]);
+    command
+}
+
+/// Returns whether [`mounting`] works here, and says so if not.
+pub(crate) fn may_mount() -> bool {
+    let mut mount = mounting();
+    mount.args(["mount", "-t", "tmpfs", "none", "/mnt"]).stderr(Stdio::null());
+    if mount.status().is_ok_and(|status| status.success()) {
+        return true;
+    }
+    assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "file systems cannot be mounted here");
+    eprintln!("skipped: file systems cannot be mounted here");
+    false
 }

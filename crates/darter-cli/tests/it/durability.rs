@@ -1,6 +1,6 @@
 //! Durable memory nodes as their operator meets them.
 
-use crate::common::{darter, said};
+use crate::common::{darter, may_mount, mounting, said};
 use darter::{Error, Store};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -87,9 +87,6 @@ fn a_node_with_a_log_comes_back_with_all_that_was_acknowledged() {
     }
 }
 
-/// Arguments of `unshare` for a process that may mount file systems which only it sees.
-const MAY_MOUNT: [&str; 4] = ["--user", "--map-root-user", "--mount", "--"];
-
 /// Starts a node whose log is on a file system of 24 MiB, and when that has ended another on the same
 /// file system, which has more room then.
 const TWO_NODES: &str = r#"
@@ -107,16 +104,12 @@ fn child_of(process: u32) -> Pid {
 
 #[test]
 fn a_disk_that_is_full_loses_nothing_that_was_acknowledged() {
-    let mut mount = Command::new("unshare");
-    mount.args(MAY_MOUNT).args(["mount", "-t", "tmpfs", "none", "/mnt"]).stderr(Stdio::null());
-    if !mount.status().is_ok_and(|status| status.success()) {
-        assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "file systems cannot be mounted here");
-        eprintln!("skipped: file systems cannot be mounted here");
+    if !may_mount() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let mut shell = Command::new("unshare");
-    shell.args(MAY_MOUNT).args(["sh", "-c", TWO_NODES, "sh"]);
+    let mut shell = mounting();
+    shell.args(["sh", "-c", TWO_NODES, "sh"]);
     shell.arg(directory.path()).arg(env!("CARGO_BIN_EXE_darter"));
     let mut shell = shell.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();

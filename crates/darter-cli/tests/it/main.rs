@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 #![allow(clippy::format_collect)] // small inputs, and clear
 
+mod bus_errors;
 mod common;
 mod compare;
 mod copies;

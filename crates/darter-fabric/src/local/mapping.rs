@@ -4,6 +4,7 @@
 //! ever seen as [`AtomicU64`], never through `&[u8]`, and no word of them is trusted to keep its
 //! value.
 
+use super::bus_error::{self, Listed};
 #[cfg(not(miri))]
 use crate::ByteSize;
 use crate::{FabricError, SUPERBLOCK_BYTES};
@@ -44,6 +45,8 @@ pub(super) struct Mapping {
     base: NonNull<AtomicU64>,
     bytes: usize,
     backing: Backing,
+    /// Of a file.
+    listed: Option<Listed>,
 }
 
 // SAFETY: the memory is owned by this value, and reached only as `AtomicU64`, which is `Sync`.
@@ -72,7 +75,7 @@ impl Mapping {
         // SAFETY: `head + bytes <= span`, as above; at most one past the end.
         unmap(unsafe { base.add(bytes) }, span - head - bytes);
         advise_huge(base, bytes);
-        Ok(Self { base: base.cast(), bytes, backing: Backing::Anonymous })
+        Ok(Self { base: base.cast(), bytes, backing: Backing::Anonymous, listed: None })
     }
 
     /// Zeroed memory of this process in huge pages that the system has reserved, all of them taken
@@ -94,7 +97,7 @@ impl Mapping {
                  with `sysctl vm.nr_hugepages=N`, best at boot, or do without"
             ))
         })?;
-        Ok(Self { base: base.cast(), bytes, backing: Backing::Reserved })
+        Ok(Self { base: base.cast(), bytes, backing: Backing::Reserved, listed: None })
     }
 
     /// Miri knows no pages.
@@ -120,16 +123,17 @@ impl Mapping {
         // SAFETY: the callers ask for at least one page, so the layout is not empty.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         let base = NonNull::new(base.cast()).ok_or_else(refused)?;
-        Ok(Self { base, bytes, backing: Backing::Heap })
+        Ok(Self { base, bytes, backing: Backing::Heap, listed: None })
     }
 
     /// Returns the first `bytes` bytes of a file, shared with every process that maps it. The
-    /// caller has checked that the file has them: touching a page past its end kills the process.
+    /// caller has checked that the file has them: touching a page past its end raises SIGBUS. The
+    /// file must stay open for as long as the mapping.
     pub(super) fn shared(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
         let base = map(bytes, libc::MAP_SHARED, Some(file))
             .map_err(|source| FabricError::io(path, "map it", source))?;
         advise_huge(base, bytes);
-        Ok(Self { base: base.cast(), bytes, backing: Backing::File })
+        Ok(Self::of_file(base, bytes, Backing::File, file, path))
     }
 
     /// [`Mapping::shared`] of a file on persistent memory, whose bytes are on the medium as soon as
@@ -147,7 +151,7 @@ impl Mapping {
             _ => FabricError::io(path, "map it", source),
         })?;
         advise_huge(base, bytes);
-        Ok(Self { base: base.cast(), bytes, backing: Backing::File })
+        Ok(Self::of_file(base, bytes, Backing::File, file, path))
     }
 
     /// Returns the first `bytes` bytes of a file as they are when they are touched. What this
@@ -156,7 +160,12 @@ impl Mapping {
     pub(super) fn copy(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
         let base = map(bytes, libc::MAP_PRIVATE | libc::MAP_NORESERVE, Some(file))
             .map_err(|source| FabricError::io(path, "map it", source))?;
-        Ok(Self { base: base.cast(), bytes, backing: Backing::Copy })
+        Ok(Self::of_file(base, bytes, Backing::Copy, file, path))
+    }
+
+    fn of_file(base: NonNull<u8>, bytes: usize, backing: Backing, file: &File, path: &Path) -> Self {
+        let listed = Some(bus_error::list(base.as_ptr().addr(), bytes, file, path));
+        Self { base: base.cast(), bytes, backing, listed }
     }
 
     /// Returns the words.
@@ -206,6 +215,8 @@ impl Drop for Mapping {
             }
             return;
         }
+        // Its addresses may be those of another mapping at once.
+        self.listed = None;
         unmap(self.base.cast(), self.bytes);
     }
 }

@@ -20,6 +20,7 @@
 //! A client proves that it lives by holding a lock that the kernel takes back when the process
 //! ends, however it ends (`identity.rs`); nothing here trusts a clock.
 
+mod bus_error;
 mod endpoint;
 mod file;
 mod flush;
@@ -32,6 +33,7 @@ mod order;
 mod snapshot;
 mod stamp;
 
+pub use bus_error::exit_on_bus_error;
 pub use endpoint::LocalEndpoint;
 pub use file::{FileOptions, Space};
 pub use flush::Persistence;
