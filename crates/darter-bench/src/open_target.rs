@@ -84,8 +84,9 @@ fn open_pool<I: Adjusts>(
                 _ if !is_new && url.is_flushed() => Local::file_open_flushed(path),
                 _ if !is_new => Local::file_open(path),
                 Some(bytes) => {
-                    let how = FileOptions { flush: url.is_flushed(), ..FileOptions::default() };
-                    Local::file_create_with(path, bytes, nodes, how)
+                    let (space, sharing, flush) = (url.space(), url.sharing().clone(), url.is_flushed());
+                    let how = FileOptions { space, sharing, flush, overwrite: false };
+                    Local::file_create_with(path, bytes, nodes, &how)
                 }
                 None => {
                     return Err(darter::Error::Missing { pool: url.to_string(), path: path.clone() }.into());

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use darter::ByteSize;
+use darter_fabric::files::Sharing;
 use darter_memnode::{LogOptions, Region};
 use std::path::PathBuf;
 
@@ -80,15 +81,16 @@ impl DurabilityArgs {
         Err(Failure::usage(wrong))
     }
 
-    /// Has a region keep a log, if that was asked for.
+    /// Has a region keep a log, if the arguments say so; its new files are shared as `sharing` says.
     ///
     /// # Errors
     /// Fails if the log cannot be used.
-    pub(crate) fn apply(&self, region: Region) -> Result<Region, Failure> {
+    pub(crate) fn apply(&self, region: Region, sharing: Sharing) -> Result<Region, Failure> {
         let Some(directory) = &self.directory else { return Ok(region) };
         let options = LogOptions {
             segment_bytes: self.segment_bytes.0,
             checkpoint_bytes: self.checkpoint_bytes.0,
+            sharing,
             ..LogOptions::default()
         };
         region.logged(directory, options).map_err(Failure::failed)

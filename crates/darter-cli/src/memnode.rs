@@ -10,6 +10,7 @@ use crate::logging::LogArgs;
 use crate::replication::ReplicaArgs;
 use crate::signals::asked_to_stop;
 use darter::ByteSize;
+use darter_fabric::files::{FileMode, GroupName, Sharing};
 use darter_fabric::local::Space;
 use darter_fabric::rdma::{DeviceName, probe};
 use darter_memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
@@ -42,10 +43,8 @@ pub(crate) struct MemNodeCommand {
     /// FILE.node goes with it
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Let the file take disk space when it is touched, instead of reserving it: a full disk then
-    /// ends the node
-    #[arg(long, requires = "file")]
-    sparse: bool,
+    #[command(flatten)]
+    files: FileArgs,
     #[command(flatten)]
     credentials: NodeArgs,
     /// Serve numbers for Prometheus over HTTP here, at /metrics, and how the node is, at /healthz;
@@ -72,6 +71,27 @@ pub(crate) struct MemNodeCommand {
     /// Stop as on SIGTERM when stdin ends
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
+}
+
+/// How the node's files get their disk space, and who can read and write them.
+#[derive(clap::Args)]
+struct FileArgs {
+    /// Let the file take disk space when it is touched, instead of reserving it: a full disk then
+    /// ends the node
+    #[arg(long, requires = "file")]
+    sparse: bool,
+    /// Reserve the file's disk space also on a file system that cannot do that by itself, by writing
+    /// all of it
+    #[arg(long, requires = "file", conflicts_with = "sparse")]
+    preallocate: bool,
+    /// Permissions of new files with the node's memory (`--file`, `--log`), in octal, such as 0640;
+    /// 0600 if not given, or 0660 with --file-group. Users who can read a file can enter a new
+    /// directory
+    #[arg(long, value_name = "MODE")]
+    file_mode: Option<FileMode>,
+    /// The group of those files, by name or number
+    #[arg(long, value_name = "GROUP")]
+    file_group: Option<GroupName>,
 }
 
 /// The RDMA device that clients reach the region through, if one is named.
@@ -148,15 +168,15 @@ impl MemNodeCommand {
         let _log = self.log.start();
         let unit = darter_fabric::SUPERBLOCK_BYTES;
         let bytes = size.0 / unit * unit;
+        let sharing = self.files.sharing();
         let region = match &self.file {
             Some(path) => {
-                let space = if self.sparse { Space::Sparse } else { Space::Reserved };
-                Region::file_with(path, bytes, space).map_err(Failure::failed)?
+                Region::file_with(path, bytes, self.files.space(), &sharing).map_err(Failure::failed)?
             }
             None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
-        let region = self.durability.apply(region)?;
+        let region = self.durability.apply(region, sharing)?;
         let server = self.server.begin(&self.credentials)?;
         let group = self.replication.options(listen, |ca| self.credentials.of_a_replica(ca))?;
         let options = self.limits.options(MemNodeOptions {
@@ -190,6 +210,20 @@ impl MemNodeCommand {
         };
         node.serve(&stop).map_err(Failure::failed)?;
         Ok(Answer::Done)
+    }
+}
+
+impl FileArgs {
+    fn space(&self) -> Space {
+        match (self.sparse, self.preallocate) {
+            (true, _) => Space::Sparse,
+            (_, true) => Space::Preallocated,
+            _ => Space::Reserved,
+        }
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing { mode: self.file_mode, group: self.file_group.clone() }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
 use crate::tables::{bytes_text, print_pool};
 use darter::{Error, Fabric, OrderedIndex, PoolUrl, Scheme, Store, StoreOptions};
-use darter_fabric::{Durability, Local, counted};
+use darter_fabric::{Durability, Local, Provider, counted};
 use darter_gateway::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -43,7 +43,7 @@ impl PoolArgs {
     /// Opens a pool that must be there.
     pub(crate) fn existing(&self) -> Result<Store, Failure> {
         let store = self.open(self.options()?.must_exist(true))?;
-        self.compare_size(&store);
+        self.remark(&store);
         Ok(store)
     }
 
@@ -75,7 +75,7 @@ impl PoolArgs {
             self.existing()?
         } else {
             let store = self.open(self.options()?.must_exist(true).snapshot(true).maintenance(false))?;
-            self.compare_size(&store);
+            self.remark(&store);
             store
         };
         let answer = command(&store)?;
@@ -93,7 +93,7 @@ impl PoolArgs {
     /// Opens a pool, creating it when its name says how large.
     pub(crate) fn open_or_create(&self) -> Result<Store, Failure> {
         let store = self.open(self.options()?)?;
-        self.compare_size(&store);
+        self.remark(&store);
         if *self.pool.scheme() == Scheme::Memory {
             complain("note: a `mem:` pool ends with this command; use `file:PATH?size=SIZE` to keep it");
         }
@@ -102,9 +102,10 @@ impl PoolArgs {
 }
 
 impl PoolArgs {
-    /// Says so where the pool has another size than its name: the name's counts only when the pool
-    /// is made.
-    fn compare_size(&self, store: &Store) {
+    /// Says what its user should know of an open pool: that its disk may fill up, and that it has
+    /// another size than its name, whose size counts only when a pool is made.
+    fn remark(&self, store: &Store) {
+        warn_of_missing_space(store);
         let fabric = store.pool().fabric();
         let (nodes, node_bytes) = (fabric.nodes(), fabric.node_bytes(0));
         if self.pool.node_bytes().is_some_and(|bytes| bytes != node_bytes) || self.pool.nodes() > nodes {
@@ -115,6 +116,15 @@ impl PoolArgs {
                 counted(nodes as u64, "memory node")
             ));
         }
+    }
+}
+
+/// Warns if a pool's file system has less room than the pool may come to need.
+fn warn_of_missing_space(store: &Store) {
+    if let Provider::Local(local) = store.pool().fabric().inner()
+        && let Some(warning) = local.missing_space()
+    {
+        complain(format_args!("warning: {warning}"));
     }
 }
 
@@ -247,6 +257,7 @@ impl CreateCommand {
             _ => {}
         }
         let store = self.pool.open(self.pool.options()?.create(true).overwrite(self.overwrite))?;
+        warn_of_missing_space(&store);
         let mut out = std::io::stdout().lock();
         let nodes = counted(store.pool().nodes().into(), "memory node");
         writeln!(out, "created {url}: {nodes}, index {}", store.index().name())?;

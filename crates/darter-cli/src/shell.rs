@@ -19,6 +19,7 @@ use crate::stats::StatsArgs;
 use crate::tree::TreeArgs;
 use clap::{CommandFactory, Parser};
 use darter::Store;
+use darter_fabric::files::Sharing;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -125,8 +126,8 @@ impl ShellCommand {
             interrupt.take();
         }
         if let Some(path) = &history {
-            let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-            let kept = made.map_err(ReadlineError::from).and_then(|()| editor.save_history(path));
+            let made = path.parent().map_or(Ok(false), |above| Sharing::default().create_directory(above));
+            let kept = made.map_err(ReadlineError::from).and_then(|_| editor.save_history(path));
             if let Err(error) = kept {
                 complain(format_args!("note: {}: the history is not kept: {error}", path.display()));
             }

@@ -15,7 +15,7 @@ use crate::logging::{Format, LogArgs};
 use crate::replication::{SUSPECT_AFTER, patience};
 use crate::signals::in_a_thread;
 use darter::{ByteSize, PoolUrl, Store};
-use darter_fabric::files::{Access, write_output};
+use darter_fabric::files::{Access, Sharing, write_output};
 use darter_fabric::rdma::DeviceName;
 use darter_fabric::{TcpOptions, counted};
 use rustix::process::{Pid, Signal, kill_process};
@@ -278,7 +278,8 @@ impl UpCommand {
 
     /// Creates the directory. Returns whether it already holds all regions.
     fn prepare(&self, dir: &Path) -> Result<bool, Failure> {
-        std::fs::create_dir_all(dir)
+        Sharing::default()
+            .create_directory(dir)
             .map_err(|error| Failure::usage(format!("{}: cannot create it: {error}", dir.display())))?;
         let there = (0..self.memnodes).filter(|&at| region(dir, at).exists()).count();
         if there > 0 && (there < usize::from(self.memnodes) || region(dir, self.memnodes).exists()) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mem:SIZE[?nodes=N]                          this process's memory, gone with it
-//! file:PATH[?size=SIZE&nodes=N&sparse&durability=flush]
+//! file:PATH[?size=SIZE&nodes=N&sparse&mode=MODE&group=GROUP&durability=flush]
 //!                                             a file mapped by every process that opens it
 //! tcp://HOST:PORT[,HOST:PORT…][?durability=log]
 //!                                             memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
@@ -17,11 +17,13 @@
 //! to the first `?`; nothing is percent-decoded, so a path that contains `?` cannot be named.
 //! A new file's disk space is reserved where the file system can do that; `sparse` does without,
 //! `preallocate` writes it where the file system cannot.
+//! A new file is its owner's alone; `mode=0660` and `group=NAME` share it (`files/sharing.rs`).
 //! With `durability=flush` a file lies in persistent memory, and what is acknowledged was flushed.
 //! With `durability=log` every node must be one whose replies say nothing that is not on its disk.
 //! The addresses of `rdma:` are those at which the nodes listen for TCP connections.
 //! `tcp:` and `rdma:` need the feature `tcp`, `sim:` the feature `model`.
 
+use crate::files::Sharing;
 use crate::local::Space;
 #[cfg(feature = "model")]
 use crate::model::{ModelSpec, SpecError};
@@ -63,6 +65,7 @@ pub struct PoolUrl {
     size: Option<u64>,
     nodes: Option<u16>,
     space: Space,
+    sharing: Sharing,
     is_durable: bool,
     is_flushed: bool,
 }
@@ -81,59 +84,35 @@ pub struct UrlError {
 impl PoolUrl {
     /// Returns a pool in this process's memory: `bytes` in all, over one node.
     pub fn memory(bytes: u64) -> Self {
-        Self {
-            scheme: Scheme::Memory,
-            size: Some(bytes),
-            nodes: None,
-            space: Space::Reserved,
-            is_durable: false,
-            is_flushed: false,
-        }
+        Self { size: Some(bytes), ..Self::of(Scheme::Memory) }
     }
 
     /// Returns an existing pool in a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self {
-            scheme: Scheme::File(path.into()),
-            size: None,
-            nodes: None,
-            space: Space::Reserved,
-            is_durable: false,
-            is_flushed: false,
-        }
+        Self::of(Scheme::File(path.into()))
     }
 
     /// Memory nodes at these addresses, `host:port` each.
     #[cfg(feature = "tcp")]
     pub fn tcp(addresses: Vec<String>) -> Self {
-        Self {
-            scheme: Scheme::Tcp(addresses),
-            size: None,
-            nodes: None,
-            space: Space::Reserved,
-            is_durable: false,
-            is_flushed: false,
-        }
+        Self::of(Scheme::Tcp(addresses))
     }
 
     /// Memory nodes at these addresses, `host:port` each, with verbs through an RDMA device.
     #[cfg(feature = "tcp")]
     pub fn rdma(addresses: Vec<String>, device: DeviceName) -> Self {
-        let scheme = Scheme::Rdma { addresses, device };
-        Self { scheme, size: None, nodes: None, space: Space::Reserved, is_durable: false, is_flushed: false }
+        Self::of(Scheme::Rdma { addresses, device })
     }
 
     /// Returns a modelled cluster.
     #[cfg(feature = "model")]
     pub fn sim(spec: ModelSpec) -> Self {
-        Self {
-            scheme: Scheme::Sim(Box::new(spec)),
-            size: None,
-            nodes: None,
-            space: Space::Reserved,
-            is_durable: false,
-            is_flushed: false,
-        }
+        Self::of(Scheme::Sim(Box::new(spec)))
+    }
+
+    fn of(scheme: Scheme) -> Self {
+        let (space, sharing) = (Space::Reserved, Sharing::default());
+        Self { scheme, size: None, nodes: None, space, sharing, is_durable: false, is_flushed: false }
     }
 
     /// The same pool, to be created with `bytes` in all over `nodes` memory nodes.
@@ -206,6 +185,11 @@ impl PoolUrl {
         self.space
     }
 
+    /// Returns who can read and write a new file.
+    pub fn sharing(&self) -> &Sharing {
+        &self.sharing
+    }
+
     /// Reads one `name=value` of the query.
     fn apply(&mut self, pair: &str) -> Result<(), String> {
         let (name, value) = pair.split_once('=').map_or((pair, None), |(name, value)| (name, Some(value)));
@@ -231,6 +215,11 @@ impl PoolUrl {
             ("preallocate", None) => self.space = Space::Preallocated,
             ("sparse", None) => self.space = Space::Sparse,
             ("preallocate" | "sparse", Some(_)) => return Err(format!("`{name}` takes no value")),
+            ("mode", Some(value)) if self.sharing.mode.is_none() => self.sharing.mode = Some(value.parse()?),
+            ("group", Some(value)) if self.sharing.group.is_none() => {
+                self.sharing.group = Some(value.parse()?);
+            }
+            ("mode" | "group", Some(_)) => return Err(format!("`{name}` is given twice")),
             ("durability", _) if self.is_durable || self.is_flushed => {
                 return Err("`durability` is given twice".to_owned());
             }
@@ -244,9 +233,11 @@ impl PoolUrl {
             }
             ("device", _) => return Err("`device` is for `rdma://`".to_owned()),
             ("size" | "nodes", None) => return Err(format!("`{name}` lacks a value, as in `{name}=4`")),
+            ("mode", None) => return Err("`mode` lacks a value, as in `mode=0660`".to_owned()),
+            ("group", None) => return Err("`group` lacks a value, as in `group=darter`".to_owned()),
             _ => {
                 return Err(format!(
-                    "unknown option `{name}`; there are size, nodes, preallocate, sparse and durability"
+                    "unknown option `{name}`; there are size, nodes, preallocate, sparse, mode, group and durability"
                 ));
             }
         }
@@ -292,12 +283,14 @@ impl PoolUrl {
                 return Err("memory of this process ends with it; only memory nodes are durable".to_owned());
             }
             (Scheme::Memory, None) => return Err("it lacks a size".to_owned()),
-            (Scheme::Memory, _) if self.space != Space::Reserved => {
-                return Err("`preallocate` and `sparse` are for files".to_owned());
+            (Scheme::Memory, _) if self.space != Space::Reserved || self.sharing.is_named() => {
+                return Err("`preallocate`, `sparse`, `mode` and `group` are for files".to_owned());
             }
-            (Scheme::File(_), None) if self.nodes.is_some() || self.space != Space::Reserved => {
+            (Scheme::File(_), None)
+                if self.nodes.is_some() || self.space != Space::Reserved || self.sharing.is_named() =>
+            {
                 return Err(
-                    "`nodes`, `preallocate` and `sparse` shape a new pool and need `size` beside them"
+                    "`nodes`, `preallocate`, `sparse`, `mode` and `group` are about a new file and need `size` as well"
                         .to_owned(),
                 );
             }
@@ -437,10 +430,17 @@ impl fmt::Display for PoolUrl {
             option(f, format_args!("durability=flush"))?;
         }
         match self.space {
-            Space::Reserved => Ok(()),
-            Space::Preallocated => option(f, format_args!("preallocate")),
-            Space::Sparse => option(f, format_args!("sparse")),
+            Space::Reserved => {}
+            Space::Preallocated => option(f, format_args!("preallocate"))?,
+            Space::Sparse => option(f, format_args!("sparse"))?,
         }
+        if let Some(mode) = self.sharing.mode {
+            option(f, format_args!("mode={mode}"))?;
+        }
+        if let Some(group) = &self.sharing.group {
+            option(f, format_args!("group={group}"))?;
+        }
+        Ok(())
     }
 }
 
@@ -459,6 +459,8 @@ mod tests {
             "file:/p?size=8G",
             "file:/p?size=8G&nodes=256&preallocate",
             "file:/p?size=8G&sparse",
+            "file:/p?size=8G&mode=0640",
+            "file:/p?size=8G&sparse&mode=0660&group=darter-users",
             "file:/mnt/pmem/pool?durability=flush",
             "file:/mnt/pmem/pool?size=8G&durability=flush",
             "tcp://127.0.0.1:7000",
@@ -542,6 +544,16 @@ mod tests {
             ("file:", "lacks a path"),
             ("file:?size=1G", "lacks a path"),
             ("file:/p?nodes=2", "need `size`"),
+            ("file:/p?mode=0660", "need `size`"),
+            ("file:/p?group=1000", "need `size`"),
+            ("mem:1G?group=1000", "for files"),
+            ("file:/p?size=1G&mode=0755", "cannot be the mode"),
+            ("file:/p?size=1G&mode=0060", "cannot be the mode"),
+            ("file:/p?size=1G&mode=4660", "cannot be the mode"),
+            ("file:/p?size=1G&mode=rw", "cannot be the mode"),
+            ("file:/p?size=1G&mode", "as in `mode=0660`"),
+            ("file:/p?size=1G&group=", "cannot be a group"),
+            ("file:/p?size=1G&group=a&group=b", "given twice"),
             ("file:/p?size=1G&preallocate=yes", "no value"),
             ("file:/p?size=1G&preallocate&sparse", "at most"),
         ] {

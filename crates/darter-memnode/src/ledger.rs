@@ -13,9 +13,10 @@
 //! ```
 
 use crate::error::MemNodeError;
+use darter_fabric::files::{Sharing, open_own};
 use darter_fabric::{mutant, random_word};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 const TITLE: &str = "darter memory node 1";
@@ -42,8 +43,12 @@ pub(crate) struct Remembered {
 }
 
 impl Ledger {
-    /// Opens the file beside a region's file, or creates it if the region is new.
-    pub(crate) fn open(region: &Path, is_new: bool) -> Result<(Self, Remembered), MemNodeError> {
+    /// Opens the file of a region's file, or creates it if the region is new.
+    pub(crate) fn open(
+        region: &Path,
+        is_new: bool,
+        sharing: &Sharing,
+    ) -> Result<(Self, Remembered), MemNodeError> {
         let mut path = region.as_os_str().to_owned();
         path.push(".node");
         let path = PathBuf::from(path);
@@ -51,19 +56,18 @@ impl Ledger {
             let path = path.clone();
             move |source| MemNodeError::Ledger { path, action, source }
         };
-        let mut how = OpenOptions::new();
-        how.read(true).append(true);
         if is_new {
             // An existing file belongs to a region that is gone.
             let begun = Remembered { boot_id: random_word(), ..Remembered::default() };
-            let file = how.create(true).open(&path).map_err(refused("create it"))?;
+            let (file, _) = sharing.open_or_create(&path).map_err(refused("create it"))?;
             file.set_len(0).map_err(refused("empty it"))?;
             let mut ledger = Self { file, path };
             ledger.note(&format!("{TITLE}\nboot {:016x}\n", begun.boot_id))?;
             return Ok((ledger, begun));
         }
-        let file = how.open(&path).map_err(refused("open it"))?;
+        let mut file = open_own(&path).map_err(refused("open it"))?;
         let remembered = read(&file).map_err(refused("read it"))?;
+        file.seek(SeekFrom::End(0)).map_err(refused("find its end"))?;
         let mut ledger = Self { file, path };
         // Ends a line that was cut short; the next reader skips it.
         if !mutant!("node-ledger-goes-on-in-a-cut-line") {
@@ -127,7 +131,8 @@ mod tests {
     fn what_was_noted_is_read_again_whatever_was_cut_off() {
         let dir = tempfile::tempdir().unwrap();
         let region = dir.path().join("region");
-        let (mut ledger, begun) = Ledger::open(&region, true).unwrap();
+        let open = |is_new| Ledger::open(&region, is_new, &Sharing::default());
+        let (mut ledger, begun) = open(true).unwrap();
         ledger.fenced(7).unwrap();
         ledger.fenced(u64::MAX).unwrap();
         drop(ledger);
@@ -135,21 +140,21 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for keep in 0..=whole.len() {
             std::fs::write(&path, &whole[..keep]).unwrap();
-            match Ledger::open(&region, false) {
+            match open(false) {
                 Ok((mut ledger, remembered)) => {
                     assert_eq!(remembered.boot_id, begun.boot_id);
                     assert!([&[7, u64::MAX][..], &[7], &[]].contains(&&remembered.fenced[..]));
                     ledger.fenced(9).unwrap();
                     drop(ledger);
-                    let (_, again) = Ledger::open(&region, false).unwrap();
+                    let (_, again) = open(false).unwrap();
                     assert_eq!(again.fenced, [&remembered.fenced[..], &[9]].concat());
                 }
                 Err(error) => assert!(error.to_string().contains("region.node"), "{error}"),
             }
         }
         std::fs::write(&path, [&whole[..], &[0xff; 1000]].concat()).unwrap();
-        assert_eq!(Ledger::open(&region, false).unwrap().1.fenced, [7, u64::MAX]);
+        assert_eq!(open(false).unwrap().1.fenced, [7, u64::MAX]);
         // A new region gets a new file.
-        assert_ne!(Ledger::open(&region, true).unwrap().1.boot_id, begun.boot_id);
+        assert_ne!(open(true).unwrap().1.boot_id, begun.boot_id);
     }
 }

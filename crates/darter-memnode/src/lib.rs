@@ -66,7 +66,7 @@ use sessions::Sessions;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 use workers::Workers;
 
 /// A memory node that is listening.
@@ -164,8 +164,13 @@ impl MemNode {
     pub fn serve(self, stop: &Stop) -> Result<MemNodeCounts, MemNodeError> {
         let address = self.address()?;
         let _span = tracing::info_span!("memnode", node = %address).entered();
+        let warning = self.memory.missing_space();
         for note in self.memory.notes().into_iter().chain(self.queues.describe()) {
-            info!("{note}");
+            if warning.as_ref() == Some(&note) {
+                warn!("{note}");
+            } else {
+                info!("{note}");
+            }
         }
         let mut endpoint = self.memory.endpoint()?;
         let service = Service {

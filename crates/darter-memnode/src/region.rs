@@ -4,6 +4,7 @@
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
 use crate::redo_log::{self, LogOptions, OpenLog, SessionFacts};
+use darter_fabric::files::Sharing;
 use darter_fabric::local::Space;
 use darter_fabric::{Fabric, Local, random_word};
 use std::path::Path;
@@ -73,19 +74,20 @@ impl Region {
     /// sessions that it has fenced. A node restarted with both files offers the same memory.
     ///
     /// # Errors
-    /// If a file has another size or is in use, its file system has no room, or the system refuses
-    /// it.
+    /// If a file has another size, is in use or another user's, its file system has no room, or the
+    /// system refuses it.
     pub fn file(path: &Path, bytes: u64) -> Result<Self, MemNodeError> {
-        Self::file_with(path, bytes, Space::Reserved)
+        Self::file_with(path, bytes, Space::Reserved, &Sharing::default())
     }
 
-    /// [`Region::file`], with the file's disk space taken as the caller says.
+    /// [`Region::file`], with the file's disk space taken as the caller says, and new files shared
+    /// as the caller says.
     ///
     /// # Errors
     /// Fails as [`Region::file`] does.
-    pub fn file_with(path: &Path, bytes: u64, space: Space) -> Result<Self, MemNodeError> {
-        let (memory, is_new) = Local::file_region(path, bytes, space)?;
-        let (ledger, remembered) = Ledger::open(path, is_new)?;
+    pub fn file_with(path: &Path, bytes: u64, space: Space, sharing: &Sharing) -> Result<Self, MemNodeError> {
+        let (memory, is_new) = Local::file_region(path, bytes, space, sharing)?;
+        let (ledger, remembered) = Ledger::open(path, is_new, sharing)?;
         Ok(Self { memory, ledger: Some(ledger), log: None, remembered })
     }
 

@@ -4,9 +4,9 @@
 
 use crate::StoreError;
 use crate::engine::{Engine, Revision, Stored};
-use darter_fabric::files::{Access, write_output};
+use darter_fabric::files::{Access, Sharing, write_output};
 use darter_fabric::mutant;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _};
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ impl FileEngine {
 
     /// Waits for the lock, which the system drops with the file.
     fn lock(&self) -> Result<File, Error> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.beside(".lock"))?;
+        let (file, _) = Sharing::default().open_or_create(&self.beside(".lock"))?;
         file.lock()?;
         Ok(file)
     }

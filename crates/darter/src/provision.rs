@@ -62,7 +62,11 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
                     create_at::<I>(url, path, options, index)?;
                 }
             }
-            open_over(url, options, &open_file(url, path)?)
+            let file = open_file(url, path)?;
+            if url.size().is_some() {
+                file.check_found(url.sharing())?;
+            }
+            open_over(url, options, &file)
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => open_nodes(url, addresses, options),
@@ -210,8 +214,9 @@ fn create_aside<I: OrderedIndex<DefaultFabric>>(
 ) -> Result<(), Error> {
     let refused = |action| move |source| Error::Io { path: path.to_owned(), action, source };
     let draft = Draft::create(path, 0o600).map_err(refused("create it"))?;
+    url.sharing().apply(draft.file()).map_err(refused("create it"))?;
     let (bytes, how) = (url.node_bytes().unwrap_or(0), file_options(url, options));
-    fill_file::<I>(url, Local::file_create_in(&draft, bytes, url.nodes(), how)?, options, index)?;
+    fill_file::<I>(url, Local::file_create_in(&draft, bytes, url.nodes(), &how)?, options, index)?;
     draft.publish().map(drop).map_err(refused("name the new pool"))
 }
 
@@ -224,11 +229,12 @@ fn create_at<I: OrderedIndex<DefaultFabric>>(
     index: &I::Options,
 ) -> Result<(), Error> {
     let (bytes, how) = (url.node_bytes().unwrap_or(0), file_options(url, options));
-    fill_file::<I>(url, Local::file_create_with(path, bytes, url.nodes(), how)?, options, index)
+    fill_file::<I>(url, Local::file_create_with(path, bytes, url.nodes(), &how)?, options, index)
 }
 
 fn file_options(url: &PoolUrl, options: &StoreOptions) -> FileOptions {
-    FileOptions { overwrite: options.overwrite, space: url.space(), flush: url.is_flushed() }
+    let (space, sharing, flush) = (url.space(), url.sharing().clone(), url.is_flushed());
+    FileOptions { overwrite: options.overwrite, space, sharing, flush }
 }
 
 /// Makes a pool of a new file.

@@ -4,9 +4,12 @@
 mod draft;
 pub(crate) mod locks;
 mod output;
+mod sharing;
 
 pub use draft::Draft;
 pub use output::{Access, OutputFile, check_output, is_wrong_name, write_output};
+pub(crate) use sharing::Place;
+pub use sharing::{FileMode, GroupName, Sharing, open_own};
 
 use std::path::Path;
 

@@ -6,6 +6,7 @@
 //! FIFOs of other users in a folder that every user can write to.
 
 use super::locks::{MAPPED_LOCK, is_locked};
+use super::sharing::LINKS_MAX;
 use super::{Draft, folder, own_user};
 use crate::SUPERBLOCK_MAGIC;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -13,9 +14,6 @@ use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// Symbolic links that are followed, as the system does.
-const LINKS_MAX: usize = 40;
 
 /// Who can read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +238,7 @@ fn is_pool(path: &Path) -> io::Result<bool> {
 }
 
 /// Fails if another user has put this into a folder like `/tmp`, to which every user can write.
-fn check_trust(path: &Path, found: &Metadata, what: &str) -> io::Result<()> {
+pub(super) fn check_trust(path: &Path, found: &Metadata, what: &str) -> io::Result<()> {
     let folder = fs::metadata(folder(path))?;
     let is_open_to_all = folder.mode() & 0o1002 == 0o1002;
     if is_open_to_all && ![own_user(), folder.uid()].contains(&found.uid()) {
@@ -249,7 +247,7 @@ fn check_trust(path: &Path, found: &Metadata, what: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn foreign(what: &str, owner: u32) -> io::Error {
+pub(super) fn foreign(what: &str, owner: u32) -> io::Error {
     let what =
         format!("there is {what} of another user (uid {owner}); remove it first, or choose another name");
     io::Error::new(io::ErrorKind::PermissionDenied, what)

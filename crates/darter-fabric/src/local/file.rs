@@ -1,9 +1,9 @@
 //! Pool files: creating them, opening them, and refusing what is no pool before anything is mapped
 //! or written.
 //!
-//! A shared mapping has two ways to kill its process that no error code announces: touching a page
-//! beyond the file's end, and touching a hole that a full disk cannot fill. So the file's length is
-//! compared with the superblock's geometry first, and space is reserved at creation
+//! A shared mapping has two ways to end its process that no error code announces (`bus_error.rs`):
+//! touching a page beyond the file's end, and touching a hole that a full disk cannot fill. So the
+//! file's length is compared with the superblock's geometry first, and space is reserved at creation
 //! ([`Space::Reserved`]) unless the caller or the file system does without; then [`super::notes`]
 //! warns.
 //!
@@ -14,7 +14,7 @@ use super::flush::{Flushing, TABLE_BYTES};
 use super::mapping::Mapping;
 use super::total_bytes;
 use crate::files::locks::{LockKind, MAPPED_LOCK, READ_LOCK, is_locked, try_lock};
-use crate::files::{Draft, own_user};
+use crate::files::{Draft, Place, Sharing};
 use crate::fork::{self, NotInherited};
 use crate::{
     ByteSize, FabricError, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SUPERBLOCK_NODE_BYTES_WORD,
@@ -44,12 +44,14 @@ pub enum Space {
 }
 
 /// How to create a pool file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileOptions {
     /// Replaces a file that has contents. Without it such a file is refused.
     pub overwrite: bool,
     /// How it gets its disk space.
     pub space: Space,
+    /// Who can read and write it. If none is named, a file that is there keeps its permissions.
+    pub sharing: Sharing,
     /// Whoever opens it makes all durable that it writes and reads, by flushing the processor's
     /// caches. Only in persistent memory; see [`super::Local::file_open_flushed`].
     pub flush: bool,
@@ -80,10 +82,8 @@ pub(super) struct PoolFile {
 
 impl PoolFile {
     /// Opens or creates the file of a new pool.
-    pub(super) fn to_fill(path: &Path) -> Result<Self, FabricError> {
-        let pool = Self::opened(path, true)?;
-        pool.check_owner()?;
-        Ok(pool)
+    pub(super) fn to_fill(path: &Path, sharing: &Sharing) -> Result<Self, FabricError> {
+        Self::opened_so(path, "create it", |_| Ok(sharing.open_or_create(path)?.0))
     }
 
     /// Returns a draft as the file of a new pool.
@@ -94,20 +94,18 @@ impl PoolFile {
         Ok(Self { _guard: guard, file, path: path.to_owned(), is_device: false })
     }
 
-    /// Fails if the file is another user's, who could read and change what is written.
-    fn check_owner(&self) -> Result<(), FabricError> {
-        let owner = self.file.metadata().map_err(|source| self.error("look at it", source))?.uid();
-        if self.is_device || owner == own_user() {
-            return Ok(());
-        }
-        Err(self.refusal(&format!(
-            "is a file of another user (uid {owner}); remove it first, or choose another path"
-        )))
+    /// Fails if the file is another user's, though it lies in a folder that every user can write to
+    /// and is not of the group that was named: a file that may be new must not be one that another
+    /// user has put there.
+    pub(super) fn check_found(&self, sharing: &Sharing) -> Result<(), FabricError> {
+        sharing
+            .check_found(&self.file, &self.path)
+            .map_err(|source| self.error("use it as a new pool", source))
     }
 
     /// Makes it a file of `bytes` zero bytes, and of those of the table if its clients are to flush,
     /// and maps it.
-    pub(super) fn fill(self, bytes: usize, options: FileOptions) -> Result<(Self, Mapping), FabricError> {
+    pub(super) fn fill(self, bytes: usize, options: &FileOptions) -> Result<(Self, Mapping), FabricError> {
         let pool = self;
         let path = pool.path.as_path();
         pool.lock(LockKind::Exclusive)?;
@@ -130,6 +128,10 @@ impl PoolFile {
             }
         } else {
             pool.file.set_len(0).map_err(|source| pool.error("empty it", source))?;
+            if options.sharing.is_named() {
+                let shared = options.sharing.apply(&pool.file);
+                shared.map_err(|source| pool.error("give it its mode and group", source))?;
+            }
             pool.file.set_len(bytes as u64).map_err(|source| pool.error("extend it", source))?;
             if let Err(error) = pool.reserve(bytes as u64, options.space) {
                 // What was reserved is given back; the error to report is the first one.
@@ -175,7 +177,7 @@ impl PoolFile {
 
     /// Opens and maps a file, whose clients must be those that flush or those that do not.
     pub(super) fn open(path: &Path, flush: bool) -> Result<Opened, FabricError> {
-        let pool = Self::opened(path, false)?;
+        let pool = Self::opened(path)?;
         pool.lock(LockKind::Shared)?;
         pool.map(if flush { Mapping::synced } else { Mapping::shared }, flush)
     }
@@ -254,13 +256,13 @@ impl PoolFile {
         path: &Path,
         bytes: usize,
         space: Space,
+        sharing: &Sharing,
     ) -> Result<(Self, Mapping, bool), FabricError> {
-        let pool = Self::opened(path, true)?;
+        let pool = Self::to_fill(path, sharing)?;
         pool.lock(LockKind::Exclusive)?;
         let held = pool.held_bytes()?;
         let is_new = held == 0;
         if is_new {
-            pool.check_owner()?;
             pool.file.set_len(bytes as u64).map_err(|source| pool.error("extend it", source))?;
         } else if held != bytes as u64 && !(pool.is_device && held > bytes as u64) {
             let (held, bytes) = (ByteSize(held), ByteSize(bytes as u64));
@@ -279,17 +281,23 @@ impl PoolFile {
         Ok((pool, mapping, is_new))
     }
 
-    fn opened(path: &Path, create: bool) -> Result<Self, FabricError> {
-        let mut how = OpenOptions::new();
-        how.read(true).write(true).create(create).truncate(false).mode(0o600);
-        Self::opened_so(path, &how, if create { "create it" } else { "open it" })
+    fn opened(path: &Path) -> Result<Self, FabricError> {
+        Self::opened_so(path, "open it", |place| {
+            OpenOptions::new().read(true).write(true).custom_flags(place.flags()).open(&place.path)
+        })
     }
 
     fn opened_to_read(path: &Path) -> Result<Self, FabricError> {
-        Self::opened_so(path, OpenOptions::new().read(true), "open it to read it")
+        Self::opened_so(path, "open it to read it", |place| {
+            OpenOptions::new().read(true).custom_flags(place.flags()).open(&place.path)
+        })
     }
 
-    fn opened_so(path: &Path, how: &OpenOptions, action: &'static str) -> Result<Self, FabricError> {
+    fn opened_so(
+        path: &Path,
+        action: &'static str,
+        open: impl FnOnce(&Place) -> io::Result<File>,
+    ) -> Result<Self, FabricError> {
         let io = |action| move |source| FabricError::io(path, action, source);
         // Before it is opened, which has effects on some devices and blocks on a FIFO.
         if let Ok(found) = path.metadata()
@@ -298,9 +306,8 @@ impl PoolFile {
         {
             return Err(not_plain(path));
         }
-        let mut how = how.clone();
-        how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-        let (file, guard) = fork::keep(|| how.open(path)).map_err(io(action))?;
+        let place = Place::of(path).map_err(io(action))?;
+        let (file, guard) = fork::keep(|| open(&place)).map_err(io(action))?;
         let kind = file.metadata().map_err(io("look at it"))?.file_type();
         let pool = Self { _guard: guard, file, path: path.to_owned(), is_device: kind.is_char_device() };
         if kind.is_file() || pool.is_device { Ok(pool) } else { Err(not_plain(path)) }
@@ -343,7 +350,7 @@ impl PoolFile {
         if !path.metadata().is_ok_and(|found| found.file_type().is_char_device()) {
             return Ok(false);
         }
-        let pool = Self::opened(path, false)?;
+        let pool = Self::opened(path)?;
         Ok(!pool.has_contents(pool.held_bytes()?)?)
     }
 

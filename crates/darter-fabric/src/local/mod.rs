@@ -41,7 +41,7 @@ pub use flush::Persistence;
 pub use frames::FrameObserver;
 
 use crate::call::NodeProcedures;
-use crate::files::Draft;
+use crate::files::{Draft, Sharing};
 use crate::fork;
 use crate::{
     Capabilities, Durability, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Procedures, Suspect,
@@ -131,8 +131,9 @@ impl Local {
     }
 
     /// One region of `bytes` bytes in a file that is this process's alone, for a memory node to
-    /// serve. The file is made when it is absent or empty, and must have just as many bytes
-    /// otherwise; what it holds is kept. Also returns whether it is new.
+    /// serve. The file is made when it is absent or empty, with the permissions that `sharing` says,
+    /// and must have just as many bytes otherwise; what it holds is kept. Also returns whether it is
+    /// new.
     ///
     /// # Errors
     /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file has another size or is
@@ -142,9 +143,10 @@ impl Local {
         path: impl AsRef<Path>,
         bytes: u64,
         space: Space,
+        sharing: &Sharing,
     ) -> Result<(Self, bool), FabricError> {
         let total = total_bytes(bytes, 1)?;
-        let (file, mapping, is_new) = PoolFile::region(path.as_ref(), total, space)?;
+        let (file, mapping, is_new) = PoolFile::region(path.as_ref(), total, space, sharing)?;
         Ok((Self::over(mapping, bytes, 1, Source::File(file)), is_new))
     }
 
@@ -155,13 +157,13 @@ impl Local {
     /// # Errors
     /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file exists and is not
     /// empty, is in use, or is a device too small; [`FabricError::DiskFull`] when its file system
-    /// has no room for it; [`FabricError::Io`] when the system refuses.
+    /// has no room for it; [`FabricError::Io`] when the file is another user's or the system refuses.
     pub fn file_create(
         path: impl AsRef<Path>,
         bytes_per_node: u64,
         nodes: usize,
     ) -> Result<Self, FabricError> {
-        Self::file_create_with(path, bytes_per_node, nodes, FileOptions::default())
+        Self::file_create_with(path, bytes_per_node, nodes, &FileOptions::default())
     }
 
     /// [`Local::file_create`] with options for old contents and disk space.
@@ -172,9 +174,10 @@ impl Local {
         path: impl AsRef<Path>,
         bytes_per_node: u64,
         nodes: usize,
-        options: FileOptions,
+        options: &FileOptions,
     ) -> Result<Self, FabricError> {
-        Self::file_fill(|| PoolFile::to_fill(path.as_ref()), bytes_per_node, nodes, options)
+        let open = || PoolFile::to_fill(path.as_ref(), &options.sharing);
+        Self::file_fill(open, bytes_per_node, nodes, options)
     }
 
     /// [`Local::file_create_with`] in a file that has not got its name.
@@ -185,7 +188,7 @@ impl Local {
         draft: &Draft,
         bytes_per_node: u64,
         nodes: usize,
-        options: FileOptions,
+        options: &FileOptions,
     ) -> Result<Self, FabricError> {
         Self::file_fill(|| PoolFile::of_draft(draft), bytes_per_node, nodes, options)
     }
@@ -194,7 +197,7 @@ impl Local {
         open: impl FnOnce() -> Result<PoolFile, FabricError>,
         bytes_per_node: u64,
         nodes: usize,
-        options: FileOptions,
+        options: &FileOptions,
     ) -> Result<Self, FabricError> {
         let bytes = total_bytes(bytes_per_node, nodes)?;
         if options.flush {
@@ -282,6 +285,19 @@ impl Local {
         Ok(served)
     }
 
+    /// Fails if the pool's file is another user's, though it lies in a folder that every user can
+    /// write to, such as `/tmp`, and is not of the group that `sharing` names. For a pool that would
+    /// have been created if there had been none: another user must not get its data by being faster.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] in that case, and if the system refuses to say.
+    pub fn check_found(&self, sharing: &Sharing) -> Result<(), FabricError> {
+        match &self.pool.source {
+            Source::File(file) if !file.is_device() => file.check_found(sharing),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether the pool's file is a copy: it was last opened in another file, whose contents
     /// it has. Copies are not known on file systems that may number the same file anew.
     pub fn is_copy(&self) -> bool {
@@ -304,6 +320,17 @@ impl Local {
         match Stamp::of(file) {
             Some(own) if Stamp::read(mapping) != Some(own) => own.write(mapping, file),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns a warning if the pool's file has not taken all of its space yet, and its file system
+    /// has less free than that: the process that finds it full ends ([`exit_on_bus_error`]).
+    pub fn missing_space(&self) -> Option<String> {
+        match &self.pool.source {
+            Source::Memory(_) | Source::Snapshot(_) => None,
+            Source::File(file) => {
+                notes::missing_space(file, self.pool.regions.mapping().words().len() as u64 * 8)
+            }
         }
     }
 

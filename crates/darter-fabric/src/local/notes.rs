@@ -20,7 +20,7 @@ pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String>
     }
     match (file, medium) {
         (Some(file), Some(medium)) => {
-            notes.extend(missing_space(file, &medium, bytes as u64));
+            notes.extend(missing_space(file, bytes as u64));
             if medium.is_tmpfs {
                 notes.push(
                     "the pool lives in memory (tmpfs): it survives processes, but no reboot".to_owned(),
@@ -36,29 +36,28 @@ pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String>
 struct Medium {
     is_device: bool,
     is_tmpfs: bool,
-    /// Bytes a file can still take, where known.
-    free_bytes: Option<u64>,
 }
 
 impl Medium {
     fn of(file: &PoolFile) -> Self {
         let is_device = file.is_device();
         let file_system = file.file_system().filter(|_| !is_device);
-        Self {
-            is_device,
-            is_tmpfs: file_system.is_some_and(|report| report.f_type == libc::TMPFS_MAGIC),
-            free_bytes: file_system.as_ref().map(free_bytes),
-        }
+        Self { is_device, is_tmpfs: file_system.is_some_and(|report| report.f_type == libc::TMPFS_MAGIC) }
     }
 }
 
-/// Warns when the file system cannot hold the whole pool.
-fn missing_space(file: &PoolFile, medium: &Medium, bytes: u64) -> Option<String> {
-    let (needed, free) = (bytes.saturating_sub(file.taken_bytes()?), medium.free_bytes?);
+/// Returns a warning if the file system has less room than the file of a pool or region may come to
+/// need: more than it has taken so far.
+pub(super) fn missing_space(file: &PoolFile, bytes: u64) -> Option<String> {
+    if file.is_device() {
+        return None;
+    }
+    let (needed, free) = (bytes.saturating_sub(file.taken_bytes()?), free_bytes(&file.file_system()?));
     (needed > free).then(|| {
         format!(
-            "{}: the pool may come to need {} more, but its file system has {} free; a write that finds it full \
-             ends the process (SIGBUS); make room, or create the pool anew without `sparse`",
+            "{}: the file may come to need {} more of its file system, which has {} free; a process that finds it full \
+             ends; make room, or create the file anew with its space reserved: without `sparse`, or with `preallocate` \
+             on a file system that cannot reserve space",
             file.path().display(),
             ByteSize(needed),
             ByteSize(free),

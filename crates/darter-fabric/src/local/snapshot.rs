@@ -95,7 +95,7 @@ mod tests {
         other.verify().unwrap();
         // Nobody may cut the file short meanwhile; a writer may come, and is noticed.
         let how = FileOptions { overwrite: true, ..FileOptions::default() };
-        let cut = Local::file_create_with(&path, BYTES, 1, how).map(drop).unwrap_err().to_string();
+        let cut = Local::file_create_with(&path, BYTES, 1, &how).map(drop).unwrap_err().to_string();
         assert!(cut.contains("is being read by another process"), "{cut}");
         let writer = Local::file_open(&path).unwrap();
         assert!(one.verify().unwrap_err().to_string().contains("opened by another process"));

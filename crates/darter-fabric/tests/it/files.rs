@@ -1,6 +1,7 @@
 //! Pool files: shared by mappings and processes, refused when they are no pool, locked by those who
 //! live.
 
+use darter_fabric::files::Sharing;
 use darter_fabric::local::{FileOptions, Space};
 use darter_fabric::{
     Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, SUPERBLOCK_MAGIC,
@@ -13,7 +14,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const NODE_BYTES: u64 = 64 << 10;
-const OVERWRITE: FileOptions = FileOptions { overwrite: true, space: Space::Sparse, flush: false };
+
+/// Options that replace what is there.
+fn overwrite() -> FileOptions {
+    FileOptions { overwrite: true, space: Space::Sparse, ..FileOptions::default() }
+}
 
 /// Writes the words of the superblock that this crate reads.
 fn write_superblock(pool: &Local) {
@@ -159,18 +164,18 @@ fn contents_are_not_destroyed_unasked() {
     assert!(error.to_string().contains("has contents"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"a letter");
     // A shape that cannot be harms nothing either, and leaves no file behind.
-    assert!(Local::file_create_with(&path, 1, 1, OVERWRITE).is_err());
+    assert!(Local::file_create_with(&path, 1, 1, &overwrite()).is_err());
     assert_eq!(fs::read(&path).unwrap(), b"a letter");
     assert!(Local::file_create(folder.path().join("other"), 1, 1).is_err());
     assert!(!folder.path().join("other").exists());
 
-    let pool = Local::file_create_with(&path, NODE_BYTES, 1, OVERWRITE).unwrap();
+    let pool = Local::file_create_with(&path, NODE_BYTES, 1, &overwrite()).unwrap();
     assert_eq!(word(&pool, GlobalAddr::NULL), 0);
     assert_eq!(fs::metadata(&path).unwrap().len(), NODE_BYTES);
-    let error = Local::file_create_with(&path, NODE_BYTES, 1, OVERWRITE).unwrap_err();
+    let error = Local::file_create_with(&path, NODE_BYTES, 1, &overwrite()).unwrap_err();
     assert!(error.to_string().contains("in use"), "{error}");
     drop(pool);
-    Local::file_create_with(&path, 2 * NODE_BYTES, 1, OVERWRITE).unwrap();
+    Local::file_create_with(&path, 2 * NODE_BYTES, 1, &overwrite()).unwrap();
 }
 
 #[test]
@@ -187,13 +192,13 @@ fn space_can_be_reserved() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     for space in [Space::Reserved, Space::Preallocated] {
-        let options = FileOptions { space, overwrite: true, flush: false };
-        let pool = Local::file_create_with(&path, NODE_BYTES, 2, options).unwrap();
+        let options = FileOptions { space, overwrite: true, ..FileOptions::default() };
+        let pool = Local::file_create_with(&path, NODE_BYTES, 2, &options).unwrap();
         assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 * NODE_BYTES);
         drop(pool);
         // More than any disk here has: an error, and no half-made pool.
         let path = folder.path().join("huge");
-        let error = Local::file_create_with(&path, 1 << 40, 64, options).unwrap_err();
+        let error = Local::file_create_with(&path, 1 << 40, 64, &options).unwrap_err();
         assert!(matches!(error, FabricError::Io(_) | FabricError::DiskFull(_)), "{error}");
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
@@ -232,7 +237,7 @@ fn a_disk_too_small_refuses_the_file_and_not_a_write() {
     let path = disk.0.path().join("pool");
     let refused = [
         Local::file_create(&path, 4 << 20, 2).unwrap_err(),
-        Local::file_region(&path, 8 << 20, Space::Reserved).unwrap_err(),
+        Local::file_region(&path, 8 << 20, Space::Reserved, &Sharing::default()).unwrap_err(),
     ];
     for error in refused {
         assert!(matches!(&error, FabricError::DiskFull(what) if what.needed.0 == 8 << 20), "{error}");
@@ -256,7 +261,7 @@ fn a_disk_too_small_refuses_the_file_and_not_a_write() {
 fn a_pool_larger_than_its_disk_is_remarked_upon() {
     let folder = tempfile::tempdir().unwrap();
     let sparse = FileOptions { space: Space::Sparse, ..FileOptions::default() };
-    let Ok(pool) = Local::file_create_with(folder.path().join("pool"), 1 << 40, 8, sparse) else {
+    let Ok(pool) = Local::file_create_with(folder.path().join("pool"), 1 << 40, 8, &sparse) else {
         return; // this file system has no sparse files of 8 TiB
     };
     assert!(pool.notes().iter().any(|note| note.contains("make room")), "{:?}", pool.notes());
@@ -344,7 +349,7 @@ fn a_file_in_persistent_memory_is_flushed() {
     let folder = std::path::PathBuf::from(std::env::var_os("DARTER_DAX").unwrap());
     let path = folder.join("pool");
     let flushed = FileOptions { flush: true, overwrite: true, ..FileOptions::default() };
-    let pool = Local::file_create_with(&path, NODE_BYTES, 3, flushed).unwrap();
+    let pool = Local::file_create_with(&path, NODE_BYTES, 3, &flushed).unwrap();
     write_superblock(&pool);
     assert_eq!(pool.capabilities().durability, darter_fabric::Durability::OnCompletion);
     let second = Local::file_open_flushed(&path).unwrap();
@@ -362,6 +367,7 @@ fn a_file_in_persistent_memory_is_flushed() {
     std::fs::remove_file(&path).unwrap();
     // An ordinary file of the same machine.
     let elsewhere = tempfile::tempdir().unwrap();
-    let refused = Local::file_create_with(elsewhere.path().join("pool"), NODE_BYTES, 1, flushed).unwrap_err();
+    let refused =
+        Local::file_create_with(elsewhere.path().join("pool"), NODE_BYTES, 1, &flushed).unwrap_err();
     assert!(refused.to_string().contains("--durability log"), "{refused}");
 }

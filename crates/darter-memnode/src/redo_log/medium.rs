@@ -5,7 +5,8 @@
 //! (made, changed or removed) once the names were. Everything else may be there after a power
 //! failure, or not, or in parts.
 
-use std::fs::{File, OpenOptions};
+use darter_fabric::files::{Sharing, open_own};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -50,13 +51,14 @@ pub(super) struct Directory {
     path: PathBuf,
     /// The directory itself, locked: it is one node's.
     handle: File,
+    /// Who can read and write new files.
+    sharing: Sharing,
 }
 
 impl Directory {
     /// Opens a directory, made if it is absent, for one process alone.
-    pub(super) fn open(path: &Path) -> io::Result<Arc<dyn Medium>> {
-        let is_new = !path.exists();
-        std::fs::create_dir_all(path)?;
+    pub(super) fn open(path: &Path, sharing: Sharing) -> io::Result<Arc<dyn Medium>> {
+        let is_new = sharing.create_directory(path)?;
         let handle = File::open(path)?;
         handle.try_lock().map_err(|error| match error {
             std::fs::TryLockError::WouldBlock => {
@@ -68,7 +70,7 @@ impl Directory {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
         }
-        Ok(Arc::new(Self { path: path.to_owned(), handle }))
+        Ok(Arc::new(Self { path: path.to_owned(), handle, sharing }))
     }
 }
 
@@ -82,13 +84,16 @@ impl Medium for Directory {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn MediumFile>> {
-        let mut how = OpenOptions::new();
-        how.read(true).write(true).create(true).truncate(true);
-        Ok(Box::new(how.open(self.path(name))?))
+        let (file, is_new) = self.sharing.open_or_create(&self.path(name))?;
+        if !is_new {
+            file.set_len(0)?;
+            self.sharing.apply(&file)?;
+        }
+        Ok(Box::new(file))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn MediumFile>> {
-        Ok(Box::new(OpenOptions::new().read(true).write(true).open(self.path(name))?))
+        Ok(Box::new(open_own(&self.path(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

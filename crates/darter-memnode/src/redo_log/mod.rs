@@ -44,6 +44,7 @@ pub(crate) use manifest::SessionFacts;
 use crate::error::MemNodeError;
 use checkpoint::Checkpointer;
 use chunks::ChunkSet;
+use darter_fabric::files::Sharing;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::{ByteSize, Fabric, Local, random_word};
 use manifest::{CHUNK_BYTES, MANIFEST, Manifest, chunk_count};
@@ -51,10 +52,11 @@ use medium::Directory;
 use recovery::{Recovered, Target, Unrecoverable, recover};
 use segment::SegmentWriter;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing::info;
+use tracing::{info, warn};
 use withholding::Withholding;
 
 /// The options of a log.
@@ -69,6 +71,8 @@ pub struct LogOptions {
     /// Bytes of records that may wait for the disk. Beyond it the node takes no requests until the
     /// disk has caught up.
     pub queue_bytes_max: usize,
+    /// Who can read and write the log's new files.
+    pub sharing: Sharing,
     /// For tests: what was not synced is lost when the process is killed, as if the power had
     /// failed, and a sync takes so long at least.
     #[doc(hidden)]
@@ -81,6 +85,7 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             checkpoint_bytes: 256 << 20,
             queue_bytes_max: 16 << 20,
+            sharing: Sharing::default(),
             loses_unsynced: None,
         }
     }
@@ -129,12 +134,15 @@ pub(crate) fn open(
     options: LogOptions,
 ) -> Result<(OpenLog, LoggedNode), MemNodeError> {
     let failed = |action| move |source| MemNodeError::Log { path: directory.to_owned(), action, source };
-    let medium = Directory::open(directory).map_err(failed("open it"))?;
+    let medium = Directory::open(directory, options.sharing.clone()).map_err(failed("open it"))?;
     let medium = match options.loses_unsynced {
         Some(sync_time) => Arc::new(Withholding { medium, sync_time }),
         None => medium,
     };
     let bytes = memory.node_bytes(0);
+    if let Some(warning) = missing_space(directory, bytes, &options) {
+        warn!("{warning}");
+    }
     let manifest = match Manifest::find(&*medium) {
         Ok(Some(manifest)) => manifest,
         Ok(None) if !segment::starts(&*medium).map_err(failed("read it"))?.is_empty() => {
@@ -192,6 +200,26 @@ pub(crate) fn open(
         options,
     };
     Ok((log, LoggedNode { boot_id, sessions, forgotten }))
+}
+
+/// Returns a warning if the directory's file system has less room than the log may come to need: two
+/// images of the region, and the log between two checkpoints.
+fn missing_space(directory: &Path, region_bytes: u64, options: &LogOptions) -> Option<String> {
+    let system = rustix::fs::statvfs(directory).ok()?;
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    let files = std::fs::read_dir(directory).ok()?.filter_map(|entry| entry.ok()?.metadata().ok());
+    let taken: u64 = files.map(|file| file.blocks() * 512).sum();
+    let log = options.checkpoint_bytes.saturating_add(options.segment_bytes).saturating_mul(2);
+    let needed = region_bytes.saturating_mul(2).saturating_add(log).saturating_sub(taken);
+    (needed > free).then(|| {
+        format!(
+            "{}: the log may come to need {} more of its file system, which has {} free; when it is full, the node \
+             refuses every request until there is room: make room, or choose another directory",
+            directory.display(),
+            ByteSize(needed),
+            ByteSize(free),
+        )
+    })
 }
 
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(8));

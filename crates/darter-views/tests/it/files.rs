@@ -12,6 +12,18 @@ fn a_file_keeps_views() {
 }
 
 #[test]
+fn the_files_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = ViewStore::open(&format!("file:{}", folder.path().join("views").display()), 0).unwrap();
+    set(&mut store, view(1, 7)).unwrap();
+    for name in ["views-0", "views-0.lock"] {
+        let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
 fn what_a_dead_process_left_is_in_nobodys_way() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file:{}", folder.path().join("views").display());

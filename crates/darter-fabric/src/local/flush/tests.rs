@@ -382,11 +382,11 @@ fn an_ordinary_file_is_refused_with_the_way_out() {
         }
     };
     let options = FileOptions { flush: true, overwrite: true, ..FileOptions::default() };
-    named(Local::file_create_with(&path, NODE_BYTES, 1, options));
+    named(Local::file_create_with(&path, NODE_BYTES, 1, &options));
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "nothing was made");
     file_with(&path, Some(MARK));
     named(Local::file_open_flushed(&path));
-    named(Local::file_create_with(&path, NODE_BYTES, 1, options));
+    named(Local::file_create_with(&path, NODE_BYTES, 1, &options));
     let left = std::fs::metadata(&path).unwrap().len();
     assert_eq!(left, NODE_BYTES + TABLE_BYTES as u64, "nothing was emptied");
 }
