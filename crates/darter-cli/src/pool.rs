@@ -92,7 +92,17 @@ impl PoolArgs {
 
     /// Opens a pool, creating it when its name says how large.
     pub(crate) fn open_or_create(&self) -> Result<Store, Failure> {
-        let store = self.open(self.options()?)?;
+        self.open_or_create_with(self.options()?)
+    }
+
+    /// Does the same for a gateway, which keeps nothing of a pool that was lost: it also serves the one
+    /// that is made in its place.
+    pub(crate) fn open_to_serve(&self) -> Result<Store, Failure> {
+        self.open_or_create_with(self.options()?.accept_new_pool(true))
+    }
+
+    fn open_or_create_with(&self, options: StoreOptions) -> Result<Store, Failure> {
+        let store = self.open(options)?;
         self.remark(&store);
         if *self.pool.scheme() == Scheme::Memory {
             complain("note: a `mem:` pool ends with this command; use `file:PATH?size=SIZE` to keep it");
@@ -106,7 +116,8 @@ impl PoolArgs {
     /// another size than its name, whose size counts only when a pool is made.
     fn remark(&self, store: &Store) {
         warn_of_missing_space(store);
-        let fabric = store.pool().fabric();
+        let pool = store.pool();
+        let fabric = pool.fabric();
         let (nodes, node_bytes) = (fabric.nodes(), fabric.node_bytes(0));
         if self.pool.node_bytes().is_some_and(|bytes| bytes != node_bytes) || self.pool.nodes() > nodes {
             let has = bytes_text(node_bytes * nodes as u64);
@@ -298,8 +309,7 @@ fn durability_text(durability: Durability) -> &'static str {
 impl HandoffCommand {
     fn run(&self) -> Result<Answer, Failure> {
         let store = self.pool.existing()?;
-        let fabric = store.pool().fabric();
-        fabric.hand_over(self.node, &self.replica, self.patience).map_err(Failure::failed)?;
+        store.pool().fabric().hand_over(self.node, &self.replica, self.patience).map_err(Failure::failed)?;
         writeln!(std::io::stdout().lock(), "{} serves as memory node {}", self.replica, self.node)?;
         Ok(Answer::Done)
     }

@@ -115,7 +115,7 @@ impl ServeCommand {
         let stop = asked_to_stop(self.until_stdin_closes, Some(self.limits.drain + LEAVE_PATIENCE))?;
         allow_open_files(self.limits.connections);
         let credentials = self.pool_credentials.of_a_client();
-        let store = PoolArgs::new(self.pool.clone(), self.index, credentials).open_or_create()?;
+        let store = PoolArgs::new(self.pool.clone(), self.index, credentials).open_to_serve()?;
         let gateway = Gateway::bind(self.resp, store, options).map_err(Failure::failed)?;
         // Serves until the gateway has ended.
         let status = self.http.map(|address| gateway.serve_status(address));

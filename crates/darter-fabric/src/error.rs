@@ -66,14 +66,14 @@ pub enum FabricError {
     /// Others have declared this process dead and shut it out.
     #[error(
         "this process was shut out of the pool, since it was silent beyond its lease or a memory node of its lost the \
-         session in a crash; open the pool again"
+         session in a crash; the pool must be opened again, which a `Store` does by itself"
     )]
     Fenced,
     /// A memory node with a log has crashed, and what is on its disk may lack the last words of
     /// this session. So it has ended the session. Verbs to it were not sent.
     #[error(
         "memory node {node} crashed and was restarted, which has ended this process's session; nothing was sent to it; \
-         open the pool again"
+         the pool must be opened again, which a `Store` does by itself"
     )]
     Forgotten {
         /// The node.

@@ -2,7 +2,6 @@
 //! the gateway.
 
 use super::error::{GatewayError, system};
-use super::reopening;
 use super::state::{GatewayState, LogLine};
 use super::thread::{self, Accepted};
 use darter_telemetry::Stop;
@@ -74,7 +73,7 @@ fn accept(
         let listener = tokio::net::TcpListener::from_std(listener).map_err(system("wait for connections"))?;
         let mut next = workers.iter().cycle();
         while !stop.is_asked() {
-            reopening::keep_open(shared);
+            shared.log_membership();
             shared.log().tick(Instant::now());
             let Ok(accepted) = tokio::time::timeout(STOP_CHECK, listener.accept()).await else { continue };
             match accepted.and_then(|(socket, address)| Ok((socket.into_std()?, address))) {

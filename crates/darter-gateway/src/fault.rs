@@ -34,14 +34,7 @@ impl Fault {
         match self {
             Self::Said(text) => Cow::Borrowed(text),
             Self::Store(error) if error.is_out_of_space() => format!("OOM {error}").into(),
-            Self::Store(error) if error.is_shut_out() => {
-                let sent = if error.is_unsent() { "was not sent" } else { "may have taken effect or not" };
-                format!(
-                    "TRYAGAIN the pool has ended this gateway's membership, and the gateway opens it again; the step \
-                     of this command that failed {sent}: {error}"
-                )
-                .into()
-            }
+            Self::Store(error) if error.is_shut_out() => format!("TRYAGAIN {error}").into(),
             Self::Store(error) => format!("ERR {error}").into(),
         }
     }

@@ -1,7 +1,6 @@
 //! The state that all threads of a gateway share: its store, its clients, its counts and its log.
 
 use super::clients::Clients;
-use super::current_store::CurrentStore;
 use super::fault::Fault;
 use super::options::GatewayOptions;
 use super::request::BULK_BYTES_MAX;
@@ -11,16 +10,20 @@ use darter::Store;
 use darter_fabric::Fabric;
 use darter_telemetry::descriptors;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// The state of a gateway.
 #[derive(Debug)]
 pub(super) struct GatewayState {
     pub(super) options: GatewayOptions,
-    pub(super) current: CurrentStore,
+    pub(super) store: Store,
+    /// How many times the store had joined its pool again, when that was last logged.
+    joins_logged: AtomicU64,
+    /// The log says that the store is shut out.
+    is_out_logged: AtomicBool,
     pub(super) clients: Clients,
     pub(super) counts: Counts,
     /// By thread.
@@ -111,7 +114,9 @@ impl GatewayState {
             log: Mutex::new(LogLimiter::new(Instant::now())),
             argument_bytes_max: value_bytes_max(&store).min(BULK_BYTES_MAX),
             options,
-            current: CurrentStore::new(store),
+            store,
+            joins_logged: AtomicU64::new(0),
+            is_out_logged: AtomicBool::new(false),
             clients: Clients::default(),
             counts: Counts::default(),
             since: Instant::now(),
@@ -121,9 +126,16 @@ impl GatewayState {
         }
     }
 
-    /// Returns the store that is open now.
-    pub(super) fn store(&self) -> Store {
-        self.current.get().store
+    /// Logs that the pool has ended this gateway's membership, and that the store has joined it again.
+    pub(super) fn log_membership(&self) {
+        let joins = self.store.joins();
+        if self.joins_logged.swap(joins, Ordering::Relaxed) != joins {
+            self.is_out_logged.store(false, Ordering::Relaxed);
+            info!(joins, "the pool is open again, with another membership");
+        }
+        if self.store.is_shut_out() && !self.is_out_logged.swap(true, Ordering::Relaxed) {
+            warn!("the pool has ended this gateway's membership; opening the pool again");
+        }
     }
 
     /// Counts an error reply, and logs a failure of the store.
@@ -139,7 +151,6 @@ impl GatewayState {
 
     /// Remembers a failure of the pool.
     fn failed(&self, error: &darter::Error) {
-        self.current.note(error);
         if error.is_disconnected() {
             *self.node_failure() = Some((error.to_string(), Instant::now()));
         }
@@ -152,9 +163,8 @@ impl GatewayState {
     /// Returns the reason why commands may fail now, if there is one: the pool's upkeep fails, or a
     /// memory node could not be reached lately.
     pub(super) fn degraded(&self, now: Instant) -> Option<String> {
-        let store = self.store();
-        let fabric = store.pool().fabric().notes();
-        let upkeep = store.notes().into_iter().find(|note| !fabric.contains(note));
+        let fabric = self.store.pool().fabric().notes();
+        let upkeep = self.store.notes().into_iter().find(|note| !fabric.contains(note));
         let is_recent = |at: Instant| now.saturating_duration_since(at) < DEGRADED;
         let recent = || self.node_failure().clone().filter(|(_, at)| is_recent(*at)).map(|(why, _)| why);
         upkeep.or_else(recent)

@@ -2,7 +2,6 @@
 //! many are in use at a time, and spare buffers.
 
 use super::clients::ClientInfo;
-use super::current_store::OpenedStore;
 use super::keyspace::{KeyLocks, Keyspace};
 use super::pipeline::Pipeline;
 use super::request::Arguments;
@@ -33,9 +32,7 @@ pub(super) struct Worker {
     /// The current round of accounting; each session is accounted for once in a round.
     round: Cell<u64>,
     pub(super) shared: Arc<GatewayState>,
-    /// The store for keyspaces that are made, with its generation.
-    opened: RefCell<(u64, OpenedStore)>,
-    /// Keyspaces of that store that are not in use.
+    /// Keyspaces that are not in use.
     keyspaces: RefCell<Vec<(Keyspace, Account)>>,
     /// Limits the sessions in use.
     permits: Semaphore,
@@ -45,12 +42,11 @@ pub(super) struct Worker {
     pipelines: RefCell<Vec<Pipeline>>,
 }
 
-/// The costs of a session that have been counted, the round in which they were, and its store.
+/// The costs of a session that have been counted, and the round in which they were.
 #[derive(Debug)]
 struct Account {
     round: u64,
     counted: Counters,
-    opened: OpenedStore,
 }
 
 /// A keyspace with a session of its own, borrowed from its thread.
@@ -66,7 +62,6 @@ impl Worker {
         Self {
             counts: Arc::clone(&shared.threads[number]),
             round: Cell::new(0),
-            opened: RefCell::new((shared.current.generation(), shared.current.get())),
             shared,
             keyspaces: RefCell::default(),
             permits,
@@ -81,14 +76,13 @@ impl Worker {
     pub(super) async fn keyspace(&self) -> KeyspaceLease<'_> {
         // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
-        self.follow_store();
+        self.drop_former();
         let spare = self.keyspaces.borrow_mut().pop();
         let (keys, account) = spare.unwrap_or_else(|| {
             self.counts.sessions.add(1);
-            let opened = self.opened.borrow().1.clone();
-            let mut keys = Keyspace::new(opened.store.clone(), Arc::clone(&self.locks));
+            let mut keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.locks));
             keys.may_sleep = true;
-            (keys, Account { round: 0, counted: Counters::default(), opened })
+            (keys, Account { round: 0, counted: Counters::default() })
         });
         KeyspaceLease { keys, account, _permit: permit }
     }
@@ -97,20 +91,17 @@ impl Worker {
     pub(super) fn give_keyspace(&self, mut held: KeyspaceLease<'_>) {
         held.keys.rest();
         self.count(&held.keys, &mut held.account);
-        if held.account.opened.is_same(&self.opened.borrow().1) {
-            self.keyspaces.borrow_mut().push((held.keys, held.account));
-        }
+        self.keyspaces.borrow_mut().push((held.keys, held.account));
     }
 
-    /// Takes the store that is open now, and drops keyspaces of another.
-    fn follow_store(&self) {
-        let generation = self.shared.current.generation();
-        if self.opened.borrow().0 == generation {
+    /// Drops keyspaces of former memberships.
+    fn drop_former(&self) {
+        let mut keyspaces = self.keyspaces.borrow_mut();
+        if keyspaces.iter().all(|(keys, _)| keys.is_current()) {
             return;
         }
-        *self.opened.borrow_mut() = (generation, self.shared.current.get());
-        for (keys, mut account) in self.keyspaces.take() {
-            self.count(&keys, &mut account);
+        for (keys, account) in keyspaces.extract_if(.., |(keys, _)| !keys.is_current()) {
+            self.count(&keys, &mut { account });
         }
     }
 
@@ -126,7 +117,7 @@ impl Worker {
     /// Begins a round, and accounts for the sessions that are not in use.
     pub(super) fn account(&self) {
         self.round.set(self.round.get() + 1);
-        self.follow_store();
+        self.drop_former();
         for (keys, account) in &mut *self.keyspaces.borrow_mut() {
             self.count(keys, account);
         }

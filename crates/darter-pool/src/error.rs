@@ -33,7 +33,8 @@ pub enum PoolError {
     },
     /// The bytes are not a darter pool.
     #[error(
-        "memory node {node} holds no darter pool (no magic number); check the path, or create a pool there"
+        "memory node {node} holds no darter pool (no magic number); check the path, or create a pool there with \
+         `darter pool create`"
     )]
     NotAPool {
         /// The node.
@@ -105,7 +106,10 @@ pub enum PoolError {
         max: u32,
     },
     /// Other members have declared this process dead; it must not write any more.
-    #[error("this process was declared dead by other members of the pool; open the pool again")]
+    #[error(
+        "this process was declared dead by other members of the pool; the pool must be opened again, which a `Store` does \
+         by itself"
+    )]
     Evicted,
     /// Closing found other handles of this process. The last one to be dropped closes the pool.
     #[error("{handles} other pool or client handles of this process are alive; drop them first")]

@@ -158,11 +158,6 @@ fn put_or_explain(store: &Store, key: &[u8], value: &[u8]) -> Result<(), Error> 
             eprintln!("full; everything stored stays readable");
             Err(error)
         }
-        // Silent beyond the lease, or a memory node with a log has crashed: open the pool again.
-        Err(error) if error.is_shut_out() => {
-            store.reopen()?.session()?.put(key, value)?;
-            Ok(())
-        }
         // Nothing has changed: anything may be repeated, counters too.
         Err(error) if error.is_unsent() => store.session()?.put(key, value).map(drop),
         // A lost reply: the put took effect or it did not. Puts may be repeated, counters may not.

@@ -7,49 +7,23 @@
 //! The futures of the most frequent operations are pinned where they are made: to await one moves it
 //! once more, and in memory of this process that is felt.
 
-use crate::batch::{self, Lanes};
+use crate::batch;
 use crate::inspect::{self, Check, Stats};
 use crate::key_space::{KeySpace, Places};
-use crate::open_index::OpenIndex;
-use crate::open_store::{Attempts, OpenStore};
+use crate::link::{Link, Repeat, attempted};
+use crate::membership::Membership;
 use crate::{Change, Error, KeyRange};
-use darter_fabric::{Counters, Endpoint, Fabric};
+use darter_fabric::{Counters, Fabric};
 use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
-use darter_pool::{Client, PoolError, PoolUsage, Room};
+use darter_pool::PoolUsage;
 use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Attempts an operation again while there is hope for room. A macro, since no closure can lend what
-/// the attempt borrows to a future that is `Send`.
-macro_rules! with_room {
-    ($session:ident, $attempt:expr) => {{
-        let mut attempts = Attempts::default();
-        loop {
-            let outcome = $attempt;
-            match outcome {
-                Err(error) if error.is_out_of_space() => {
-                    let store = Arc::clone(&$session.store);
-                    match Box::pin(store.make_room(&mut $session.client, &mut attempts)).await {
-                        Room::Freed => {}
-                        Room::HeldBack(by) => break Err(PoolError::HeldBack(by).into()),
-                        Room::Full | Room::NotYet => break Err(error),
-                    }
-                }
-                outcome => break outcome,
-            }
-        }
-    }};
-}
-
 /// One task's access to a [`crate::Store`]. Methods take `&mut self`: a session does one operation
 /// at a time.
 pub struct AsyncSession<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    client: Client<F>,
-    open: Arc<OpenIndex<F, I>>,
-    store: Arc<OpenStore<F, I>>,
-    /// More clients, for operations on many keys at a time.
-    lanes: Lanes<F>,
+    link: Link<F, I>,
     /// The keys that it works on.
     space: KeySpace,
     /// For the place of a key.
@@ -57,19 +31,16 @@ pub struct AsyncSession<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = A
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
-    pub(crate) fn open(store: &Arc<OpenStore<F, I>>, space: KeySpace) -> Result<Self, Error> {
-        let client = store.open.pool.client()?;
-        let open = Arc::clone(&store.open);
-        let store = Arc::clone(store);
-        Ok(Self { client, open, store, lanes: Lanes::default(), space, place: Vec::new() })
+    pub(crate) fn open(membership: &Arc<Membership<F, I>>, space: KeySpace) -> Result<Self, Error> {
+        Ok(Self { link: Link::open(membership)?, space, place: Vec::new() })
     }
 
     pub(crate) fn space(&self) -> KeySpace {
         self.space
     }
 
-    pub(crate) fn store(&self) -> &Arc<OpenStore<F, I>> {
-        &self.store
+    pub(crate) fn membership(&self) -> &Arc<Membership<F, I>> {
+        self.link.membership()
     }
 
     /// Returns the value of a key.
@@ -80,7 +51,12 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         let key = self.space.place(key.as_ref(), &mut self.place)?;
-        Ok(self.open.index.get_with(&mut self.client, key, <[u8]>::to_vec).await?)
+        let link = &mut self.link;
+        attempted!(
+            link,
+            Repeat::Always,
+            link.open.index.get_with(&mut link.client, key, <[u8]>::to_vec).await
+        )
     }
 
     /// Returns what `f` makes of a key's value, without copying the value out first.
@@ -95,7 +71,12 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         f: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>, Error> {
         let key = self.space.place(key.as_ref(), &mut self.place)?;
-        Ok(pin!(self.open.index.get_with(&mut self.client, key, f)).await?)
+        let (link, mut f) = (&mut self.link, Some(f));
+        let found = attempted!(link, if f.is_some() { Repeat::Always } else { Repeat::Never }, {
+            let f = |value: &[u8]| f.take().map(|f| f(value));
+            pin!(link.open.index.get_with(&mut link.client, key, f)).await
+        });
+        Ok(found?.flatten())
     }
 
     /// Returns whether a key is present.
@@ -211,7 +192,12 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     ) -> Result<PutOutcome, Error> {
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let value = value.as_ref();
-        Ok(with_room!(self, pin!(self.open.index.put(&mut self.client, key, value, condition)).await)?)
+        let link = &mut self.link;
+        attempted!(
+            link,
+            Repeat::IfUnsent,
+            pin!(link.open.index.put(&mut link.client, key, value, condition)).await
+        )
     }
 
     /// Stores many pairs, several at a time: on memory nodes in a fraction of the round trips that
@@ -230,11 +216,13 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     {
         let places = Places::of(self.space, pairs.iter().map(|(key, _)| key.as_ref()))?;
         let keys = places.to_vec();
-        let puts = batch::Puts { index: &self.open.index, keys: &keys, pairs };
-        with_room!(self, {
-            let clients = self.lanes.clients(&self.open.pool, &mut self.client, keys.len())?;
-            batch::run(clients, &keys, &puts).await
-        })
+        let (link, mut done) = (&mut self.link, Vec::new());
+        attempted!(link, Repeat::IfUnsent, {
+            let puts = batch::Puts { index: &link.open.index, keys: &keys, pairs };
+            let clients = link.lanes.clients(&link.open.pool, &mut link.client, keys.len())?;
+            batch::run(clients, &keys, &puts, &mut done).await
+        })?;
+        Ok(done.into_iter().flatten().collect())
     }
 
     /// Removes a key; returns whether it was there.
@@ -246,7 +234,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let key = self.space.place(key.as_ref(), &mut self.place)?;
-        Ok(with_room!(self, self.open.index.delete(&mut self.client, key).await)?)
+        let link = &mut self.link;
+        attempted!(link, Repeat::IfUnsent, link.open.index.delete(&mut link.client, key).await)
     }
 
     /// Removes a key if `is_wanted` returns true for its value; returns whether it did. `is_wanted`
@@ -262,7 +251,12 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
         let key = self.space.place(key.as_ref(), &mut self.place)?;
-        Ok(with_room!(self, self.open.index.delete_if(&mut self.client, key, &mut is_wanted).await)?)
+        let link = &mut self.link;
+        attempted!(
+            link,
+            Repeat::IfUnsent,
+            link.open.index.delete_if(&mut link.client, key, &mut is_wanted).await
+        )
     }
 
     /// Removes the keys of a range that are present while it runs; returns how many it removed. Not
@@ -303,10 +297,13 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     pub async fn delete_many<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<u64, Error> {
         let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
         let keys = places.to_vec();
-        let clients = self.lanes.clients(&self.open.pool, &mut self.client, keys.len())?;
-        let deletes = batch::Deletes { index: &self.open.index, keys: &keys };
-        let removed = batch::run(clients, &keys, &deletes).await?;
-        Ok(removed.into_iter().map(u64::from).sum())
+        let (link, mut done) = (&mut self.link, Vec::new());
+        attempted!(link, Repeat::IfUnsent, {
+            let deletes = batch::Deletes { index: &link.open.index, keys: &keys };
+            let clients = link.lanes.clients(&link.open.pool, &mut link.client, keys.len())?;
+            batch::run(clients, &keys, &deletes, &mut done).await
+        })?;
+        Ok(done.into_iter().flatten().map(u64::from).sum())
     }
 
     /// Puts, keeps or removes a key as `decide` returns for its value, `None` if the key is absent.
@@ -329,7 +326,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
             decision
         };
         let key = self.space.place(key.as_ref(), &mut self.place)?;
-        with_room!(self, self.open.index.modify(&mut self.client, key, &mut decide).await)?;
+        let link = &mut self.link;
+        attempted!(link, Repeat::IfUnsent, link.open.index.modify(&mut link.client, key, &mut decide).await)?;
         Ok(changes)
     }
 
@@ -345,7 +343,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
         let keys = places.to_vec();
-        Ok(self.open.index.multi_get(&mut self.client, &keys).await?)
+        let link = &mut self.link;
+        attempted!(link, Repeat::Always, link.open.index.multi_get(&mut link.client, &keys).await)
     }
 
     /// Prefetches what operations on these keys are going to read, for callers that know their keys
@@ -355,7 +354,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         // The operation itself reports a key that is too long.
         if let Ok(places) = Places::of(self.space, keys) {
-            self.open.index.prefetch(&self.client, places.iter());
+            self.link.open.index.prefetch(&self.link.client, places.iter());
         }
     }
 
@@ -366,8 +365,10 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// Fails as [`AsyncSession::get`] does.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
-        let range = self.space.range(range);
-        Ok(self.space.keys(self.open.index.scan(&mut self.client, &range, limit).await?))
+        let (link, range) = (&mut self.link, self.space.range(range));
+        let found =
+            attempted!(link, Repeat::Always, link.open.index.scan(&mut link.client, &range, limit).await);
+        Ok(self.space.keys(found?))
     }
 
     /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
@@ -382,10 +383,15 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         limit: usize,
         mut visit: impl FnMut(&[u8], &[u8]) + Send,
     ) -> Result<usize, Error> {
-        let (space, range) = (self.space, self.space.range(range));
-        let visit = |place: &[u8], value: &[u8]| visit(space.key(place), value);
-        let met = pin!(self.open.index.scan_with(&mut self.client, &range, limit, visit)).await?;
-        Ok(met)
+        let (space, link, range) = (self.space, &mut self.link, self.space.range(range));
+        let mut has_visited = false;
+        attempted!(link, if has_visited { Repeat::Never } else { Repeat::Always }, {
+            let visit = |place: &[u8], value: &[u8]| {
+                has_visited = true;
+                visit(space.key(place), value);
+            };
+            pin!(link.open.index.scan_with(&mut link.client, &range, limit, visit)).await
+        })
     }
 
     /// Fills an empty index from strictly ascending keys; returns how many. Nothing is visible
@@ -403,7 +409,11 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         P::IntoIter: Send,
     {
         // What is taken from the iterator cannot be taken again, so room is made before.
-        if let Some(sweeper) = &self.store.sweeper {
+        let link = &mut self.link;
+        if link.is_over() {
+            Box::pin(link.follow()).await?;
+        }
+        if let Some(sweeper) = &link.store.sweeper {
             sweeper.finish().await;
         }
         let (space, mut too_long) = (self.space, None);
@@ -412,7 +422,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
             too_long = too_long.take().or(space.check(&key).err());
             (space.into_place(key), value.into())
         });
-        let loaded = self.open.index.bulk_load(&mut self.client, sorted).await;
+        let loaded = link.open.index.bulk_load(&mut link.client, sorted).await;
         loaded.map_err(|error| too_long.unwrap_or_else(|| error.into()))
     }
 
@@ -422,7 +432,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// Fails if the pool fails; call again later.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn maintain(&mut self) -> Result<(), Error> {
-        self.open.maintain(&mut self.client, self.store.auto_adjust).await
+        let link = &mut self.link;
+        attempted!(link, Repeat::Always, link.open.maintain(&mut link.client, link.store.auto_adjust).await)
     }
 
     /// Counts and sizes, by a walk of the whole index.
@@ -431,7 +442,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// Fails if the pool is damaged or fails.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn stats(&mut self) -> Result<Stats, Error> {
-        inspect::stats(&self.open, &mut self.client).await
+        let link = &mut self.link;
+        attempted!(link, Repeat::Always, inspect::stats(&link.open, &mut link.client).await)
     }
 
     /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
@@ -439,7 +451,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// # Errors
     /// Fails if the pool fails.
     pub async fn usage(&mut self) -> Result<PoolUsage, Error> {
-        Ok(self.open.pool.usage(&mut self.client).await?)
+        let link = &mut self.link;
+        attempted!(link, Repeat::Always, link.open.pool.usage(&mut link.client).await)
     }
 
     /// Verifies every invariant and counts what is leaked; see [`crate::Store::check`].
@@ -448,7 +461,8 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// Fails if a walk cannot go on.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn check(&mut self) -> Result<Check, Error> {
-        inspect::check(&self.open, &mut self.client).await
+        let link = &mut self.link;
+        attempted!(link, Repeat::Always, inspect::check(&link.open, &mut link.client).await)
     }
 
     /// Gives back what dead processes left behind, then checks; see [`crate::Store::repair`].
@@ -457,14 +471,14 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     /// Fails as [`AsyncSession::check`] does.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn repair(&mut self) -> Result<Check, Error> {
-        inspect::repair(&self.open, &mut self.client).await
+        let link = &mut self.link;
+        attempted!(link, Repeat::Always, inspect::repair(&link.open, &mut link.client).await)
     }
 
     /// Returns what this session's operations have cost so far: round trips, verbs, bytes, retries,
     /// by kind of operation. All zero when the fabric does not count.
     pub fn counters(&self) -> Counters {
-        let own = self.client.endpoint().counters().copied().unwrap_or_default();
-        own + self.lanes.counters()
+        self.link.counters()
     }
 }
 

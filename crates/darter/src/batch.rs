@@ -99,19 +99,24 @@ impl<F: Fabric, I: OrderedIndex<F>> KeyOperation<F> for Deletes<'_, I> {
     }
 }
 
-/// One client's share of the operations.
-type Lane<'l, R> = Pin<Box<dyn Future<Output = Result<Vec<(usize, R)>, Error>> + Send + 'l>>;
+/// One client's share of the operations. Returns the results, and the error that ended them.
+type Lane<'l, R> = Pin<Box<dyn Future<Output = (Vec<(usize, R)>, Option<Error>)> + Send + 'l>>;
 
-/// Runs an operation on each key and returns their results in the order of the keys. All of them
-/// are over when it returns, even if one of them failed.
+/// Runs an operation on each key that has no result in `done` yet, and puts the results there, in the
+/// order of the keys. All of them are over when it returns, even if one of them failed.
+///
+/// # Errors
+/// Fails if an operation fails, with an error after which it may have taken effect, if there is one.
 pub(crate) async fn run<F: Fabric, O: KeyOperation<F>>(
     clients: Vec<&mut Client<F>>,
     keys: &[&[u8]],
     operation: &O,
-) -> Result<Vec<O::Output>, Error> {
+    done: &mut Vec<Option<O::Output>>,
+) -> Result<(), Error> {
+    done.resize_with(keys.len(), || None);
     let mut lanes: Vec<Vec<usize>> = vec![Vec::new(); clients.len()];
     let mut lane_of = HashMap::with_capacity(keys.len());
-    for (i, key) in keys.iter().enumerate() {
+    for (i, key) in keys.iter().enumerate().filter(|(i, _)| done[*i].is_none()) {
         let lane = *lane_of.entry(*key).or_insert(i % clients.len());
         lanes[lane].push(i);
     }
@@ -120,31 +125,89 @@ pub(crate) async fn run<F: Fabric, O: KeyOperation<F>>(
         running.push(Box::pin(async move {
             let mut done = Vec::with_capacity(lane.len());
             for i in lane {
-                done.push((i, operation.operate(client, i).await?));
+                match operation.operate(client, i).await {
+                    Ok(result) => done.push((i, result)),
+                    Err(error) => return (done, Some(error)),
+                }
             }
-            Ok(done)
+            (done, None)
         }));
     }
-    let mut results = Vec::with_capacity(keys.len());
-    let mut failure = None;
+    let mut failure: Option<Error> = None;
     poll_fn(|context| {
-        running.retain_mut(|lane| match lane.as_mut().poll(context) {
-            Poll::Pending => true,
-            Poll::Ready(Ok(done)) => {
-                results.extend(done);
-                false
+        running.retain_mut(|lane| {
+            let Poll::Ready((results, error)) = lane.as_mut().poll(context) else { return true };
+            for (i, result) in results {
+                done[i] = Some(result);
             }
-            Poll::Ready(Err(error)) => {
-                failure.get_or_insert(error);
-                false
+            let is_worse =
+                |error: &Error| failure.as_ref().is_none_or(|worst| worst.is_unsent() && !error.is_unsent());
+            if let Some(error) = error.filter(is_worse) {
+                failure = Some(error);
             }
+            false
         });
         if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    if let Some(error) = failure {
-        return Err(error);
+    failure.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeyOperation, run};
+    use crate::{DefaultFabric, Error, Store, block_on};
+    use darter_fabric::FabricError;
+    use darter_pool::Client;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts the calls for each key; those for some keys fail.
+    struct Failing {
+        calls: Vec<AtomicUsize>,
+        fails: fn(usize) -> Option<FabricError>,
     }
-    results.sort_unstable_by_key(|(i, _)| *i);
-    Ok(results.into_iter().map(|(_, result)| result).collect())
+
+    impl KeyOperation<DefaultFabric> for Failing {
+        type Output = usize;
+
+        async fn operate(&self, _: &mut Client<DefaultFabric>, i: usize) -> Result<usize, Error> {
+            self.calls[i].fetch_add(1, Ordering::Relaxed);
+            (self.fails)(i).map_or(Ok(i), |error| Err(error.into()))
+        }
+    }
+
+    #[test]
+    fn keys_that_are_done_are_not_done_again_after_another_has_failed() {
+        let store = Store::open("mem:16M").unwrap();
+        let names: Vec<_> = (0..40_u8).map(|name| [name]).collect();
+        let keys: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+        let mut operation = Failing {
+            calls: keys.iter().map(|_| AtomicUsize::new(0)).collect(),
+            fails: |i| (i == 5).then_some(FabricError::Forgotten { node: 0 }),
+        };
+        let mut done = Vec::new();
+        let mut run = |operation: &Failing| {
+            let mut clients: Vec<_> = (0..4).map(|_| store.pool().client().unwrap()).collect();
+            block_on(run(clients.iter_mut().collect(), &keys, operation, &mut done))
+        };
+        assert!(run(&operation).unwrap_err().is_unsent());
+        operation.fails = |_| None;
+        run(&operation).unwrap();
+        assert!(done.into_iter().flatten().eq(0..40));
+        let calls = operation.calls.iter().map(|calls| calls.load(Ordering::Relaxed));
+        assert!(calls.enumerate().all(|(i, calls)| calls == if i == 5 { 2 } else { 1 }));
+    }
+
+    #[test]
+    fn the_error_is_that_of_a_key_that_may_have_changed() {
+        let store = Store::open("mem:16M").unwrap();
+        let keys: Vec<&[u8]> = vec![b"a", b"b", b"c"];
+        let operation = Failing {
+            calls: keys.iter().map(|_| AtomicUsize::new(0)).collect(),
+            fails: |i| Some(if i == 1 { FabricError::Fenced } else { FabricError::Forgotten { node: 0 } }),
+        };
+        let mut clients: Vec<_> = (0..3).map(|_| store.pool().client().unwrap()).collect();
+        let error = block_on(run(clients.iter_mut().collect(), &keys, &operation, &mut Vec::new()));
+        assert!(!error.unwrap_err().is_unsent());
+    }
 }

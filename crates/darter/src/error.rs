@@ -4,6 +4,7 @@ use darter_fabric::{FabricError, UrlError};
 use darter_index::IndexError;
 use darter_pool::PoolError;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// An error of the store. What was stored before is intact.
 #[derive(Debug, thiserror::Error)]
@@ -49,9 +50,31 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
-    /// [`crate::Store::reopen`] was called on a store that was not opened by a pool's name.
-    #[error("this store was made over a fabric of the program; make it again as it was made")]
-    NotNamed,
+    /// The pool ended this process's membership during an operation that was to change something:
+    /// it took effect or not. The store joins the pool again by itself, and the next operation works.
+    #[error("the operation may have taken effect or not: {0}")]
+    Interrupted(#[source] Box<Error>),
+    /// The pool has ended this process's membership, and the store cannot join it again yet, for the
+    /// reason inside.
+    #[error(
+        "the pool has ended this process's membership, and the store, which tries again by itself, cannot join it yet; \
+             nothing was sent: {0}"
+    )]
+    Outside(#[source] Arc<Error>),
+    /// The pool on the memory nodes is not the one that was open.
+    #[error(
+        "the memory nodes hold another pool now, which was made in place of the one that was open; open the store again \
+             to use it"
+    )]
+    AnotherPool,
+    /// The pool on the memory nodes is not the one that was open, and this store has joined it,
+    /// as [`crate::StoreOptions::accept_new_pool`] allows. The next operation of the session works
+    /// on that one.
+    #[error(
+        "the memory nodes hold another pool now, which was made in place of the one that was open; nothing was sent, and \
+             the next operation works on the new pool"
+    )]
+    Replaced,
     /// The pool's provider is not compiled into this program.
     #[error(
         "pool `{pool}`: this program was built without it; build it with the feature `{feature}` of `darter`"
@@ -129,7 +152,6 @@ impl Error {
                 | Self::NeverExists { .. }
                 | Self::Modelled { .. }
                 | Self::NotDurable { .. }
-                | Self::NotNamed
                 | Self::NotBuiltIn { .. }
                 | Self::Index(IndexError::NoIndex { .. })
         )
@@ -152,6 +174,9 @@ impl Error {
     /// node may be back later.
     pub fn is_disconnected(&self) -> bool {
         use std::io::ErrorKind as Kind;
+        if let Self::Outside(why) = self {
+            return why.is_disconnected();
+        }
         match self.fabric() {
             Some(
                 FabricError::Disconnected { .. } | FabricError::Unreachable { .. } | FabricError::Lost { .. },
@@ -174,13 +199,21 @@ impl Error {
         }
     }
 
-    /// Returns whether the pool refuses all operations of this store for good: others have declared this
-    /// process dead for its silence beyond its lease, or a memory node with a log has crashed and
-    /// ended its session. [`crate::Store::reopen`] opens the pool again.
+    /// Returns whether the pool has ended this process's membership: others have declared it dead
+    /// for its silence beyond its lease, or a memory node with a log has crashed and ended its
+    /// session. The store joins the pool again by itself, unless [`crate::StoreOptions::rejoin`]
+    /// says no; [`Error::is_unsent`] returns whether the operation may be repeated.
     pub fn is_shut_out(&self) -> bool {
         let evicted = |error: &PoolError| matches!(error, PoolError::Evicted);
         self.fabric().is_some_and(FabricError::is_shut_out)
+            || matches!(self, Self::Interrupted(_) | Self::Outside(_))
             || matches!(self, Self::Pool(error) | Self::Open { source: error, .. } if evicted(error))
+    }
+
+    /// Returns whether the membership is over: the pool has ended it, or its first memory node, which
+    /// lists the members, has come back without its contents.
+    pub(crate) fn ends_membership(&self) -> bool {
+        self.is_shut_out() || matches!(self.fabric(), Some(FabricError::Lost { node: 0 }))
     }
 
     fn fabric(&self) -> Option<&FabricError> {
@@ -204,6 +237,7 @@ impl Error {
             || self.is_too_long()
             || self.is_usage()
             || self.is_out_of_space()
+            || matches!(self, Self::Outside(_) | Self::AnotherPool | Self::Replaced)
     }
 
     /// Returns whether this key or value can never be stored in this pool, while others can.
@@ -247,7 +281,8 @@ mod tests {
             Error::Fabric(FabricError::Forgotten { node: 1 }),
             Error::Pool(PoolError::OutOfSpace { needed: 8, node: 0 }),
             Error::Index(IndexError::ValueTooLong { bytes: 9, max: 8 }),
-            Error::NotNamed,
+            Error::Outside(Arc::new(Error::AnotherPool)),
+            Error::Replaced,
         ];
         assert!(unsent.iter().all(Error::is_unsent));
         let unknown = [
@@ -255,9 +290,14 @@ mod tests {
             Error::Fabric(FabricError::Fenced),
             Error::Fabric(FabricError::not_durable(1, "a full disk")),
             Error::Pool(PoolError::Evicted),
+            Error::Interrupted(Box::new(Error::Fabric(FabricError::Fenced))),
         ];
         assert!(!unknown.iter().any(Error::is_unsent));
-        assert!([&unsent[2], &unknown[1], &unknown[3]].iter().all(|error| error.is_shut_out()));
+        assert!(
+            [&unsent[2], &unsent[5], &unknown[1], &unknown[3], &unknown[4]]
+                .iter()
+                .all(|error| error.is_shut_out())
+        );
         assert!([&unsent[0], &unsent[1], &unknown[0]].iter().all(|error| error.is_disconnected()));
         assert!(![&unsent[0], &unsent[1], &unknown[0]].iter().any(|error| error.is_shut_out()));
     }

@@ -54,6 +54,8 @@ mod error;
 mod inspect;
 mod key_range;
 mod key_space;
+mod link;
+mod membership;
 mod open;
 mod open_index;
 mod open_store;

@@ -1,10 +1,12 @@
 //! Opening stores: by a pool's name, or over a fabric that the program made.
 
-use crate::open_store::Reopen;
+use crate::membership::Reopen;
+use crate::open_index::OpenIndex;
 use crate::{DefaultFabric, Error, Store, StoreOptions, blocking, provision, store};
 use darter_fabric::{Fabric, PoolUrl, block_on};
 use darter_index::{AnyIndex, ErasedIndex, OrderedIndex};
 use darter_pool::Pool;
+use std::sync::Arc;
 
 impl Store {
     /// Opens the pool that `url` names with default options; see [`StoreOptions::open`].
@@ -67,12 +69,20 @@ impl StoreOptions {
         url: &PoolUrl,
         index: I::Options,
     ) -> Result<Store<DefaultFabric, I>, Error> {
-        let pool: Pool<DefaultFabric> = provision::open_or_create::<I>(url, self, &index)?;
         let again: Reopen<DefaultFabric, I> = {
             let (options, url, index) = (self.existing(), url.clone(), index.clone());
-            Box::new(move || options.open_url_over(&url, index.clone()).map(Store::into_inner))
+            Arc::new(move || options.open_index(&url, index.clone()))
         };
-        Store::over_pool(pool, self, index, Some((url.clone(), again)))
+        Store::over(self.open_index(url, index)?, self, Some(url.clone()), Some(again))
+    }
+
+    pub(crate) fn open_index<I: OrderedIndex<DefaultFabric>>(
+        &self,
+        url: &PoolUrl,
+        index: I::Options,
+    ) -> Result<OpenIndex<DefaultFabric, I>, Error> {
+        let pool = provision::open_or_create::<I>(url, self, &index)?;
+        Ok(OpenIndex::new(store::index_of(&pool, self, index)?, pool))
     }
 
     /// Returns the same options for a pool that must be there already.
@@ -90,14 +100,13 @@ impl StoreOptions {
         url: &PoolUrl,
         index: I::Options,
     ) -> Result<Store, Error> {
-        let pool = provision::open_or_create::<I>(url, self, &index)?;
+        let erased =
+            |open: OpenIndex<_, I>| OpenIndex::new(AnyIndex::Other(ErasedIndex::new(open.index)), open.pool);
         let again: Reopen<DefaultFabric, AnyIndex<DefaultFabric>> = {
             let (options, url, index) = (self.existing(), url.clone(), index.clone());
-            Box::new(move || options.open_url_erased::<I>(&url, index.clone()).map(Store::into_inner))
+            Arc::new(move || options.open_index(&url, index.clone()).map(erased))
         };
-        let index = store::index_of::<_, I>(&pool, self, index)?;
-        let index = AnyIndex::Other(ErasedIndex::new(index));
-        Store::over_index(pool, index, self, Some((url.clone(), again)))
+        Store::over(self.open_index(url, index).map(erased)?, self, Some(url.clone()), Some(again))
     }
 
     /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`:
@@ -126,9 +135,9 @@ impl StoreOptions {
     ) -> Result<Store<F, I>, Error> {
         let options = self.existing();
         let pool = provision::open_existing(url, &options, decorate)?;
+        let index = store::index_of(&pool, &options, index)?;
         // The decorator is the program's, and may not be there twice.
-        let again: Reopen<F, I> = Box::new(|| Err(Error::NotNamed));
-        Store::over_pool(pool, &options, index, Some((url.clone(), again)))
+        Store::over(OpenIndex::new(index, pool), &options, Some(url.clone()), None)
     }
 
     /// Makes a new pool over any fabric and opens it: for decorated and other providers.
@@ -137,7 +146,7 @@ impl StoreOptions {
     /// Fails if the fabric is too small or fails.
     pub fn create_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
         let fabric = self.admit(&"of this fabric", fabric)?;
-        Store::over_pool(block_on(Pool::create(fabric, &self.pool))?, self, self.index, None)
+        self.over_fabric(block_on(Pool::create(fabric, &self.pool))?)
     }
 
     /// Opens the pool that a fabric holds: for decorated and other providers.
@@ -146,6 +155,11 @@ impl StoreOptions {
     /// Fails if it holds none, or a damaged one, or fails.
     pub fn open_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
         let fabric = self.admit(&"of this fabric", fabric)?;
-        Store::over_pool(block_on(Pool::open(fabric))?, self, self.index, None)
+        self.over_fabric(block_on(Pool::open(fabric))?)
+    }
+
+    fn over_fabric<F: Fabric>(&self, pool: Pool<F>) -> Result<Store<F>, Error> {
+        let index = store::index_of(&pool, self, self.index)?;
+        Store::over(OpenIndex::new(index, pool), self, None, None)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct OpenIndex<F: Fabric, I: OrderedIndex<F>> {
     pub(crate) pool: Pool<F>,
     /// The error of the last upkeep, if it failed.
     trouble: Mutex<Option<String>>,
-    /// The pool refuses all operations of this process, as the last upkeep found.
+    /// The pool refuses all operations of this membership, as upkeep or an operation has found.
     is_shut_out: AtomicBool,
 }
 
@@ -48,13 +48,19 @@ impl<F: Fabric, I: OrderedIndex<F>> OpenIndex<F, I> {
 
     /// Remembers how upkeep went.
     pub(crate) fn note_upkeep(&self, error: Option<&Error>) {
-        if error.is_some_and(Error::is_shut_out) {
-            self.is_shut_out.store(true, Ordering::Relaxed);
+        if error.is_some_and(Error::ends_membership) {
+            self.note_shut_out();
         }
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
     }
 
-    /// Returns whether upkeep has found this process shut out.
+    /// Remembers that the pool refuses all operations of this membership.
+    pub(crate) fn note_shut_out(&self) {
+        self.is_shut_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the membership is known to be over.
+    #[inline]
     pub(crate) fn is_shut_out(&self) -> bool {
         self.is_shut_out.load(Ordering::Relaxed)
     }

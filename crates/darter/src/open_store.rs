@@ -1,39 +1,34 @@
-//! What the clones and sessions of a store share, and what happens when the last of them is
-//! dropped.
+//! A pool that is open, with its index and the threads that serve them, during one membership; and
+//! what happens when the last owner drops it.
 
-use crate::Error;
 use crate::open_index::OpenIndex;
 use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
-use darter_fabric::{Fabric, PoolUrl, block_on, mutant};
+use crate::{Error, StoreOptions};
+use darter_fabric::{Fabric, block_on, mutant};
 use darter_index::OrderedIndex;
 use darter_pool::{Client, Room};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long an operation tries again in a pool in which room comes and others take it.
 const TRIES_MAX: Duration = Duration::from_secs(10);
 /// Sweeps of what the dead left that an operation waits for.
 const SWEEPS_MAX: usize = 2;
-/// An open store. Dropped with the last clone and session.
+
+/// An open pool. Dropped with the last session of the membership, and with the store.
 pub(crate) struct OpenStore<F: Fabric, I: OrderedIndex<F>> {
-    /// `None` for a program that does the upkeep itself.
-    pub(crate) upkeep: Option<Upkeep>,
+    /// Empty for a program that does the upkeep itself.
+    upkeep: OnceLock<Upkeep>,
     /// `None` for a program that does not want what the dead left to be swept.
     pub(crate) sweeper: Option<Arc<Sweeper<F, I>>>,
     pub(crate) open: Arc<OpenIndex<F, I>>,
-    pub(crate) url: Option<PoolUrl>,
     pub(crate) auto_adjust: bool,
-    /// Opens the same pool again in the same way; `None` for a store over a fabric of the program.
-    pub(crate) reopen: Option<Reopen<F, I>>,
 }
 
-/// Opens a store anew.
-pub(crate) type Reopen<F, I> = Box<dyn Fn() -> Result<Arc<OpenStore<F, I>>, Error> + Send + Sync>;
-
-/// What one operation has waited for.
+/// What one operation has waited for that has found no room.
 #[derive(Default)]
-pub(crate) struct Attempts {
+pub(crate) struct Waits {
     since: Option<Instant>,
     sweeps: usize,
     /// It was tried once more after everything that was freed had come back.
@@ -41,32 +36,48 @@ pub(crate) struct Attempts {
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
+    pub(crate) fn new(open: OpenIndex<F, I>, options: &StoreOptions) -> Arc<Self> {
+        let open = Arc::new(open);
+        let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
+        Arc::new(Self { upkeep: OnceLock::new(), sweeper, open, auto_adjust: options.auto_adjust })
+    }
+
+    /// Starts the upkeep, which calls `shut_out` when it finds that the membership is over.
+    ///
+    /// # Errors
+    /// Fails if the pool does or the system has no thread.
+    pub(crate) fn keep_up(&self, adjust: bool, shut_out: impl Fn() + Send + 'static) -> Result<(), Error> {
+        let upkeep = Upkeep::start(Arc::clone(&self.open), adjust, self.sweeper.clone(), shut_out)?;
+        self.upkeep.get_or_init(|| upkeep);
+        Ok(())
+    }
+
     /// Waits for room after an operation of `client` has found none. After [`Room::Freed`] the
     /// operation is to be tried again.
     #[cold]
-    pub(crate) async fn make_room(&self, client: &mut Client<F>, attempts: &mut Attempts) -> Room {
-        let since = *attempts.since.get_or_insert_with(Instant::now);
-        if !attempts.is_full && since.elapsed() < TRIES_MAX && !mutant!("store-full-without-a-wait") {
+    pub(crate) async fn make_room(&self, client: &mut Client<F>, waits: &mut Waits) -> Room {
+        let since = *waits.since.get_or_insert_with(Instant::now);
+        if !waits.is_full && since.elapsed() < TRIES_MAX && !mutant!("store-full-without-a-wait") {
             match self.find_room(client).await {
                 Room::Freed => return Room::Freed,
                 held @ Room::HeldBack(_) => return held,
                 Room::Full | Room::NotYet => {
                     // Room may have come before the request.
-                    attempts.is_full = true;
+                    waits.is_full = true;
                     return Room::Freed;
                 }
             }
         }
-        let Some(sweeper) = self.sweeper.as_ref().filter(|_| attempts.sweeps < SWEEPS_MAX) else {
+        let Some(sweeper) = self.sweeper.as_ref().filter(|_| waits.sweeps < SWEEPS_MAX) else {
             return Room::Full;
         };
-        attempts.sweeps += 1;
+        waits.sweeps += 1;
         if sweeper.make_room().await { Room::Freed } else { Room::Full }
     }
 
     async fn find_room(&self, client: &mut Client<F>) -> Room {
         let pool = &self.open.pool;
-        let Some(upkeep) = &self.upkeep else {
+        let Some(upkeep) = self.upkeep.get() else {
             let rest = async |client: &mut Client<F>| {
                 client.pause().await;
                 true
@@ -89,7 +100,10 @@ impl<F: Fabric, I: OrderedIndex<F>> Drop for OpenStore<F, I> {
         if let Some(sweeper) = self.sweeper.take() {
             sweeper.stop();
         }
-        if let Ok(mut client) = self.open.pool.client() {
+        if self.open.is_shut_out() {
+            // The pool refuses every verb: this process counts as dead.
+            self.open.pool.abandon();
+        } else if let Ok(mut client) = self.open.pool.client() {
             let _ = block_on(self.open.settle(&mut client));
         }
     }

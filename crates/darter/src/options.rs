@@ -29,6 +29,8 @@ pub struct StoreOptions {
     pub(crate) create: bool,
     pub(crate) snapshot: bool,
     pub(crate) accept_copy: bool,
+    pub(crate) rejoin: bool,
+    pub(crate) accept_new_pool: bool,
     #[cfg(feature = "tcp")]
     pub(crate) tcp: TcpOptions,
 }
@@ -47,6 +49,8 @@ impl Default for StoreOptions {
             create: false,
             snapshot: false,
             accept_copy: false,
+            rejoin: true,
+            accept_new_pool: false,
             #[cfg(feature = "tcp")]
             tcp: TcpOptions::default(),
         }
@@ -157,6 +161,24 @@ impl StoreOptions {
     /// snapshot of it first, as `darter check --repair` does.
     pub fn accept_copy(mut self, yes: bool) -> Self {
         self.accept_copy = yes;
+        self
+    }
+
+    /// Whether the store joins the pool again by itself after the pool has ended its membership
+    /// ([`Error::is_shut_out`](crate::Error::is_shut_out)). Default: yes. Without it, every later
+    /// operation fails. A `mem:` pool and a store over a fabric of the program are never joined
+    /// again.
+    pub fn rejoin(mut self, yes: bool) -> Self {
+        self.rejoin = yes;
+        self
+    }
+
+    /// Whether a store that joins its pool again may join another one, which was made on the same
+    /// memory nodes after they had lost the first. Each session then fails once with
+    /// [`Error::Replaced`](crate::Error::Replaced). Default: no: operations fail with
+    /// [`Error::Outside`](crate::Error::Outside).
+    pub fn accept_new_pool(mut self, yes: bool) -> Self {
+        self.accept_new_pool = yes;
         self
     }
 

@@ -9,7 +9,7 @@
 //! another for the first time.
 
 use crate::key_space::KeySpace;
-use crate::open_store::OpenStore;
+use crate::membership::Membership;
 use crate::{AsyncSession, Change, Error, KeyRange};
 use darter_fabric::{Counters, Fabric, block_on};
 use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
@@ -22,14 +22,14 @@ use std::sync::Arc;
 pub struct Session<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
     /// Those that no call uses now.
     idle: RefCell<Vec<Box<AsyncSession<F, I>>>>,
-    store: Arc<OpenStore<F, I>>,
+    membership: Arc<Membership<F, I>>,
     space: KeySpace,
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
     pub(crate) fn new(inner: AsyncSession<F, I>) -> Self {
-        let (store, space) = (Arc::clone(inner.store()), inner.space());
-        Self { idle: RefCell::new(vec![Box::new(inner)]), store, space }
+        let (membership, space) = (Arc::clone(inner.membership()), inner.space());
+        Self { idle: RefCell::new(vec![Box::new(inner)]), membership, space }
     }
 
     /// Runs an operation on an idle session, or on a new one inside another operation.
@@ -50,7 +50,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
 
     #[cold]
     fn open_another(&self) -> Result<Box<AsyncSession<F, I>>, Error> {
-        Ok(Box::new(AsyncSession::open(&self.store, self.space)?))
+        Ok(Box::new(AsyncSession::open(&self.membership, self.space)?))
     }
 
     /// Returns the value of a key.

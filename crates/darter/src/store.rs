@@ -2,14 +2,14 @@
 
 use crate::inspect::{self, Check, Stats};
 use crate::key_space::KeySpace;
+use crate::link::{Link, Repeat, attempted};
+use crate::membership::{Membership, Reopen};
 use crate::open_index::OpenIndex;
-use crate::open_store::{OpenStore, Reopen};
-use crate::sweeper::Sweeper;
-use crate::upkeep::Upkeep;
 use crate::{AsyncSession, DefaultFabric, Error, Session, StoreOptions};
 use darter_fabric::{Fabric, PoolUrl, block_on};
 use darter_index::{AdjustReport, AnyIndex, Census, IndexStats, OrderedIndex, TreeView};
 use darter_pool::{Pool, PoolUsage};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,73 +19,47 @@ use std::time::Duration;
 /// cleanly, which can take up to a second when other processes hold garbage back. A process that
 /// ends without that, by any signal, does no harm: others notice its death and go on.
 pub struct Store<F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    inner: Arc<OpenStore<F, I>>,
+    membership: Arc<Membership<F, I>>,
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> Clone for Store<F, I> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self { membership: Arc::clone(&self.membership) }
     }
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> std::fmt::Debug for Store<F, I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let url = self.inner.url.as_ref().map(ToString::to_string);
+        let url = self.url().map(ToString::to_string);
         f.debug_struct("Store").field("url", &url).finish_non_exhaustive()
     }
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
-    pub(crate) fn over_pool(
-        pool: Pool<F>,
+    pub(crate) fn over(
+        open: OpenIndex<F, I>,
         options: &StoreOptions,
-        index: I::Options,
-        name: Option<(PoolUrl, Reopen<F, I>)>,
+        url: Option<PoolUrl>,
+        reopen: Option<Reopen<F, I>>,
     ) -> Result<Self, Error> {
-        let index = index_of(&pool, options, index)?;
-        Self::over_index(pool, index, options, name)
+        Ok(Self { membership: Membership::new(open, options, url, reopen)? })
     }
 
-    pub(crate) fn over_index(
-        pool: Pool<F>,
-        index: I,
-        options: &StoreOptions,
-        name: Option<(PoolUrl, Reopen<F, I>)>,
-    ) -> Result<Self, Error> {
-        let open = Arc::new(OpenIndex::new(index, pool));
-        let auto_adjust = options.auto_adjust;
-        let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
-        let upkeep = if options.maintenance {
-            Some(Upkeep::start(Arc::clone(&open), auto_adjust, sweeper.clone())?)
-        } else {
-            None
-        };
-        let (url, reopen) = name.unzip();
-        Ok(Self { inner: Arc::new(OpenStore { upkeep, sweeper, open, url, auto_adjust, reopen }) })
-    }
-
-    /// Opens the pool again as this store was opened, as a new member of the pool: after an
-    /// operation has failed with [`Error::is_shut_out`], and whenever [`Store::is_shut_out`] returns
-    /// true. This store, its clones and their sessions stay shut out; drop them. What they had
-    /// allocated and not yet used is given back by a sweep.
-    ///
-    /// # Errors
-    /// Fails as [`StoreOptions::open`] does, for instance while a memory node is still away: try
-    /// again. Fails for a `mem:` pool, and for a store over a fabric of the program.
-    pub fn reopen(&self) -> Result<Self, Error> {
-        let inner = self.inner.reopen.as_ref().ok_or(Error::NotNamed)?()?;
-        Ok(Self { inner })
-    }
-
-    /// Returns what all clones share.
-    pub(crate) fn into_inner(self) -> Arc<OpenStore<F, I>> {
-        self.inner
-    }
-
-    /// Returns whether the pool refuses all operations of this store, as far as its upkeep has found
-    /// out; see [`Error::is_shut_out`]. Costs no round trip.
+    /// Returns whether the pool has ended this store's membership, as far as the store has found
+    /// out, and the store has not joined the pool again yet; see [`Error::is_shut_out`]. Costs no
+    /// round trip.
     pub fn is_shut_out(&self) -> bool {
-        self.inner.open.is_shut_out()
+        self.membership.current().open.is_shut_out()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn membership(&self) -> &Arc<Membership<F, I>> {
+        &self.membership
+    }
+
+    /// Returns how many times the store has joined its pool again since it was opened.
+    pub fn joins(&self) -> u64 {
+        self.membership.joins()
     }
 
     /// Returns the length in bytes of the largest value that this pool can store, under an empty
@@ -128,7 +102,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// Fails as [`Store::session`] does.
     #[doc(hidden)]
     pub fn async_session_in(&self, space: KeySpace) -> Result<AsyncSession<F, I>, Error> {
-        AsyncSession::open(&self.inner, space)
+        AsyncSession::open(&self.membership, space)
     }
 
     /// Counts and sizes, by a walk of the whole index.
@@ -136,8 +110,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// # Errors
     /// Fails if the pool is damaged or fails.
     pub fn stats(&self) -> Result<Stats, Error> {
-        let mut client = self.pool().client()?;
-        block_on(inspect::stats(self.open_index(), &mut client))
+        self.read(async |link| inspect::stats(&link.open, &mut link.client).await)
     }
 
     /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
@@ -145,12 +118,14 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// # Errors
     /// Fails if the pool fails.
     pub fn usage(&self) -> Result<PoolUsage, Error> {
-        let mut client = self.pool().client()?;
-        let mut usage = block_on(self.pool().usage(&mut client))?;
-        for node in &mut usage.nodes {
-            node.replicas = self.pool().fabric().replicas(node.node);
-        }
-        Ok(usage)
+        self.read(async |link| {
+            let pool = &link.open.pool;
+            let mut usage = pool.usage(&mut link.client).await?;
+            for node in &mut usage.nodes {
+                node.replicas = pool.fabric().replicas(node.node);
+            }
+            Ok(usage)
+        })
     }
 
     /// Walks index and pool, verifies every invariant, and counts what is leaked. Operations of
@@ -161,12 +136,11 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// # Errors
     /// Fails if a walk cannot go on. What it merely finds wrong is in the result.
     pub fn check(&self) -> Result<Check, Error> {
-        let mut client = self.pool().client()?;
-        block_on(async {
-            if let Some(sweeper) = self.sweeper() {
+        self.read(async |link| {
+            if let Some(sweeper) = &link.store.sweeper {
                 sweeper.finish().await;
             }
-            inspect::check(self.open_index(), &mut client).await
+            inspect::check(&link.open, &mut link.client).await
         })
     }
 
@@ -177,12 +151,11 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// Fails as [`Store::check`] does. What was not given back stays leaked, and another repair can
     /// be tried.
     pub fn repair(&self) -> Result<Check, Error> {
-        let mut client = self.pool().client()?;
-        block_on(async {
-            if let Some(sweeper) = self.sweeper() {
+        self.read(async |link| {
+            if let Some(sweeper) = &link.store.sweeper {
                 sweeper.rest().await;
             }
-            inspect::repair(self.open_index(), &mut client).await
+            inspect::repair(&link.open, &mut link.client).await
         })
     }
 
@@ -212,42 +185,73 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// Fails if the node cannot be reached, is too small or in a pool already, or pools of this
     /// kind cannot grow: the pool is then as it was.
     pub fn add_node(&self, address: &str, patience: Duration) -> Result<(u8, usize), Error> {
-        let mut client = self.pool().client()?;
-        let node = block_on(self.pool().add_node(&mut client, address))?;
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        let behind = block_on(self.pool().await_nodes(&mut client, patience_ms))?;
-        Ok((node, behind.len()))
+        block_on(async {
+            let link = &mut Link::open(&self.membership)?;
+            attempted!(link, Repeat::IfUnsent, {
+                let pool = &link.open.pool;
+                match pool.add_node(&mut link.client, address).await {
+                    Ok(node) => {
+                        let behind = pool.await_nodes(&mut link.client, patience_ms).await?;
+                        Ok((node, behind.len()))
+                    }
+                    Err(error) => Err(error),
+                }
+            })
+        })
     }
 
     /// Remarks an operator should see: huge pages not in use, upkeep failing, and the like.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.pool().fabric().notes();
-        let trouble = self.inner.open.upkeep_trouble();
+        if self.is_shut_out() && self.membership.rejoins() {
+            let why = self
+                .membership
+                .failure()
+                .map_or(String::new(), |why| format!("; the last attempt failed: {why}"));
+            notes.push(format!(
+                "the pool has ended this process's membership, and the store joins it again{why}"
+            ));
+        }
+        let trouble = self.membership.current().open.upkeep_trouble();
         notes.extend(trouble.map(|what| format!("upkeep fails and will try again: {what}")));
         notes
     }
 
     /// Returns the pool's name, when it was opened by one.
     pub fn url(&self) -> Option<&PoolUrl> {
-        self.inner.url.as_ref()
+        self.membership.url.as_ref()
     }
 
-    /// Returns the index itself, for calls with a client of one's own.
-    pub fn index(&self) -> &I {
-        &self.inner.open.index
+    /// Returns the index as it is open now, for calls with a client of one's own. It is that of the
+    /// store's present membership: get it again after an error of which [`Error::is_shut_out`] is
+    /// true.
+    pub fn index(&self) -> impl Deref<Target = I> + use<F, I> {
+        IndexOf(Arc::clone(&self.membership.current().open))
     }
 
-    pub(crate) fn open_index(&self) -> &OpenIndex<F, I> {
-        &self.inner.open
+    /// Returns the pool as it is open now, as [`Store::index`] returns the index.
+    pub fn pool(&self) -> Pool<F> {
+        self.membership.current().open.pool.clone()
     }
 
-    pub(crate) fn sweeper(&self) -> Option<&Arc<Sweeper<F, I>>> {
-        self.inner.sweeper.as_ref()
+    /// Runs an operation that may be repeated, with a new client.
+    fn read<R>(&self, operation: impl AsyncFn(&mut Link<F, I>) -> Result<R, Error>) -> Result<R, Error> {
+        block_on(async {
+            let link = &mut Link::open(&self.membership)?;
+            attempted!(link, Repeat::Always, operation(link).await)
+        })
     }
+}
 
-    /// Returns the pool itself.
-    pub fn pool(&self) -> &Pool<F> {
-        &self.inner.open.pool
+/// An index that stays open.
+struct IndexOf<F: Fabric, I: OrderedIndex<F>>(Arc<OpenIndex<F, I>>);
+
+impl<F: Fabric, I: OrderedIndex<F>> Deref for IndexOf<F, I> {
+    type Target = I;
+
+    fn deref(&self) -> &I {
+        &self.0.index
     }
 }
 
@@ -257,8 +261,7 @@ impl<F: Fabric> Store<F> {
     /// # Errors
     /// Fails if the pool is full or fails; the old list then stands. Fails if the index has none.
     pub fn adjust(&self) -> Result<AdjustReport, Error> {
-        let mut client = self.pool().client()?;
-        Ok(block_on(self.index().adjust(&mut client))?)
+        self.read(async |link| Ok(link.open.index.adjust(&mut link.client).await?))
     }
 
     /// Returns the top of the tree below `prefix`: at most `levels` levels, at most `width`
@@ -267,8 +270,7 @@ impl<F: Fabric> Store<F> {
     /// # Errors
     /// Fails if the pool is damaged or fails, or if the index does not show its nodes.
     pub fn tree(&self, prefix: &[u8], levels: usize, width: usize) -> Result<TreeView, Error> {
-        let mut client = self.pool().client()?;
-        Ok(block_on(self.index().tree(&mut client, prefix, levels, width))?)
+        self.read(async |link| Ok(link.open.index.tree(&mut link.client, prefix, levels, width).await?))
     }
 
     /// Counts one more part of the index, a few thousand inner nodes; returns the sums after the
@@ -277,8 +279,9 @@ impl<F: Fabric> Store<F> {
     /// # Errors
     /// Fails as [`Store::stats`] does; the same part is then counted again.
     pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
-        let mut client = self.pool().client()?;
-        Ok(block_on(self.index().count_some(&mut client, census))?)
+        let open = Arc::clone(&self.membership.current().open);
+        let mut client = open.pool.client()?;
+        Ok(block_on(open.index.count_some(&mut client, census))?)
     }
 }
 
@@ -359,13 +362,6 @@ mod tests {
                 assert!(error.is_too_long() && error.is_unsent(), "{error}");
             }
         }
-    }
-
-    #[test]
-    fn a_store_that_cannot_be_opened_again_says_so() {
-        let store = Store::open("mem:16M").unwrap();
-        assert!(!store.is_shut_out());
-        assert!(store.reopen().unwrap_err().to_string().contains("always new"));
     }
 
     #[test]

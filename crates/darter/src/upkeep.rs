@@ -62,7 +62,8 @@ impl Stop {
 }
 
 impl Upkeep {
-    /// Starts the thread, which also begins sweeps when they are due. On memory groups a second one
+    /// Starts the thread, which also begins sweeps when they are due, and calls `shut_out` after each
+    /// round that finds the membership over. On memory groups a second one
     /// renews the lease while the first has to wait for a group that changes its primary.
     ///
     /// # Errors
@@ -71,6 +72,7 @@ impl Upkeep {
         open: Arc<OpenIndex<F, I>>,
         adjust: bool,
         sweeper: Option<Arc<Sweeper<F, I>>>,
+        shut_out: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
         let mut upkeep =
             Self { stop: Arc::new(Stop::default()), threads: Vec::new(), process: std::process::id() };
@@ -79,7 +81,8 @@ impl Upkeep {
             upkeep.spawn("darter-lease", move |stop| keep_lease(&open, client, stop))?;
         }
         let client = open.pool.client()?;
-        upkeep.spawn("darter-upkeep", move |stop| keep_up(&open, client, sweeper.as_ref(), stop, adjust))?;
+        let keep = Keep { open, sweeper, adjust, shut_out };
+        upkeep.spawn("darter-upkeep", move |stop| keep.up(client, stop))?;
         Ok(upkeep)
     }
 
@@ -118,31 +121,40 @@ impl Drop for Upkeep {
     }
 }
 
-fn keep_up<F: Fabric, I: OrderedIndex<F>>(
-    open: &OpenIndex<F, I>,
-    mut client: Client<F>,
-    sweeper: Option<&Arc<Sweeper<F, I>>>,
-    stop: &Stop,
+/// What the upkeep thread serves.
+struct Keep<F: Fabric, I: OrderedIndex<F>, S> {
+    open: Arc<OpenIndex<F, I>>,
+    sweeper: Option<Arc<Sweeper<F, I>>>,
     adjust: bool,
-) {
-    // However much fails, the lease must be renewed.
-    let interval_max = INTERVAL_MAX.min(open.pool.lease() / 8).max(INTERVAL);
-    let mut interval = INTERVAL;
-    while !stop.wait_or_serve(interval) {
-        let outcome = if stop.rooms.are_wanted() {
-            find_room(open, &mut client, stop)
-        } else {
-            block_on(open.maintain(&mut client, adjust))
-        };
-        interval = match outcome {
-            Ok(()) if open.pool.is_asked_for_room() => ASKED_INTERVAL,
-            Ok(()) => INTERVAL,
-            Err(_) => (interval * 2).clamp(INTERVAL, interval_max),
-        };
-        if let Some(sweeper) = sweeper {
-            sweeper.tend();
+    /// Called after each round that finds the membership over.
+    shut_out: S,
+}
+
+impl<F: Fabric, I: OrderedIndex<F>, S: Fn()> Keep<F, I, S> {
+    fn up(&self, mut client: Client<F>, stop: &Stop) {
+        let open = &*self.open;
+        // However much fails, the lease must be renewed.
+        let interval_max = INTERVAL_MAX.min(open.pool.lease() / 8).max(INTERVAL);
+        let mut interval = INTERVAL;
+        while !stop.wait_or_serve(interval) {
+            let outcome = if stop.rooms.are_wanted() {
+                find_room(open, &mut client, stop)
+            } else {
+                block_on(open.maintain(&mut client, self.adjust))
+            };
+            interval = match outcome {
+                Ok(()) if open.pool.is_asked_for_room() => ASKED_INTERVAL,
+                Ok(()) => INTERVAL,
+                Err(_) => (interval * 2).clamp(INTERVAL, interval_max),
+            };
+            if let Some(sweeper) = &self.sweeper {
+                sweeper.tend();
+            }
+            open.note_upkeep(outcome.err().as_ref());
+            if open.is_shut_out() {
+                (self.shut_out)();
+            }
         }
-        open.note_upkeep(outcome.err().as_ref());
     }
 }
 

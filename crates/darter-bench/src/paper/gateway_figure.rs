@@ -197,7 +197,8 @@ impl Served {
             .map_err(|error| BenchError::Usage(format!("a pool of {bytes} bytes: {error}")))?;
         let store = Store::options().sweep(false);
         let store = store.open_url_erased::<Wort<DefaultFabric>>(&url, WortOptions::of(design))?;
-        let AnyIndex::Other(index) = store.index() else { unreachable!("it was erased") };
+        let index = store.index();
+        let AnyIndex::Other(index) = &*index else { unreachable!("it was erased") };
         let index = index.downcast_ref::<Wort<_>>().unwrap_or_else(|| unreachable!("it is the tree")).clone();
         let options = GatewayOptions { expires: false, ..GatewayOptions::default() };
         let gateway =

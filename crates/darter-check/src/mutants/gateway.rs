@@ -332,12 +332,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         FoundBy::Tests("-p darter-gateway --lib a_rename_leaves_nothing_under_the_old_name"),
     ),
     Mutant::new(
-        "gateway",
-        "gateway-stays-shut-out",
-        "A gateway does not open its pool again.",
-        FoundBy::Tests("-p darter-cli --test it a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log"),
-    ),
-    Mutant::new(
         "export",
         "import-takes-an-export-without-its-end",
         "The last line of an export may be missing.",

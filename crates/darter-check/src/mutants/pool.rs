@@ -13,6 +13,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
+        "store-stays-shut-out",
+        "A store does not join its pool again.",
+        FoundBy::Tests("-p darter --lib sessions_of_all_threads_go_on_after_one_join"),
+    ),
+    Mutant::new(
+        "pool",
+        "store-write-of-unknown-outcome-repeated",
+        "A write that may have taken effect is done again by the next membership.",
+        FoundBy::Tests("-p darter --lib what_may_have_happened_is_not_done_again"),
+    ),
+    Mutant::new(
+        "pool",
         "store-full-without-a-wait",
         "A store takes a pool for full although freed memory waits for its epochs.",
         FoundBy::Tests("--package darter --test it out_of_space::a_pool_that_is_overwritten_is_never_full"),

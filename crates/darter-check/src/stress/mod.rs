@@ -77,9 +77,13 @@ pub struct Site {
 }
 
 impl Site {
-    /// A pool that needs nothing special.
+    /// A pool that needs nothing special. Its stores stay shut out, so that the judge learns of it.
     pub fn plain(url: PoolUrl, kind: SubjectKind) -> Self {
-        Self { url, options: Store::options(), index: SubjectOptions { kind, ..SubjectOptions::default() } }
+        Self {
+            url,
+            options: Store::options().rejoin(false),
+            index: SubjectOptions { kind, ..SubjectOptions::default() },
+        }
     }
 
     /// The same pool, opened by processes that leave what the dead left to repairs.

@@ -2,9 +2,9 @@
 //! and empty.
 
 use crate::common::{darter, said};
-use darter::{Error, Store};
+use darter::{Session, Store};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -135,11 +135,15 @@ fn a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log() {
     assert!(created.status.success(), "{}", said(&created));
     let mut gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &url]);
     let mut client = Redis::connect(&gateway);
-    let mut store = Store::open(&url).unwrap();
+    let store = Store::open(&url).unwrap();
     assert_eq!(client.call("SET round 0"), "+OK");
-    store.session().unwrap().put("mine", "0").unwrap();
+    let session = store.session().unwrap();
+    session.put("mine", "0").unwrap();
+    let rows: Vec<String> = (0..200).map(|row| format!("row/{row:03}")).collect();
+    session.put_many(&rows.iter().map(|row| (row, "")).collect::<Vec<_>>()).unwrap();
     for round in 1..=3 {
-        let session = store.session().unwrap();
+        let mut scan = session.scan_prefix("row/");
+        assert_eq!(scan.next().unwrap().unwrap().0, rows[0].as_bytes());
         if round == 2 {
             // Requests during the node's absence name it.
             node.kill();
@@ -160,23 +164,89 @@ fn a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log() {
         assert_eq!(stored, "+OK");
         assert!(gateway.child.try_wait().unwrap().is_none());
 
-        // A store says that it is over, and why, and is opened again.
-        assert!(becomes_true(|| store.is_shut_out()));
-        let error: Error = session.put("mine", "never stored").unwrap_err();
-        assert!(error.is_shut_out() && error.is_unsent(), "{error}");
-        assert!(error.to_string().contains("memory node 0 crashed and was restarted"), "{error}");
-        let again = store.reopen().unwrap();
-        drop(session);
-        store = again;
-        assert!(!store.is_shut_out());
-        let session = store.session().unwrap();
-        assert_eq!(session.get("mine").unwrap().unwrap(), (round - 1).to_string().as_bytes());
+        // The store's session goes on by itself, and so does a scan under way.
+        let read = reads_at_last(&session, "mine");
+        assert_eq!(read, (round - 1).to_string().as_bytes());
         session.put("mine", round.to_string()).unwrap();
+        assert_eq!((store.joins(), store.is_shut_out()), (round, false));
+        assert!(scan.by_ref().map(|pair| pair.unwrap().0).eq(rows[1..].iter().map(|row| row.as_bytes())));
     }
-    drop(store);
+    let store = &store;
+    let sessions = (0..4).map(|_| store.session().unwrap()).collect::<Vec<_>>();
+    node.restart(&options);
+    std::thread::scope(|scope| {
+        let read = |session: &Session| assert_eq!(reads_at_last(session, "mine"), b"3");
+        for session in sessions {
+            scope.spawn(move || read(&session));
+        }
+    });
+    assert_eq!(store.joins(), 4, "one join for all sessions");
     drop((client, gateway));
     let check = darter(&["check", "--pool", &url]);
     assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+}
+
+/// Reads a key whose memory node is back in a moment.
+fn reads_at_last(session: &Session, key: &str) -> Vec<u8> {
+    for _ in 0..ATTEMPTS {
+        match session.get(key) {
+            Ok(value) => return value.unwrap(),
+            Err(error) => assert!(error.is_disconnected(), "{error}"),
+        }
+        std::thread::sleep(PAUSE);
+    }
+    panic!("{:?}", session.get(key));
+}
+
+#[test]
+fn a_gateway_serves_the_pool_that_is_made_in_place_of_a_lost_one() {
+    let options = ["--size", "32M"];
+    let mut nodes: Vec<Daemon> = (0..2).map(|_| Daemon::memnode("127.0.0.1:0", &options)).collect();
+    let url = format!("tcp://{},{}", nodes[0].address, nodes[1].address);
+    assert!(darter(&["pool", "create", "--pool", &url]).status.success());
+    let http = free_address();
+    let mut gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--http", &http, "--pool", &url]);
+    let mut client = Redis::connect(&gateway);
+    assert_eq!(client.call("SET key old"), "+OK");
+    assert!(becomes_true(|| status_of(&http, "/readyz").starts_with("HTTP/1.1 200")));
+    nodes[0].restart(&options);
+    // It says what has happened and what to do, for as long as that takes.
+    for _ in 0..3 {
+        let mut error = String::new();
+        assert!(becomes_true(|| {
+            error = client.call("GET key");
+            error.contains("holds no darter pool") && error.contains("darter pool create")
+        }));
+        assert!(error.starts_with("-TRYAGAIN"), "{error}");
+    }
+    assert!(status_of(&http, "/readyz").starts_with("HTTP/1.1 503"), "{}", status_of(&http, "/readyz"));
+    let health = status_of(&http, "/healthz");
+    assert!(health.contains("degraded") && health.contains("darter pool create"), "{health}");
+    assert!(gateway.child.try_wait().unwrap().is_none());
+    nodes[1].restart(&options);
+    let created = darter(&["pool", "create", "--pool", &url]);
+    assert!(created.status.success(), "{}", said(&created));
+    assert_eq!(client.call_until_done("GET key").0, "$-1");
+    assert_eq!(client.call("SET key new"), "+OK");
+    assert_eq!(Redis::connect(&gateway).call("GET key"), "new");
+    assert!(becomes_true(|| status_of(&http, "/readyz").starts_with("HTTP/1.1 200")));
+    drop(gateway);
+    let check = darter(&["check", "--pool", &url]);
+    assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+}
+
+/// An address that was free just now.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// The response of a status page.
+fn status_of(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[test]

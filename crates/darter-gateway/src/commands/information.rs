@@ -123,7 +123,7 @@ fn memory(call: &Call<'_>, text: &mut String) {
 }
 
 fn persistence(call: &Call<'_>, text: &mut String) {
-    let capabilities = call.shared.store().pool().fabric().capabilities();
+    let capabilities = call.shared.store.pool().fabric().capabilities();
     let is_kept = u8::from(capabilities.persistent);
     let durability = capabilities.durability.name();
     fields(text, &[("loading", &0), ("pool_persistent", &is_kept), ("pool_durability", &durability)]);

@@ -95,6 +95,8 @@ pub(super) struct Keyspace {
     locks: Arc<KeyLocks>,
     /// Opened when it is first needed, since some commands need no pool.
     session: Option<AsyncSession>,
+    /// How many times the store had joined its pool again when the keyspace was made.
+    joins: u64,
     /// The time of the current command, in ms since the Unix epoch.
     pub now: u64,
     /// Whether commands may sleep: the executor must have timers then.
@@ -145,7 +147,13 @@ impl Keyspace {
     /// Creates access to a store's keys, for commands that share these locks.
     pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
         let (key, old, new) = (Vec::new(), Vec::new(), Vec::new());
-        Self { store, locks, session: None, now: 0, may_sleep: false, key, old, new }
+        Self { joins: store.joins(), store, locks, session: None, now: 0, may_sleep: false, key, old, new }
+    }
+
+    /// Returns whether the session is of the store's present membership. A command begins with such a
+    /// session, so that it works on one pool from its first step to its last.
+    pub(super) fn is_current(&self) -> bool {
+        self.joins == self.store.joins()
     }
 
     /// Returns the costs so far.

@@ -67,7 +67,7 @@ impl Collector for StatusCollector {
             page.counters(name, help, unit, kinds)?;
         }
         page.counter("sessions", "Ways into the pool that were made", None, sums.sessions)?;
-        let samples = self.0.shared.store().index().samples();
+        let samples = self.0.shared.store.index().samples();
         page.counter("sampled_searches", "Searches sampled, one of 64", None, samples.searches)?;
         let help = "Sampled searches that the express skip table led past the root";
         page.counter("express_searches", help, None, samples.express)?;

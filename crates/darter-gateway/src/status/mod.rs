@@ -159,7 +159,7 @@ impl Status {
         };
         Outcome::Blocking(Box::new(move || {
             let _place = place;
-            match tree::below(&self.shared.store(), &prefix) {
+            match tree::below(&self.shared.store, &prefix) {
                 Ok(tree) => as_json(StatusCode::OK, &tree),
                 Err(error) => {
                     let why = json!({ "error": overview::cut(&error.to_string()) });
@@ -192,9 +192,7 @@ impl Status {
 fn health(shared: &GatewayState, now: Instant, degraded: StatusCode) -> HttpResponse {
     let stuck = STUCK.as_millis() as u64;
     let is_stuck = |looked: u64| shared.uptime_ms().saturating_sub(looked) > stuck;
-    if shared.current.is_shut_out() {
-        text(StatusCode::SERVICE_UNAVAILABLE, "shut out\n")
-    } else if shared.is_stopping.load(Ordering::Relaxed) {
+    if shared.is_stopping.load(Ordering::Relaxed) {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
     } else if shared.threads.iter().any(|thread| is_stuck(thread.looked_ms.get())) {
         text(StatusCode::SERVICE_UNAVAILABLE, "stuck\n")

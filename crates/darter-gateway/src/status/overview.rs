@@ -29,7 +29,7 @@ pub(super) fn cut(text: &str) -> String {
 
 /// Returns everything at this moment.
 pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
-    let (sums, store) = (shared.sums(), shared.store());
+    let (sums, store) = (shared.sums(), &shared.store);
     let samples = store.index().samples();
     // What holds from the start, such as a file that is not on a durable medium, is a note. What
     // comes and goes is trouble.
@@ -46,13 +46,13 @@ pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
         "errors": shared.counts.errors().map(|(why, count)| (why.to_owned(), count.into())).collect::<Map<_, _>>(),
         "expired_keys": shared.counts.expired.load(Ordering::Relaxed),
         "fabric": fabric(&sums),
-        "index_name": darter::OrderedIndex::name(store.index()),
+        "index_name": darter::OrderedIndex::name(&*store.index()),
         "est": {
             "prefix_list": store.index().prefix_list(),
             "sampled_searches": samples.searches,
             "express_searches": samples.express,
         },
-        "cache_bytes": darter::OrderedIndex::cache_used_bytes(store.index()),
+        "cache_bytes": darter::OrderedIndex::cache_used_bytes(&*store.index()),
         "pool": seen.usage.as_ref().map(|(when, usage)| aged(pool(usage), *when)),
         "index": seen.index.as_ref().map(|(when, stats)| aged(json::index(stats), *when)),
         "counting_nodes": seen.counting,
@@ -85,10 +85,10 @@ fn gateway(shared: &GatewayState, sums: &Sums) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "process": std::process::id(),
-        "pool": shared.store().url().map(|url| cut(&url.to_string())),
+        "pool": shared.store.url().map(|url| cut(&url.to_string())),
         "threads": shared.threads.len(),
         "uptime_ms": shared.uptime_ms(),
-        "is_shut_out": shared.current.is_shut_out(),
+        "is_shut_out": shared.store.is_shut_out(),
         "is_stopping": shared.is_stopping.load(Ordering::Relaxed),
         "connections": shared.clients.count(),
         "connections_max": shared.options.connections_max,

@@ -37,8 +37,8 @@ pub(super) struct SurveyResult {
 #[derive(Debug)]
 struct SurveyProgress {
     census: Census,
-    /// The store that is counted.
-    generation: u64,
+    /// How many times the store had joined its pool again.
+    joins: u64,
     /// The earliest times of the next survey and of the next count.
     look_at: Instant,
     count_at: Instant,
@@ -55,7 +55,7 @@ pub(super) struct Survey {
 impl Survey {
     pub(super) fn new(shared: Arc<GatewayState>) -> Self {
         let now = Instant::now();
-        let work = SurveyProgress { census: Census::default(), generation: 0, look_at: now, count_at: now };
+        let work = SurveyProgress { census: Census::default(), joins: 0, look_at: now, count_at: now };
         Self { shared, work: Mutex::new(work), result: Mutex::default() }
     }
 
@@ -72,9 +72,9 @@ impl Survey {
     }
 
     fn look(&self, work: &mut SurveyProgress, began: Instant) -> Result<(), Error> {
-        let (generation, store) = (self.shared.current.generation(), self.shared.store());
-        if work.generation != generation {
-            (work.census, work.generation) = (Census::default(), generation);
+        let store = &self.shared.store;
+        if work.joins != store.joins() {
+            (work.census, work.joins) = (Census::default(), store.joins());
         }
         let usage = Arc::new(store.usage()?);
         self.lock().usage = Some((Instant::now(), usage));

@@ -1,0 +1,150 @@
+//! A session's clients of the pool, and what an operation does that has failed: it waits for room,
+//! or for the store to join the pool again, and is then attempted once more if that is right.
+
+use crate::Error;
+use crate::batch::Lanes;
+use crate::membership::Membership;
+use crate::open_index::OpenIndex;
+use crate::open_store::{OpenStore, Waits};
+use darter_fabric::{Counters, Endpoint, Fabric, mutant};
+use darter_index::OrderedIndex;
+use darter_pool::{Client, PoolError, Room};
+use std::sync::Arc;
+
+/// How many times one operation is attempted again by another membership.
+const JOINS_MAX: usize = 3;
+
+/// Whether an operation may be attempted again after the pool has ended the membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It changes nothing.
+    Always,
+    /// If it has surely had no effect.
+    IfUnsent,
+    /// Its caller has seen a part of the result.
+    Never,
+}
+
+/// A session's clients.
+pub(crate) struct Link<F: Fabric, I: OrderedIndex<F>> {
+    pub(crate) client: Client<F>,
+    /// More clients, for operations on many keys at a time.
+    pub(crate) lanes: Lanes<F>,
+    pub(crate) open: Arc<OpenIndex<F, I>>,
+    pub(crate) store: Arc<OpenStore<F, I>>,
+    membership: Arc<Membership<F, I>>,
+    /// The costs by former clients.
+    spent: Counters,
+}
+
+/// Attempts an operation of a link, again after it has recovered from an error. A macro, since no
+/// closure can lend what the attempt borrows to a future that is `Send`.
+macro_rules! attempted {
+    ($link:expr, $repeat:expr, $attempt:expr) => {{
+        if $link.is_over() {
+            Box::pin($link.follow()).await?;
+        }
+        let mut attempts = $crate::link::Attempts::default();
+        loop {
+            // By itself, so that what the attempt borrows is free again.
+            let outcome = $attempt;
+            match outcome {
+                Ok(done) => break Ok::<_, $crate::Error>(done),
+                Err(error) => Box::pin($link.recover(error.into(), $repeat, &mut attempts)).await?,
+            }
+        }
+    }};
+}
+pub(crate) use attempted;
+
+/// What one operation has waited for.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    waits: Waits,
+    joins: usize,
+}
+
+impl<F: Fabric, I: OrderedIndex<F>> Link<F, I> {
+    pub(crate) fn open(membership: &Arc<Membership<F, I>>) -> Result<Self, Error> {
+        let store = membership.current();
+        let (client, open) = (store.open.pool.client()?, Arc::clone(&store.open));
+        let membership = Arc::clone(membership);
+        Ok(Self { client, lanes: Lanes::default(), open, store, membership, spent: Counters::default() })
+    }
+
+    pub(crate) fn membership(&self) -> &Arc<Membership<F, I>> {
+        &self.membership
+    }
+
+    /// Returns the costs so far.
+    pub(crate) fn counters(&self) -> Counters {
+        let own = self.client.endpoint().counters().copied().unwrap_or_default();
+        self.spent + own + self.lanes.counters()
+    }
+
+    /// Returns whether the membership is known to be over and another one can be had.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.open.is_shut_out() && self.membership.rejoins()
+    }
+
+    /// Goes over to the store's next membership, which it waits for.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Outside`] if there is none yet, with [`Error::Replaced`] if it is one of
+    /// another pool. In the latter case the link has gone over.
+    #[cold]
+    pub(crate) async fn follow(&mut self) -> Result<(), Error> {
+        let store = self.membership.after(&self.open).await?;
+        let is_same = store.open.pool.id() == self.open.pool.id();
+        let client = store.open.pool.client()?;
+        self.spent = self.counters();
+        self.client = client;
+        self.lanes = Lanes::default();
+        self.open = Arc::clone(&store.open);
+        self.store = store;
+        if is_same { Ok(()) } else { Err(Error::Replaced) }
+    }
+
+    /// Makes another attempt possible after an operation has failed.
+    ///
+    /// # Errors
+    /// Fails with the error to be reported if the operation must not be attempted again.
+    #[cold]
+    pub(crate) async fn recover(
+        &mut self,
+        error: Error,
+        repeat: Repeat,
+        attempts: &mut Attempts,
+    ) -> Result<(), Error> {
+        if error.is_out_of_space() {
+            let store = Arc::clone(&self.store);
+            return match store.make_room(&mut self.client, &mut attempts.waits).await {
+                Room::Freed => Ok(()),
+                Room::HeldBack(by) => Err(PoolError::HeldBack(by).into()),
+                Room::Full | Room::NotYet => Err(error),
+            };
+        }
+        if !error.ends_membership() {
+            return Err(error);
+        }
+        self.open.note_shut_out();
+        if !self.membership.rejoins() {
+            return Err(error);
+        }
+        let may_repeat = match repeat {
+            Repeat::Always => true,
+            Repeat::IfUnsent => error.is_unsent() || mutant!("store-write-of-unknown-outcome-repeated"),
+            Repeat::Never => false,
+        };
+        if may_repeat && attempts.joins < JOINS_MAX {
+            attempts.joins += 1;
+            return self.follow().await;
+        }
+        self.membership.begin(&self.open);
+        Err(match repeat {
+            Repeat::IfUnsent if !error.is_unsent() => Error::Interrupted(Box::new(error)),
+            _ => error,
+        })
+    }
+}
