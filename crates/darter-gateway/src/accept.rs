@@ -7,6 +7,7 @@ use super::thread::{self, Accepted};
 use darter_telemetry::Stop;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -74,16 +75,21 @@ fn accept(
         let mut next = workers.iter().cycle();
         while !stop.is_asked() {
             shared.log_membership();
+            shared.clients.end_strangers(Instant::now());
             shared.log().tick(Instant::now());
             let Ok(accepted) = tokio::time::timeout(STOP_CHECK, listener.accept()).await else { continue };
             match accepted.and_then(|(socket, address)| Ok((socket.into_std()?, address))) {
                 Ok((socket, address)) => {
-                    if shared.clients.count() >= shared.options.connections_max {
+                    if !shared.clients.make_room(shared.options.connections_max) {
                         refuse(&socket, shared);
-                    } else if let Some(worker) = next.next() {
+                    } else if let Some(worker) = next.next()
+                        && let Ok(local) = socket.local_addr()
+                    {
                         shared.counts.accepted.fetch_add(1, Ordering::Relaxed);
+                        let is_stranger = shared.options.has_strangers();
+                        let client = shared.clients.admit(address, local, socket.as_raw_fd(), is_stranger);
                         // A thread ends only after this function has returned.
-                        let _ = worker.send((socket, address));
+                        let _ = worker.send((socket, client));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -5,13 +5,14 @@
 use super::request::Arguments;
 use super::subcommands::{SUBCOMMANDS, Subcommand};
 use super::table::Command;
+use darter_fabric::mutant;
 use darter_fabric::wire::{Inbox, Outbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
 /// Stands for no command yet.
@@ -151,13 +152,33 @@ impl ClientInfo {
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     last: AtomicU64,
-    all: Mutex<BTreeMap<u64, (Arc<ClientInfo>, AbortHandle)>>,
+    all: Mutex<Connected>,
 }
 
+#[derive(Debug, Default)]
+struct Connected {
+    /// With the handle that aborts the task, once that is running.
+    clients: BTreeMap<u64, (Arc<ClientInfo>, Option<AbortHandle>)>,
+    /// Clients that have to authenticate, or to complete a TLS handshake, and since when; the client
+    /// that connected first is the first.
+    strangers: BTreeMap<u64, Instant>,
+}
+
+/// Maximum number of clients that have not authenticated.
+pub(super) const STRANGERS_MAX: usize = 256;
+/// How long a client may take to authenticate.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(60);
+
 impl Clients {
-    /// Creates the entry of a new client.
-    pub(super) fn admit(&self, address: SocketAddr, local: SocketAddr, descriptor: i32) -> Arc<ClientInfo> {
-        Arc::new(ClientInfo {
+    /// Adds a client that was accepted.
+    pub(super) fn admit(
+        &self,
+        address: SocketAddr,
+        local: SocketAddr,
+        descriptor: i32,
+        is_stranger: bool,
+    ) -> Arc<ClientInfo> {
+        let info = Arc::new(ClientInfo {
             id: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             address,
             local,
@@ -169,33 +190,126 @@ impl Clients {
             is_resp3: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
             names: Mutex::default(),
-        })
+        });
+        let mut all = lock(&self.all);
+        all.clients.insert(info.id, (Arc::clone(&info), None));
+        if is_stranger {
+            all.strangers.insert(info.id, info.since);
+        }
+        info
     }
 
-    /// Adds a client whose task is running, and the handle that aborts the task.
-    pub(super) fn enter(&self, info: &Arc<ClientInfo>, task: AbortHandle) {
-        lock(&self.all).insert(info.id, (Arc::clone(info), task));
+    /// Takes the handle that aborts the task of a client, and uses it if the client has to go already.
+    pub(super) fn enter(&self, id: u64, task: AbortHandle) {
+        match lock(&self.all).clients.get_mut(&id) {
+            Some((_, entered)) => *entered = Some(task),
+            None => task.abort(),
+        }
+    }
+
+    /// Records that a client has authenticated, or no longer has.
+    pub(super) fn is_stranger(&self, id: u64, is_stranger: bool) {
+        let mut all = lock(&self.all);
+        if !is_stranger {
+            all.strangers.remove(&id);
+        } else if all.clients.contains_key(&id) {
+            all.strangers.insert(id, Instant::now());
+        }
+    }
+
+    /// Ends the connection of the stranger that came first, if there are as many clients or strangers
+    /// as may be. Returns whether there is room for one more client then.
+    pub(super) fn make_room(&self, clients_max: usize) -> bool {
+        let mut all = lock(&self.all);
+        let is_full = |all: &Connected| all.clients.len() >= clients_max;
+        if is_full(&all) && !mutant!("gateway-strangers-stay") || all.strangers.len() >= STRANGERS_MAX {
+            let first = all.strangers.first_key_value().map(|(id, _)| *id);
+            first.into_iter().for_each(|id| all.end_stranger(id));
+        }
+        !is_full(&all)
+    }
+
+    /// Ends the connections of strangers that have not authenticated for a long time.
+    pub(super) fn end_strangers(&self, now: Instant) {
+        let mut all = lock(&self.all);
+        let is_late = |since: Instant| now.saturating_duration_since(since) > STRANGER_PATIENCE;
+        let late: Vec<u64> =
+            all.strangers.iter().filter(|(_, since)| is_late(**since)).map(|(id, _)| *id).collect();
+        late.into_iter().for_each(|id| all.end_stranger(id));
     }
 
     /// Removes a client.
     pub(super) fn leave(&self, id: u64) {
-        lock(&self.all).remove(&id);
+        let mut all = lock(&self.all);
+        all.clients.remove(&id);
+        all.strangers.remove(&id);
     }
 
     /// Returns the number of clients.
     pub(super) fn count(&self) -> usize {
-        lock(&self.all).len()
+        lock(&self.all).clients.len()
     }
 
     /// Returns the clients that a predicate selects.
     pub(super) fn list(&self, is_meant: impl Fn(&ClientInfo) -> bool) -> Vec<Arc<ClientInfo>> {
-        lock(&self.all).values().map(|(info, _)| info).filter(|info| is_meant(info)).cloned().collect()
+        lock(&self.all)
+            .clients
+            .values()
+            .map(|(info, _)| info)
+            .filter(|info| is_meant(info))
+            .cloned()
+            .collect()
     }
 
     /// Ends the connections of the clients that a predicate selects. Returns their number.
     pub(super) fn end(&self, is_meant: impl Fn(&ClientInfo) -> bool) -> usize {
         let all = lock(&self.all);
-        let meant = all.values().filter(|(info, _)| is_meant(info));
-        meant.map(|(_, task)| task.abort()).count()
+        let meant = all.clients.values().filter(|(info, _)| is_meant(info));
+        meant.filter_map(|(_, task)| task.as_ref()).map(AbortHandle::abort).count()
+    }
+}
+
+impl Connected {
+    fn end_stranger(&mut self, id: u64) {
+        self.strangers.remove(&id);
+        // Without a task it is aborted when it gets one.
+        if let Some((_, Some(task))) = self.clients.remove(&id) {
+            task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_have_to_authenticate_within_a_minute() {
+        let (clients, address) = (Clients::default(), "127.0.0.1:1".parse().unwrap());
+        let ids: Vec<u64> = (0..3).map(|_| clients.admit(address, address, 0, true).id).collect();
+        clients.admit(address, address, 0, false);
+        clients.is_stranger(ids[1], false);
+        let now = Instant::now();
+        clients.end_strangers(now);
+        assert_eq!(clients.count(), 4);
+        clients.end_strangers(now + STRANGER_PATIENCE + Duration::from_secs(1));
+        assert_eq!(clients.list(|info| ids.contains(&info.id)).len(), 1);
+        assert_eq!(clients.count(), 2);
+        // A client that was known for long, and has reset its connection, has a minute too.
+        clients.is_stranger(ids[1], true);
+        clients.end_strangers(Instant::now());
+        assert_eq!(clients.count(), 2);
+        clients.end_strangers(Instant::now() + STRANGER_PATIENCE + Duration::from_secs(1));
+        assert_eq!(clients.count(), 1);
+    }
+
+    #[test]
+    fn there_are_so_many_strangers_at_most() {
+        let (clients, address) = (Clients::default(), "127.0.0.1:1".parse().unwrap());
+        for _ in 0..STRANGERS_MAX * 2 {
+            assert!(clients.make_room(10_000));
+            clients.admit(address, address, 0, true);
+        }
+        assert_eq!(clients.count(), STRANGERS_MAX);
     }
 }

@@ -35,9 +35,10 @@ use tracing::{info, warn};
 
 /// Maximum number of a client's requests that are parsed before the first of them runs.
 const FORESEEN: usize = 16;
-/// Bytes of replies that are sent even though requests are still to be executed.
+/// Bytes of replies that are sent even though requests are still to be executed, and maximum bytes
+/// sent in one turn that does nothing else.
 const SENT_AT_ONCE: usize = 256 << 10;
-/// Maximum bytes sent by one call, after which other clients may have their turn.
+/// Maximum bytes sent by one call.
 const SENT_AT_A_TIME: usize = 64 << 10;
 /// Bytes of unsent replies beyond which the client's next request waits.
 const UNSENT_MAX: usize = 16 << 20;
@@ -79,6 +80,8 @@ pub(super) struct Connection {
     parser: Parser,
     inbox: Inbox,
     outbox: Outbox,
+    /// The client has to authenticate, or to complete a TLS handshake.
+    is_stranger: bool,
     /// The client has shut its side down: it sends no more requests.
     has_ended: bool,
     /// Units of work until other clients have their turn.
@@ -101,6 +104,7 @@ impl Connection {
         let patience = u32::try_from(options.patience.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&stream, patience)?;
         let is_trusted = options.password.is_empty();
+        let is_stranger = options.has_strangers();
         let parser = Parser::with_argument_bytes_max(worker.shared.argument_bytes_max);
         Ok(Self {
             stream,
@@ -110,10 +114,19 @@ impl Connection {
             parser,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
+            is_stranger,
             has_ended: false,
             units: TURN_UNITS,
             held_bytes: 0,
         })
+    }
+
+    /// Tells the gateway of a client that has become a stranger, or is none any longer.
+    fn note_stranger(&mut self) {
+        let is_stranger = !self.client.is_trusted || self.channel.is_handshaking();
+        if std::mem::replace(&mut self.is_stranger, is_stranger) != is_stranger {
+            self.worker.shared.clients.is_stranger(self.client.info.id, is_stranger);
+        }
     }
 
     /// Serves until either side ends the connection.
@@ -134,6 +147,7 @@ impl Connection {
         // The futures of all commands together are large: the task has room for them only while it
         // has requests.
         Box::pin(self.do_requests()).await?;
+        self.note_stranger();
         self.rest();
         // Replies are sent after all ready clients have had their turn, one after the other, so
         // that a thread that they wake sleeps only once.
@@ -193,15 +207,20 @@ impl Connection {
             if is_tls {
                 // TLS may have records of its own to send.
                 self.send()?;
+                self.note_stranger();
             }
             self.rest();
         }
     }
 
-    /// Sends waiting replies until at most `most` bytes wait.
+    /// Sends waiting replies until at most `most` bytes wait. Ends the turn after [`SENT_AT_ONCE`] bytes.
     fn poll_send(&mut self, most: usize, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let start = self.outbox.waiting();
         while self.outbox.waiting() > most {
-            // Ends the turn after enough calls.
+            if start - self.outbox.waiting() >= SENT_AT_ONCE && !mutant!("gateway-sends-without-end") {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             ready!(self.stream.poll_write_ready(context))?;
             let (outbox, channel) = (&mut self.outbox, &mut self.channel);
             let mut sent = Ok(true);

@@ -62,3 +62,10 @@ impl Default for GatewayOptions {
         }
     }
 }
+
+impl GatewayOptions {
+    /// Returns whether clients have to authenticate, or to complete a TLS handshake.
+    pub(super) fn has_strangers(&self) -> bool {
+        !self.password.is_empty() || self.tls.is_some()
+    }
+}

@@ -1,6 +1,7 @@
 //! A serving thread: an executor with a task for each client, one that drives the connections to
 //! memory nodes, one that accounts, and in the first thread one that removes expired keys.
 
+use super::clients::ClientInfo;
 use super::clock::now_ms;
 use super::connection::Connection;
 use super::error::{GatewayError, system};
@@ -9,8 +10,7 @@ use super::keyspace::{Expiry, FORGOTTEN_MS, Stepped};
 use super::pace::{ClockWatch, Pace};
 use super::state::{GatewayState, LogLine};
 use super::worker::Worker;
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::net::TcpStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use tracing::{debug, info};
 const ACCOUNTING_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A connection on its way to the thread that serves it.
-pub(super) type Accepted = (TcpStream, SocketAddr);
+pub(super) type Accepted = (TcpStream, Arc<ClientInfo>);
 
 /// Serves the clients that a channel delivers, until the channel is closed and all of them have
 /// gone.
@@ -48,27 +48,28 @@ pub(super) fn serve(
         if expires {
             tokio::task::spawn_local(expire(Rc::clone(&worker)));
         }
-        while let Some((socket, address)) = given.recv().await {
-            admit(&worker, socket, address);
+        while let Some((socket, info)) = given.recv().await {
+            admit(&worker, socket, &info);
         }
     });
     Ok(())
 }
 
-/// Serves a client in a task of its own.
-fn admit(worker: &Rc<Worker>, socket: TcpStream, address: SocketAddr) {
+/// Serves a client in its own task.
+fn admit(worker: &Rc<Worker>, socket: TcpStream, info: &Arc<ClientInfo>) {
     let shared = &worker.shared;
-    let Ok(local) = socket.local_addr() else { return };
-    let info = shared.clients.admit(address, local, socket.as_raw_fd());
-    match Connection::new(socket, Rc::clone(worker), Arc::clone(&info)) {
+    match Connection::new(socket, Rc::clone(worker), Arc::clone(info)) {
         Ok(connection) => {
             let task = tokio::task::spawn_local(connection.run());
-            shared.clients.enter(&info, task.abort_handle());
+            shared.clients.enter(info.id, task.abort_handle());
             if shared.may_log(LogLine::Accepted) {
-                info!(client = info.id, %address, "connection accepted");
+                info!(client = info.id, address = %info.address, "connection accepted");
             }
         }
-        Err(error) => debug!(%error, "a connection could not be set up"),
+        Err(error) => {
+            shared.clients.leave(info.id);
+            debug!(%error, "a connection could not be set up");
+        }
     }
 }
 

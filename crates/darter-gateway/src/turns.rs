@@ -2,12 +2,13 @@
 //! command that does much has to let the others have their turn by itself.
 //!
 //! Work is counted in units, not in time: a unit is a record that is read or changed, or
-//! [`UNIT_BYTES`] that are copied. A turn is 128 units, some 0.1 to 0.5 ms.
+//! [`UNIT_BYTES`] that are copied. A turn is 128 units, 1 MiB if all of them are bytes: some 0.1 to
+//! 0.5 ms.
 
 use tokio::task::{coop::consume_budget, yield_now};
 
 /// Bytes whose copying counts as one unit.
-const UNIT_BYTES: usize = 16 << 10;
+const UNIT_BYTES: usize = 8 << 10;
 /// Units of a turn; those of tokio's budget for one poll of a task.
 pub(super) const TURN_UNITS: usize = 128;
 

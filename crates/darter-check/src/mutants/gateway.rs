@@ -332,6 +332,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         FoundBy::Tests("-p darter-gateway --lib a_rename_leaves_nothing_under_the_old_name"),
     ),
     Mutant::new(
+        "gateway",
+        "gateway-sends-without-end",
+        "A turn sends replies as long as the client takes them.",
+        FoundBy::Tests("-p darter-gateway --lib a_turn_sends_a_bounded_part_of_the_replies"),
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-strangers-stay",
+        "A gateway full of connections that have not authenticated refuses clients.",
+        FoundBy::Tests("-p darter-gateway --test gateway strangers_do_not_keep_clients_from_a_gateway"),
+    ),
+    Mutant::new(
         "export",
         "import-takes-an-export-without-its-end",
         "The last line of an export may be missing.",

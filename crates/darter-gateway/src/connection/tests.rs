@@ -19,7 +19,7 @@ fn connection() -> (Connection, std::net::TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, address) = listener.accept().unwrap();
-    let info = shared.clients.admit(address, address, 0);
+    let info = shared.clients.admit(address, address, 0, false);
     (Connection::new(socket, worker, info).unwrap(), client)
 }
 
@@ -125,6 +125,35 @@ fn pipelines_end_their_turn_after_some_bytes() {
         arrive(&mut connection, &b"EXISTS k\r\n".repeat(2000));
         let took = turns(&mut connection, usize::MAX).await;
         assert!(took >= 2000 / TURN_UNITS, "{took} turns for 2000 requests");
+    });
+}
+
+/// However fast the client reads, no turn sends more than a part of the replies.
+#[test]
+fn a_turn_sends_a_bounded_part_of_the_replies() {
+    const BYTES: usize = 64 << 20;
+    run(async {
+        let (mut connection, mut client) = connection();
+        let reader = std::thread::spawn(move || {
+            let (mut read, mut buffer) = (0, vec![0; 1 << 20]);
+            while read < BYTES {
+                read += client.read(&mut buffer).unwrap();
+            }
+        });
+        connection.outbox.bytes = vec![7; BYTES];
+        let (mut turns, mut most_sent) = (0, 0);
+        poll_fn(|context| {
+            let before = connection.outbox.waiting();
+            let sent = connection.poll_send(0, context);
+            turns += 1;
+            most_sent = most_sent.max(before - connection.outbox.waiting());
+            sent
+        })
+        .await
+        .unwrap();
+        reader.join().unwrap();
+        assert!(most_sent <= SENT_AT_ONCE + SENT_AT_A_TIME, "{most_sent} bytes in one turn");
+        assert!(turns >= BYTES / (SENT_AT_ONCE + SENT_AT_A_TIME), "{turns} turns");
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::door::{Client, Door, Reply, request};
 use darter_gateway::{Gateway, GatewayOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -97,4 +97,50 @@ fn buffers_of_large_values_are_given_up() {
     let held = info(&mut clients[0], "mem_clients_normal");
     // Eight spare buffers of requests with 256 KiB at most, and small ones for replies.
     assert!(held < 4 << 20, "{held} bytes");
+}
+
+/// Waits until the gateway has ended a connection.
+fn is_ended(mut connection: &TcpStream) -> bool {
+    connection.set_read_timeout(Some(crate::door::LONG)).unwrap();
+    !matches!(connection.read(&mut [0; 64]), Ok(bytes) if bytes > 0)
+}
+
+#[test]
+fn strangers_do_not_keep_clients_from_a_gateway() {
+    const CLIENTS: usize = 8;
+    let options =
+        GatewayOptions { password: b"secret".to_vec(), connections_max: CLIENTS, ..Default::default() };
+    let door = Door::new(options);
+    let is_in = |client: &mut Client| client.say("auth secret") == Reply::Simple("OK".to_owned());
+    let mut known = door.client();
+    assert!(is_in(&mut known));
+    // More than may be, again and again; the last ones stay.
+    let mut strangers: Vec<TcpStream> =
+        (0..CLIENTS * 5).map(|_| TcpStream::connect(door.address).unwrap()).collect();
+    assert!(strangers.drain(..CLIENTS * 4).all(|stranger| is_ended(&stranger)));
+    // Clients come in as long as there is a stranger, and none of those that are known has to go.
+    let mut clients = vec![known];
+    for _ in 1..CLIENTS {
+        let mut client = door.client();
+        assert!(is_in(&mut client));
+        clients.push(client);
+    }
+    assert!(strangers.iter().all(is_ended));
+    for client in &mut clients {
+        assert_eq!(client.say("ping"), Reply::Simple("PONG".to_owned()));
+    }
+    let mut refused = door.client();
+    assert!(matches!(refused.reply(), Reply::Error(text) if text.contains("max number of clients")));
+}
+
+#[test]
+fn a_gateway_without_a_password_ends_no_idle_client_for_another() {
+    let door = Door::new(GatewayOptions { connections_max: 4, ..GatewayOptions::default() });
+    let mut clients: Vec<Client> = (0..4).map(|_| door.client()).collect();
+    assert_eq!(clients[3].say("ping"), Reply::Simple("PONG".to_owned()));
+    let mut refused = door.client();
+    assert!(matches!(refused.reply(), Reply::Error(text) if text.contains("max number of clients")));
+    for client in &mut clients {
+        assert_eq!(client.say("ping"), Reply::Simple("PONG".to_owned()));
+    }
 }
