@@ -93,6 +93,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "redo log",
+        "log-durable-end-not-marked",
+        "Nothing behind the newest records says that they are durable.",
+        FoundBy::Tests("-p darter-memnode --lib damage_to_a_log_is_named_or_makes_no_difference"),
+    ),
+    Mutant::new(
+        "redo log",
         "log-fails-for-a-shortage",
         "A log that cannot open its next file for a moment has failed for good.",
         FoundBy::Tests("-p darter-memnode --lib a_shortage_delays_records_and_loses_none"),

@@ -8,6 +8,7 @@ mod bus_errors;
 mod common;
 mod compare;
 mod copies;
+mod damage;
 mod deaths;
 mod disk_space;
 mod durability;

@@ -32,6 +32,8 @@ mod shared;
 mod withholding;
 
 #[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
 mod power_tests;
 #[cfg(test)]
 mod shortage_tests;

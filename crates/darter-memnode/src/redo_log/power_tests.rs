@@ -6,7 +6,7 @@ use super::checkpoint::{CheckpointRequest, Checkpointer, Source};
 use super::chunks::ChunkSet;
 use super::manifest::{CHUNK_BYTES, Manifest, SessionFacts, chunk_count};
 use super::medium::Medium;
-use super::record::Kind;
+use super::record::{ENDS_BYTES, Kind};
 use super::recorder::Recorder;
 use super::recovery::{Recovered, Target, Unrecoverable, recover};
 use super::segment::{self, SegmentWriter};
@@ -18,16 +18,16 @@ use std::io;
 use std::sync::Arc;
 
 /// Two chunks and a part of one.
-const REGION_BYTES: u64 = 2 * CHUNK_BYTES + 4096;
+pub(super) const REGION_BYTES: u64 = 2 * CHUNK_BYTES + 4096;
 /// Room for a few records.
-const SEGMENT_BYTES: u64 = 4096 + 400;
+const SEGMENT_BYTES: u64 = 4096 + 400 + ENDS_BYTES as u64;
 const BOOT_ID: u64 = 77;
 /// Most outcomes tried for one point of failure.
 const OUTCOMES_MAX: usize = 400;
 
 /// A step of a workload.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(super) enum Step {
     /// Writes three words, behind and in front of a chunk's end, and swaps one.
     Write(u64),
     /// Adds to a word.
@@ -48,7 +48,7 @@ enum Step {
 use Step::{Add, Checkpoint, Commit, Enter, Read, Spare, Stop, Write};
 
 /// The workload: records in several segments, two checkpoints while it goes on, all kinds of frames.
-const WORKLOAD: &[Step] = &[
+pub(super) const WORKLOAD: &[Step] = &[
     Enter(5),
     Write(1),
     Read,
@@ -84,7 +84,18 @@ const WORKLOAD: &[Step] = &[
 ];
 
 /// Memory that recovery fills, and the chunks that have changed since the newest checkpoint.
-struct Bytes(Vec<u8>, ChunkSet);
+pub(super) struct Bytes(Vec<u8>, ChunkSet);
+
+impl Bytes {
+    /// Zeros.
+    pub(super) fn new() -> Self {
+        Self(vec![0; REGION_BYTES as usize], ChunkSet::new(chunk_count(REGION_BYTES)))
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
 
 impl Target for Bytes {
     fn store(&mut self, offset: u64, bytes: &[u8]) -> bool {
@@ -109,7 +120,7 @@ struct Reply {
 }
 
 /// A memory node without its sockets and threads.
-struct Machine<'s> {
+pub(super) struct Machine<'s> {
     memory: Local,
     endpoint: LocalEndpoint,
     recorder: Recorder,
@@ -134,8 +145,7 @@ impl<'s> Machine<'s> {
     /// Starts on a medium, as [`super::open`] does.
     fn start(medium: &Arc<SimulatedDisk>, steps: &'s [Step]) -> Result<(Self, Checkpointer), Unrecoverable> {
         let shared: Arc<dyn Medium> = Arc::new(Arc::clone(medium));
-        let changed = ChunkSet::new(chunk_count(REGION_BYTES));
-        let mut memory = Bytes(vec![0; REGION_BYTES as usize], changed);
+        let mut memory = Bytes::new();
         let manifest = if let Some(manifest) = Manifest::find(&*shared)? {
             manifest
         } else {
@@ -226,6 +236,11 @@ impl<'s> Machine<'s> {
         Ok(())
     }
 
+    /// The memory in the newest acknowledged state.
+    pub(super) fn newest_acknowledged(&self) -> &Vec<u8> {
+        &self.states[self.acknowledged]
+    }
+
     fn word(&self, offset: u64) -> u64 {
         let mut bytes = [0; 8];
         self.endpoint.copy_words(offset, &mut bytes).unwrap();
@@ -260,10 +275,12 @@ impl<'s> Machine<'s> {
     }
 
     fn commit(&mut self) -> io::Result<()> {
-        let records = std::mem::take(&mut self.recorder.records);
+        let mut records = std::mem::take(&mut self.recorder.records);
         let end = self.recorder.position();
-        self.writer.commit(&records, end - records.len() as u64, |_| false)?;
+        let start = end - records.len() as u64;
+        self.writer.commit(&mut records, start, |_| false)?;
         self.recorder.set_durable(end);
+        self.writer.mark_durable(end);
         self.acknowledge();
         Ok(())
     }
@@ -290,10 +307,10 @@ impl Source for Machine<'_> {
 }
 
 /// Numbers from a seed.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
     }
@@ -317,7 +334,7 @@ fn outcomes(medium: &SimulatedDisk, dice: &mut Dice) -> Vec<Arc<SimulatedDisk>> 
 }
 
 /// Runs a workload on a medium until its end, or until the power fails.
-fn run<'s>(medium: &Arc<SimulatedDisk>, steps: &'s [Step]) -> Option<Machine<'s>> {
+pub(super) fn run<'s>(medium: &Arc<SimulatedDisk>, steps: &'s [Step]) -> Option<Machine<'s>> {
     let (mut machine, mut checkpointer) = Machine::start(medium, steps).ok()?;
     let _ = machine.run(&mut checkpointer);
     Some(machine)

@@ -11,11 +11,16 @@
 //! fenced       session 8
 //! stopped      -
 //! recovered    -
+//! end          -
 //! ```
 //!
 //! All numbers are little-endian. The checksum (CRC-32) covers everything behind it, the position
 //! among it: what an earlier use of the file has left behind, or a record at another place, is no
 //! record here. *unsynced* tells a torn tail from damage (`recovery.rs`).
+//!
+//! *end* is not part of the log: it lies where the next record will be written, over it. It says what
+//! is durable of the records before it, so that damage to the newest of them is not taken for a torn
+//! tail.
 
 use darter_fabric::mutant;
 
@@ -38,11 +43,13 @@ pub(super) enum Kind {
     Stopped = 4,
     /// The node came back from a crash: all sessions let in before are shut out.
     Recovered = 5,
+    /// No record follows so far.
+    End = 6,
 }
 
 impl Kind {
     fn from_code(code: u32) -> Option<Self> {
-        [Self::Effects, Self::Entered, Self::Fenced, Self::Stopped, Self::Recovered]
+        [Self::Effects, Self::Entered, Self::Fenced, Self::Stopped, Self::Recovered, Self::End]
             .into_iter()
             .find(|kind| *kind as u32 == code)
     }
@@ -109,6 +116,20 @@ impl Draft {
         record[..4].copy_from_slice(&checksum.to_le_bytes());
         record.len() as u64
     }
+}
+
+/// Bytes from an end to its copy: one damaged sector does not take both, nor the copy with the last
+/// record.
+const ENDS_APART: usize = 512;
+/// Bytes of an end and its copy.
+pub(super) const ENDS_BYTES: usize = ENDS_APART + HEAD_BYTES;
+
+/// Appends an end and its copy, which say what is durable of the records before this position.
+pub(super) fn put_ends(out: &mut Vec<u8>, position: u64, durable: u64) {
+    let at = out.len();
+    Draft::begin(out).end(out, Kind::End, position, durable);
+    out.resize(at + ENDS_APART, 0);
+    Draft::begin(out).end(out, Kind::End, position + ENDS_APART as u64, durable);
 }
 
 /// Returns the bytes of the record that begins here, by its head alone; `None` if no record has

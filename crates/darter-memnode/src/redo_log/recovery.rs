@@ -198,7 +198,8 @@ impl Replay<'_> {
         next: Option<u64>,
     ) -> Result<(), Unrecoverable> {
         while next.is_none_or(|next| self.position < next) {
-            let Some(record) = reader.record(self.position)? else { break };
+            let record = reader.record(self.position)?.filter(|record| record.kind != Kind::End);
+            let Some(record) = record else { break };
             self.was_stopped = record.kind == Kind::Stopped;
             let session = record::word64(record.payload, 0);
             match record.kind {
@@ -215,7 +216,7 @@ impl Replay<'_> {
                     self.known.remove(session);
                     self.fenced.insert(session);
                 }
-                Kind::Stopped => {}
+                Kind::Stopped | Kind::End => {}
                 Kind::Recovered => {
                     for session in std::mem::take(&mut self.known).to_vec() {
                         self.fenced.insert(session);
@@ -235,10 +236,10 @@ impl Replay<'_> {
         let mut position = self.position;
         while position < reader.end() {
             if let Some(record) = reader.record(position)? {
-                is_torn = true;
+                is_torn |= record.kind != Kind::End;
                 if record.durable > self.position && !mutant!("log-damage-taken-for-a-torn-tail") {
                     let what = format!(
-                        "the record at {:#x} is damaged: it was durable when the one at {position:#x} was written",
+                        "the record at {:#x} is damaged: it was durable when what is at {position:#x} was written",
                         self.position
                     );
                     return damaged(self.medium, name, what);

@@ -16,7 +16,7 @@
 //! perhaps that nobody was told of, is then behind the next segment's beginning and void.
 
 use super::medium::{Medium, MediumFile};
-use super::record::{self, word64};
+use super::record::{self, ENDS_BYTES, word64};
 use darter_fabric::mutant;
 use std::io;
 use std::sync::Arc;
@@ -112,8 +112,8 @@ impl SegmentWriter {
         self.medium = medium;
     }
 
-    /// Writes whole records, the first of which is at this position, and waits until they are
-    /// durable. If the system is short of something (descriptors, space), `waits` is called, and
+    /// Writes whole records, the first of which is at this position, and ends after them, and waits
+    /// until they are durable. Everything before this position is durable. If the system is short of something (descriptors, space), `waits` is called, and
     /// the step tried again if it returns true. A sync that fails is not: the system may have
     /// dropped what it could not write.
     ///
@@ -122,14 +122,30 @@ impl SegmentWriter {
     /// fails.
     pub(super) fn commit(
         &mut self,
-        records: &[u8],
+        records: &mut Vec<u8>,
         position: u64,
         mut waits: impl FnMut(&io::Error) -> bool,
     ) -> io::Result<()> {
         if self.has_failed {
             return Err(io::Error::other("an earlier record could not be written"));
         }
-        self.write(records, position, &mut waits).inspect_err(|_| self.has_failed = true)
+        let bytes = records.len();
+        record::put_ends(records, position + bytes as u64, position);
+        let written = self.write(records, position, &mut waits);
+        records.truncate(bytes);
+        written.inspect_err(|_| self.has_failed = true)
+    }
+
+    /// Writes after the records that all before this position, where the log ends, is durable. That is
+    /// not durable itself: if it is lost, damage to the newest records is taken for a torn tail.
+    pub(super) fn mark_durable(&mut self, position: u64) {
+        if mutant!("log-durable-end-not-marked") {
+            return;
+        }
+        let mut ends = Vec::with_capacity(ENDS_BYTES);
+        record::put_ends(&mut ends, position, position);
+        // After an error the next records meet it, too.
+        drop(self.file.write_at(self.at, &ends));
     }
 
     fn write(
@@ -138,20 +154,23 @@ impl SegmentWriter {
         position: u64,
         waits: &mut dyn FnMut(&io::Error) -> bool,
     ) -> io::Result<()> {
-        let mut rest = records;
-        while !rest.is_empty() {
-            let fitting = fitting(rest, self.size - self.at);
+        let bytes = records.len() - ENDS_BYTES;
+        let mut at = 0;
+        while at < bytes {
+            let rest = &records[at..bytes];
+            let fitting = fitting(rest, (self.size - self.at).saturating_sub(ENDS_BYTES as u64));
             if fitting == 0 {
-                let start = position + (records.len() - rest.len()) as u64;
-                let needed = record::length(rest).unwrap_or(rest.len()) + SEGMENT_HEAD_BYTES;
+                let start = position + at as u64;
+                let needed = record::length(rest).unwrap_or(rest.len()) + SEGMENT_HEAD_BYTES + ENDS_BYTES;
                 let bytes = self.segment_bytes.max(needed as u64);
                 let begin = || segment(&*self.medium, self.boot_id, start, bytes);
                 (self.file, self.size) = until_there_is_enough(begin, waits)?;
                 self.at = SEGMENT_HEAD_BYTES as u64;
                 continue;
             }
-            let (now, later) = rest.split_at(fitting);
-            until_there_is_enough(|| self.file.write_at(self.at, now), waits)?;
+            // Records that others follow in another segment need no ends: its head says as much.
+            let end = if at + fitting == bytes { records.len() } else { at + fitting };
+            until_there_is_enough(|| self.file.write_at(self.at, &records[at..end]), waits)?;
             if !mutant!("log-acknowledged-before-it-is-synced") {
                 let synced = self.file.sync();
                 if !mutant!("log-error-of-a-sync-ignored") {
@@ -159,7 +178,7 @@ impl SegmentWriter {
                 }
             }
             self.at += fitting as u64;
-            rest = later;
+            at += fitting;
         }
         Ok(())
     }

@@ -215,7 +215,8 @@ impl Shared {
             drop(state);
             let began = Instant::now();
             let mut shortage = None;
-            if let Err(error) = writer.commit(&records, position, |error| self.wait_out(&mut shortage, error))
+            if let Err(error) =
+                writer.commit(&mut records, position, |error| self.wait_out(&mut shortage, error))
             {
                 return self
                     .fail(&format!("cannot write the log: {error}; see to its disk, then restart the node"));
@@ -227,6 +228,7 @@ impl Shared {
             self.metrics.synced(records.len(), began.elapsed());
             self.durable.store(end, Ordering::Release);
             self.ring();
+            writer.mark_durable(end);
             records.clear();
         }
     }

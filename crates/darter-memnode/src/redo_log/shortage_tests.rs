@@ -114,7 +114,7 @@ fn commit_while(from: usize, count: usize, has_spare: bool) -> (BTreeMap<String,
         records.extend_from_slice(&[round; 3000]);
         let bytes = draft.end(&mut records, Kind::Effects, position, position);
         writer
-            .commit(&records, position, |_| {
+            .commit(&mut records, position, |_| {
                 waits += 1;
                 true
             })

@@ -2,7 +2,7 @@
 //! reports whatever an operation refuses.
 //!
 //! `DARTER_DAMAGES` sets how many bits are flipped; a fiftieth as many sectors are damaged, each in
-//! three ways.
+//! three ways. Runs with another `DARTER_DAMAGE_SEED` damage other pools in other places.
 
 use super::damaged::{Memory, image, memory_with};
 use super::{Bench, Dice, Model, Tested};
@@ -214,10 +214,12 @@ fn damage(kind: Kind, words: &mut [u64], used: &[usize], dice: &mut Dice) -> Str
 
 /// Damages a pool of an index in every way.
 pub(crate) fn damage_is_an_error_or_makes_no_difference<T: Tested>() {
-    let damages = std::env::var("DARTER_DAMAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(DAMAGES);
+    let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let damages = number("DARTER_DAMAGES", DAMAGES);
+    let first = number("DARTER_DAMAGE_SEED", 0) * 4;
     let mut tallies = BTreeMap::<Kind, Tally>::new();
     let mut shown = 0;
-    for seed in 0..4 {
+    for seed in first..first + 4 {
         let sound = sound::<T>(seed);
         let used: Vec<usize> = (0..sound.words.len()).filter(|&word| sound.words[word] != 0).collect();
         let verdict = block_on(read_all::<T, _>(memory_with(&sound.words, MEMORY), &sound));
