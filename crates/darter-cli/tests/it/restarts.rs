@@ -186,6 +186,84 @@ fn a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log() {
     assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
 }
 
+#[test]
+fn a_gateway_and_a_store_outlast_crashes_of_any_nodes_with_logs() {
+    let directory = tempfile::tempdir().unwrap();
+    let logs: Vec<String> =
+        (0..3).map(|node| directory.path().join(node.to_string()).to_str().unwrap().to_owned()).collect();
+    let options = |node: usize| ["--size", "32M", "--durability", "log", "--log", &logs[node]];
+    let mut nodes: Vec<Daemon> = (0..3).map(|node| Daemon::memnode("127.0.0.1:0", &options(node))).collect();
+    let url = format!("tcp://{},{},{}", nodes[0].address, nodes[1].address, nodes[2].address);
+    assert!(darter(&["pool", "create", "--pool", &url]).status.success());
+    let gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &url]);
+    let mut client = Redis::connect(&gateway);
+    let store = Store::open(&url).unwrap();
+    let session = store.session().unwrap();
+    // Until all nodes hold some.
+    let mut keys = 0;
+    while store.usage().unwrap().nodes.iter().any(|node| node.mine < 2) {
+        for _ in 0..100 {
+            session.put(format!("k{keys}"), keys.to_string().repeat(200)).unwrap();
+            assert_eq!(client.call(&format!("SET k{keys} {keys}")), "+OK");
+            keys += 1;
+        }
+    }
+    for lost in [&[1][..], &[2], &[1, 2], &[0, 2], &[1], &[0, 1, 2]] {
+        lost.iter().for_each(|&node| nodes[node].kill());
+        for &node in lost {
+            nodes[node] = Daemon::memnode(&nodes[node].address.clone(), &options(node));
+        }
+        for key in 0..keys {
+            assert_eq!(client.call_until_done(&format!("GET k{key}")).0, key.to_string());
+            let value = reads_at_last(&session, &format!("k{key}"));
+            assert_eq!(value, key.to_string().repeat(200).as_bytes());
+        }
+        assert_eq!(client.call("SET k0 0"), "+OK");
+        session.put("k0", "0".repeat(200)).unwrap();
+    }
+    assert!(store.joins() > 0);
+    drop((client, gateway));
+    let check = darter(&["check", "--pool", &url]);
+    assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+}
+
+/// Starts the replicas of a group, which wait for each other.
+fn group(addresses: &[String], views: &std::path::Path) -> Vec<Daemon> {
+    let (replicas, views) = (addresses.join("+"), format!("file:{}", views.display()));
+    let options = ["--size", "32M", "--replicas", &replicas, "--views", &views];
+    let options = &options;
+    std::thread::scope(|scope| {
+        let start = |address| scope.spawn(move || Daemon::memnode(address, options));
+        let starting: Vec<_> = addresses.iter().map(|address| start(address)).collect();
+        starting.into_iter().map(|replica| replica.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_gateway_serves_the_pool_that_is_made_in_place_of_a_lost_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let addresses = [free_address(), free_address()];
+    let mut replicas = group(&addresses, &directory.path().join("views"));
+    let url = format!("tcp://{}", addresses.join("+"));
+    assert!(darter(&["pool", "create", "--pool", &url]).status.success());
+    let gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &url]);
+    let mut client = Redis::connect(&gateway);
+    assert_eq!(client.call("SET key old"), "+OK");
+    replicas.iter_mut().for_each(Daemon::kill);
+    drop(replicas);
+    let _replicas = group(&addresses, &directory.path().join("new"));
+    let mut error = String::new();
+    assert!(becomes_true(|| {
+        error = client.call("GET key");
+        error.contains("darter pool create")
+    }));
+    assert!(error.starts_with("-TRYAGAIN"), "{error}");
+    let created = darter(&["pool", "create", "--pool", &url]);
+    assert!(created.status.success(), "{}", said(&created));
+    assert_eq!(client.call_until_done("GET key").0, "$-1");
+    assert_eq!(client.call("SET key new"), "+OK");
+}
+
 /// Reads a key whose memory node is back in a moment.
 fn reads_at_last(session: &Session, key: &str) -> Vec<u8> {
     for _ in 0..ATTEMPTS {

@@ -50,7 +50,11 @@ pub(super) fn connect(
         }
         others = (others * 2).min(GREETING);
         if Instant::now() + ROUND >= deadline {
-            let none = io::Error::new(ErrorKind::TimedOut, "no replica says that it serves");
+            let none = io::Error::new(
+                ErrorKind::TimedOut,
+                "no replica says that it serves; if all of them have lost their memory, start them with new views, and \
+                 make the pool again with `darter pool create`",
+            );
             return Err(FabricError::io(Path::new(address), "find the replica that serves", none));
         }
         std::thread::sleep(ROUND);

@@ -118,7 +118,7 @@ fn strangers_do_not_keep_clients_from_a_gateway() {
     let mut strangers: Vec<TcpStream> =
         (0..CLIENTS * 5).map(|_| TcpStream::connect(door.address).unwrap()).collect();
     assert!(strangers.drain(..CLIENTS * 4).all(|stranger| is_ended(&stranger)));
-    // Clients come in as long as there is a stranger, and none of those that are known has to go.
+    // Clients come in as long as there is a stranger, and no known client has to go.
     let mut clients = vec![known];
     for _ in 1..CLIENTS {
         let mut client = door.client();
