@@ -6,7 +6,7 @@
 //! FIFOs of other users in a folder that every user can write to.
 
 use super::locks::{MAPPED_LOCK, is_locked};
-use super::sharing::LINKS_MAX;
+use super::sharing::{LINKS_MAX, check_trust, foreign};
 use super::{Draft, folder, own_user};
 use crate::SUPERBLOCK_MAGIC;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -235,22 +235,6 @@ fn is_pool(path: &Path) -> io::Result<bool> {
     let mut head = [0; 8];
     let begins_so = file.read_exact_at(&mut head, 0).is_ok() && u64::from_le_bytes(head) == SUPERBLOCK_MAGIC;
     Ok(begins_so || is_locked(&file, MAPPED_LOCK).unwrap_or(false))
-}
-
-/// Fails if another user has put this into a folder like `/tmp`, to which every user can write.
-pub(super) fn check_trust(path: &Path, found: &Metadata, what: &str) -> io::Result<()> {
-    let folder = fs::metadata(folder(path))?;
-    let is_open_to_all = folder.mode() & 0o1002 == 0o1002;
-    if is_open_to_all && ![own_user(), folder.uid()].contains(&found.uid()) {
-        return Err(foreign(what, found.uid()));
-    }
-    Ok(())
-}
-
-pub(super) fn foreign(what: &str, owner: u32) -> io::Error {
-    let what =
-        format!("there is {what} of another user (uid {owner}); remove it first, or choose another name");
-    io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
 /// Gives a new file the permissions and, if possible, the group of the file that it replaces.

@@ -5,11 +5,10 @@
 //! kernel's settings `fs.protected_symlinks` and `fs.protected_regular` say, even if they are
 //! off: neither a link nor a file of another user is followed or taken for a new one.
 
-use super::output::{check_trust, foreign};
 use super::{folder, own_user};
 use std::ffi::CString;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -252,6 +251,22 @@ impl Place {
         }
         Ok(file)
     }
+}
+
+/// Fails if another user has put this into a folder like `/tmp`, to which every user can write.
+pub(super) fn check_trust(path: &Path, found: &Metadata, what: &str) -> io::Result<()> {
+    let folder = fs::metadata(folder(path))?;
+    let is_open_to_all = folder.mode() & 0o1002 == 0o1002;
+    if is_open_to_all && ![own_user(), folder.uid()].contains(&found.uid()) {
+        return Err(foreign(what, found.uid()));
+    }
+    Ok(())
+}
+
+pub(super) fn foreign(what: &str, owner: u32) -> io::Error {
+    let what =
+        format!("there is {what} of another user (uid {owner}); remove it first, or choose another name");
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ impl Record {
         }
         // SAFETY: the call touches no memory. The position of the descriptor is not used.
         let data = unsafe { libc::lseek(self.descriptor, offset, libc::SEEK_DATA) };
-        if data != offset || super::file::free_bytes(&system) < FULL_BYTES {
+        if data != offset || super::free_bytes(&system) < FULL_BYTES {
             return "no space left on the device for a part of it that was not in use yet; make room, and create \
                     pools without `sparse` to have their space reserved";
         }

@@ -12,7 +12,7 @@
 
 use super::flush::{Flushing, TABLE_BYTES};
 use super::mapping::Mapping;
-use super::total_bytes;
+use super::{free_bytes, total_bytes};
 use crate::files::locks::{LockKind, MAPPED_LOCK, READ_LOCK, is_locked, try_lock};
 use crate::files::{Draft, Place, Sharing};
 use crate::fork::{self, NotInherited};
@@ -474,11 +474,6 @@ impl PoolFile {
 fn not_plain(path: &Path) -> FabricError {
     let what = "is neither a plain file nor a DAX device; choose another path";
     FabricError::geometry(format!("{} {what}", path.display()))
-}
-
-/// Bytes that a file system has free.
-pub(super) fn free_bytes(report: &libc::statfs) -> u64 {
-    report.f_bavail.saturating_mul(u64::try_from(report.f_bsize).unwrap_or(0))
 }
 
 impl Drop for PoolFile {

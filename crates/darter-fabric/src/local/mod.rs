@@ -389,6 +389,11 @@ fn total_bytes(bytes_per_node: u64, nodes: usize) -> Result<usize, FabricError> 
     Ok(bytes_per_node as usize * nodes)
 }
 
+/// Bytes that a file system has free.
+fn free_bytes(report: &libc::statfs) -> u64 {
+    report.f_bavail.saturating_mul(u64::try_from(report.f_bsize).unwrap_or(0))
+}
+
 impl Fabric for Local {
     type Endpoint = LocalEndpoint;
 

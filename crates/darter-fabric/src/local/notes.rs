@@ -1,7 +1,8 @@
 //! Remarks for the operator: whether huge pages are in use, whether disk space suffices, what
 //! survives what.
 
-use super::file::{PoolFile, free_bytes};
+use super::file::PoolFile;
+use super::free_bytes;
 use super::mapping::Mapping;
 use crate::ByteSize;
 
