@@ -24,6 +24,8 @@ fn below(limit: usize) -> usize {
 struct Sample {
     wanted: usize,
     seen: usize,
+    /// Bytes of the elements drawn.
+    bytes: usize,
     drawn: Elements,
 }
 
@@ -31,13 +33,18 @@ impl Sample {
     /// Passes an element.
     fn see(&mut self, name: &[u8], record: &[u8]) {
         self.seen += 1;
-        if self.drawn.len() < self.wanted {
-            self.drawn.push((name.to_vec(), record.to_vec()));
+        let is_filled = self.drawn.len() == self.wanted;
+        let place = if is_filled { below(self.seen) } else { self.drawn.len() };
+        if place >= self.wanted {
             return;
         }
-        let place = below(self.seen);
-        if place < self.wanted {
-            self.drawn[place] = (name.to_vec(), record.to_vec());
+        let element = (name.to_vec(), record.to_vec());
+        self.bytes += name.len() + record.len();
+        if is_filled {
+            let (name, record) = std::mem::replace(&mut self.drawn[place], element);
+            self.bytes -= name.len() + record.len();
+        } else {
+            self.drawn.push(element);
         }
     }
 }
@@ -62,23 +69,19 @@ async fn draw_from(
     wanted: usize,
     most: usize,
 ) -> Result<Elements, Fault> {
-    let mut sample = Sample { wanted, seen: 0, drawn: Vec::new() };
+    let mut sample = Sample { wanted, seen: 0, bytes: 0, drawn: Vec::new() };
     let mut elements = aggregate.elements();
-    let mut bytes = 0;
     if wanted == 0 {
         return Ok(Vec::new());
     }
     loop {
         let walk = call.keys.walk_elements(&mut elements, CHUNK, |name, record| {
-            if bytes <= most {
-                if sample.drawn.len() < wanted {
-                    bytes += name.len() + record.len();
-                }
+            if sample.bytes <= most {
                 sample.see(name, record);
             }
         });
         let walked = walk.await?;
-        if bytes > most {
+        if sample.bytes > most {
             return Err(too_long());
         }
         if walked == Walked::Through {
@@ -159,7 +162,7 @@ mod tests {
         const DRAWS: usize = 20_000;
         let mut counts = [0_usize; 10];
         for _ in 0..DRAWS {
-            let mut sample = Sample { wanted: 3, seen: 0, drawn: Vec::new() };
+            let mut sample = Sample { wanted: 3, seen: 0, bytes: 0, drawn: Vec::new() };
             for element in 0..10_u8 {
                 sample.see(&[element], b"");
             }
@@ -171,5 +174,16 @@ mod tests {
         }
         // Three tenths each; the bounds are more than ten standard deviations away.
         assert!(counts.iter().all(|count| (5200..6800).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_sample_counts_the_bytes_that_it_has() {
+        let mut sample = Sample { wanted: 3, seen: 0, bytes: 0, drawn: Vec::new() };
+        for length in 0..1000 {
+            sample.see(b"name", &vec![0; length]);
+            let bytes: usize = sample.drawn.iter().map(|(name, record)| name.len() + record.len()).sum();
+            assert_eq!(sample.bytes, bytes);
+        }
+        assert!(sample.bytes > 3 * 4 + 3, "an element was replaced by a larger one");
     }
 }

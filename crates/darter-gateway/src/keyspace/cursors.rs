@@ -22,10 +22,13 @@ pub(super) fn parse(record: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_le_bytes(*ends), key))
 }
 
-/// Returns the number to try first for a key; never 0.
-fn number_of(key: &[u8]) -> u64 {
+/// Numbers that are tried for a key, each of which another key can have taken.
+const NUMBERS_TRIED: u64 = 16;
+
+/// Returns the number for a key at an attempt, counted from 0; never 0.
+fn number_of(key: &[u8], attempts: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
+    (key, attempts).hash(&mut hasher);
     hasher.finish() % NUMBERS + 1
 }
 
@@ -33,10 +36,10 @@ impl Keyspace {
     /// Returns a number for the position after a key.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; or all numbers that are tried for this key are those of other keys.
     pub(crate) async fn remember(&mut self, key: &[u8]) -> Result<u64, Fault> {
-        let mut number = number_of(key);
-        loop {
+        for attempts in 0..NUMBERS_TRIED {
+            let number = number_of(key, attempts);
             let Self { store, session: slot, now, key: at, .. } = self;
             place(at, Family::Cursor, &number.to_be_bytes());
             let mut is_taken = false;
@@ -53,8 +56,8 @@ impl Keyspace {
             if !is_taken {
                 return Ok(number);
             }
-            number = number % NUMBERS + 1;
         }
+        Err(Fault::said("ERR other scans have taken all cursors for this position; scan with another COUNT"))
     }
 
     /// Returns the key that a number refers to, as long as the record is there: a wall clock that
@@ -84,7 +87,7 @@ mod tests {
         let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
         keys.now = NOW;
         // Another key had the number first.
-        let (number, mut at) = (number_of(b"one"), Vec::new());
+        let (number, mut at) = (number_of(b"one", 0), Vec::new());
         place(&mut at, Family::Cursor, &number.to_be_bytes());
         let taken = [&(NOW + 10).to_le_bytes()[..], b"two"].concat();
         store.session_in(darter::KeySpace::Gateway).unwrap().put(at, taken).unwrap();
@@ -102,5 +105,24 @@ mod tests {
             }
             assert_eq!(keys.recall(number - 1).await.unwrap(), None);
         });
+    }
+
+    #[test]
+    fn a_position_whose_numbers_are_all_taken_is_refused() {
+        let store = Store::open("mem:64M").unwrap();
+        let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
+        keys.now = NOW;
+        let session = store.session_in(darter::KeySpace::Gateway).unwrap();
+        let take = |attempts| {
+            let mut at = Vec::new();
+            place(&mut at, Family::Cursor, &number_of(b"one", attempts).to_be_bytes());
+            session.put(at, [&(NOW + 10).to_le_bytes()[..], b"two"].concat()).unwrap();
+        };
+        (0..NUMBERS_TRIED - 1).for_each(take);
+        let last = block_on(keys.remember(b"one")).unwrap();
+        assert_eq!(last, number_of(b"one", NUMBERS_TRIED - 1));
+        take(NUMBERS_TRIED - 1);
+        assert!(matches!(block_on(keys.remember(b"one")), Err(Fault::Said(_))));
+        assert!(block_on(keys.remember(b"two")).is_ok());
     }
 }

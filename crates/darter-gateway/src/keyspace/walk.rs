@@ -15,6 +15,9 @@ const CHUNK_MAX: usize = 512;
 /// Bytes of keys and records that a chunk should not exceed, judged by the chunk before.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// Steps down the tree of prefixes by which a random key is drawn.
+const STEPS_MAX: usize = 100;
+
 /// How many records to request at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk(usize);
@@ -207,12 +210,15 @@ impl Keyspace {
     ///
     /// It descends the tree of the keys' prefixes: it draws one of the bytes that may follow the
     /// common prefix of a range, and continues with the keys that begin with the next existing one.
+    /// After [`STEPS_MAX`] such steps it takes the first key of the range: keys that are prefixes of
+    /// each other can make the tree as deep as a key is long, and removals make it begin again.
     ///
     /// # Errors
     /// The store's.
     pub(crate) async fn draw(&mut self) -> Result<Option<Vec<u8>>, Fault> {
         let (mut part, mut is_whole) = (KeyRange::all(), true);
-        loop {
+        let mut found = None;
+        for _ in 0..STEPS_MAX {
             let first = self.first(&part).await?;
             let last = self.first(&part.clone().reversed()).await?;
             let (Some(first), Some(last)) = (first, last) else {
@@ -237,7 +243,9 @@ impl Keyspace {
             let next = KeyRange::between(Bound::Included(&from), Bound::Included(&last));
             let Some(next) = self.first(&next).await? else { return Ok(Some(last)) };
             (part, is_whole) = (KeyRange::prefixed(next.get(..=common).unwrap_or(&next)), false);
+            found = Some(next);
         }
+        Ok(found)
     }
 
     /// Returns the first key of a range in its direction, which may have expired.
@@ -246,5 +254,37 @@ impl Keyspace {
         let mut found = None;
         session.scan_with(&part.0, 1, |place, _| found = Some(place[1..].to_vec())).await?;
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place;
+    use super::*;
+    use darter::{Store, block_on};
+
+    /// Each key is a prefix of the next but for its last byte, and a draw goes deeper with a
+    /// probability of 255 in 256.
+    #[test]
+    fn a_random_key_takes_a_bounded_number_of_round_trips() {
+        const DEPTH: usize = 150;
+        let store = Store::open("mem:64M").unwrap();
+        let session = store.session_in(darter::KeySpace::Gateway).unwrap();
+        let put = |key: &[u8]| {
+            let mut at = Vec::new();
+            place(&mut at, Family::Key, key);
+            session.put(at, "a head").unwrap();
+        };
+        (0..DEPTH).for_each(|depth| put(&[&vec![0xff; depth][..], &[0]].concat()));
+        put(&[0xff; DEPTH]);
+        let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
+        let mut deepest = 0;
+        for _ in 0..20 {
+            let key = block_on(keys.draw()).unwrap().unwrap();
+            assert!(key.iter().rev().skip(1).all(|byte| *byte == 0xff), "{key:?}");
+            deepest = deepest.max(key.len());
+        }
+        // One step for each byte; without a bound most draws go deeper than this.
+        assert!((STEPS_MAX / 2..=STEPS_MAX + 2).contains(&deepest), "{deepest}");
     }
 }
