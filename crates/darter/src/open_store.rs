@@ -8,11 +8,14 @@ use crate::{Error, StoreOptions};
 use darter_fabric::{Fabric, block_on, mutant};
 use darter_index::OrderedIndex;
 use darter_pool::{Client, Room};
-use std::sync::{Arc, OnceLock};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 /// How long an operation tries again in a pool in which room comes and others take it.
 const TRIES_MAX: Duration = Duration::from_secs(10);
+/// How long the end of a store waits for memory groups, beyond the time of a failover.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Sweeps of what the dead left that an operation waits for.
 const SWEEPS_MAX: usize = 2;
 
@@ -22,8 +25,19 @@ pub(crate) struct OpenStore<F: Fabric, I: OrderedIndex<F>> {
     upkeep: OnceLock<Upkeep>,
     /// `None` for a program that does not want what the dead left to be swept.
     pub(crate) sweeper: Option<Arc<Sweeper<F, I>>>,
-    pub(crate) open: Arc<OpenIndex<F, I>>,
+    pub(crate) open: Held<OpenIndex<F, I>>,
     pub(crate) auto_adjust: bool,
+}
+
+/// What is there until its owner is dropped, and then ends in another thread.
+pub(crate) struct Held<T>(Option<Arc<T>>);
+
+impl<T> Deref for Held<T> {
+    type Target = Arc<T>;
+
+    fn deref(&self) -> &Arc<T> {
+        self.0.as_ref().expect("only the owner's `drop` takes it")
+    }
 }
 
 /// What one operation has waited for that has found no room.
@@ -39,6 +53,7 @@ impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
     pub(crate) fn new(open: OpenIndex<F, I>, options: &StoreOptions) -> Arc<Self> {
         let open = Arc::new(open);
         let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
+        let open = Held(Some(open));
         Arc::new(Self { upkeep: OnceLock::new(), sweeper, open, auto_adjust: options.auto_adjust })
     }
 
@@ -92,19 +107,44 @@ impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> Drop for OpenStore<F, I> {
-    /// Ends the threads, then frees what was retired: only the index can scrub what it has
-    /// unlinked, so this comes before the pool closes. What cannot be freed, because others hold it
-    /// back or the fabric fails, is left to a repair.
+    /// Ends the threads, frees what was retired, and closes the pool. Waits for memory groups no
+    /// longer than a group that is there takes to answer.
     fn drop(&mut self) {
-        drop(self.upkeep.take());
-        if let Some(sweeper) = self.sweeper.take() {
-            sweeper.stop();
+        let Some(open) = self.open.0.take() else { return };
+        let failover = open.pool.fabric().capabilities().failover;
+        let (upkeep, sweeper) = (self.upkeep.take(), self.sweeper.take());
+        if failover.is_zero() {
+            return close(upkeep, sweeper, &open);
         }
-        if self.open.is_shut_out() {
-            // The pool refuses every verb: this process counts as dead.
-            self.open.pool.abandon();
-        } else if let Ok(mut client) = self.open.pool.client() {
-            let _ = block_on(self.open.settle(&mut client));
+        let (ended, is_over) = mpsc::channel::<()>();
+        let closing = std::thread::Builder::new().name("darter-close".to_owned()).spawn(move || {
+            close(upkeep, sweeper, &open);
+            drop(open);
+            drop(ended);
+        });
+        // If the group is gone, the thread waits for it as long as operations do.
+        if closing.is_ok() {
+            let _ = is_over.recv_timeout(failover + CLOSE_PATIENCE);
         }
+    }
+}
+
+/// Ends the threads, then frees what was retired: only the index can scrub what it has unlinked, so
+/// this comes before the pool closes with its last handle. What cannot be freed, because others hold
+/// it back or the fabric fails, is left to a repair.
+fn close<F: Fabric, I: OrderedIndex<F>>(
+    upkeep: Option<Upkeep>,
+    sweeper: Option<Arc<Sweeper<F, I>>>,
+    open: &OpenIndex<F, I>,
+) {
+    drop(upkeep);
+    if let Some(sweeper) = sweeper {
+        sweeper.stop();
+    }
+    if open.is_shut_out() {
+        // The pool refuses every verb: this process counts as dead.
+        open.pool.abandon();
+    } else if let Ok(mut client) = open.pool.client() {
+        let _ = block_on(open.settle(&mut client));
     }
 }

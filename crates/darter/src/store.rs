@@ -16,8 +16,10 @@ use std::time::Duration;
 /// An ordered key-value map in a memory pool. Clones are the same store.
 ///
 /// When its last clone and session are dropped, the upkeep thread ends and the pool is closed
-/// cleanly, which can take up to a second when other processes hold garbage back. A process that
-/// ends without that, by any signal, does no harm: others notice its death and go on.
+/// cleanly, which can take up to a second when other processes hold garbage back. If a memory group
+/// is gone, that ends after a few seconds, and a thread goes on for as long as operations wait for a
+/// group. A process that ends without that, by any signal, does no harm: others notice its death and
+/// go on.
 pub struct Store<F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
     membership: Arc<Membership<F, I>>,
 }

@@ -3,7 +3,7 @@
 
 use crate::common::{darter, said};
 use crate::serve::{Client, Daemon as Gateway};
-use darter::Store;
+use darter::{Store, TcpOptions};
 use darter_fabric::{Fabric, PoolUrl, ReplicaRole, ReplicaState};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -340,4 +340,21 @@ fn children_of(parent: u32) -> Vec<String> {
         .unwrap()
         .map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default());
     lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// Without a bound the end of the store would wait for the group several times.
+#[test]
+fn a_store_whose_group_is_gone_is_dropped_before_its_operations_give_up() {
+    let mut group = Group::start(2);
+    let tcp = TcpOptions { group_patience: Duration::from_secs(86_400), ..TcpOptions::default() };
+    let store = Store::options().create(true).tcp(tcp).open(&group.url()).unwrap();
+    let session = store.session().unwrap();
+    session.put("key", "value").unwrap();
+    (0..2).for_each(|at| group.kill(at));
+    let (dropped, is_over) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop((session, store));
+        dropped.send(()).unwrap();
+    });
+    is_over.recv_timeout(Duration::from_secs(u64::from(LONG / 10))).expect("the store is dropped");
 }

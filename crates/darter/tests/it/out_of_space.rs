@@ -2,7 +2,8 @@
 //! there; and none as long as what was freed is only waiting. Each allocation of each operation is
 //! tested where the index is.
 
-use darter::{DefaultFabric, Error, Store, StoreOptions};
+use darter::{DefaultFabric, Error, PutOutcome, Store, StoreOptions, block_on};
+use darter_baselines::{Design, Wort, WortOptions};
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -48,6 +49,33 @@ fn a_pool_that_is_overwritten_without_an_upkeep_thread_is_never_full() {
     let session = store.session().unwrap();
     for number in 0..2000 {
         session.put([number as u8 % 10], vec![7; VALUE_BYTES]).unwrap();
+    }
+}
+
+/// Operations on many keys wait for room as single ones do, and each key counts once. A delete of
+/// ART+CoW writes a copy of a node.
+#[test]
+fn many_keys_are_stored_and_removed_in_a_pool_that_is_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let [store, _idle] = members(&directory, [(); 2].map(|()| crate::options()));
+    many_keys_are_stored_and_removed(&store);
+    let url = format!("file:{}?size=8M", directory.path().join("copying").display()).parse().unwrap();
+    let copying = || {
+        let options = Store::options().block_bytes(256 << 10);
+        options.open_url_erased::<Wort<_>>(&url, WortOptions::of(Design::ArtCow)).unwrap()
+    };
+    let (store, _idle) = (copying(), copying());
+    many_keys_are_stored_and_removed(&store);
+}
+
+fn many_keys_are_stored_and_removed(store: &Store<DefaultFabric>) {
+    let mut session = store.async_session().unwrap();
+    let keys: Vec<_> = (0..20_u8).map(|key| [key]).collect();
+    let pairs: Vec<_> = keys.iter().map(|key| (key, vec![key[0]; VALUE_BYTES])).collect();
+    for round in 0..100 {
+        let stored = block_on(session.put_many(&pairs)).unwrap();
+        assert!(stored.iter().all(|outcome| *outcome == PutOutcome::Inserted), "{round}: {stored:?}");
+        assert_eq!(block_on(session.delete_many(&keys)).unwrap(), 20, "{round}");
     }
 }
 
