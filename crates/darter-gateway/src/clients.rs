@@ -224,7 +224,9 @@ impl Clients {
         let is_full = |all: &Connected| all.clients.len() >= clients_max;
         if is_full(&all) && !mutant!("gateway-strangers-stay") || all.strangers.len() >= STRANGERS_MAX {
             let first = all.strangers.first_key_value().map(|(id, _)| *id);
-            first.into_iter().for_each(|id| all.end_stranger(id));
+            if let Some(id) = first {
+                all.end_stranger(id);
+            }
         }
         !is_full(&all)
     }
@@ -235,7 +237,9 @@ impl Clients {
         let is_late = |since: Instant| now.saturating_duration_since(since) > STRANGER_PATIENCE;
         let late: Vec<u64> =
             all.strangers.iter().filter(|(_, since)| is_late(**since)).map(|(id, _)| *id).collect();
-        late.into_iter().for_each(|id| all.end_stranger(id));
+        for id in late {
+            all.end_stranger(id);
+        }
     }
 
     /// Removes a client.

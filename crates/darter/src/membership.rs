@@ -96,7 +96,7 @@ impl Rejoin {
         }
         let (rejoin, membership, over) = (Arc::clone(self), Weak::clone(membership), Arc::clone(over));
         let work = move || {
-            let old = join_again(&rejoin, &membership, over);
+            let old = join_again(&rejoin, &membership, &over);
             drop(membership);
             rejoin.end();
             if let Some(old) = old {
@@ -227,11 +227,11 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
 fn join_again<F: Fabric, I: OrderedIndex<F>>(
     rejoin: &Rejoin,
     membership: &Weak<Membership<F, I>>,
-    over: Arc<OpenIndex<F, I>>,
+    over: &Arc<OpenIndex<F, I>>,
 ) -> Option<Arc<OpenStore<F, I>>> {
     let mut pause = PAUSE;
     loop {
-        match membership.upgrade()?.attempt(&over) {
+        match membership.upgrade()?.attempt(over) {
             Ok(old) => return old,
             Err(error) => rejoin.wake(Some(error)),
         }

@@ -238,7 +238,10 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     }
 
     /// Runs an operation that may be repeated, with a new client.
-    fn read<R>(&self, operation: impl AsyncFn(&mut Link<F, I>) -> Result<R, Error>) -> Result<R, Error> {
+    fn read<R>(
+        &self,
+        mut operation: impl AsyncFnMut(&mut Link<F, I>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         block_on(async {
             let link = &mut Link::open(&self.membership)?;
             attempted!(link, Repeat::Always, operation(link).await)

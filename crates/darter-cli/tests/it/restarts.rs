@@ -169,7 +169,7 @@ fn a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log() {
         assert_eq!(read, (round - 1).to_string().as_bytes());
         session.put("mine", round.to_string()).unwrap();
         assert_eq!((store.joins(), store.is_shut_out()), (round, false));
-        assert!(scan.by_ref().map(|pair| pair.unwrap().0).eq(rows[1..].iter().map(|row| row.as_bytes())));
+        assert!(scan.by_ref().map(|pair| pair.unwrap().0).eq(rows[1..].iter().map(String::as_bytes)));
     }
     let store = &store;
     let sessions = (0..4).map(|_| store.session().unwrap()).collect::<Vec<_>>();
@@ -209,7 +209,9 @@ fn a_gateway_and_a_store_outlast_crashes_of_any_nodes_with_logs() {
         }
     }
     for lost in [&[1][..], &[2], &[1, 2], &[0, 2], &[1], &[0, 1, 2]] {
-        lost.iter().for_each(|&node| nodes[node].kill());
+        for &node in lost {
+            nodes[node].kill();
+        }
         for &node in lost {
             nodes[node] = Daemon::memnode(&nodes[node].address.clone(), &options(node));
         }

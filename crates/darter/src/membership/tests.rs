@@ -5,7 +5,7 @@ use crate::link::{Attempts, Link, Repeat};
 use crate::open_index::OpenIndex;
 use crate::{DefaultFabric, Error, Store, StoreOptions, block_on};
 use darter_fabric::{FabricError, PoolUrl};
-use darter_index::AnyIndex;
+use darter_index::{AnyIndex, IndexOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ impl Scene {
 
     fn store(&self, options: &StoreOptions) -> Store {
         let open = |url: &PoolUrl| -> Result<Open, Error> {
-            Store::options().must_exist(true).open_index(url, Default::default())
+            Store::options().must_exist(true).open_index(url, IndexOptions::default())
         };
         let first = open(&self.url("pool")).unwrap();
         let (pool, other) = (self.url("pool"), self.url("other"));
