@@ -153,6 +153,9 @@ impl Builder {
     /// Frees everything built, none of which was ever visible. What an error of the fabric leaves
     /// of it is the sweep's.
     async fn give_back<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
+        if self.writes.may_be_lost() {
+            return Ok(());
+        }
         self.writes.flush(client).await?;
         let mut doomed: Vec<Slot> = self.stack.drain(..).flat_map(|open| open.children).collect();
         doomed.extend(self.loose.take());

@@ -275,6 +275,9 @@ impl<S: Shape> Builder<S> {
     /// Frees everything built, none of which was ever visible. What an error of the fabric leaves
     /// of it is the sweep's.
     async fn give_back<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
+        if self.writes.may_be_lost() {
+            return Ok(());
+        }
         self.writes.flush(client).await?;
         if let Some(Built { addr, ty, .. }) = self.root.take() {
             client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);

@@ -12,6 +12,8 @@ const BATCH_WORDS: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub struct Backlog {
     words: usize,
+    /// Whether sending has failed.
+    has_failed: bool,
 }
 
 impl Backlog {
@@ -39,7 +41,10 @@ impl Backlog {
     pub async fn send<F: Fabric>(&mut self, client: &mut Client<F>, batch: &mut Batch) -> Result<()> {
         self.words = 0;
         if !batch.is_empty() {
-            client.complete(std::mem::take(batch)).await?;
+            if let Err(error) = client.complete(std::mem::take(batch)).await {
+                self.has_failed = true;
+                return Err(error.into());
+            }
             *batch = client.batch();
         }
         Ok(())
@@ -66,6 +71,12 @@ impl Writes {
     ) -> Result<()> {
         self.batch.write(addr, words);
         self.backlog.add(client, &mut self.batch, words.len()).await
+    }
+
+    /// Returns whether a batch of WRITEs has failed. Then their objects must not be read: they may
+    /// hold the contents of earlier objects.
+    pub fn may_be_lost(&self) -> bool {
+        self.backlog.has_failed
     }
 
     /// Adds a WRITE that is sent with the next ones.
