@@ -28,6 +28,8 @@ pub(super) struct Recorder {
     pub history: Vec<Operation>,
     /// Verbs executed for each client.
     pub verbs: Vec<u64>,
+    /// The operation of each client, while it performs one.
+    pub operations: Vec<Option<Op>>,
     /// Awaits of each client.
     pub awaits: Vec<u64>,
     pub longest_op: Vec<(u64, u64)>,
@@ -50,6 +52,7 @@ impl Recorder {
     pub(super) fn new(clients: usize) -> Self {
         Self {
             verbs: vec![0; clients],
+            operations: vec![None; clients],
             awaits: vec![0; clients],
             fresh: vec![false; clients],
             longest_op: vec![(0, 0); clients],
@@ -284,6 +287,7 @@ pub(super) async fn client<S: Subject>(
             // Others write behind them while the operation is under way.
             let mine = recorder.history.len()..recorder.history.len() + asked.len();
             recorder.fresh[me] = true;
+            recorder.operations[me] = Some(op);
             recorder.history.extend(asked.into_iter().map(|(key, action)| Operation {
                 client: identity.number,
                 key,
@@ -298,6 +302,7 @@ pub(super) async fn client<S: Subject>(
         sweeps.end(usize::from(op == Op::Sweep));
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
+        recorder.operations[me] = None;
         if op.is_bounded() {
             let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
             recorder.longest_op[me] = recorder.longest_op[me].max(took);

@@ -8,6 +8,7 @@ use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
 use super::servers::{LATE_SERVER, SERVER, Servers};
 use super::subject::Subject;
+use super::torn::TornReads;
 use darter_fabric::counted;
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use darter_index::checker::trail_len;
@@ -48,6 +49,8 @@ pub(super) struct Execution<'r> {
     /// Steps at which the clock moves once more, so that paused processes lapse.
     pub(super) lapsing: Vec<u64>,
     pub(super) power_lost: bool,
+    /// READs that have executed in part.
+    pub(super) torn: TornReads,
     /// Whose events it is when something reaches the medium.
     pub(super) medium: TaskId,
 }
@@ -87,6 +90,7 @@ impl Execution<'_> {
                 executor.perform(event, 0, WordOrder::Ascending);
                 continue;
             }
+            self.scheduler.observe(&self.recorder.borrow().operations);
             let decision = self.scheduler.decide(&events);
             if self.scheduler.gives_up() {
                 self.outcome.gave_up = true;
@@ -104,6 +108,7 @@ impl Execution<'_> {
             {
                 let mut recorder = self.recorder.borrow_mut();
                 recorder.tick();
+                self.torn.perform(&event, decision, &recorder.operations);
                 if let EventKind::Execute { access, .. } = event.kind {
                     let whole = !access.is_long || words >= access.words;
                     // A task that is no client's is a server's, and runs a procedure.

@@ -7,6 +7,8 @@ use super::plan::{Explored, Plan};
 use super::run;
 use super::schedule::Scheduler;
 use super::subject::Subject;
+use super::torn;
+use darter_index::checker::Situation;
 use std::sync::LazyLock;
 
 /// Runs a plan on its fixture. On groups the scheduler only says whether to trace.
@@ -15,6 +17,13 @@ fn run_plan<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Sche
         Some(faults) => groups::run::<S>(fixture, plan, faults, scheduler.traces()),
         None => run::run::<S>(fixture, plan, scheduler),
     }
+}
+
+/// What a full exploration must meet of the index, and of READs.
+fn situations<S: Subject>() -> Vec<Situation> {
+    let mut all = S::situations();
+    all.extend(torn::SITUATIONS);
+    all
 }
 
 impl Explored {
@@ -26,7 +35,7 @@ impl Explored {
             promises: S::PROMISES,
             holes: S::HOLES,
             has_server: S::HAS_SERVER,
-            situations: S::situations,
+            situations: situations::<S>,
             scenarios: LazyLock::new(S::scenarios),
             build: Fixture::build::<S>,
             run: run_plan::<S>,

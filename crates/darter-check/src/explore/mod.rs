@@ -26,6 +26,7 @@ mod shrink;
 mod subject;
 mod subjects;
 mod sweep;
+mod torn;
 mod verdict;
 
 pub use campaign::{SchedulerKind, Settings, Summary};

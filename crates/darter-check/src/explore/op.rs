@@ -62,6 +62,14 @@ impl Op {
         )
     }
 
+    /// Returns the direction of a scan, `true` if it is descending; `None` for any other operation.
+    pub(super) fn scans(self) -> Option<bool> {
+        match self {
+            Self::Scan(reverse) | Self::Windows(reverse) => Some(reverse),
+            _ => None,
+        }
+    }
+
     fn letter(self) -> (char, Option<u8>) {
         match self {
             Self::Get(key) => ('g', Some(key)),

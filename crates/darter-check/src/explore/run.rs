@@ -15,6 +15,7 @@ use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
 use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
+use super::torn::TornReads;
 use super::verdict;
 use darter_fabric::counted;
 use darter_fabric::sim::{Executor, Medium, Sim};
@@ -163,6 +164,7 @@ fn perform<S: Subject>(
         healing: Vec::new(),
         lapsing: Vec::new(),
         power_lost: false,
+        torn: TornReads::default(),
         medium,
     };
     let ended = execution.play(&mut executor, &mut processes);

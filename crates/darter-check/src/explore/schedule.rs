@@ -3,6 +3,7 @@
 //! A decision is a number: 0 goes on with the task that moved last, `n` takes the n-th of the other events on offer. So
 //! a schedule of zeros is every client run to its end in turn, and a shrunk schedule is one with few context switches.
 
+use super::op::Op;
 use darter_fabric::sim::{Event, WordOrder};
 use std::fmt;
 use std::str::FromStr;
@@ -100,6 +101,9 @@ impl FromStr for Schedule {
 pub trait Scheduler {
     /// Chooses one of the events on offer, which begin with those of the task that moved last. `current` is whose they are.
     fn decide(&mut self, events: &[Event]) -> Decision;
+
+    /// Receives the operation that each client performs, before each decision.
+    fn observe(&mut self, _operations: &[Option<Op>]) {}
 
     /// Chooses what is no event: how far back from the newest a power failure leaves a word, or a log, modulo what there is.
     fn pick(&mut self) -> u16;

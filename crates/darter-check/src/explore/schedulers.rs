@@ -1,6 +1,7 @@
 //! Who makes the decisions of a run: chance, with a client held or slow, with priorities, as before, or as a line tells.
 
 use super::fault::Fault;
+use super::op::Op;
 use super::plan::Plan;
 use super::schedule::{Decision, Schedule, Scheduler};
 use crate::dice::Dice;
@@ -13,6 +14,10 @@ pub(super) const EVENTS_OF_AN_OPERATION: u64 = 10;
 const WRITES_OF_AN_OPERATION: u64 = 3;
 /// The same of verbs in the pool's head.
 const HEADS_OF_AN_OPERATION: u64 = 3;
+/// Doublings of the number of long READs among which the one is before which a client is held.
+const READS_DOUBLINGS: u64 = 5;
+/// How often a READ that waits executes up to words that are about to be written, before they are: one write in this many.
+const READ_BEFORE_ONE_IN: u64 = 2;
 /// Steps of a hold that ends when nobody else can move.
 const STEPS_WITHOUT_END: u64 = 1 << 40;
 /// One long verb in this many executes in pieces.
@@ -31,6 +36,23 @@ fn piece(dice: &mut Dice, event: &Event) -> (u16, bool) {
         }
         _ => (0, false),
     }
+}
+
+/// The part of a READ on offer that ends with words that another verb is about to write, if that is what they are: the number of
+/// words, and whether the last come first.
+fn part_before(read: &Event, write: &Event) -> Option<(u16, bool)> {
+    let EventKind::Execute { node: written, access: write_access, .. } = write.kind else { return None };
+    let EventKind::Execute { batch, node, access, .. } = read.kind else { return None };
+    let (start, end) = (access.start, access.start + u64::from(access.words));
+    let (first, last) = (write_access.start, write_access.start + u64::from(write_access.words) - 1);
+    let meets = node == written && first < end && start <= last;
+    if !(meets && write_access.writes && is_long_read(read) && read.task != write.task) {
+        return None;
+    }
+    // All parts of a READ come in one order.
+    let descending = batch.is_multiple_of(2);
+    let words = if descending { end - last.min(end - 1) } else { first.max(start) - start + 1 };
+    Some((words.try_into().unwrap_or(u16::MAX), descending))
 }
 
 /// Every task with an event is as likely as every other, and so are its events.
@@ -80,11 +102,14 @@ impl Scheduler for Random {
 /// Uniform, but one or two tasks are held, each at some event of its own, while the others go on for long: what needs one
 /// client to be late across everything that others do. Or one is slow throughout, so that one operation of it sees many of the
 /// others' and several epochs. Most are held just before or just after a verb that writes has
-/// executed, because that is where others can tell the difference.
+/// executed, because that is where others can tell the difference. READs, those of clients that are late
+/// above all, are torn where others write.
 pub struct Late {
     random: Random,
     /// What each task has performed.
     performed: Vec<Performed>,
+    /// By task, whether it is scanning.
+    scanning: Vec<bool>,
     /// The batches of each task that have been on offer, in their order.
     batches: Vec<Vec<u64>>,
     holds: Vec<HeldTask>,
@@ -102,6 +127,10 @@ struct Performed {
     writes: u64,
     /// Verbs that read or write words of the pool's head: what all processes agree by.
     heads: u64,
+    /// Parts of READs of several words.
+    reads: u64,
+    /// The same within scans.
+    scan_reads: u64,
 }
 
 /// Where a task is held.
@@ -117,6 +146,10 @@ enum HoldAt {
     BeforeHead(u64),
     /// After it has executed so many of those, and one more.
     AfterHead(u64),
+    /// Before it executes one more READ of several words than this many.
+    BeforeRead(u64),
+    /// The same, of those within scans.
+    BeforeScanRead(u64),
     /// Not the task, but the verbs of one of its batches, counted from 0: with a cancelled operation's they land late.
     Batch(u64),
 }
@@ -135,10 +168,21 @@ fn is_in_head(event: &Event) -> bool {
     matches!(event.kind, EventKind::Execute { node: 0, access, .. } if access.start * 8 < HEAD_BYTES)
 }
 
+/// Whether an event is a READ, or the rest of one, that can execute in part.
+fn is_long_read(event: &Event) -> bool {
+    matches!(event.kind, EventKind::Execute { access, .. } if !access.writes && access.is_long)
+}
+
 impl HeldTask {
     /// Whether the task may not perform this event of its own now.
-    fn holds(&mut self, event: &Event, performed: Performed, batches: &[u64], step: u64) -> bool {
-        let Performed { events, writes, heads } = performed;
+    fn holds(
+        &mut self,
+        (event, is_scan_read): (&Event, bool),
+        performed: Performed,
+        batches: &[u64],
+        step: u64,
+    ) -> bool {
+        let Performed { events, writes, heads, reads, scan_reads } = performed;
         if let HoldAt::Batch(nth) = self.at {
             let EventKind::Execute { batch, .. } = event.kind else { return false };
             let is_it = batches.iter().position(|&it| it == batch) == Some(nth as usize);
@@ -151,6 +195,8 @@ impl HeldTask {
             HoldAt::AfterWrite(after) => writes > after,
             HoldAt::BeforeHead(after) => heads > after || heads == after && is_in_head(event),
             HoldAt::AfterHead(after) => heads > after,
+            HoldAt::BeforeRead(after) => reads > after || reads == after && is_long_read(event),
+            HoldAt::BeforeScanRead(after) => scan_reads > after || scan_reads == after && is_scan_read,
             HoldAt::Batch(_) => false,
         };
         self.until.is_some_and(|until| step < until)
@@ -178,16 +224,28 @@ impl Late {
         let waits = plan.subject.promises.trips_beside_stopped.is_none();
         let is_slow = !waits && dice.one_in(3);
         let slow = is_slow.then(|| (dice.below(tasks.max(1)) as TaskId, 2 << dice.below(4)));
+        let scans = |at: &TaskId| plan.clients[*at as usize].iter().any(|op| op.scans().is_some());
+        let scanning: Vec<TaskId> = (0..plan.clients.len() as TaskId).filter(scans).collect();
         let holds = (u64::from(slow.is_some())..holds)
             .map(|_| {
                 let within = 1 + dice.below(operations.max(1));
-                let task = dice.below(tasks.max(1)) as TaskId;
-                let at = match dice.below(8) {
+                let mut task = dice.below(tasks.max(1)) as TaskId;
+                let at = match dice.below(10) {
                     0 => HoldAt::Event(dice.below(within * EVENTS_OF_AN_OPERATION)),
                     1..3 => HoldAt::BeforeWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
                     3..5 => HoldAt::AfterWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
                     5 => HoldAt::BeforeHead(dice.below(within * HEADS_OF_AN_OPERATION)),
-                    _ => HoldAt::AfterHead(dice.below(within * HEADS_OF_AN_OPERATION)),
+                    6..8 => HoldAt::AfterHead(dice.below(within * HEADS_OF_AN_OPERATION)),
+                    kind => {
+                        let within = 1 << dice.below(1 + READS_DOUBLINGS);
+                        let read = dice.below(within);
+                        if kind == 8 || scanning.is_empty() {
+                            HoldAt::BeforeRead(read)
+                        } else {
+                            task = scanning[dice.below(scanning.len() as u64) as usize];
+                            HoldAt::BeforeScanRead(read)
+                        }
+                    }
                 };
                 // Some until nobody else can move: what they know is as old as can be.
                 let steps = if !waits && dice.one_in(3) { STEPS_WITHOUT_END } else { 32 << dice.below(7) };
@@ -195,8 +253,30 @@ impl Late {
             })
             .chain(late_verbs)
             .collect();
-        let (performed, batches, offered) = (Vec::new(), Vec::new(), Vec::new());
-        Self { random: Random::new(seed), performed, batches, holds, slow, step: 0, offered }
+        Self {
+            random: Random::new(seed),
+            performed: Vec::new(),
+            scanning: Vec::new(),
+            batches: Vec::new(),
+            holds,
+            slow,
+            step: 0,
+            offered: Vec::new(),
+        }
+    }
+
+    /// Whether a task is scanning.
+    fn is_scanning(&self, task: TaskId) -> bool {
+        self.scanning.get(task as usize).copied().unwrap_or(false)
+    }
+
+    /// If an event writes what another task is about to read: now and then the part of the READ that comes before, and its place
+    /// among the events.
+    fn read_before(&mut self, events: &[Event], write: &Event) -> Option<(Decision, Event)> {
+        let read = |(at, read)| part_before(read, write).map(|part| (at, part, *read));
+        let (at, (words, descending), read) = events.iter().enumerate().find_map(read)?;
+        let is_first = self.random.dice.one_in(READ_BEFORE_ONE_IN);
+        is_first.then_some((Decision { event: at as u16, words, descending }, read))
     }
 
     fn is_held(&mut self, event: &Event) -> bool {
@@ -211,12 +291,13 @@ impl Late {
         {
             self.batches[task].push(batch);
         }
+        let is_scan_read = is_long_read(event) && self.is_scanning(event.task);
         let batches = &self.batches[task][..];
         let mut is_held =
             self.slow.is_some_and(|(slow, every)| slow == event.task && !step.is_multiple_of(every));
         for hold in self.holds.iter_mut().filter(|hold| hold.task == event.task) {
             // All of them are asked: each has its own time to begin.
-            is_held |= hold.holds(event, performed, batches, step);
+            is_held |= hold.holds((event, is_scan_read), performed, batches, step);
         }
         is_held
     }
@@ -232,18 +313,28 @@ impl Scheduler for Late {
                 offered.push(*event);
             }
         }
-        let (decision, event) = self.random.decide_among(events, &offered);
+        let chosen = self.random.decide_among(events, &offered);
+        let (decision, event) = self.read_before(events, &chosen.1).unwrap_or(chosen);
         let task = event.task as usize;
         if self.performed.len() <= task {
             self.performed.resize(task + 1, Performed::default());
         }
         let is_write = matches!(event.kind, EventKind::Execute { access, .. } if access.writes);
+        let is_scanning = self.is_scanning(event.task);
         let performed = &mut self.performed[task];
         performed.events += 1;
         performed.writes += u64::from(is_write);
         performed.heads += u64::from(is_in_head(&event));
+        performed.reads += u64::from(is_long_read(&event));
+        performed.scan_reads += u64::from(is_long_read(&event) && is_scanning);
         self.offered = offered;
         decision
+    }
+
+    fn observe(&mut self, operations: &[Option<Op>]) {
+        let is_scan = |operation: &Option<Op>| operation.and_then(Op::scans).is_some();
+        self.scanning.clear();
+        self.scanning.extend(operations.iter().map(is_scan));
     }
 
     fn pick(&mut self) -> u16 {
@@ -311,6 +402,10 @@ impl Scheduler for Choosing<'_> {
     fn pick(&mut self) -> u16 {
         self.choices.next().copied().unwrap_or(0)
     }
+
+    fn observe(&mut self, operations: &[Option<Op>]) {
+        self.rest.observe(operations);
+    }
 }
 
 /// A schedule up to some decision, and another from there on. A decision that is not on offer is a zero.
@@ -337,6 +432,10 @@ impl Scheduler for After<'_> {
 
     fn pick(&mut self) -> u16 {
         self.rest.pick()
+    }
+
+    fn observe(&mut self, operations: &[Option<Op>]) {
+        self.rest.observe(operations);
     }
 }
 

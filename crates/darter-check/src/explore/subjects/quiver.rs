@@ -93,6 +93,7 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
         all.push(scenario::bowing());
         all.push(head());
         all.push(parts());
+        all.push(walk());
         all.push(ranges());
         all.push(hollow());
         all.push(vacated());
@@ -195,6 +196,24 @@ fn head() -> Scenario {
 fn parts() -> Scenario {
     let hot = [&b"part\x12"[..], b"part\x24", b"part\x36"];
     Scenario::new("parts", hot, &[]).with_filler([&b"part\x11"[..], b"part\x21", b"part\x31", b"part\x51"])
+}
+
+/// Scans of two full pages of one node, which the first two hot keys part.
+fn walk() -> Scenario {
+    const OPS: &[Op] = &[
+        Op::Scan(false),
+        Op::Scan(true),
+        Op::Windows(false),
+        Op::Windows(true),
+        Op::Put(0),
+        Op::Put(1),
+        Op::Insert(0),
+        Op::Insert(1),
+        Op::Put(2),
+        Op::Delete(2),
+    ];
+    let first = [0x10, 0x20, 0x30, 0x90, 0xa0, 0xb0, 0x40, 0x50, 0xc0, 0xd0].map(|key| [key]);
+    Scenario::new("parts", [[0x60], [0xe0], [0x15]], &[]).with_filler(first).doing("walk", OPS)
 }
 
 /// Pages on both sides of a child node.
