@@ -61,13 +61,13 @@ pub enum Error {
              nothing was sent: {0}"
     )]
     Outside(#[source] Arc<Error>),
-    /// The pool on the memory nodes is not the one that was open.
+    /// The memory nodes hold another pool than the one that was open.
     #[error(
         "the memory nodes hold another pool now, which was made in place of the one that was open; open the store again \
              to use it"
     )]
     AnotherPool,
-    /// The pool on the memory nodes is not the one that was open, and this store has joined it,
+    /// The memory nodes hold another pool than the one that was open, and this store has joined it,
     /// as [`crate::StoreOptions::accept_new_pool`] allows. The next operation of the session works
     /// on that one.
     #[error(

@@ -175,7 +175,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
         }
     }
 
-    /// Returns the membership that has replaced one that is over.
+    /// Returns the membership that has replaced an ended one.
     ///
     /// # Errors
     /// Fails with [`Error::Outside`] if it takes longer than operations wait.

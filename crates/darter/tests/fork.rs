@@ -57,7 +57,7 @@ fn report(line: &str, checks: impl FnOnce()) {
 }
 
 /// Opens the pool and forks. The child says what it found, and waits for the end of stdin if the
-/// parent's death is to come first. The parent waits to be killed, or for the child.
+/// parent's death must come first. The parent waits to be killed, or for the child.
 fn forks(pool: &PoolUrl) {
     let is_file = matches!(pool.scheme(), Scheme::File(_));
     let store = Store::options().must_exist(true).open_url(pool).unwrap();

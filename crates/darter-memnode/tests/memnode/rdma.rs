@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Adds one to a word as an operation of its own. Returns the former value.
+/// Adds one to a word in one operation. Returns the former value.
 fn add(endpoint: &mut TcpEndpoint, word: GlobalAddr) -> Result<u64, FabricError> {
     endpoint.begin(OpKind::Update);
     let mut batch = endpoint.batch();

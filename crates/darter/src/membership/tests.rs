@@ -165,7 +165,7 @@ fn what_may_have_happened_is_not_done_again() {
     let text = error.to_string();
     assert!(text.contains("may have taken effect or not") && text.contains("by itself"), "{text}");
     assert!(matches!(recover(forgotten(), Repeat::Never), Err(Error::Fabric(FabricError::Forgotten { .. }))));
-    // An error that is no end of the membership is the operation's.
+    // An error that does not end the membership is the operation's.
     assert!(recover(Error::Fabric(FabricError::Unreachable { node: 0 }), Repeat::Always).is_err());
     assert!(recover(Error::Fabric(FabricError::Lost { node: 1 }), Repeat::Always).is_err());
     recover(Error::Fabric(FabricError::Lost { node: 0 }), Repeat::Always).unwrap();
