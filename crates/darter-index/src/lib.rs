@@ -14,7 +14,6 @@ mod erased;
 mod error;
 #[cfg(test)]
 mod fixtures;
-mod mark;
 mod ordered;
 mod quiver;
 pub mod radix;

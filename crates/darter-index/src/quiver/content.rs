@@ -1,9 +1,7 @@
 //! The live pairs of a page, read with as much of its leaves as a new page needs.
 
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
-use super::page::{
-    FIXED_WORDS, IDENTITY_AT, PageRef, Shape, WordOf, image_in, standing_whole, stub_in, verify_word,
-};
+use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole};
 use super::pair::{INLINE_WORDS_MAX, Pair};
 use super::word::{LeafPrint, Print, State, Word};
 use crate::ordered::KEY_BYTES_MAX;
@@ -34,8 +32,6 @@ struct Wanted {
     class: u8,
     edge: u8,
     print: Option<LeafPrint>,
-    /// What the record has of its key; none for a delta slot.
-    of: Option<WordOf>,
     /// The pair that stands in the record, as its image.
     own: Option<Vec<u64>>,
 }
@@ -64,12 +60,6 @@ impl Content {
                 let image: Vec<u64> = image_in(page.addr, record);
                 (leaf.key.to_vec(), leaf::image_of(&image, leaf.key.len(), leaf.value.len()))
             });
-            let addr = page.addr.plus(at as u64 * 8);
-            let of = match &own {
-                Some((key, _)) => WordOf::Pair(Print::new(keys, key)),
-                None => WordOf::Stub(stub_in(addr, record)?),
-            };
-            verify_word(addr, Word(record[0]), shape.born, of)?;
             let edge = shape.edge_of(Word(record[0]), own.as_ref().map(|(key, _)| &key[..]));
             match (Word(record[0]).state(), own) {
                 (State::Inline, Some((key, image))) => {
@@ -78,10 +68,10 @@ impl Content {
                         content.pairs.push(Pair { key, image: Some(image), leaf: None });
                     }
                 }
-                (State::Tomb, _) => {}
+                (State::Tomb, own) if own.is_some() == Word(record[0]).is_tomb_of(shape.born) => {}
                 (State::Leaf { addr, class }, own) => {
-                    let (print, own) = (Word(record[0]).leaf_print(), own.map(|(_, image)| image));
-                    wanted.push(Wanted { addr, class, edge, print, of: Some(of), own });
+                    let print = Word(record[0]).leaf_print();
+                    wanted.push(Wanted { addr, class, edge, print, own: own.map(|(_, image)| image) });
                 }
                 _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
             }
@@ -91,7 +81,7 @@ impl Content {
                 State::Leaf { addr, class } => {
                     let edge = shape.edge_of(Word(*word), None);
                     let print = Word(*word).leaf_print();
-                    wanted.push(Wanted { addr, class, edge, print, of: None, own: None });
+                    wanted.push(Wanted { addr, class, edge, print, own: None });
                 }
                 State::Empty | State::Tomb => {}
                 _ => return Err(IndexError::corrupt(page.addr, "delta slot of no known kind")),
@@ -200,10 +190,7 @@ impl Content {
         key: Vec<u8>,
         image: Option<Vec<u64>>,
     ) -> Result<()> {
-        let is_named = |key: &[u8]| {
-            let print = Print::new(keys, key);
-            Some(shape.leaf_print(key, print)) == leaf.print && leaf.of.is_none_or(|of| of.may_be(print))
-        };
+        let is_named = |key: &[u8]| Some(shape.leaf_print(key, Print::new(keys, key))) == leaf.print;
         if leaf.own.is_none() && (nibbles(&key) < shape.depth || !is_named(&key)) {
             return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its word's"));
         }
@@ -246,7 +233,7 @@ mod tests {
             born: 1,
             delta: 1,
             records: 0,
-            record_words: 2,
+            record_words: 1,
             map_words: 0,
             edges,
             depth,

@@ -3,12 +3,12 @@
 
 use super::map;
 use super::nibble::{EdgeRange, LAST, common, edge};
-use super::word::{LeafPrint, Print, STUB_BITS, State, Word};
+use super::word::{LeafPrint, Print, Word};
 use crate::checksum;
 use crate::radix::leaf::{self, Leaf};
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_bytes;
 use smallvec::SmallVec;
 use std::ops::DerefMut;
@@ -40,10 +40,6 @@ const HI_AT: u32 = 5;
 const DEPTH_AT: u32 = 10;
 const WIDTH_AT: u32 = 28;
 const BASE_AT: u32 = 33;
-/// Where a stub has its tag, all ones: the image of a pair in a page has zeros there.
-const STUB_TAG_AT: u32 = 55;
-const STUB_TAG: u64 = 511;
-const STUB_CHECK_BITS: u32 = STUB_TAG_AT - STUB_BITS;
 
 /// A page, by the slot that points to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,71 +344,9 @@ impl Head {
 /// # Errors
 /// [`IndexError::Corrupt`] if it is damaged.
 pub(super) fn standing_whole(page: GlobalAddr, record: &[u64]) -> Result<Option<Leaf<'_>>> {
-    match record.get(1..) {
-        Some([stub, ..]) if stub >> STUB_TAG_AT == STUB_TAG => Ok(None),
+    match record.get(1..).filter(|body| body.first().is_some_and(|&header| header != 0)) {
         Some(body) => leaf::parse_bound(page, body).map(Some),
-        None => Err(IndexError::corrupt(page, "record without a pair or a stub")),
-    }
-}
-
-/// The stub of the record at an address: what stands there instead of a pair that has a leaf from
-/// the beginning. It says whose record this is.
-pub(super) fn stub(record: GlobalAddr, print: Print) -> u64 {
-    stub_of(record, print.of_stub())
-}
-
-fn stub_of(record: GlobalAddr, hash: u64) -> u64 {
-    let check = u64::from(checksum::crc32c(&[record.bits(), hash])) & ((1 << STUB_CHECK_BITS) - 1);
-    STUB_TAG << STUB_TAG_AT | hash << STUB_CHECK_BITS | check
-}
-
-/// Returns what the stub of a record has of its key ([`Print::of_stub`]).
-///
-/// # Errors
-/// [`IndexError::Corrupt`] if it is not the stub of a record there.
-pub(super) fn stub_in(addr: GlobalAddr, record: &[u64]) -> Result<u64> {
-    let found = record.get(1).copied().unwrap_or_default();
-    let hash = found >> STUB_CHECK_BITS & ((1 << STUB_BITS) - 1);
-    if found != stub_of(addr, hash) {
-        return Err(IndexError::corrupt(addr, "record with the stub of another one"));
-    }
-    Ok(hash)
-}
-
-/// Verifies the word of a record in which a key's pair stands, or of which the key's hash is known
-/// by its stub: no CAS can have put another record's word there.
-///
-/// # Errors
-/// [`IndexError::Corrupt`].
-pub(super) fn verify_word(addr: GlobalAddr, word: Word, born: u32, of: WordOf) -> Result<()> {
-    let fits = match (of, word.state()) {
-        (_, State::Leaf { .. }) => true,
-        (WordOf::Pair(print), State::Inline | State::Tomb) => word.unsealed().proves_record_of(born, print),
-        (WordOf::Stub(hash), State::Tomb) => word.erased_stub() == Some(hash),
-        _ => false,
-    };
-    if fits || mutant!("quiver-word-of-another-record") {
-        return Ok(());
-    }
-    Err(IndexError::corrupt(addr, "record with the word of another one"))
-}
-
-/// What is known of the key of a record.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum WordOf {
-    /// Its pair stands in the record.
-    Pair(Print),
-    /// The record has a stub with this of it.
-    Stub(u64),
-}
-
-impl WordOf {
-    /// Whether it may be a key with this print.
-    pub(super) fn may_be(self, print: Print) -> bool {
-        match self {
-            Self::Pair(own) => own.is_twin_of(print),
-            Self::Stub(hash) => hash == print.of_stub() || mutant!("quiver-word-of-another-record"),
-        }
+        None => Ok(None),
     }
 }
 
@@ -428,8 +362,7 @@ pub(super) fn image_in<'w, I: From<&'w [u64]> + DerefMut<Target = [u64]>>(
 
 /// The same, not verified: its key may only be compared with a known key.
 pub(super) fn standing(addr: GlobalAddr, record: &[u64]) -> Option<Leaf<'_>> {
-    let body =
-        record.get(1..).filter(|body| body.first().is_some_and(|stub| stub >> STUB_TAG_AT != STUB_TAG))?;
+    let body = record.get(1..).filter(|body| body.first().is_some_and(|&header| header != 0))?;
     leaf::parse_again(addr, body).ok()
 }
 

@@ -8,7 +8,7 @@ use super::map::Map;
 use super::map_copy::{self, Copied};
 use super::nibble::EdgeRange;
 use super::node;
-use super::page::{self, FIXED_WORDS, PageRef, Shape};
+use super::page::{FIXED_WORDS, PageRef, Shape};
 use super::shared::Shared;
 use super::word::{Print, Word};
 use crate::Result;
@@ -47,12 +47,12 @@ impl Pair {
 }
 
 /// Words of a record in a page of these pairs: its slot, and room for the pairs up to twice the
-/// middle size, or a stub. Larger pairs would waste more room than their leaves cost.
+/// middle size. Larger pairs would waste more room than their leaves cost.
 pub(super) fn record_words(pairs: &[Pair]) -> usize {
     let mut sizes: Vec<usize> = pairs.iter().filter_map(Pair::inline_words).collect();
     sizes.sort_unstable();
     let bound = sizes.get(sizes.len() / 2).map_or(0, |middle| middle * 2);
-    1 + sizes.into_iter().rev().find(|&words| words <= bound).unwrap_or(1)
+    1 + sizes.into_iter().rev().find(|&words| words <= bound).unwrap_or(0)
 }
 
 /// Where a new page belongs.
@@ -134,7 +134,6 @@ impl Maker {
                     Word::inline(self.born, print).0
                 }
                 _ => {
-                    words[at + 1] = page::stub(addr.plus(at as u64 * 8), print);
                     let (leaf, class) = self.leaf_of(client, place.home, pair).await?;
                     Word::leaf(shape.leaf_print(&pair.key, print), class, leaf).0
                 }
@@ -263,7 +262,7 @@ mod tests {
         assert_eq!(record_words(&pairs), 1 + 10);
         pairs.push(pair(100));
         assert_eq!(record_words(&pairs), 1 + 15);
-        assert_eq!(record_words(&[pair(1000)]), 2);
-        assert_eq!(record_words(&[]), 2);
+        assert_eq!(record_words(&[pair(1000)]), 1);
+        assert_eq!(record_words(&[]), 1);
     }
 }

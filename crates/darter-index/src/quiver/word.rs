@@ -39,8 +39,6 @@ const PRINT_AT: u32 = 51;
 const PRINT_BITS: u32 = 9;
 const ADDR_BITS: u32 = 44;
 const HASH_BITS: u32 = 55;
-/// Bits of its key's hash that a record without a pair has.
-pub(super) const STUB_BITS: u32 = 28;
 /// The bits of a word less its kind.
 const REST: u64 = (1 << KIND_AT) - 1;
 
@@ -100,11 +98,6 @@ impl Print {
     /// Whether two keys have the same bits of hash in the words of their records.
     pub(super) fn is_twin_of(self, other: Self) -> bool {
         self.of_record() == other.of_record()
-    }
-
-    /// What a record without a pair has of its key.
-    pub(super) fn of_stub(self) -> u64 {
-        self.0 >> (u64::BITS - STUB_BITS)
     }
 
     fn of_record(self) -> u64 {
@@ -197,14 +190,9 @@ impl Word {
         self.0 >> KIND_AT == ERASED && check == u64::from(folded(hash))
     }
 
-    /// What it has of the stub of its key's record, if it is *erased*.
-    pub(super) fn erased_stub(self) -> Option<u64> {
-        self.is_erased().then_some((self.0 & ((1 << HASH_BITS) - 1)) >> (HASH_BITS - STUB_BITS))
-    }
-
-    /// Whether it is an INLINE or a TOMB of this life.
-    pub(super) fn is_of_life(self, born: u32) -> bool {
-        matches!(self.0 >> KIND_AT, INLINE | TOMB) && (self.0 >> BORN_AT) as u32 == born
+    /// Whether it is a TOMB of a record of this life.
+    pub(super) fn is_tomb_of(self, born: u32) -> bool {
+        self.0 >> KIND_AT == TOMB && (self.0 >> BORN_AT) as u32 == born
     }
 
     /// Whether it may be a word of the delta of the page at an address.

@@ -21,7 +21,7 @@ use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
 use super::node::{self, Content};
 pub(super) use super::outcome::{End, Found, Image, Purpose, Spot};
-use super::page::{self, Head, PageRef, Shape, WordOf, image_in, standing, standing_whole};
+use super::page::{self, Head, PageRef, Shape, image_in, standing, standing_whole};
 use super::shared::Shared;
 use super::situations;
 use super::skip::Guide;
@@ -551,54 +551,49 @@ impl<'k> Descent<'k> {
     /// Whether the record at the key's rank is the key's.
     fn judge(&mut self, probe: Box<Probe>) -> Result<Option<End>> {
         let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
-        let (addr, word, page) = (probe.head.record_addr(*rank), Word(record[0]), probe.head.page.addr);
-        let Some(own) = standing(addr, record).map(|leaf| leaf.key == self.key.bytes()) else {
-            return self.judge_stub(probe);
-        };
-        // The value of an INLINE is verified when it is used.
-        if !own || word.state() != State::Inline {
-            let other = standing_whole(page, record)?.filter(|_| !own);
-            other.map_or(Ok(()), |other| self.verify_other_key(&probe.head, *rank, other.key))?;
+        let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
+        let own = standing(addr, record).map(|leaf| leaf.key == self.key.bytes());
+        // The value of an INLINE is verified when it is used, another key's pair below.
+        if own == Some(true) && word.state() != State::Inline {
+            standing_whole(probe.head.page.addr, record)?;
         }
-        if own {
-            page::verify_word(addr, word, probe.head.shape.born, WordOf::Pair(self.print))?;
-        }
-        match word.state() {
-            State::Inline | State::Tomb | State::Leaf { .. } if !own => self.elsewhere(probe).map(Some),
-            State::Inline => {
-                let value = image_in(page, record);
+        match (own, word.state()) {
+            (Some(true), State::Inline) => {
+                let value = image_in(probe.head.page.addr, record);
                 Ok(Some(self.at_record(probe, addr, word, Some(value))))
             }
-            State::Tomb => Ok(Some(self.at_record(probe, addr, word, None))),
-            // Whosever leaf it is: the key is there.
-            State::Leaf { .. } if self.purpose == Purpose::Overwrite => {
+            (Some(true), State::Tomb) if word.is_tomb_of(probe.head.shape.born) => {
                 Ok(Some(self.at_record(probe, addr, word, None)))
             }
-            State::Leaf { .. } => {
+            // Whosever leaf it is: the key is there.
+            (Some(true), State::Leaf { .. }) if self.purpose == Purpose::Overwrite => {
+                Ok(Some(self.at_record(probe, addr, word, None)))
+            }
+            (None, State::Tomb) if word.is_erased_by(self.print) => {
+                Ok(Some(self.at_record(probe, addr, word, None)))
+            }
+            (Some(false), State::Inline | State::Tomb | State::Leaf { .. }) => {
+                self.verify_other(&probe)?;
+                self.elsewhere(probe).map(Some)
+            }
+            (None, State::Tomb) if word.is_erased() => {
+                self.verify_other(&probe)?;
+                self.elsewhere(probe).map(Some)
+            }
+            (_, State::Leaf { .. }) => {
                 self.stage = Stage::RecordLeaf(probe);
                 Ok(None)
             }
-            State::Empty | State::Invalid => Err(IndexError::corrupt(addr, "record of no known kind")),
+            _ => Err(IndexError::corrupt(addr, "record of no known kind")),
         }
     }
 
-    /// The same of a record that has no pair: its stub says whether it is the key's.
-    fn judge_stub(&mut self, probe: Box<Probe>) -> Result<Option<End>> {
-        let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
-        let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
-        let hash = page::stub_in(addr, record)?;
-        page::verify_word(addr, word, probe.head.shape.born, WordOf::Stub(hash))?;
-        if hash != self.print.of_stub() {
-            return self.elsewhere(probe).map(Some);
-        }
-        match word.state() {
-            State::Tomb if word.is_erased_by(self.print) => Ok(Some(self.at_record(probe, addr, word, None))),
-            // Another key with the same bits of hash.
-            State::Tomb => self.elsewhere(probe).map(Some),
-            _ => {
-                self.stage = Stage::RecordLeaf(probe);
-                Ok(None)
-            }
+    /// Verifies the record at the key's rank, in which another key stands or none.
+    fn verify_other(&self, Probe { head, record, .. }: &Probe) -> Result<()> {
+        let Some((rank, record)) = record else { return Ok(()) };
+        match standing_whole(head.page.addr, record)? {
+            Some(other) => self.verify_other_key(head, *rank, other.key),
+            None => Ok(()),
         }
     }
 
@@ -640,11 +635,6 @@ impl<'k> Descent<'k> {
             self.verify_twin(shared, leaf_addr, leaf.key)?;
             let value = image_in(probe.head.page.addr, record);
             return Ok(Some(self.at_record(probe, addr, word, Some(value))));
-        }
-        // Another key with the same bits of hash, or another record's leaf.
-        let stub = page::stub_in(addr, record)?;
-        if Print::new(shared.keys, leaf.key).of_stub() != stub && !mutant!("quiver-word-of-another-record") {
-            return Err(IndexError::corrupt(leaf_addr, "leaf of another key than its record's"));
         }
         self.verify_other_key(&probe.head, *rank, leaf.key)?;
         self.elsewhere(probe).map(Some)

@@ -235,7 +235,7 @@ impl<F: Fabric> Operation<'_, F> {
             let known = stretch.known.filter(|_| is_whole && page::proves(words[0], shape.born));
             let part = Part::whole(&shape, words);
             let from = Source { page, shape, part, identity: known.map(|(identity, _)| identity) };
-            rows.take(from, edges, &[], (self.shared.keys, &stretch.key))?;
+            rows.take(from, edges, &[], &stretch.key)?;
             if let Some(known) = known {
                 let hint = PageHint::new(page, shape, shape.map_in(words)).with_delta(shape.delta_in(words));
                 self.shared.cache.learn_page(known, &hint, self.client.epoch());

@@ -189,8 +189,7 @@ impl<F: Fabric> Operation<'_, F> {
                 }
             }
             let from = Source { page: hint.page, shape: hint.shape, part, identity: Some(step.identity) };
-            let near = (self.shared.keys, &step.at.key[..]);
-            rows.take(from, hint.shape.edges, &step.hot(&reads, &done), near)?;
+            rows.take(from, hint.shape.edges, &step.hot(&reads, &done), &step.at.key)?;
             is_ahead = true;
         }
         let moved_out = pin!(rows.hand_on((self.shared, &mut self.client), range, sink)).await?;

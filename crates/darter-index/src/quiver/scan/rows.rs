@@ -3,7 +3,7 @@
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, PageSlot};
 use crate::quiver::nibble::EdgeRange;
-use crate::quiver::page::{self, FIXED_WORDS, PageRef, Shape, WordOf, standing_whole};
+use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing_whole};
 use crate::quiver::pair::INLINE_WORDS_MAX;
 use crate::quiver::shared::Shared;
 use crate::quiver::situations;
@@ -15,9 +15,6 @@ use crate::radix::sink::Sink;
 use crate::{IndexError, Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
-
-/// Bytes of the smallest sectors that media have.
-const SECTOR_BYTES_MIN: u64 = 512;
 
 /// Words of a page.
 #[derive(Clone, Copy)]
@@ -73,8 +70,6 @@ struct RowLeaf<'w> {
     source: usize,
     /// The pair that stands in its record; none if none does, or in the delta.
     own: Option<Leaf<'w>>,
-    /// What the record's stub has of its key; none in the delta.
-    stub: Option<WordOf>,
     /// What was read of it.
     image: Option<&'w [u64]>,
 }
@@ -92,11 +87,7 @@ impl<'w> RowLeaf<'w> {
             // A leaf with another key than the record's: the value still stands in the record.
             Some(own) if print(own.key).is_twin_of(print(leaf.key)) => return Ok((own, false)),
             Some(_) => false,
-            None => {
-                let print = print(leaf.key);
-                self.word.may_be_leaf_of(shape.leaf_print(leaf.key, print))
-                    && self.stub.is_none_or(|stub| stub.may_be(print))
-            }
+            None => self.word.may_be_leaf_of(shape.leaf_print(leaf.key, print(leaf.key))),
         };
         if !fits {
             return Err(IndexError::corrupt(self.addr, "leaf of another key than its word's"));
@@ -118,7 +109,7 @@ impl<'w> Rows<'w> {
         from: Source<'w>,
         edges: EdgeRange,
         hot: &[HotLeaf<'w>],
-        (keys, path): (HashKeys, &[u8]),
+        path: &[u8],
     ) -> Result<()> {
         let Source { page, shape, part, .. } = from;
         let is_whole = edges == shape.edges;
@@ -130,24 +121,19 @@ impl<'w> Rows<'w> {
         let source = self.sources.len();
         self.sources.push(from);
         self.pairs.reserve(part.records.len() / shape.record_words.max(1));
-        let row = |slot: PageSlot, word: Word, (addr, class): (GlobalAddr, u8), (own, stub)| {
+        let row = |slot: PageSlot, word: Word, (addr, class): (GlobalAddr, u8), own| {
             let is_it = |hot: &&HotLeaf<'_>| {
                 hot.0.slot == slot && (hot.0.word == word || mutant!("quiver-scan-believes-any-hot-word"))
             };
             let image = hot.iter().find(is_it).map(|(_, words)| *words);
-            RowLeaf { addr, class, word, slot, source, own, stub, image }
+            RowLeaf { addr, class, word, slot, source, own, image }
         };
         let mut order = Order { shape: &shape, path, last: None };
         for (at, record) in part.records.chunks_exact(shape.record_words.max(1)).enumerate() {
-            let (word, rank) = (Word(record[0]), part.first + at);
-            let own_addr = page.addr.plus(shape.record_at(rank) as u64 * 8);
-            let verify = |of| page::verify_word(own_addr, word, shape.born, of);
+            let word = Word(record[0]);
             match word.state() {
                 State::Inline => {
                     let pair = leaf::parse_bound(page.addr, &record[1..])?;
-                    if !word.is_of_life(shape.born) || ends_sector(own_addr) {
-                        verify(WordOf::Pair(Print::new(keys, pair.key)))?;
-                    }
                     order.pass(page, pair.key)?;
                     if is_wanted(word, Some(pair.key)) {
                         self.pairs.push(pair);
@@ -155,22 +141,19 @@ impl<'w> Rows<'w> {
                 }
                 State::Leaf { addr, class } => {
                     let own = standing_whole(page.addr, record)?;
-                    let stub = match own {
-                        Some(own) => order.pass(page, own.key).map(|()| None)?,
-                        None => Some(WordOf::Stub(page::stub_in(own_addr, record)?)),
-                    };
-                    if is_wanted(word, own.map(|own| own.key)) {
-                        self.leaves.push(row(PageSlot::record(rank), word, (addr, class), (own, stub)));
-                    }
-                }
-                State::Tomb => match standing_whole(page.addr, record)? {
-                    Some(own) => {
-                        verify(WordOf::Pair(Print::new(keys, own.key)))?;
+                    if let Some(own) = own {
                         order.pass(page, own.key)?;
                     }
-                    None => verify(WordOf::Stub(page::stub_in(own_addr, record)?))?,
-                },
-                State::Empty | State::Invalid => {
+                    if is_wanted(word, own.map(|own| own.key)) {
+                        let slot = PageSlot::record(part.first + at);
+                        self.leaves.push(row(slot, word, (addr, class), own));
+                    }
+                }
+                State::Tomb if word.is_tomb_of(shape.born) => {
+                    order.pass(page, leaf::parse_bound(page.addr, &record[1..])?.key)?;
+                }
+                State::Tomb if word.is_erased() && standing_whole(page.addr, record)?.is_none() => {}
+                State::Tomb | State::Empty | State::Invalid => {
                     return Err(IndexError::corrupt(page.addr, "record of no known kind"));
                 }
             }
@@ -180,7 +163,7 @@ impl<'w> Rows<'w> {
             if let Some((addr, class, _)) = Word(*word).leaf_object()
                 && is_wanted(Word(*word), None)
             {
-                self.leaves.push(row(PageSlot::delta(at), Word(*word), (addr, class), (None, None)));
+                self.leaves.push(row(PageSlot::delta(at), Word(*word), (addr, class), None));
             }
         }
         Ok(())
@@ -254,12 +237,6 @@ impl<'w> Order<'_, 'w> {
         let fits = self.last.is_none_or(|last| self.shape.may_have(last, self.path));
         if fits { Ok(()) } else { Err(out_of_place(page)) }
     }
-}
-
-/// Whether a word may be of another sector's content than the words after it. If it is not, damage to it
-/// but for flipped bits is damage to them, too.
-fn ends_sector(addr: GlobalAddr) -> bool {
-    addr.offset() % SECTOR_BYTES_MIN == SECTOR_BYTES_MIN - 8
 }
 
 fn out_of_place(page: PageRef) -> IndexError {
