@@ -11,7 +11,6 @@ use crate::target::Target;
 use crate::{BenchError, compare::Variant};
 use darter::report::PoolUsage;
 use darter::{DefaultFabric, Fabric, IndexKind, Pool, PoolUrl, Scheme, block_on};
-use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Local, Provider, Tcp};
 use darter_index::CheckReport;
 use darter_pool::PoolOptions;
@@ -83,11 +82,7 @@ fn open_pool<I: Adjusts>(
             let local = match bytes {
                 _ if !is_new && url.is_flushed() => Local::file_open_flushed(path),
                 _ if !is_new => Local::file_open(path),
-                Some(bytes) => {
-                    let (space, sharing, flush) = (url.space(), url.sharing().clone(), url.is_flushed());
-                    let how = FileOptions { space, sharing, flush, overwrite: false };
-                    Local::file_create_with(path, bytes, nodes, &how)
-                }
+                Some(bytes) => Local::file_create_with(path, bytes, nodes, &url.file_options()),
                 None => {
                     return Err(darter::Error::Missing { pool: url.to_string(), path: path.clone() }.into());
                 }

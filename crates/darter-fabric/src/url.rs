@@ -24,7 +24,7 @@
 //! `tcp:` and `rdma:` need the feature `tcp`, `sim:` the feature `model`.
 
 use crate::files::Sharing;
-use crate::local::Space;
+use crate::local::{FileOptions, Space};
 #[cfg(feature = "model")]
 use crate::model::{ModelSpec, SpecError};
 #[cfg(feature = "tcp")]
@@ -188,6 +188,12 @@ impl PoolUrl {
     /// Returns who can read and write a new file.
     pub fn sharing(&self) -> &Sharing {
         &self.sharing
+    }
+
+    /// Returns how to create the file of a new pool.
+    pub fn file_options(&self) -> FileOptions {
+        let (space, sharing, flush) = (self.space, self.sharing.clone(), self.is_flushed);
+        FileOptions { overwrite: false, space, sharing, flush }
     }
 
     /// Reads one `name=value` of the query.

@@ -233,8 +233,7 @@ fn create_at<I: OrderedIndex<DefaultFabric>>(
 }
 
 fn file_options(url: &PoolUrl, options: &StoreOptions) -> FileOptions {
-    let (space, sharing, flush) = (url.space(), url.sharing().clone(), url.is_flushed());
-    FileOptions { overwrite: options.overwrite, space, sharing, flush }
+    FileOptions { overwrite: options.overwrite, ..url.file_options() }
 }
 
 /// Makes a pool of a new file.

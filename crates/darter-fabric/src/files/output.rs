@@ -6,7 +6,7 @@
 //! FIFOs of other users in a folder that every user can write to.
 
 use super::locks::{MAPPED_LOCK, is_locked};
-use super::sharing::{LINKS_MAX, check_trust, foreign};
+use super::sharing::{check_trust, follow_links, foreign};
 use super::{Draft, folder, own_user};
 use crate::SUPERBLOCK_MAGIC;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -160,22 +160,10 @@ pub fn is_wrong_name(error: &io::Error) -> bool {
 
 /// Follows the symbolic links at the end of a path; the last one may lead to nothing.
 fn place(path: &Path) -> io::Result<Place> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let found = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Place::Path(path)),
-            found => found?,
-        };
-        if !found.is_symlink() {
-            return Ok(Place::Path(path));
-        }
-        if let Some(descriptor) = own_descriptor(&path) {
-            return Ok(Place::Descriptor(descriptor));
-        }
-        check_trust(&path, &found, "a symbolic link")?;
-        path = folder(&path).join(fs::read_link(&path)?);
-    }
-    Err(io::Error::from_raw_os_error(libc::ELOOP))
+    Ok(match follow_links(path, |link| Ok(own_descriptor(link)))? {
+        (_, Some(descriptor)) => Place::Descriptor(descriptor),
+        (path, None) => Place::Path(path),
+    })
 }
 
 /// Returns the number of the descriptor of this process that a link under `/proc` stands for.

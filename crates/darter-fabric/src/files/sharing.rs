@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Symbolic links that are followed, as the system does.
-pub(super) const LINKS_MAX: usize = 40;
+const LINKS_MAX: usize = 40;
 /// The mode of a file that its owner alone can read and write.
 const OWNER: u32 = 0o600;
 /// That of a file for which a group is named, and no mode.
@@ -213,22 +213,9 @@ pub(crate) struct Place {
 impl Place {
     /// Follows the links, unless another user has put them into a folder like `/tmp`.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let mut path = path.to_owned();
-        for _ in 0..LINKS_MAX {
-            match fs::symlink_metadata(&path) {
-                Ok(found) if found.is_symlink() => {
-                    let folder = folder(&path);
-                    if fs::canonicalize(folder)?.starts_with("/proc") {
-                        return Ok(Self { path, is_link_of_proc: true });
-                    }
-                    check_trust(&path, &found, "a symbolic link")?;
-                    path = folder.join(fs::read_link(&path)?);
-                }
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => return Ok(Self { path, is_link_of_proc: false }),
-            }
-        }
-        Err(io::Error::from_raw_os_error(libc::ELOOP))
+        let of_proc = |link: &Path| Ok(fs::canonicalize(folder(link))?.starts_with("/proc").then_some(()));
+        let (path, stop) = follow_links(path, of_proc)?;
+        Ok(Self { path, is_link_of_proc: stop.is_some() })
     }
 
     /// Returns flags of `open` by which no other link is followed, and none blocks.
@@ -251,6 +238,34 @@ impl Place {
         }
         Ok(file)
     }
+}
+
+/// Follows the symbolic links at the end of a path up to one for which `stops_at` returns something,
+/// and returns where it stopped, with that. The last link may lead to nothing.
+///
+/// # Errors
+/// Fails if another user has put a link into a folder like `/tmp`, if there are too many, or if the
+/// system refuses.
+pub(super) fn follow_links<T>(
+    path: &Path,
+    stops_at: impl Fn(&Path) -> io::Result<Option<T>>,
+) -> io::Result<(PathBuf, Option<T>)> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let found = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((path, None)),
+            found => found?,
+        };
+        if !found.is_symlink() {
+            return Ok((path, None));
+        }
+        if let Some(stop) = stops_at(&path)? {
+            return Ok((path, Some(stop)));
+        }
+        check_trust(&path, &found, "a symbolic link")?;
+        path = folder(&path).join(fs::read_link(&path)?);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 /// Fails if another user has put this into a folder like `/tmp`, to which every user can write.
