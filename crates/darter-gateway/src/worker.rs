@@ -76,8 +76,7 @@ impl Worker {
     pub(super) async fn keyspace(&self) -> KeyspaceLease<'_> {
         // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
-        self.drop_former();
-        let spare = self.keyspaces.borrow_mut().pop();
+        let spare = self.current_keyspace();
         let (keys, account) = spare.unwrap_or_else(|| {
             self.counts.sessions.add(1);
             let mut keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.locks));
@@ -94,14 +93,14 @@ impl Worker {
         self.keyspaces.borrow_mut().push((held.keys, held.account));
     }
 
-    /// Drops keyspaces of former memberships.
-    fn drop_former(&self) {
-        let mut keyspaces = self.keyspaces.borrow_mut();
-        if keyspaces.iter().all(|(keys, _)| keys.is_current()) {
-            return;
-        }
-        for (keys, account) in keyspaces.extract_if(.., |(keys, _)| !keys.is_current()) {
-            self.count(&keys, &mut { account });
+    /// Takes a keyspace that is not in use, and drops those of former memberships that it meets.
+    fn current_keyspace(&self) -> Option<(Keyspace, Account)> {
+        loop {
+            let (keys, mut account) = self.keyspaces.borrow_mut().pop()?;
+            if keys.is_current() {
+                return Some((keys, account));
+            }
+            self.count(&keys, &mut account);
         }
     }
 
@@ -114,13 +113,14 @@ impl Worker {
         }
     }
 
-    /// Begins a round, and accounts for the sessions that are not in use.
+    /// Begins a round, accounts for the sessions that are not in use, and drops those of former
+    /// memberships.
     pub(super) fn account(&self) {
         self.round.set(self.round.get() + 1);
-        self.drop_former();
-        for (keys, account) in &mut *self.keyspaces.borrow_mut() {
+        self.keyspaces.borrow_mut().retain_mut(|(keys, account)| {
             self.count(keys, account);
-        }
+            keys.is_current()
+        });
         self.counts.looked_ms.set(self.shared.uptime_ms());
     }
 

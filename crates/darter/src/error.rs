@@ -61,13 +61,13 @@ pub enum Error {
              nothing was sent: {0}"
     )]
     Outside(#[source] Arc<Error>),
-    /// The memory nodes hold another pool than the one that was open.
+    /// The memory nodes no longer hold the pool that was open, but another.
     #[error(
         "the memory nodes hold another pool now, which was made in place of the one that was open; open the store again \
              to use it"
     )]
     AnotherPool,
-    /// The memory nodes hold another pool than the one that was open, and this store has joined it,
+    /// The memory nodes no longer hold the pool that was open, and this store has joined another there,
     /// as [`crate::StoreOptions::accept_new_pool`] allows. The next operation of the session works
     /// on that one.
     #[error(

@@ -141,7 +141,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
         let (rejoin, membership, over) =
             (Arc::clone(&self.rejoin), Arc::downgrade(self), Arc::clone(&open.open));
         let rejoins = self.rejoins();
-        open.keep_up(self.options.auto_adjust, move || {
+        open.keep_up(move || {
             if rejoins {
                 rejoin.begin(&membership, &over);
             }

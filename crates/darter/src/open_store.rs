@@ -61,8 +61,9 @@ impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
     ///
     /// # Errors
     /// Fails if the pool does or the system has no thread.
-    pub(crate) fn keep_up(&self, adjust: bool, shut_out: impl Fn() + Send + 'static) -> Result<(), Error> {
-        let upkeep = Upkeep::start(Arc::clone(&self.open), adjust, self.sweeper.clone(), shut_out)?;
+    pub(crate) fn keep_up(&self, shut_out: impl Fn() + Send + 'static) -> Result<(), Error> {
+        let (open, sweeper) = (Arc::clone(&self.open), self.sweeper.clone());
+        let upkeep = Upkeep::start(open, self.auto_adjust, sweeper, shut_out)?;
         self.upkeep.get_or_init(|| upkeep);
         Ok(())
     }

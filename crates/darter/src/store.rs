@@ -190,16 +190,11 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         block_on(async {
             let link = &mut Link::open(&self.membership)?;
-            attempted!(link, Repeat::IfUnsent, {
-                let pool = &link.open.pool;
-                match pool.add_node(&mut link.client, address).await {
-                    Ok(node) => {
-                        let behind = pool.await_nodes(&mut link.client, patience_ms).await?;
-                        Ok((node, behind.len()))
-                    }
-                    Err(error) => Err(error),
-                }
-            })
+            let adds =
+                attempted!(link, Repeat::IfUnsent, link.open.pool.add_node(&mut link.client, address).await);
+            let node = adds?;
+            let behind = link.open.pool.await_nodes(&mut link.client, patience_ms).await?;
+            Ok((node, behind.len()))
         })
     }
 
