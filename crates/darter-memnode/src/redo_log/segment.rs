@@ -113,9 +113,9 @@ impl SegmentWriter {
     }
 
     /// Writes whole records, the first of which is at this position, and ends after them, and waits
-    /// until they are durable. Everything before this position is durable. If the system is short of something (descriptors, space), `waits` is called, and
-    /// the step tried again if it returns true. A sync that fails is not: the system may have
-    /// dropped what it could not write.
+    /// until they are durable. Everything before this position is durable. If the system is short of
+    /// something (descriptors, space), `waits` is called, and the step tried again if it returns
+    /// true. A sync that fails is not: the system may have dropped what it could not write.
     ///
     /// # Errors
     /// The medium's. Then nobody knows what is durable of these records, and every further call
