@@ -16,7 +16,7 @@
 //! Lock order: ring, then limbo, then heap.
 
 use darter_fabric::{GlobalAddr, mutant};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,13 +34,21 @@ pub(super) struct Ring {
     born: u64,
     /// Birth of the oldest object handed out by `take_graced` and perhaps not retired yet.
     in_hand: u64,
+    /// The addresses of those objects. They are in no list of limbo, and not leaked.
+    handed_out: HashSet<GlobalAddr>,
     /// Shared by those objects.
     hand: Arc<()>,
 }
 
 impl Default for Ring {
     fn default() -> Self {
-        Self { objects: Vec::new(), born: NEVER, in_hand: NEVER, hand: Arc::default() }
+        Self {
+            objects: Vec::new(),
+            born: NEVER,
+            in_hand: NEVER,
+            handed_out: HashSet::new(),
+            hand: Arc::default(),
+        }
     }
 }
 
@@ -139,6 +147,7 @@ impl Limbo {
         let in_hand = if mutant!("limbo-forgets-the-birth-in-hand") { NEVER } else { ring.in_hand };
         let before = if mutant!("limbo-birth-of-the-last-in-the-ring") { NEVER } else { ring.born };
         ring.born = before.min(born).min(in_hand);
+        ring.take_back(object.addr());
         if ring.objects.capacity() == 0 {
             ring.objects.reserve_exact(BAG_OBJECTS);
         }
@@ -176,7 +185,8 @@ impl Limbo {
     /// so it counts as born no later than those.
     pub(super) fn unlink(&self, ring: &Mutex<Ring>, mut object: Unlinked) {
         // Locked to the end: no births in hand are forgotten before the object is in limbo.
-        let ring = lock(ring);
+        let mut ring = lock(ring);
+        ring.take_back(object.addr);
         object.born = object.born.min(ring.in_hand);
         object.hand = None;
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -195,6 +205,7 @@ impl Limbo {
             object.hand = Some(Arc::clone(&ring.hand));
         }
         ring.in_hand = taken.iter().map(|object| object.born).fold(ring.in_hand, u64::min);
+        ring.handed_out.extend(taken.iter().map(|object| object.addr));
         self.waiting.fetch_sub(taken.len(), Ordering::Relaxed);
         self.graced.store(0, Ordering::Relaxed);
         taken
@@ -208,6 +219,7 @@ impl Limbo {
         let settled = Arc::strong_count(&ring.hand) == 1;
         if settled {
             ring.in_hand = NEVER;
+            ring.handed_out.clear();
         }
         settled
     }
@@ -309,9 +321,19 @@ impl Limbo {
         bags.chain(noted).chain(state.graced.iter().map(|object| object.addr)).collect()
     }
 
-    /// A ring's objects, for audits.
+    /// Returns a ring's objects and those handed out to its owner, for audits.
     pub(super) fn ring_contents(ring: &Mutex<Ring>) -> Vec<GlobalAddr> {
-        lock(ring).objects.iter().map(|object| object.addr()).collect()
+        let ring = lock(ring);
+        ring.objects.iter().map(|object| object.addr()).chain(ring.handed_out.iter().copied()).collect()
+    }
+}
+
+impl Ring {
+    /// Notes that an object is back in limbo, if it was handed out.
+    fn take_back(&mut self, addr: GlobalAddr) {
+        if !self.handed_out.is_empty() {
+            self.handed_out.remove(&addr);
+        }
     }
 }
 

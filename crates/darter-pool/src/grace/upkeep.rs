@@ -119,11 +119,13 @@ impl Grace {
         self.limbo.waiting()
     }
 
-    /// All objects that wait to be freed.
+    /// Returns all objects that wait to be freed, in limbo or in the hands of a client.
     pub(crate) fn in_limbo(&self) -> HashSet<GlobalAddr> {
-        let clients = self.clients.all();
-        let rings = clients.iter().flat_map(|client| Limbo::ring_contents(&client.ring));
-        let mut objects: HashSet<_> = rings.collect();
+        // Limbo before and after the rings: an object moves from limbo to a ring's owner and back.
+        let mut objects: HashSet<_> = self.limbo.contents().into_iter().collect();
+        for client in self.clients.all() {
+            objects.extend(Limbo::ring_contents(&client.ring));
+        }
         objects.extend(self.limbo.contents());
         objects
     }
@@ -336,7 +338,7 @@ impl Grace {
 mod tests {
     use super::super::leftovers::Task;
     use super::*;
-    use crate::{AllocKind, Client, Pool, PoolOptions};
+    use crate::{AllocKind, Client, Pool, PoolOptions, ReachableSet};
     use darter_fabric::{Local, OpKind, block_on};
     use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -383,13 +385,24 @@ mod tests {
         maintain(&mut client);
         assert_eq!(pool.process.grace.flushed(), born);
 
+        // In hand, the object is garbage to an audit, not leaked.
+        let mut other = pool.client().unwrap();
+        let mut audit = || {
+            let audit = block_on(pool.audit(&mut other, &ReachableSet::default())).unwrap();
+            (audit.garbage_bytes, audit.leaked_bytes)
+        };
         let mut pinned = block_on(client.pin(OpKind::Maintain)).unwrap();
-        for object in pinned.take_graced() {
+        let taken = pinned.take_graced();
+        assert_eq!((taken.len(), audit()), (1, (64, 0)));
+        for object in taken {
             pinned.retire(object.addr, object.bytes, object.kind);
+            assert_eq!(audit(), (64, 0));
         }
         drop(pinned);
+        assert_eq!(audit(), (64, 0));
         maintain(&mut client);
         assert_eq!(pool.process.grace.flushed(), pool.epoch());
+        assert_eq!(audit(), (0, 0));
     }
 
     /// Counts these verbs on their way once and then none. Does something directly after the first
