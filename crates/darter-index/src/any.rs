@@ -269,6 +269,44 @@ mod tests {
         }
     }
 
+    /// Such a pool got an empty index, with exit code 0.
+    #[test]
+    fn root_words_that_are_gone_are_damage() {
+        for kind in IndexKind::ALL {
+            let memory = Local::memory(64 << 20, 1).unwrap();
+            let pool = block_on(Pool::create(memory, &PoolOptions::default())).unwrap();
+            let mut client = pool.client().unwrap();
+            let mark = pool.index_mark();
+            let sector = pool.root_word(0);
+            assert_ne!(mark.offset() / 512, sector.offset() / 512);
+            drop(block_on(AnyIndex::create(&mut client, of(kind))).unwrap());
+            let zeros = [0; darter_pool::ROOT_WORDS];
+            block_on(client.post(|batch| batch.write(sector, &zeros))).unwrap();
+            for options in [of(kind), IndexOptions::default()] {
+                for opened in [
+                    block_on(AnyIndex::open(&mut client, options)),
+                    block_on(AnyIndex::open_or_create(&mut client, options)),
+                ] {
+                    let error = opened.unwrap_err();
+                    assert!(matches!(error, IndexError::Corrupt { .. }), "{error}");
+                }
+            }
+        }
+    }
+
+    /// A creator that dies before it has set the mark leaves that to the next client.
+    #[test]
+    fn an_index_without_a_mark_gets_it_when_it_is_opened() {
+        let memory = Local::memory(64 << 20, 1).unwrap();
+        let pool = block_on(Pool::create(memory, &PoolOptions::default())).unwrap();
+        let mut client = pool.client().unwrap();
+        drop(block_on(AnyIndex::create(&mut client, IndexOptions::default())).unwrap());
+        block_on(client.post(|batch| batch.write(pool.index_mark(), &[0]))).unwrap();
+        drop(block_on(AnyIndex::open(&mut client, IndexOptions::default())).unwrap());
+        let [mark] = block_on(client.read_each([pool.index_mark()])).unwrap();
+        assert_ne!(mark, 0);
+    }
+
     /// A client that dies after it has said which index it makes leaves that to the next.
     #[test]
     fn who_makes_an_index_second_makes_that_of_the_first() {

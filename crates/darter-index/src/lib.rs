@@ -14,6 +14,7 @@ mod erased;
 mod error;
 #[cfg(test)]
 mod fixtures;
+mod mark;
 mod ordered;
 mod quiver;
 pub mod radix;

@@ -11,7 +11,7 @@ use crate::blocks::MemberId;
 use crate::error::PoolError;
 use crate::grace::{Extension, RoomRequest};
 use crate::process::Process;
-use crate::region::root_word;
+use crate::region::{index_mark, root_word};
 
 /// A process's membership in a pool. Clones are handles of the same membership.
 pub struct Pool<F: Fabric> {
@@ -49,6 +49,13 @@ impl<F: Fabric> Pool<F> {
     /// When there is no such word.
     pub fn root_word(&self, i: usize) -> GlobalAddr {
         root_word(i)
+    }
+
+    /// The address of a word that is in another sector than the root words, and zero in a new pool. An
+    /// index sets it once its root words are set, so that root words which are zero afterwards are damage
+    /// and no pool without an index.
+    pub fn index_mark(&self) -> GlobalAddr {
+        index_mark()
     }
 
     /// Random words, made with the pool and the same for all its members: the key for keyed hashes.

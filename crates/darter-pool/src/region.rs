@@ -6,6 +6,7 @@
 //!                 128 | global epoch | member lines | nodes in use |  node 0, zero elsewhere
 //!                 512 | root words, 64, for the index              |  node 0
 //!                1024 | founder word, then unused                  |  every node (`founding`)
+//!                1536 | mark of an index, then unused              |  node 0, for the index
 //!                2048 | which file it is, 3 words, then unused     |  node 0 (`local/stamp.rs` of the fabric)
 //!                4096 +--------------------------------------------+
 //!                     | member lines, 256 of 64 bytes (`member`)   |  node 0
@@ -38,6 +39,8 @@ pub(crate) const NODES_AT: u64 = EPOCH_AT + 16;
 const ROOT_AT: u64 = 512;
 /// The word that names whoever is making a pool of the node.
 pub(crate) const FOUNDER_AT: u64 = 1024;
+/// The word that says that the root words are those of an index, in another sector than they.
+const INDEX_MARK_AT: u64 = 1536;
 pub(crate) const MEMBERS_AT: u64 = 4096;
 /// Bytes at the beginning of memory node 0 that hold the words which all processes look at: the
 /// global epoch and the root words.
@@ -49,10 +52,16 @@ pub(crate) const TABLE_AT: u64 = DIRECTORY_AT + NODES * NODE_LINE_BYTES;
 const _: () = assert!(EPOCH_AT.is_multiple_of(64) && ROOT_AT.is_multiple_of(64));
 const _: () = assert!(
     ROOT_AT + ROOT_WORDS as u64 * 8 <= FOUNDER_AT
-        && FOUNDER_AT + 8 <= MEMBERS_AT
+        && FOUNDER_AT + 8 <= INDEX_MARK_AT
+        && INDEX_MARK_AT + 8 <= MEMBERS_AT
         && MEMBERS_AT >= SUPERBLOCK_BYTES
 );
 const _: () = assert!(DIRECTORY_AT == 20480 && TABLE_AT == 53248);
+
+/// The address of the index's mark.
+pub(crate) fn index_mark() -> GlobalAddr {
+    GlobalAddr::new(0, INDEX_MARK_AT)
+}
 
 /// The address of a root word.
 pub(crate) fn root_word(i: usize) -> GlobalAddr {

@@ -71,6 +71,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "radix",
+        "index-mark-not-compared",
+        "Root words of zeros are taken for those of a pool without an index.",
+        FoundBy::Tests("-p darter-index --lib root_words_that_are_gone_are_damage"),
+    ),
+    Mutant::new(
+        "radix",
         "leaf-checksum-not-compared",
         "What a leaf says is believed whatever its checksum.",
         FoundBy::Tests("-p darter-index --lib every_flipped_bit_of_a_leaf_is_noticed"),

@@ -44,12 +44,12 @@ pub use holes::{Hole, Holes};
 pub use situations::dart_situations;
 pub(crate) use stats::Census;
 
+use crate::mark;
 use crate::ordered::scanned;
 use crate::radix::prefix_list::PrefixList;
 use crate::radix::{drafts, leaf, prefix_hash, seal};
 use crate::{
-    CheckReport, Condition, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
-    ScanRange,
+    CheckReport, Condition, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
 };
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
@@ -150,11 +150,10 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
-        let [kind, version, est, root, retired] =
-            client.read_each([words.kind, words.version, words.est, words.root, words.retired]).await?;
-        if kind != KIND {
-            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
-        }
+        let mark = client.pool().index_mark();
+        let at = [words.kind, words.version, words.est, words.root, words.retired, mark];
+        let [kind, version, est, root, retired, mark] = client.read_each(at).await?;
+        mark::verify(&mut client, (Self::NAME, KIND), (words.kind, kind), mark).await?;
         let table = Table::load(&mut client, GlobalAddr::from_bits(est), version).await?;
         let hints = HintCache::new(options.cache_bytes.saturating_sub(table.cached_bytes()));
         let root = Slot::from_word(root);

@@ -52,6 +52,7 @@ pub use holes::{QuiverHole, QuiverHoles};
 #[cfg(feature = "checker")]
 pub use situations::quiver_situations;
 
+use crate::mark;
 use crate::ordered::scanned;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
@@ -120,11 +121,9 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
-        let [kind, root, geometry, table] =
-            client.read_each([words.kind, words.root, words.geometry, words.skip]).await?;
-        if kind != KIND {
-            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
-        }
+        let at = [words.kind, words.root, words.geometry, words.skip, client.pool().index_mark()];
+        let [kind, root, geometry, table, mark] = client.read_each(at).await?;
+        mark::verify(&mut client, (Self::NAME, KIND), (words.kind, kind), mark).await?;
         let Content::Node { addr, .. } = Slot::from_root_word(root).content() else {
             return Err(IndexError::corrupt(words.root, "root word names no node"));
         };

@@ -1,0 +1,34 @@
+//! The mark of a pool that holds an index, by which root words that a medium has lost are damage and
+//! no pool without an index.
+//!
+//! The mark lies in another sector than the root words. An index sets it when it is opened: after its
+//! kind word was set, and before anything can be stored. So a creator that dies in between leaves
+//! an index without a mark, which the next client to open it sets.
+
+use crate::{IndexError, Result};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_pool::Pinned;
+
+/// Verifies that a pool holds the index of this kind, by the kind word at `at` and the mark, which were
+/// read together. Sets the mark if it is not set.
+///
+/// # Errors
+/// [`IndexError::NoIndex`]; [`IndexError::Corrupt`] if the pool has held an index. Those of the fabric.
+pub(crate) async fn verify<F: Fabric>(
+    client: &mut Pinned<'_, F>,
+    (expected, kind): (&'static str, u64),
+    (at, found): (GlobalAddr, u64),
+    mark: u64,
+) -> Result<()> {
+    if found == 0 && mark != 0 && !mutant!("index-mark-not-compared") {
+        return Err(IndexError::corrupt(at, "the root words of its index are gone"));
+    }
+    if found != kind {
+        return Err(IndexError::NoIndex { expected, found });
+    }
+    if mark == 0 {
+        let addr = client.pool().index_mark();
+        client.cas(addr, 0, kind).await?;
+    }
+    Ok(())
+}
