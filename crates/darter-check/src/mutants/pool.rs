@@ -205,7 +205,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "claim-wins-bits-by-a-lost-cas",
         "Freed bits count as won although the CAS that was to clear them has lost.",
-        FoundBy::Explorer("dart", 4_000),
+        FoundBy::Tests("--package darter-pool --lib races::freed_bits_are_won_once"),
     ),
     Mutant::new(
         "pool",

@@ -141,9 +141,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "loser-of-a-half-does-not-fill-it",
         "A client whose half lost leaves it to the winner, who may be dead, to fill the other directory entries.",
-        // Found once in 156,000 schedules of these scenarios (`--scenarios segment,churn-segment --seed 2`,
-        // run 56,426) since the clocks of simulated processes drift: too rare for a list that is run whole.
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib no_directory_entry_names_a_segment_that_was_retired"),
     ),
     Mutant::new(
         "skip table",

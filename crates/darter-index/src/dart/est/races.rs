@@ -7,8 +7,8 @@ use super::split::split;
 use super::table::hits;
 use super::{BUCKET_SLOTS, Entry};
 use crate::fixtures::{
-    LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, process, verify,
-    writes,
+    LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, process, touches,
+    verify, writes,
 };
 use crate::{Condition, IndexError, OrderedIndex};
 use darter_fabric::sim::{Executor, Sim};
@@ -273,6 +273,65 @@ fn dies_in_a_split(verbs: usize, side: u64) -> bool {
     assert_eq!(sim.misuse(), None, "a sweep, after {verbs} verbs");
     drop(executor);
     !is_over
+}
+
+/// Two clients split a segment. One links the lower half, and the other the upper one, but dies
+/// before the rest of the directory names that. The first retires the segment, so it must see to the
+/// rest of both halves.
+#[test]
+fn no_directory_entry_names_a_segment_that_was_retired() {
+    let keys = keys_of(&STEMS);
+    let mut shared = 0;
+    for verbs in 0.. {
+        let (pool, dart) = one_segment(&STEMS);
+        let sim = pool.fabric();
+        let [dying, reading] = [1, 2].map(|process| block_on(Pool::open(sim.process(process))).unwrap());
+        let _at_the_end = Unscheduled(sim.clone());
+        let [mut client, mut keeper] = [(); 2].map(|()| pool.client().unwrap());
+        let (mut doomed, mut late) = (dying.client().unwrap(), reading.client().unwrap());
+        let other = block_on(Dart::open(&mut doomed, options())).unwrap();
+        let heads = heads(&pool, &dart);
+        let mut executor = Executor::new(sim);
+        let lower = executor.spawn(0, split_at(&dart, &mut client, STEMS[0], 1));
+        let upper = executor.spawn(1, async move {
+            split_at(&other, &mut doomed, STEMS[0], 1).await;
+        });
+        let mut is_over = advance(&mut executor, upper, verbs, executes);
+        is_over |= advance(&mut executor, lower, 1, |event| touches(event, heads[0], true));
+        shared += usize::from(!advance(&mut executor, upper, 1, |event| touches(event, heads[1], true)));
+        executor.kill(1);
+        finish(&mut executor, lower);
+        alone(&pool, async {
+            for _ in 0..ROUNDS {
+                sim.advance_ms(LEASE_MS / 4);
+                pool.maintain(&mut keeper).await.unwrap();
+                dart.maintain(&mut keeper).await.unwrap();
+                reading.maintain(&mut late).await.unwrap();
+            }
+            let reader = Dart::open(&mut late, options()).await.unwrap();
+            for key in &keys {
+                assert!(reader.get(&mut late, key).await.unwrap().is_some(), "after {verbs} verbs");
+            }
+            scrub_nodes(&reader, &mut late, &[], true).await.unwrap();
+        });
+        assert_eq!(sim.misuse(), None, "after {verbs} verbs");
+        drop(executor);
+        if is_over {
+            break;
+        }
+    }
+    assert!(shared > 0, "each links a half");
+}
+
+/// The directory entries that decide who has linked the lower half of the first segment, and the
+/// upper one.
+fn heads(pool: &Pool<Sim>, dart: &Dart<Sim>) -> [GlobalAddr; 2] {
+    let mut client = pool.client().unwrap();
+    alone(pool, async {
+        let mut client = client.pin(OpKind::Maintain).await.unwrap();
+        let table = dart.shared.view(&mut client).await.unwrap();
+        [0, 1].map(|index| table.entry_addr(index))
+    })
 }
 
 /// A segment is split and retired, and a process that knew it searches again so many rounds later.
