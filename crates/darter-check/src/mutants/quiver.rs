@@ -287,6 +287,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "Quiver",
+        "quiver-word-of-another-record",
+        "A record is believed to have its own word, and its own leaf.",
+        FoundBy::Tests("-p darter-index --lib a_word_of_another_record_is_damage"),
+    ),
+    Mutant::new(
+        "Quiver",
         "quiver-hot-leaf-read-first",
         "The leaf of a hot word is read before the word that protects it.",
         FoundBy::Tests("-p darter-index --lib the_leaf_is_read_behind_the_words_that_protect_it"),

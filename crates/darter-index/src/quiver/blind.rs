@@ -67,7 +67,7 @@ impl<F: Fabric> Operation<'_, F> {
             let [word] = self.client.read_words(addr).await?;
             inline = Word::inline(page::born(word), descent.print);
         }
-        let own = Word::leaf(shape.leaf_print(draft.key, descent.print), draft.class, leaf);
+        let own = Word::leaf(shape.leaf_print(page.addr, draft.key, descent.print), draft.class, leaf);
         let mut batch = self.client.batch();
         draft.mark_replacement(is_update);
         draft.post(&mut batch);

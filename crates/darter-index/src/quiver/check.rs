@@ -12,7 +12,7 @@ use super::descent::NodeAt;
 use super::nibble::{EDGES, END, EdgeRange, edge, identity_of, nibbles};
 use super::node::{self, Content, NODE_BYTES, Slot};
 use super::operation::Operation;
-use super::page::{Head, PageRef, Shape, standing_whole};
+use super::page::{Head, PageRef, Shape, standing_whole, verify_word};
 use super::via::Via;
 use super::word::{Print, State, Word};
 use crate::radix::leaf;
@@ -173,32 +173,27 @@ impl<F: Fabric> Operation<'_, F> {
                     continue;
                 }
             };
+            let print = own.as_ref().map(|key| Print::new(self.shared.keys, key));
+            if let Err(error) = verify_word(head.record_addr(rank), word, shape.born, print) {
+                walk.report.violation(format!("record {rank}: {error}"));
+                continue;
+            }
             if let Some(key) = &own {
                 let fits = belongs(self.shared.keys, key, Position { edges: shape.edges, ..position });
-                let print = Print::new(self.shared.keys, key);
-                let is_known = [Word::inline(shape.born, print), Word::tomb(shape.born, print)]
-                    .contains(&word.unsealed())
-                    || word.leaf_object().is_some();
                 let is_led = shape.rank(&head.map, key) == Some(rank);
-                if !fits || !is_known || !is_led || last.as_ref().is_some_and(|last| last >= key) {
+                if !fits || !is_led || last.as_ref().is_some_and(|last| last >= key) {
                     walk.report.violation(format!("page at {page}: record {rank} is not its key's"));
                 }
                 last.clone_from(&own);
             }
             let is_ours = position.edges.contains(shape.edge_of(word, own.as_deref()));
             match word.state() {
-                State::Inline if own.is_some() => {}
-                State::Tomb if word.is_tomb_of(shape.born) != own.is_some() => {
-                    walk.report.violation(format!("page at {page}: record {rank} is not its key's"));
-                }
                 State::Leaf { addr, class } if is_ours => {
                     let expected = Expected { word, own, page, shape, position };
                     leaves.push((expected, addr, leaf::class_words(class)));
                 }
-                State::Leaf { .. } | State::Tomb => {}
-                State::Inline | State::Empty | State::Invalid => {
-                    walk.report.violation(format!("page at {page}: record {rank} is of no known kind"));
-                }
+                // Of no other kind: the word was verified.
+                _ => {}
             }
         }
     }
@@ -222,15 +217,15 @@ impl<F: Fabric> Operation<'_, F> {
             if other.is_some_and(|own| !is_twin(own)) {
                 return report.violation(format!("page at {page}: a leaf of another key than its record's"));
             }
+            let print = expected.shape.leaf_print(page, &key, Print::new(keys, &key));
+            if !expected.word.may_be_leaf_of(print) {
+                return report.violation(format!("page at {page}: a leaf of another key than its word's"));
+            }
             if other.is_some() {
                 return report
                     .remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
             }
-            let is_known = || {
-                let print = expected.shape.leaf_print(&key, Print::new(keys, &key));
-                expected.word.may_be_leaf_of(print)
-            };
-            if !belongs(keys, &key, expected.position) || !is_known() {
+            if !belongs(keys, &key, expected.position) {
                 report.violation(format!("page at {page}: a leaf of a key that does not belong there"));
             }
             if !seen.insert(key) {

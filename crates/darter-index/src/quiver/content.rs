@@ -1,7 +1,7 @@
 //! The live pairs of a page, read with as much of its leaves as a new page needs.
 
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
-use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole};
+use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole, verify_word};
 use super::pair::{INLINE_WORDS_MAX, Pair};
 use super::word::{LeafPrint, Print, State, Word};
 use crate::ordered::KEY_BYTES_MAX;
@@ -60,6 +60,9 @@ impl Content {
                 let image: Vec<u64> = image_in(page.addr, record);
                 (leaf.key.to_vec(), leaf::image_of(&image, leaf.key.len(), leaf.value.len()))
             });
+            let (addr, own_print) =
+                (page.addr.plus(at as u64 * 8), own.as_ref().map(|(key, _)| Print::new(keys, key)));
+            verify_word(addr, Word(record[0]), shape.born, own_print)?;
             let edge = shape.edge_of(Word(record[0]), own.as_ref().map(|(key, _)| &key[..]));
             match (Word(record[0]).state(), own) {
                 (State::Inline, Some((key, image))) => {
@@ -68,7 +71,7 @@ impl Content {
                         content.pairs.push(Pair { key, image: Some(image), leaf: None });
                     }
                 }
-                (State::Tomb, own) if own.is_some() == Word(record[0]).is_tomb_of(shape.born) => {}
+                (State::Tomb, _) => {}
                 (State::Leaf { addr, class }, own) => {
                     let print = Word(record[0]).leaf_print();
                     wanted.push(Wanted { addr, class, edge, print, own: own.map(|(_, image)| image) });
@@ -94,7 +97,7 @@ impl Content {
         content.edges.sort_unstable();
         let helps_blindly = mutant!("quiver-helper-reads-leaves-of-linked-parts");
         wanted.retain(|leaf| edges.contains(leaf.edge) || helps_blindly);
-        content.read_leaves(client, (keys, shape), wanted).await?;
+        content.read_leaves(client, (keys, page.addr, shape), wanted).await?;
         content.pairs.sort_by(|a, b| a.key.cmp(&b.key));
         if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
             return Err(IndexError::corrupt(page.addr, "page with a key twice"));
@@ -123,7 +126,7 @@ impl Content {
     async fn read_leaves<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
-        of: (HashKeys, &Shape),
+        of: (HashKeys, GlobalAddr, &Shape),
         wanted: Vec<Wanted>,
     ) -> Result<()> {
         let mut batch = client.batch();
@@ -162,7 +165,7 @@ impl Content {
     async fn read_long_keys<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
-        of: (HashKeys, &Shape),
+        of: (HashKeys, GlobalAddr, &Shape),
         long: Vec<(Wanted, usize, usize)>,
     ) -> Result<()> {
         if long.is_empty() {
@@ -185,13 +188,13 @@ impl Content {
     /// Takes a leaf with its key, and its image if that may stand in a page.
     fn take(
         &mut self,
-        (keys, shape): (HashKeys, &Shape),
+        (keys, page, shape): (HashKeys, GlobalAddr, &Shape),
         leaf: Wanted,
         key: Vec<u8>,
         image: Option<Vec<u64>>,
     ) -> Result<()> {
-        let is_named = |key: &[u8]| Some(shape.leaf_print(key, Print::new(keys, key))) == leaf.print;
-        if leaf.own.is_none() && (nibbles(&key) < shape.depth || !is_named(&key)) {
+        let is_named = |key: &[u8]| Some(shape.leaf_print(page, key, Print::new(keys, key))) == leaf.print;
+        if nibbles(&key) < shape.depth || !is_named(&key) {
             return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its word's"));
         }
         if let Some(own) = leaf.own {
@@ -250,7 +253,11 @@ mod tests {
         let edges = EdgeRange { lo: 3, hi: 5 };
         let shape = shape_of(edges, 0);
         let page = PageRef { addr: GlobalAddr::new(0, 4096), class: 3 };
-        let word = Word::leaf(Print::new(keys, b"pear").of_leaf(EdgeRange { lo: 3, hi: 6 }, 6), 3, page.addr);
+        let word = Word::leaf(
+            Print::new(keys, b"pear").of_leaf(page.addr, EdgeRange { lo: 3, hi: 6 }, 6),
+            3,
+            page.addr,
+        );
         assert_eq!(word.leaf_edge(edges), 6);
         let words = words_of(&shape, identity_of(keys, b"", 0), &[word]);
         let read = Content::read(&mut client, keys, page, (&shape, &words), edges.hi);
@@ -274,7 +281,8 @@ mod tests {
             let mut batch = client.batch();
             batch.write(leaf, &image);
             block_on(client.submit(batch)).unwrap();
-            let word = Word::leaf(shape.leaf_print(b"plum", Print::new(keys, b"plum")), class, leaf);
+            let word =
+                Word::leaf(shape.leaf_print(page.addr, b"plum", Print::new(keys, b"plum")), class, leaf);
             let words = words_of(&shape, identity, &[word]);
             let read = block_on(Content::read(&mut client, keys, page, (&shape, &words), LAST));
             assert_eq!(read.is_ok(), belongs, "{key:?}: {read:?}");

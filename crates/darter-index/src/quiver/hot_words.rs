@@ -90,7 +90,7 @@ fn a_record_under_another_keys_leaf_is_no_hot_word() {
         let mut operation = client.pin(OpKind::Maintain).await.unwrap();
         let leaf = draft.place(&mut operation, 0).await.unwrap();
         let keys = quiver.shared.keys;
-        let print = hint.shape.leaf_print(other, Print::new(keys, other));
+        let print = hint.shape.leaf_print(hint.page.addr, other, Print::new(keys, other));
         let inline = Word::inline(hint.shape.born, Print::new(keys, key));
         let mut batch = operation.batch();
         draft.post(&mut batch);

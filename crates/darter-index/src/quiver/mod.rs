@@ -25,6 +25,8 @@ mod holes;
 mod hot_words;
 mod map;
 mod map_copy;
+#[cfg(test)]
+mod misplaced;
 mod nibble;
 mod node;
 mod operation;

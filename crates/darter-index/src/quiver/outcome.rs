@@ -32,8 +32,8 @@ impl Spot {
     /// That of an absent key: a new one goes to the delta slot that the key has left, else to the
     /// first that was never taken.
     pub(super) fn absent(head: &Head, print: Print) -> Self {
-        let is_own = |word: &Word| word.is_erased_by(print);
-        let own = head.delta.iter().position(is_own);
+        let is_own = |(at, word): (usize, &Word)| word.is_erased_by(head.delta_addr(at), print);
+        let own = head.delta.iter().enumerate().position(is_own);
         let at = own.or_else(|| head.delta.iter().position(|word| word.state() == State::Empty));
         Self::Absent { vacancy: at.map(|at| (head.delta_addr(at), head.delta[at])) }
     }

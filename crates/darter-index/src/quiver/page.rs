@@ -3,12 +3,12 @@
 
 use super::map;
 use super::nibble::{EdgeRange, LAST, common, edge};
-use super::word::{LeafPrint, Print, Word};
+use super::word::{LeafPrint, Print, State, Word};
 use crate::checksum;
 use crate::radix::leaf::{self, Leaf};
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, mutant};
 use darter_pool::size_class::class_bytes;
 use smallvec::SmallVec;
 use std::ops::DerefMut;
@@ -83,7 +83,11 @@ impl PageRef {
     /// # Errors
     /// [`IndexError::Corrupt`].
     pub(super) fn verify_delta(self, shape: &Shape, words: &[u64]) -> Result<()> {
-        if shape.delta_in(words).all(|word| word.fits_delta_of(self.addr)) {
+        if shape
+            .delta_in(words)
+            .enumerate()
+            .all(|(at, word)| word.fits_delta_of(self.addr, delta_addr(self.addr, at)))
+        {
             return Ok(());
         }
         Err(IndexError::corrupt(self.addr, "delta slot of no known kind"))
@@ -234,9 +238,9 @@ impl Shape {
         (rank < self.records).then_some(rank)
     }
 
-    /// What its words have of a key beside the key's leaf.
-    pub(super) fn leaf_print(&self, key: &[u8], print: Print) -> LeafPrint {
-        print.of_leaf(self.edges, edge(key, self.depth))
+    /// What the words of the page at an address have of a key, besides its leaf.
+    pub(super) fn leaf_print(&self, page: GlobalAddr, key: &[u8], print: Print) -> LeafPrint {
+        print.of_leaf(page, self.edges, edge(key, self.depth))
     }
 
     /// The edge of the pair of a word: that of the key which stands in the record, else what a LEAF
@@ -257,6 +261,11 @@ impl Shape {
             || (FIXED_WORDS..FIXED_WORDS + self.delta).contains(&at)
             || at >= first && at < self.words() && (at - first).is_multiple_of(self.record_words.max(1))
     }
+}
+
+/// Where a slot of the delta of a page is.
+fn delta_addr(page: GlobalAddr, at: usize) -> GlobalAddr {
+    page.plus((FIXED_WORDS + at) as u64 * 8)
 }
 
 /// The life that a page's guard belongs to.
@@ -311,7 +320,7 @@ impl Head {
 
     /// Where a delta slot is.
     pub(super) fn delta_addr(&self, at: usize) -> GlobalAddr {
-        self.page.addr.plus((FIXED_WORDS + at) as u64 * 8)
+        delta_addr(self.page.addr, at)
     }
 
     /// Where a record is.
@@ -348,6 +357,24 @@ pub(super) fn standing_whole(page: GlobalAddr, record: &[u64]) -> Result<Option<
         Some(body) => leaf::parse_bound(page, body).map(Some),
         None => Ok(None),
     }
+}
+
+/// Verifies the word of a record at an address, in which the pair of a key stands, or none: no CAS can
+/// have put the word of another record there.
+///
+/// # Errors
+/// [`IndexError::Corrupt`].
+pub(super) fn verify_word(addr: GlobalAddr, word: Word, born: u32, own: Option<Print>) -> Result<()> {
+    let fits = match (own, word.state()) {
+        (_, State::Leaf { .. }) => true,
+        (Some(print), State::Inline | State::Tomb) => word.unsealed().proves_record_of(born, print),
+        (None, State::Tomb) => word.is_erased_at(addr),
+        _ => false,
+    };
+    if fits || mutant!("quiver-word-of-another-record") {
+        return Ok(());
+    }
+    Err(IndexError::corrupt(addr, "record with the word of another one"))
 }
 
 /// The image of the pair that stands in a record of a page, as that of a leaf.

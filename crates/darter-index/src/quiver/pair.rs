@@ -135,7 +135,7 @@ impl Maker {
                 }
                 _ => {
                     let (leaf, class) = self.leaf_of(client, place.home, pair).await?;
-                    Word::leaf(shape.leaf_print(&pair.key, print), class, leaf).0
+                    Word::leaf(shape.leaf_print(addr, &pair.key, print), class, leaf).0
                 }
             };
         }

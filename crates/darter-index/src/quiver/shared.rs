@@ -17,7 +17,7 @@ use darter_pool::Pool;
 use std::sync::Arc;
 
 /// "QUIV" and the format's version, in the kind word of a pool's root.
-pub(super) const KIND: u64 = u64::from_le_bytes(*b"QUIV\x05\0\0\0");
+pub(super) const KIND: u64 = u64::from_le_bytes(*b"QUIV\x06\0\0\0");
 
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]

@@ -7,20 +7,22 @@
 //! INLINE  |  1   | hash 5 | S |     born 32      |  hash 23            |   born from bit 23
 //! TOMB    |  2   | hash 5 | S |     born 32      |  hash 23            |
 //! LEAF    | 3, 5 | print 5| S | print 4| class 7 |  address / 16        |   edge and hash
-//! erased  |  6   | check 5| S |     hash 55                            |
+//! erased  |  6   | check 5| S | check 8 |     hash 47                  |
 //!         +------+--------+---+----------------------------------------+
 //! ```
 //!
 //! A record is INLINE, TOMB, LEAF or *erased*; a delta slot is EMPTY, LEAF or *erased*. No such word is
 //! zero, and none is one bit away from another one of its place: LEAF is 3 if the number of ones in
-//! the rest is even, else 5; *check* is the exclusive or of the hash in groups of 4 bits; INLINE and
-//! TOMB are compared with born and hash.
+//! the rest is even, else 5; *check* is 13 bits of the CRC32C of the word's address and the hash;
+//! INLINE and TOMB are compared with born and hash.
 //!
 //! The print of a LEAF in a page for the edges `lo` to `hi` is the key's edge less `lo`, in as many
 //! bits as `hi - lo` has, and hash in the bits that are left of 9. So the page alone tells which part
-//! of it a leaf belongs to.
+//! of it a leaf belongs to. The hash is changed by the page's address, so that a word from another
+//! page does not match its leaf, but for one case of 16 to 512.
 
 use super::nibble::{EdgeRange, NibbleKey};
+use crate::checksum;
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::seal::SEAL;
 use darter_fabric::GlobalAddr;
@@ -38,7 +40,9 @@ const CLASS_AT: u32 = 44;
 const PRINT_AT: u32 = 51;
 const PRINT_BITS: u32 = 9;
 const ADDR_BITS: u32 = 44;
-const HASH_BITS: u32 = 55;
+const HASH_BITS: u32 = 47;
+/// The bits of an erased word that are its check.
+const CHECK: u64 = 31 << UPPER_AT | 255 << HASH_BITS;
 /// The bits of a word less its kind.
 const REST: u64 = (1 << KIND_AT) - 1;
 
@@ -104,10 +108,11 @@ impl Print {
         (self.0 >> 59) << UPPER_AT | self.0 & ((1 << BORN_AT) - 1)
     }
 
-    /// What a page for these edges has of the key beside its leaf.
-    pub(super) fn of_leaf(self, edges: EdgeRange, edge: u8) -> LeafPrint {
+    /// What the page at an address, for these edges, has of the key beside its leaf.
+    pub(super) fn of_leaf(self, page: GlobalAddr, edges: EdgeRange, edge: u8) -> LeafPrint {
         let room = PRINT_BITS - edges.bits();
-        let print = u64::from(edge.saturating_sub(edges.lo)) << room | self.0 >> (u64::BITS - room);
+        let salt = page.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let print = u64::from(edge.saturating_sub(edges.lo)) << room | (self.0 ^ salt) >> (u64::BITS - room);
         LeafPrint((print >> 4 & 31) << UPPER_AT | (print & 15) << PRINT_AT)
     }
 }
@@ -147,10 +152,11 @@ impl Word {
         Self(leaf_kind(rest) << KIND_AT | rest)
     }
 
-    /// A delta slot whose key was removed.
-    pub(super) fn erased(print: Print) -> Self {
-        let hash = print.0 >> 9;
-        Self(ERASED << KIND_AT | u64::from(folded(hash)) << UPPER_AT | hash)
+    /// A slot whose key was removed: of the delta, or of a record without a pair.
+    pub(super) fn erased(at: GlobalAddr, print: Print) -> Self {
+        let hash = print.0 >> (u64::BITS - HASH_BITS);
+        let sum = u64::from(checksum::crc32c(&[at.bits(), hash]));
+        Self(ERASED << KIND_AT | (sum << UPPER_AT | sum >> 5 << HASH_BITS) & CHECK | hash)
     }
 
     /// Whether it is sealed.
@@ -169,8 +175,8 @@ impl Word {
         match self.0 >> KIND_AT {
             0 if self.unsealed().0 != 0 => State::Empty,
             INLINE => State::Inline,
-            TOMB => State::Tomb,
-            ERASED if self.is_erased() => State::Tomb,
+            // An erased one is verified by its address.
+            TOMB | ERASED => State::Tomb,
             LEAF_EVEN | LEAF_ODD if self.is_leaf() => State::Leaf {
                 addr: GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4),
                 class: (self.0 >> CLASS_AT & 0x7f) as u8,
@@ -184,22 +190,22 @@ impl Word {
         self.0 >> KIND_AT == leaf_kind(self.unsealed().0 & REST)
     }
 
-    /// Whether it is the slot of a key that was removed, in the delta or in a record without a pair.
-    pub(super) fn is_erased(self) -> bool {
-        let (check, hash) = (self.0 >> UPPER_AT & 31, self.0 & ((1 << HASH_BITS) - 1));
-        self.0 >> KIND_AT == ERASED && check == u64::from(folded(hash))
+    /// Whether it is *erased*, and was made for this address.
+    pub(super) fn is_erased_at(self, at: GlobalAddr) -> bool {
+        let print = Print(self.0 << (u64::BITS - HASH_BITS));
+        self.unsealed() == Self::erased(at, print)
     }
 
-    /// Whether it is a TOMB of a record of this life.
-    pub(super) fn is_tomb_of(self, born: u32) -> bool {
-        self.0 >> KIND_AT == TOMB && (self.0 >> BORN_AT) as u32 == born
+    /// Whether it is an INLINE or a TOMB of this life.
+    pub(super) fn is_of_life(self, born: u32) -> bool {
+        matches!(self.0 >> KIND_AT, INLINE | TOMB) && (self.0 >> BORN_AT) as u32 == born
     }
 
-    /// Whether it may be a word of the delta of the page at an address.
-    pub(super) fn fits_delta_of(self, page: GlobalAddr) -> bool {
+    /// Whether it may be the word at an address of the delta of a page.
+    pub(super) fn fits_delta_of(self, page: GlobalAddr, at: GlobalAddr) -> bool {
         match self.0 >> KIND_AT {
             0 => self.unsealed() == Self::empty(page),
-            ERASED => self.is_erased(),
+            ERASED => self.is_erased_at(at),
             _ => self.is_leaf(),
         }
     }
@@ -226,9 +232,9 @@ impl Word {
         self.is_leaf().then_some(LeafPrint(self.0 & mask))
     }
 
-    /// Whether it is the slot that this key had in the delta, and left.
-    pub(super) fn is_erased_by(self, print: Print) -> bool {
-        self.unsealed() == Self::erased(print)
+    /// Whether it is the slot at this address that this key had, and left.
+    pub(super) fn is_erased_by(self, at: GlobalAddr, print: Print) -> bool {
+        self.unsealed() == Self::erased(at, print)
     }
 
     /// The leaf's address, class and bytes, if it has one.
@@ -281,7 +287,7 @@ mod tests {
             }
             for (lo, hi) in [(3, 3), (3, 4), (3, 11), (END, LAST)] {
                 let edges = EdgeRange { lo, hi };
-                let of_leaf = |key: &[u8], edge| print(key).of_leaf(edges, edge);
+                let of_leaf = |key: &[u8], edge| print(key).of_leaf(GlobalAddr::NULL, edges, edge);
                 for edge in lo..=hi {
                     let leaf = Word::leaf(of_leaf(key, edge), 127, addr);
                     assert_eq!(leaf.state(), State::Leaf { addr, class: 127 });
@@ -293,9 +299,16 @@ mod tests {
                     assert!(edge == lo || !leaf.may_be_leaf_of(of_leaf(key, edge - 1)));
                 }
             }
-            let erased = Word(Word::erased(print(key)).0 | SEAL);
+            let erased = Word(Word::erased(addr, print(key)).0 | SEAL);
             assert_eq!(erased.state(), State::Tomb);
-            assert!(erased.is_erased_by(print(key)) && !erased.is_erased_by(print(other)));
+            assert!(erased.is_erased_by(addr, print(key)) && !erased.is_erased_by(addr, print(other)));
+            assert!(erased.is_erased_at(addr));
+            for at in (0..100).map(|n| GlobalAddr::new(n % 3, u64::from(n) * 8)) {
+                assert!(!erased.is_erased_at(at), "{at}");
+            }
+            for bit in (0..64).filter(|bit| 1 << bit != SEAL) {
+                assert!(!Word(erased.0 ^ 1 << bit).is_erased_at(addr), "bit {bit}");
+            }
         }
         assert_eq!([Word(0).state(), Word(SEAL).state()], [State::Invalid; 2]);
         assert_eq!(Word(u64::MAX).state(), State::Invalid);

@@ -237,7 +237,8 @@ impl<F: Fabric> Operation<'_, F> {
         if word.is_sealed() || found.head.is_sealed {
             return self.make_room(draft.key, found).await;
         }
-        let print = found.head.shape.leaf_print(draft.key, Print::new(self.shared.keys, draft.key));
+        let print = Print::new(self.shared.keys, draft.key);
+        let print = found.head.shape.leaf_print(found.head.page.addr, draft.key, print);
         let leaf = draft.place(&mut self.client, addr.node()).await?;
         let new = Word::leaf(print, draft.class, leaf);
         let mut batch = self.client.batch();
@@ -320,7 +321,7 @@ impl<F: Fabric> Operation<'_, F> {
                 (*addr, *word, Word::tomb(found.head.shape.born, print))
             }
             Spot::Record { addr, word, value: Some(_), .. } | Spot::Delta { addr, word, .. } => {
-                (*addr, *word, Word::erased(print))
+                (*addr, *word, Word::erased(*addr, print))
             }
             _ => return Ok(true),
         };

@@ -49,7 +49,7 @@ fn identity(keys: HashKeys, key: &[u8], depth: usize) -> u64 {
 /// A word of the page with this number, and as many others.
 fn hot(number: u64) -> HotWord {
     let leaf = GlobalAddr::new(0, 1 << 20 | number << 8);
-    let print = Print::new(HashKeys::new(SECRET), &[]).of_leaf(EdgeRange::ALL, 0);
+    let print = Print::new(HashKeys::new(SECRET), &[]).of_leaf(leaf, EdgeRange::ALL, 0);
     HotWord { slot: PageSlot((number / 40 % 80) as u8), word: Word::leaf(print, 3, leaf) }
 }
 

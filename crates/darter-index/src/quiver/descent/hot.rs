@@ -79,7 +79,7 @@ impl Descent<'_> {
         } else {
             note(situations::HOT_WORD_STALE);
             shared.cache.forget_hot(identity, page.addr, hot.slot);
-            let print = shape.leaf_print(self.key.bytes(), self.print);
+            let print = shape.leaf_print(page.addr, self.key.bytes(), self.print);
             let other = HotWord::of(page, hot.slot, found).filter(|other| other.word.may_be_leaf_of(print));
             if let Some(other) = other {
                 // A slot stays its key's, so this is the key's leaf if the other one was.

@@ -9,6 +9,7 @@
 
 mod hot;
 mod machine;
+mod probe;
 mod record;
 
 #[cfg(test)]
@@ -108,7 +109,7 @@ struct Way {
 impl Way {
     fn of(hint: &PageHint, key: &[u8], print: Print) -> Self {
         let rank = hint.shape.rank(&hint.map, key);
-        Self { rank, print: hint.shape.leaf_print(key, print), hot: None }
+        Self { rank, print: hint.shape.leaf_print(hint.page.addr, key, print), hot: None }
     }
 }
 
@@ -482,178 +483,5 @@ impl<'k> Descent<'k> {
             (None, Some(known)) => shared.cache.learn_page(known, &hint, self.epoch),
             _ => {}
         }
-    }
-
-    /// Goes on with a page's head: the record at the key's rank, and leaves that may be the key's.
-    fn probe(
-        &mut self,
-        shared: &Shared,
-        head: Head,
-        foreseen: Option<(usize, Image)>,
-        beside: Option<HotLeaf<'_>>,
-    ) -> Result<Option<End>> {
-        let rank = head.shape.rank(&head.map, self.key.bytes());
-        let record =
-            foreseen.or_else(|| self.seen.take().map(|seen| *seen)).filter(|(seen, _)| Some(*seen) == rank);
-        let record_read = rank.filter(|_| record.is_none()).map(|rank| (rank, None));
-        let print = head.shape.leaf_print(self.key.bytes(), self.print);
-        let may_be = |(_, word): &(usize, &Word)| word.may_be_leaf_of(print);
-        let mut leaves: SmallVec<_> =
-            head.delta.iter().enumerate().filter(may_be).map(|(at, _)| (at, None)).collect();
-        let (mut in_delta, mut damage, record_leaf) = (None, None, None);
-        if let Some((hot, words)) = beside
-            && let Some(at) = hot.slot.place_in_delta().filter(|at| head.delta.get(*at) == Some(&hot.word))
-        {
-            leaves.retain(|(other, _)| *other != at);
-            match leaf::parse(head.page.addr, words) {
-                Ok(pair) if pair.key == self.key.bytes() => in_delta = Some((at, words.into())),
-                Ok(other) => damage = self.stranger(shared, &head, other.key),
-                Err(error) => damage = Some(error),
-            }
-        }
-        let probe = Box::new(Probe { head, record, record_read, leaves, in_delta, damage, record_leaf });
-        if probe.record_read.is_none() && probe.leaves.is_empty() {
-            return self.judge(probe);
-        }
-        self.stage = Stage::Probe(probe);
-        Ok(None)
-    }
-
-    /// What is wrong with a delta slot that may be the key's, if its leaf has this other key.
-    fn stranger(&self, shared: &Shared, head: &Head, key: &[u8]) -> Option<IndexError> {
-        let Shape { depth, .. } = head.shape;
-        let print = |key, print| head.shape.leaf_print(key, print);
-        let fits = head.shape.may_have(key, self.key.bytes())
-            && nibbles(key) >= depth
-            && print(key, Print::new(shared.keys, key)) == print(self.key.bytes(), self.print);
-        (!fits).then(|| IndexError::corrupt(head.page.addr, "delta slot with another key's leaf"))
-    }
-
-    fn absorb_probe(&mut self, shared: &Shared, mut probe: Box<Probe>, done: &Batch) -> Result<Option<End>> {
-        if let Some((rank, Some(read))) = probe.record_read.take() {
-            probe.record = Some((rank, done.words(read).into()));
-        }
-        for &(at, read) in &probe.leaves {
-            let (Some(read), Some((addr, ..))) = (read, probe.head.delta[at].leaf_object()) else { continue };
-            let words = done.words(read);
-            match leaf::parse(addr, words) {
-                Ok(leaf) if leaf.key == self.key.bytes() => probe.in_delta = Some((at, words.into())),
-                Ok(other) => {
-                    let damage = self.stranger(shared, &probe.head, other.key);
-                    probe.damage = damage.or(probe.damage.take());
-                }
-                Err(damage) => probe.damage = Some(damage),
-            }
-        }
-        self.judge(probe)
-    }
-
-    /// Whether the record at the key's rank is the key's.
-    fn judge(&mut self, probe: Box<Probe>) -> Result<Option<End>> {
-        let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
-        let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
-        let own = standing(addr, record).map(|leaf| leaf.key == self.key.bytes());
-        // The value of an INLINE is verified when it is used, another key's pair below.
-        if own == Some(true) && word.state() != State::Inline {
-            standing_whole(probe.head.page.addr, record)?;
-        }
-        match (own, word.state()) {
-            (Some(true), State::Inline) => {
-                let value = image_in(probe.head.page.addr, record);
-                Ok(Some(self.at_record(probe, addr, word, Some(value))))
-            }
-            (Some(true), State::Tomb) if word.is_tomb_of(probe.head.shape.born) => {
-                Ok(Some(self.at_record(probe, addr, word, None)))
-            }
-            // Whosever leaf it is: the key is there.
-            (Some(true), State::Leaf { .. }) if self.purpose == Purpose::Overwrite => {
-                Ok(Some(self.at_record(probe, addr, word, None)))
-            }
-            (None, State::Tomb) if word.is_erased_by(self.print) => {
-                Ok(Some(self.at_record(probe, addr, word, None)))
-            }
-            (Some(false), State::Inline | State::Tomb | State::Leaf { .. }) => {
-                self.verify_other(&probe)?;
-                self.elsewhere(probe).map(Some)
-            }
-            (None, State::Tomb) if word.is_erased() => {
-                self.verify_other(&probe)?;
-                self.elsewhere(probe).map(Some)
-            }
-            (_, State::Leaf { .. }) => {
-                self.stage = Stage::RecordLeaf(probe);
-                Ok(None)
-            }
-            _ => Err(IndexError::corrupt(addr, "record of no known kind")),
-        }
-    }
-
-    /// Verifies the record at the key's rank, in which another key stands or none.
-    fn verify_other(&self, Probe { head, record, .. }: &Probe) -> Result<()> {
-        let Some((rank, record)) = record else { return Ok(()) };
-        match standing_whole(head.page.addr, record)? {
-            Some(other) => self.verify_other_key(head, *rank, other.key),
-            None => Ok(()),
-        }
-    }
-
-    /// Verifies that a page may have another key at a rank.
-    fn verify_other_key(&self, head: &Head, rank: usize, other: &[u8]) -> Result<()> {
-        if head.shape.may_stand_at(rank, &head.map, other, self.key.bytes()) {
-            return Ok(());
-        }
-        Err(IndexError::corrupt(head.record_addr(rank), "record of another page's key"))
-    }
-
-    /// Fails if a leaf's key is not one that a CAS before the look may have put in the key's record.
-    fn verify_twin(&self, shared: &Shared, addr: GlobalAddr, other: &[u8]) -> Result<()> {
-        if Print::new(shared.keys, other).is_twin_of(self.print) {
-            return Ok(());
-        }
-        Err(IndexError::corrupt(addr, "leaf of another key than its record's"))
-    }
-
-    fn absorb_record_leaf(
-        &mut self,
-        shared: &Shared,
-        probe: Box<Probe>,
-        words: &[u64],
-    ) -> Result<Option<End>> {
-        let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
-        let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
-        let (leaf_addr, ..) = word.leaf_object().unwrap_or((addr, 0, 0));
-        let leaf = leaf::parse(leaf_addr, words)?;
-        let is_own = leaf.key == self.key.bytes();
-        if is_own || mutant!("quiver-hot-word-with-another-keys-leaf") {
-            self.learn_hot_word(shared, &probe.head, addr, word);
-        }
-        if is_own {
-            return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
-        }
-        // A leaf with another key than the record's: the value still stands in the record.
-        if standing(addr, record).is_some() && !mutant!("quiver-record-lost-under-another-keys-leaf") {
-            self.verify_twin(shared, leaf_addr, leaf.key)?;
-            let value = image_in(probe.head.page.addr, record);
-            return Ok(Some(self.at_record(probe, addr, word, Some(value))));
-        }
-        self.verify_other_key(&probe.head, *rank, leaf.key)?;
-        self.elsewhere(probe).map(Some)
-    }
-
-    fn at_record(&mut self, probe: Box<Probe>, addr: GlobalAddr, word: Word, value: Option<Image>) -> End {
-        let stands = probe.record.as_ref().is_some_and(|(_, record)| standing(addr, record).is_some());
-        let spot = Spot::Record { addr, word, stands, value };
-        End::Page(Box::new(Found { head: probe.head, spot, from: self.from }))
-    }
-
-    /// The key is not static: it is in the delta, or nowhere.
-    fn elsewhere(&mut self, probe: Box<Probe>) -> Result<End> {
-        let Probe { head, in_delta, damage, .. } = *probe;
-        let spot = match (in_delta, damage) {
-            (Some((at, value)), _) => Spot::Delta { addr: head.delta_addr(at), word: head.delta[at], value },
-            (None, None) => Spot::absent(&head, self.print),
-            (None, Some(damage)) => return Err(damage),
-        };
-        Ok(End::Page(Box::new(Found { head, spot, from: self.from })))
     }
 }

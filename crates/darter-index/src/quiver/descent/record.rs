@@ -86,6 +86,9 @@ impl Descent<'_> {
         if !is_own {
             self.verify_twin(shared, addr, leaf.key)?;
         }
+        if let (Some(seen), Some(Lead { hint, .. })) = (&self.seen, &self.lead) {
+            self.verify_named(shared, (hint.page, &hint.shape), Word(seen.1[0]), leaf.key)?;
+        }
         let record = self.seen.take().filter(|_| !is_own).zip(self.lead.as_ref());
         let standing =
             |(record, lead): (Box<(usize, Image)>, &Lead)| image_in(lead.hint.page.addr, &record.1);

@@ -219,7 +219,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// them.
     fn take_pages<'w>(
         &self,
-        stretch: &Stretch,
+        stretch: &'w Stretch,
         pages: impl Iterator<Item = (&'w (PageRef, EdgeRange), &'w [u64])>,
     ) -> Result<Rows<'w>> {
         let mut rows = Rows::default();
@@ -234,8 +234,9 @@ impl<F: Fabric> Operation<'_, F> {
             let is_whole = shape.edges == edges;
             let known = stretch.known.filter(|_| is_whole && page::proves(words[0], shape.born));
             let part = Part::whole(&shape, words);
-            let from = Source { page, shape, part, identity: known.map(|(identity, _)| identity) };
-            rows.take(from, edges, &[], &stretch.key)?;
+            let identity = known.map(|(identity, _)| identity);
+            let from = Source { page, shape, part, identity, path: &stretch.key };
+            rows.take(from, edges, &[], self.shared.keys)?;
             if let Some(known) = known {
                 let hint = PageHint::new(page, shape, shape.map_in(words)).with_delta(shape.delta_in(words));
                 self.shared.cache.learn_page(known, &hint, self.client.epoch());

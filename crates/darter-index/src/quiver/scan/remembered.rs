@@ -167,12 +167,12 @@ impl<F: Fabric> Operation<'_, F> {
         let reads: Vec<_> = steps.iter().map(|step| step.post(&mut batch)).collect();
         let done = self.client.submit(batch).await?;
         let (mut rows, mut is_ahead, mut is_whole) = (Rows::default(), false, false);
-        for (step, reads) in steps.into_iter().zip(reads) {
+        for (step, reads) in steps.iter().zip(reads) {
             let (hint, part) = (&step.hint, step.part(&reads, &done));
             if !hint.is_proved_by(part.head) && !mutant!("quiver-scan-believes-any-remembered-page") {
                 note(situations::PAGE_HINT_STALE);
                 self.shared.cache.forget_page(step.identity, hint);
-                next = Some(step.at);
+                next = Some(step.at.clone());
                 break;
             }
             step.verify(part)?;
@@ -184,12 +184,13 @@ impl<F: Fabric> Operation<'_, F> {
                 }
                 Reach::Unknown => {
                     note(situations::PART_OF_PAGE_TOO_SMALL);
-                    (next, is_whole) = (Some(step.at), true);
+                    (next, is_whole) = (Some(step.at.clone()), true);
                     break;
                 }
             }
-            let from = Source { page: hint.page, shape: hint.shape, part, identity: Some(step.identity) };
-            rows.take(from, hint.shape.edges, &step.hot(&reads, &done), &step.at.key)?;
+            let (page, identity) = (hint.page, Some(step.identity));
+            let from = Source { page, shape: hint.shape, part, identity, path: &step.at.key };
+            rows.take(from, hint.shape.edges, &step.hot(&reads, &done), self.shared.keys)?;
             is_ahead = true;
         }
         let moved_out = pin!(rows.hand_on((self.shared, &mut self.client), range, sink)).await?;

@@ -3,7 +3,7 @@
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, PageSlot};
 use crate::quiver::nibble::EdgeRange;
-use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing_whole};
+use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing_whole, verify_word};
 use crate::quiver::pair::INLINE_WORDS_MAX;
 use crate::quiver::shared::Shared;
 use crate::quiver::situations;
@@ -15,6 +15,9 @@ use crate::radix::sink::Sink;
 use crate::{IndexError, Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
+
+/// Bytes of the smallest sectors that media have.
+const SECTOR_BYTES_MIN: u64 = 512;
 
 /// Words of a page.
 #[derive(Clone, Copy)]
@@ -48,6 +51,8 @@ pub(super) struct Source<'w> {
     pub(super) part: Part<'w>,
     /// What the page's node is remembered under, if the page is remembered.
     pub(super) identity: Option<u64>,
+    /// A key with the page's prefix.
+    pub(super) path: &'w [u8],
 }
 
 /// Pairs of pages.
@@ -76,20 +81,22 @@ struct RowLeaf<'w> {
 
 impl<'w> RowLeaf<'w> {
     /// The pair, by what was read of the leaf, and whether it is the leaf's.
-    fn pair<'r>(&self, keys: HashKeys, shape: &Shape, words: &'r [u64]) -> Result<(Leaf<'r>, bool)>
+    fn pair<'r>(&self, keys: HashKeys, from: &Source<'_>, words: &'r [u64]) -> Result<(Leaf<'r>, bool)>
     where
         'w: 'r,
     {
         let leaf = leaf::parse(self.addr, words)?;
-        let print = |key| Print::new(keys, key);
+        let Source { page, shape, path, .. } = from;
+        let print = Print::new(keys, leaf.key);
+        let is_named = self.word.may_be_leaf_of(shape.leaf_print(page.addr, leaf.key, print));
         let fits = match self.own {
             Some(own) if own.key == leaf.key || mutant!("quiver-scan-believes-any-leaf") => true,
             // A leaf with another key than the record's: the value still stands in the record.
-            Some(own) if print(own.key).is_twin_of(print(leaf.key)) => return Ok((own, false)),
+            Some(own) if Print::new(keys, own.key).is_twin_of(print) => return Ok((own, false)),
             Some(_) => false,
-            None => self.word.may_be_leaf_of(shape.leaf_print(leaf.key, print(leaf.key))),
+            None => shape.may_have(leaf.key, path),
         };
-        if !fits {
+        if !fits || !is_named && !mutant!("quiver-word-of-another-record") {
             return Err(IndexError::corrupt(self.addr, "leaf of another key than its word's"));
         }
         Ok((leaf, true))
@@ -98,8 +105,8 @@ impl<'w> RowLeaf<'w> {
 
 impl<'w> Rows<'w> {
     /// Takes the pairs of a page under some of its edges. The leaves under others may be those of parts
-    /// that are linked. Of the hot words count those that the page still has. The page's prefix is that
-    /// of `path`.
+    /// that are linked. Of the hot words count those that the page still has. `keys` are those of the
+    /// index's hashes.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`], also if the keys that stand in the page are not in order, or not of the
@@ -109,9 +116,9 @@ impl<'w> Rows<'w> {
         from: Source<'w>,
         edges: EdgeRange,
         hot: &[HotLeaf<'w>],
-        path: &[u8],
+        keys: HashKeys,
     ) -> Result<()> {
-        let Source { page, shape, part, .. } = from;
+        let Source { page, shape, part, path, .. } = from;
         let is_whole = edges == shape.edges;
         let is_wanted = |word: Word, own: Option<&[u8]>| {
             is_whole
@@ -130,10 +137,17 @@ impl<'w> Rows<'w> {
         };
         let mut order = Order { shape: &shape, path, last: None };
         for (at, record) in part.records.chunks_exact(shape.record_words.max(1)).enumerate() {
-            let word = Word(record[0]);
+            let (word, rank) = (Word(record[0]), part.first + at);
+            let own_addr = page.addr.plus(shape.record_at(rank) as u64 * 8);
+            let verify = |key: Option<&[u8]>| {
+                verify_word(own_addr, word, shape.born, key.map(|key| Print::new(keys, key)))
+            };
             match word.state() {
                 State::Inline => {
                     let pair = leaf::parse_bound(page.addr, &record[1..])?;
+                    if !word.is_of_life(shape.born) || ends_sector(own_addr) {
+                        verify(Some(pair.key))?;
+                    }
                     order.pass(page, pair.key)?;
                     if is_wanted(word, Some(pair.key)) {
                         self.pairs.push(pair);
@@ -145,15 +159,16 @@ impl<'w> Rows<'w> {
                         order.pass(page, own.key)?;
                     }
                     if is_wanted(word, own.map(|own| own.key)) {
-                        let slot = PageSlot::record(part.first + at);
+                        let slot = PageSlot::record(rank);
                         self.leaves.push(row(slot, word, (addr, class), own));
                     }
                 }
-                State::Tomb if word.is_tomb_of(shape.born) => {
-                    order.pass(page, leaf::parse_bound(page.addr, &record[1..])?.key)?;
+                State::Tomb => {
+                    let own = standing_whole(page.addr, record)?.map(|own| own.key);
+                    verify(own)?;
+                    own.map_or(Ok(()), |own| order.pass(page, own))?;
                 }
-                State::Tomb if word.is_erased() && standing_whole(page.addr, record)?.is_none() => {}
-                State::Tomb | State::Empty | State::Invalid => {
+                State::Empty | State::Invalid => {
                     return Err(IndexError::corrupt(page.addr, "record of no known kind"));
                 }
             }
@@ -180,13 +195,14 @@ impl<'w> Rows<'w> {
         let (read, unread): (Vec<_>, Vec<_>) = self.leaves.drain(..).partition(|row| row.image.is_some());
         for row in &read {
             note(situations::HOT_WORD_SCANNED);
-            let shape = &self.sources[row.source].shape;
-            self.pairs.push(row.pair(shared.keys, shape, row.image.unwrap_or_default())?.0);
+            let from = &self.sources[row.source];
+            self.pairs.push(row.pair(shared.keys, from, row.image.unwrap_or_default())?.0);
         }
         if unread.is_empty() {
             let are_records = read.is_empty() || mutant!("quiver-scan-hands-on-hot-leaves-last");
             let is_in_order = are_records && !range.reverse;
-            hand_on(self.pairs, is_in_order, self.end, range, sink);
+            let first = self.sources.first().map(|from| from.page);
+            hand_on(self.pairs, is_in_order, (self.end, first), range, sink)?;
             return Ok(None);
         }
         let Self { pairs, sources, end, .. } = self;
@@ -197,8 +213,8 @@ impl<'w> Rows<'w> {
         let (mut pairs, mut moved_out) = (pairs, None);
         for (row, read) in unread.into_iter().zip(reads) {
             let words = done.words(read);
-            let Source { page, shape, identity, .. } = &sources[row.source];
-            let (pair, is_own) = row.pair(shared.keys, shape, words)?;
+            let from @ Source { page, shape, identity, .. } = &sources[row.source];
+            let (pair, is_own) = row.pair(shared.keys, from, words)?;
             if words.len() <= INLINE_WORDS_MAX {
                 moved_out = Some(pair.key);
             }
@@ -207,7 +223,7 @@ impl<'w> Rows<'w> {
             }
             pairs.push(pair);
         }
-        hand_on(pairs, false, end, range, sink);
+        hand_on(pairs, false, (end, sources.first().map(|from| from.page)), range, sink)?;
         let moved_out = moved_out.map(<[u8]>::to_vec);
         client.recycle(done);
         Ok(moved_out)
@@ -239,21 +255,34 @@ impl<'w> Order<'_, 'w> {
     }
 }
 
+/// Whether a word may be in another sector than the words after it. Elsewhere, what changes the word but
+/// for single bits changes them, too.
+fn ends_sector(addr: GlobalAddr) -> bool {
+    addr.offset() % SECTOR_BYTES_MIN == SECTOR_BYTES_MIN - 8
+}
+
 fn out_of_place(page: PageRef) -> IndexError {
     IndexError::corrupt(page.addr, "page with a record out of its place")
 }
 
 /// Hands on the pairs in the range. Those of records alone are in order already, unless pages come
 /// backwards.
+///
+/// # Errors
+/// [`IndexError::Corrupt`], with the first page, if a key is there twice.
 fn hand_on<V: FnMut(&[u8], &[u8])>(
     mut pairs: Vec<Leaf<'_>>,
     is_in_order: bool,
-    end: Option<&[u8]>,
+    (end, first): (Option<&[u8]>, Option<PageRef>),
     range: &ScanRange,
     sink: &mut Sink<V>,
-) {
+) -> Result<()> {
     if !is_in_order {
         pairs.sort_by(|a, b| compare(a.key, b.key));
+        let is_twice = |pair: &[Leaf<'_>]| pair[0].key == pair[1].key;
+        if let Some(page) = first.filter(|_| pairs.windows(2).any(is_twice)) {
+            return Err(IndexError::corrupt(page.addr, "page, or one after it, with a key twice"));
+        }
     }
     // The first that count, and those behind the last.
     let low = pairs.partition_point(|pair| {
@@ -268,4 +297,5 @@ fn hand_on<V: FnMut(&[u8], &[u8])>(
     } else {
         sink.take_all(pairs);
     }
+    Ok(())
 }
