@@ -79,6 +79,7 @@ mod size;
 mod spares;
 #[cfg(feature = "tcp")]
 pub mod tcp;
+pub mod turns;
 mod url;
 #[cfg(feature = "tcp")]
 pub mod wire;

@@ -15,11 +15,10 @@ use super::pipeline::Pipeline;
 use super::reply::Reply;
 use super::request::Parser;
 use super::state::LogLine;
-use super::turns::{TURN_UNITS, units_of};
+use super::turns::TURN_BYTES;
 use super::worker::{KeyspaceLease, Worker};
-use darter_fabric::mutant;
-use darter_fabric::wire::Channel;
-use darter_fabric::wire::{Inbox, Outbox};
+use darter_fabric::wire::{Channel, Inbox, Outbox};
+use darter_fabric::{mutant, turns};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -84,8 +83,6 @@ pub(super) struct Connection {
     is_stranger: bool,
     /// The client has shut its side down: it sends no more requests.
     has_ended: bool,
-    /// Units of work until other clients have their turn.
-    units: usize,
     /// The bytes that the gateway counts for this connection.
     held_bytes: usize,
 }
@@ -116,7 +113,6 @@ impl Connection {
             outbox: Outbox::default(),
             is_stranger,
             has_ended: false,
-            units: TURN_UNITS,
             held_bytes: 0,
         })
     }
@@ -186,6 +182,7 @@ impl Connection {
             if self.inbox.buffer_bytes() == 0 {
                 self.inbox = self.worker.inbox();
             }
+            let before = self.inbox.arrived().len();
             let (inbox, channel) = (&mut self.inbox, &mut self.channel);
             let is_tls = channel.is_tls();
             let mut received = Ok(false);
@@ -195,6 +192,7 @@ impl Connection {
                 if is_drained { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             drop(tried);
+            turns::count(self.inbox.arrived().len() - before);
             match received {
                 Ok(true) => return Poll::Ready(Ok(())),
                 Ok(false) => {}
@@ -218,17 +216,17 @@ impl Connection {
         let start = self.outbox.waiting();
         while self.outbox.waiting() > most {
             if start - self.outbox.waiting() >= SENT_AT_ONCE && !mutant!("gateway-sends-without-end") {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
+                return turns::poll_end(context);
             }
             ready!(self.stream.poll_write_ready(context))?;
             let (outbox, channel) = (&mut self.outbox, &mut self.channel);
-            let mut sent = Ok(true);
+            let (before, mut sent) = (outbox.waiting(), Ok(true));
             let tried = self.stream.try_io(Interest::WRITABLE, || {
                 sent = outbox.send_up_to(SENT_AT_A_TIME, channel);
                 if matches!(sent, Ok(false)) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             drop(tried);
+            turns::count(before - self.outbox.waiting().min(before));
             sent?;
         }
         Poll::Ready(Ok(()))
@@ -305,7 +303,6 @@ impl Connection {
         let worker = Rc::clone(&self.worker);
         let mut pipeline = worker.pipeline();
         let mut held: Option<KeyspaceLease<'_>> = None;
-        self.units = TURN_UNITS;
         let outcome = loop {
             // Before authentication, each request decides what the next one may do.
             let is_foreseen = self.client.is_trusted || mutant!("gateway-strangers-requests-foreseen");
@@ -354,8 +351,7 @@ impl Connection {
                 lease.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
             }
             let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
-            let request = pipeline.end(number) - done;
-            done += request;
+            done = pipeline.end(number);
             let mut reply = Reply::new(&mut self.outbox, self.client.is_resp3);
             if let Some(bytes) = pipeline.too_long(number) {
                 let fault = argument_too_long(bytes, worker.shared.argument_bytes_max);
@@ -365,23 +361,21 @@ impl Connection {
             if args.is_empty() {
                 continue;
             }
-            let before = reply.position();
             lease.keys.now = clock.at(began);
             self.client.info.is_active(began);
             let (keys, client) = (&mut lease.keys, &mut self.client);
             let mut call = Call { args, keys, reply, client, shared: &worker.shared };
             let command = commands::perform(&mut call).await;
             began = worker.did(command, &args, began, &self.client.info);
-            let written = self.outbox.len() - before;
             if self.outbox.waiting() > SENT_AT_ONCE {
                 outcome = self.send().and_then(|()| self.count());
             }
             if self.client.is_closing || outcome.is_err() {
                 break;
             }
-            self.units = self.units.saturating_sub(units_of(request + written));
             let is_full = self.outbox.waiting() > self.unsent_max();
-            if is_full || self.units == 0 {
+            // Early: a turn that ends within the next command would keep the session.
+            if is_full || turns::work() >= TURN_BYTES / 2 {
                 // Others may use the session.
                 if let Some(lease) = held.take() {
                     worker.give_keyspace(lease);
@@ -390,7 +384,6 @@ impl Connection {
                     outcome = poll_fn(|context| self.poll_room(context)).await;
                 }
                 tokio::task::yield_now().await;
-                self.units = TURN_UNITS;
                 began = Instant::now();
                 if outcome.is_err() {
                     break;

@@ -6,12 +6,14 @@
 //! long pattern and text are.
 
 use super::fault::Fault;
-use super::turns;
+use darter_fabric::turns;
 
 /// Maximum bytes of a pattern: those of the longest key.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-/// Steps of matching in one turn: some 0.1 ms.
+/// Steps of matching between two points at which a turn may end: some 0.1 ms.
 const TURN_STEPS: usize = 32 << 10;
+/// What a step counts as work, in bytes.
+const STEP_BYTES: usize = 8;
 
 /// An element of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,12 +132,21 @@ fn class(pattern: &[u8]) -> (Element, usize) {
     let is_inverse = pattern.get(1) == Some(&b'^');
     let mut at = 1 + usize::from(is_inverse);
     let mut bits = [0_u64; 4];
-    let mut add = |byte: u8| bits[usize::from(byte) / 64] |= 1 << (byte % 64);
+    // A range costs as much as a byte: there may be 20,000 in a pattern.
+    let mut add = |from: u8, to: u8| {
+        for (number, word) in bits.iter_mut().enumerate() {
+            let first = usize::from(from).max(number * 64);
+            let last = usize::from(to).min(number * 64 + 63);
+            if first <= last {
+                *word |= u64::MAX >> (63 - (last - first)) << (first % 64);
+            }
+        }
+    };
     loop {
         match &pattern[at..] {
             [] => break,
             [b'\\', escaped, ..] => {
-                add(*escaped);
+                add(*escaped, *escaped);
                 at += 2;
             }
             [b']', ..] => {
@@ -143,11 +154,11 @@ fn class(pattern: &[u8]) -> (Element, usize) {
                 break;
             }
             [from, b'-', to, ..] => {
-                (*from.min(to)..=*from.max(to)).for_each(&mut add);
+                add(*from.min(to), *from.max(to));
                 at += 3;
             }
             [literal, ..] => {
-                add(*literal);
+                add(*literal, *literal);
                 at += 1;
             }
         }
@@ -186,6 +197,11 @@ impl<T: AsRef<[u8]>> Matching<T> {
         Ok(Self { glob, steps: TURN_STEPS, found: Vec::new(), undecided: Vec::new() })
     }
 
+    /// Counts the steps that were taken, and begins with new ones.
+    fn count_steps(&mut self) -> usize {
+        (TURN_STEPS - std::mem::replace(&mut self.steps, TURN_STEPS)) * STEP_BYTES
+    }
+
     /// Adds a text, of which `keep` makes what is kept of it, unless it does not match.
     pub(super) fn see(&mut self, text: &[u8], keep: impl FnOnce() -> T) {
         let glob = self.glob.as_ref();
@@ -200,7 +216,8 @@ impl<T: AsRef<[u8]>> Matching<T> {
     pub(super) async fn decided(&mut self) -> Vec<T> {
         let undecided = std::mem::take(&mut self.undecided);
         let found = std::mem::take(&mut self.found);
-        self.steps = TURN_STEPS;
+        let work = self.count_steps();
+        turns::worked(work).await;
         let Some(glob) = self.glob.as_ref().filter(|_| !undecided.is_empty()) else { return found };
         let (mut all, mut sure, mut taken) = (Vec::new(), found.into_iter(), 0);
         for (before, text) in undecided {
@@ -211,8 +228,8 @@ impl<T: AsRef<[u8]>> Matching<T> {
                 if let Some(is_match) = glob.advance(&mut progress, text.as_ref(), &mut self.steps) {
                     break is_match;
                 }
-                turns::end().await;
                 self.steps = TURN_STEPS;
+                turns::worked(TURN_STEPS * STEP_BYTES).await;
             };
             if is_match {
                 all.push(text);
@@ -226,6 +243,7 @@ impl<T: AsRef<[u8]>> Matching<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::turns::TURN_BYTES;
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
@@ -290,18 +308,21 @@ mod tests {
             matching.see(text, || text.to_vec());
         }
         assert!(matching.undecided.len() > 1, "a step is bounded");
-        let mut turns = 0;
+        let mut works = Vec::new();
         let found = {
             let mut deciding = pin!(matching.decided());
             loop {
-                match deciding.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                    Poll::Ready(found) => break found,
-                    Poll::Pending => turns += 1,
+                let poll = || deciding.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                let (polled, turn) = turns::take(TURN_BYTES, poll);
+                works.push(turn.work);
+                if let Poll::Ready(found) = polled {
+                    break found;
                 }
             }
         };
         assert_eq!(found, [&hard[..], &hard[1..], &hard[2..]]);
-        assert!(turns > 2000 * 2000 / TURN_STEPS, "{turns} turns");
+        assert!(works.len() > 2000 * 2000 * STEP_BYTES / TURN_BYTES, "{} turns", works.len());
+        assert!(works.iter().all(|&work| work <= TURN_BYTES + TURN_STEPS * STEP_BYTES), "{works:?}");
     }
 
     #[test]

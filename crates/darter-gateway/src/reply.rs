@@ -1,6 +1,10 @@
 //! Replies: RESP2, or RESP3 for clients that have switched to it.
 
+use darter_fabric::turns;
 use darter_fabric::wire::Outbox;
+
+/// What a line counts as work, in bytes.
+const LINE_BYTES: usize = 64;
 
 /// The writer of one reply, which is appended to those that wait.
 #[derive(Debug)]
@@ -49,6 +53,7 @@ impl<'o> Reply<'o> {
         bytes.extend_from_slice(text);
         bytes.extend_from_slice(b"\r\n");
         self.out.seal_if_long();
+        turns::count(LINE_BYTES);
     }
 
     fn counted(&mut self, kind: u8, count: usize) {
@@ -109,6 +114,7 @@ impl<'o> Reply<'o> {
         bytes.extend_from_slice(text);
         bytes.extend_from_slice(b"\r\n");
         self.out.seal_if_long();
+        turns::count(text.len());
     }
 
     /// Writes a bulk string, or null.

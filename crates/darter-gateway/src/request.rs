@@ -7,10 +7,10 @@
 //!
 //! A request that announces an argument longer than the limit is refused from the announcement: the
 //! parser reports its bytes as they arrive, to be dropped, and behind the last of them the request
-//! as too long. So it never takes more memory than one read, and the connection stays usable. A
-//! server that closed the connection instead would reset it under a client that is still writing,
-//! which then rarely sees the error.
+//! as too long. So it never takes more memory than one read, and the connection stays usable. A reset
+//! under a client that is still writing would rarely let it see the error.
 
+use darter_fabric::turns;
 use std::borrow::Cow;
 
 /// Maximum bytes of a bulk string.
@@ -23,6 +23,8 @@ pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
 const STRANGERS_ARGUMENTS_MAX: i64 = 10;
 /// Maximum bytes of a bulk string before authentication.
 const STRANGERS_BULK_BYTES_MAX: usize = 16 << 10;
+/// What the parsing of an argument counts as work, in bytes.
+const ARGUMENT_BYTES: usize = 64;
 /// Spans whose memory is kept from one request to the next.
 pub(super) const SPANS_KEPT: usize = 256;
 
@@ -178,6 +180,7 @@ impl Parser {
             }
             if self.too_long.is_none() {
                 let end = self.parsed + bytes;
+                turns::count(ARGUMENT_BYTES);
                 self.spans.push(Span { from: self.parsed as u32, to: (end - 2) as u32 });
                 self.parsed = end;
             }

@@ -52,6 +52,8 @@ pub(super) struct ThreadCounts {
     pub(super) looked_ms: Counter,
     /// Bytes of the buffers that the thread keeps for its next clients.
     pub(super) spare_bytes: Counter,
+    /// The most work of a turn, in bytes.
+    pub(super) longest_turn_bytes: Counter,
 }
 
 impl Default for ThreadCounts {
@@ -64,6 +66,7 @@ impl Default for ThreadCounts {
             sessions: Counter::default(),
             looked_ms: Counter::default(),
             spare_bytes: Counter::default(),
+            longest_turn_bytes: Counter::default(),
         }
     }
 }
@@ -116,6 +119,8 @@ pub(super) struct Sums {
     pub(super) details: Vec<CommandSums>,
     /// Bytes of the buffers that threads keep for their next clients.
     pub(super) spare_bytes: u64,
+    /// The most work of a turn of any thread, in bytes.
+    pub(super) longest_turn_bytes: u64,
     /// By family, in the order of [`FAMILIES`].
     pub(super) latencies: Vec<HistogramSnapshot>,
     /// The costs of pool operations.
@@ -132,6 +137,7 @@ impl Sums {
             commands: vec![0; TABLE.len()],
             details: vec![CommandSums::default(); TABLE.len()],
             spare_bytes: 0,
+            longest_turn_bytes: 0,
             latencies: none.latencies.iter().map(Histogram::snapshot).collect(),
             fabric: Counters::default(),
             sessions: 0,
@@ -154,6 +160,7 @@ impl Sums {
             }
             sums.sessions += thread.sessions.get();
             sums.spare_bytes += thread.spare_bytes.get();
+            sums.longest_turn_bytes = sums.longest_turn_bytes.max(thread.longest_turn_bytes.get());
         }
         for (details, calls) in sums.details.iter_mut().zip(&sums.commands) {
             details.calls = *calls;

@@ -267,7 +267,7 @@ macro_rules! for_each_command {
                     "Chooses database 0, the only one", "";
             }
             "server" {
-                Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call),
+                Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call).await,
                     "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
                 Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call).await,
                     "GET of what clients ask for, RESETSTAT; the rest is set by the command line", "this gateway's";
@@ -277,7 +277,7 @@ macro_rules! for_each_command {
                     "Removes all keys; wants `--allow-flush`", "each key by itself; keys that come meanwhile may stay";
                 Flushdb "flushdb" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
                     "As FLUSHALL", "each key by itself; keys that come meanwhile may stay";
-                Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call),
+                Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call).await,
                     "Describes the state of the gateway", "this gateway's; the number of keys is of the last round of its walk";
                 Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => object::memory(call).await,
                     "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes as long as there are elements";

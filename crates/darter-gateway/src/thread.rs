@@ -9,6 +9,7 @@ use super::fabric_driver;
 use super::keyspace::{Expiry, FORGOTTEN_MS, Stepped};
 use super::pace::{ClockWatch, Pace};
 use super::state::{GatewayState, LogLine};
+use super::turns::in_turns;
 use super::worker::Worker;
 use std::net::TcpStream;
 use std::rc::Rc;
@@ -46,7 +47,7 @@ pub(super) fn serve(
         tokio::task::spawn_local(driver.run());
         tokio::task::spawn_local(account(Rc::clone(&worker)));
         if expires {
-            tokio::task::spawn_local(expire(Rc::clone(&worker)));
+            tokio::task::spawn_local(in_turns(Rc::clone(&worker), expire(Rc::clone(&worker))));
         }
         while let Some((socket, info)) = given.recv().await {
             admit(&worker, socket, &info);
@@ -60,7 +61,7 @@ fn admit(worker: &Rc<Worker>, socket: TcpStream, info: &Arc<ClientInfo>) {
     let shared = &worker.shared;
     match Connection::new(socket, Rc::clone(worker), Arc::clone(info)) {
         Ok(connection) => {
-            let task = tokio::task::spawn_local(connection.run());
+            let task = tokio::task::spawn_local(in_turns(Rc::clone(worker), connection.run()));
             shared.clients.enter(info.id, task.abort_handle());
             if shared.may_log(LogLine::Accepted) {
                 info!(client = info.id, address = %info.address, "connection accepted");

@@ -1,36 +1,46 @@
-//! Turns of clients that share a thread: on a pool of this machine no request ever waits, so a
+//! Turns of the tasks that share a thread: on a pool of this machine no request ever waits, so a
 //! command that does much has to let the others have their turn by itself.
 //!
-//! Work is counted in units, not in time: a unit is a record that is read or changed, or
-//! [`UNIT_BYTES`] that are copied. A turn is 128 units, 1 MiB if all of them are bytes: some 0.1 to
-//! 0.5 ms.
+//! Work is counted in bytes that are copied, not in time: a record, a verb or a step of a pattern
+//! counts as many bytes as could be copied in its time ([`darter_fabric::turns`]). A turn is
+//! [`TURN_BYTES`], some 0.1 to 0.5 ms. It ends in the verbs of the pool, and after each record or
+//! argument of a command. What cannot be divided is one pass over one value.
 
-use tokio::task::{coop::consume_budget, yield_now};
+use super::worker::Worker;
+use darter_fabric::turns::{self, Turn};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use tokio::task::yield_now;
 
-/// Bytes whose copying counts as one unit.
-const UNIT_BYTES: usize = 8 << 10;
-/// Units of a turn; those of tokio's budget for one poll of a task.
-pub(super) const TURN_UNITS: usize = 128;
+/// Work of a turn, in bytes.
+pub(super) const TURN_BYTES: usize = 512 << 10;
+/// The work of a record or an argument, in bytes, in addition to its length.
+const RECORD_BYTES: usize = 2 << 10;
 
-/// Returns the units of a record or a request of so many bytes.
-pub(super) fn units_of(bytes: usize) -> usize {
-    1 + bytes / UNIT_BYTES
+/// Runs a task in turns. After a turn that has ended by its work, the thread polls its sockets and
+/// its other tasks.
+pub(super) async fn in_turns(worker: Rc<Worker>, task: impl Future<Output = ()>) {
+    let mut task = pin!(task);
+    poll_fn(|context| {
+        let (polled, Turn { work, is_over }) = turns::take(TURN_BYTES, || task.as_mut().poll(context));
+        worker.has_worked(work);
+        if is_over && polled.is_pending() {
+            // A task that wakes itself is polled up to 61 times before the sockets are.
+            let rested = pin!(yield_now()).poll(context);
+            debug_assert!(rested.is_pending());
+        }
+        polled
+    })
+    .await;
 }
 
-/// Ends the turn.
-pub(super) async fn end() {
-    yield_now().await;
-}
-
-/// Counts one unit of work, and ends the turn if there were enough.
+/// Counts a record or an argument, and ends the turn if there was enough work.
 pub(super) async fn worked() {
-    consume_budget().await;
+    turns::worked(RECORD_BYTES).await;
 }
 
-/// Counts the copying of so many bytes, and ends the turn if there was enough work.
+/// Counts a record of this length in bytes, and ends the turn if there was enough work.
 pub(super) async fn copied(bytes: usize) {
-    // More than a turn is one turn: nothing of it is left to do.
-    for _ in 0..units_of(bytes).min(TURN_UNITS) {
-        consume_budget().await;
-    }
+    turns::worked(RECORD_BYTES + bytes).await;
 }

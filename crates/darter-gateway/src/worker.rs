@@ -124,6 +124,14 @@ impl Worker {
         self.counts.looked_ms.set(self.shared.uptime_ms());
     }
 
+    /// Takes in the work of a task's turn, in bytes.
+    pub(super) fn has_worked(&self, bytes: usize) {
+        let longest = &self.counts.longest_turn_bytes;
+        if bytes as u64 > longest.get() {
+            longest.set(bytes as u64);
+        }
+    }
+
     /// Counts a command, if the request named one. Returns when it ended.
     #[inline]
     pub(super) fn did(

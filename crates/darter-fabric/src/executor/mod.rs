@@ -15,6 +15,7 @@
 mod external;
 mod thread;
 
+use crate::turns;
 pub use external::ExternalDriver;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -39,13 +40,14 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 #[cold]
 fn parked<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let mut output = None;
-    run(1, |_, context| match future.as_mut().poll(context) {
+    let poll = |_, context: &mut Context<'_>| match future.as_mut().poll(context) {
         Poll::Ready(done) => {
             output = Some(done);
             Poll::Ready(())
         }
         Poll::Pending => Poll::Pending,
-    });
+    };
+    turns::suspended(|| run(1, poll));
     output.unwrap_or_else(|| unreachable!("the loop ends when the future has"))
 }
 
@@ -60,12 +62,13 @@ enum Task<F: Future> {
 pub fn run_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let _driving = Driving::begin();
     let mut tasks: Vec<Task<F>> = futures.into_iter().map(|future| Task::Runs(Box::pin(future))).collect();
-    run(tasks.len(), |number, context| {
+    let (count, poll) = (tasks.len(), |number: usize, context: &mut Context<'_>| {
         let Some(Task::Runs(future)) = tasks.get_mut(number) else { return Poll::Pending };
         let Poll::Ready(output) = future.as_mut().poll(context) else { return Poll::Pending };
         tasks[number] = Task::Done(output);
         Poll::Ready(())
     });
+    turns::suspended(|| run(count, poll));
     let output = |task| match task {
         Task::Done(output) => output,
         Task::Runs(_) => unreachable!("the loop ends when all tasks have"),

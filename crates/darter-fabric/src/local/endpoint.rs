@@ -14,6 +14,7 @@ use super::order::Order;
 use crate::call::NodeProcedures;
 use crate::fork;
 use crate::spares::Spares;
+use crate::turns::{self, PORTION_BYTES, VERB_BYTES};
 use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
 use std::convert::identity;
 use std::sync::Arc;
@@ -142,15 +143,43 @@ impl Regions {
         let mut order = Order::default();
         for verb in verbs {
             let words = self.locate(verb)?;
-            let buffer = &mut data[verb.at as usize..];
-            match verb.kind {
-                VerbKind::Read => order.load_into(words, buffer, identity),
-                VerbKind::Write => order.store(words, buffer.iter().copied()),
-                VerbKind::Cas => buffer[0] = order.cas(&words[0], buffer[0], buffer[1]),
-                VerbKind::Faa => buffer[0] = order.add(&words[0], buffer[0]),
+            perform(&mut order, verb.kind, words, &mut data[verb.at as usize..]);
+        }
+        Ok(())
+    }
+
+    /// [`Regions::execute`] for a thread that takes turns: one may end after each verb, and within
+    /// a long READ or WRITE.
+    async fn execute_in_turns(&self, batch: &mut Batch) -> Result<(), FabricError> {
+        let (verbs, data) = batch.parts_mut();
+        self.prefetch_reads(verbs);
+        let mut order = Order::default();
+        for verb in verbs {
+            let words = self.locate(verb)?;
+            let mut buffer = &mut data[verb.at as usize..];
+            turns::worked(VERB_BYTES).await;
+            if matches!(verb.kind, VerbKind::Cas | VerbKind::Faa) {
+                perform(&mut order, verb.kind, words, buffer);
+                continue;
+            }
+            for portion in words.chunks(PORTION_BYTES / 8) {
+                perform(&mut order, verb.kind, portion, buffer);
+                buffer = &mut buffer[portion.len()..];
+                turns::worked(portion.len() * 8).await;
             }
         }
         Ok(())
+    }
+}
+
+/// Executes a verb, or a part of a READ or WRITE.
+#[inline]
+fn perform(order: &mut Order, kind: VerbKind, words: &[AtomicU64], buffer: &mut [u64]) {
+    match kind {
+        VerbKind::Read => order.load_into(words, buffer, identity),
+        VerbKind::Write => order.store(words, buffer.iter().copied()),
+        VerbKind::Cas => buffer[0] = order.cas(&words[0], buffer[0], buffer[1]),
+        VerbKind::Faa => buffer[0] = order.add(&words[0], buffer[0]),
     }
 }
 
@@ -207,8 +236,13 @@ impl Endpoint for LocalEndpoint {
     async fn submit(&mut self, mut batch: Batch) -> Result<Batch, FabricError> {
         fork::check(self.pool.forks)?;
         match &self.pool.flushing {
+            None if turns::are_taken() => self.pool.regions.execute_in_turns(&mut batch).await?,
             None => self.pool.regions.execute(&mut batch)?,
-            Some(flushing) => self.pool.regions.execute_flushed(flushing, &mut self.raised, &mut batch)?,
+            Some(flushing) => {
+                self.pool.regions.execute_flushed(flushing, &mut self.raised, &mut batch)?;
+                let words: usize = batch.verbs().iter().map(|verb| verb.words as usize).sum();
+                turns::worked(batch.len() * VERB_BYTES + words * 8).await;
+            }
         }
         Ok(batch)
     }

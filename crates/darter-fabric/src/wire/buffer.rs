@@ -7,6 +7,8 @@ use std::ops::Range;
 /// Bytes requested from the socket in one call, at least: few enough that both ends work while
 /// others are under way, many enough that the call costs little against their copying.
 pub(super) const READ_BYTES: usize = 64 << 10;
+/// Bytes that one call takes at most, however much room there is.
+const RECEIVED_AT_ONCE: usize = 256 << 10;
 /// Buffers beyond this size are given up when they are empty.
 const KEPT_BYTES: usize = 1 << 20;
 /// Bytes from which a piece of the outbox is sealed if the socket does not take it whole.
@@ -19,6 +21,8 @@ pub struct Inbox {
     bytes: Vec<u8>,
     from: usize,
     to: usize,
+    /// The last call took all that it had room for.
+    is_filled: bool,
 }
 
 impl Inbox {
@@ -28,14 +32,19 @@ impl Inbox {
     /// The socket's, the end of the connection among them.
     pub fn receive(&mut self, socket: &mut impl Read) -> io::Result<bool> {
         self.make_room();
+        let end = self.bytes.len().min(self.to + RECEIVED_AT_ONCE);
         loop {
-            match socket.read(&mut self.bytes[self.to..]) {
+            match socket.read(&mut self.bytes[self.to..end]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     self.to += count;
+                    self.is_filled = self.to == end;
                     return Ok(true);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_filled = false;
+                    return Ok(false);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -86,7 +95,7 @@ impl Inbox {
     /// Returns whether the last call took all that it had room for, so that the socket may have
     /// more.
     pub fn is_filled(&self) -> bool {
-        self.to == self.bytes.len()
+        self.is_filled
     }
 
     /// Memory behind it, in bytes.

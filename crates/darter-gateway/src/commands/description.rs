@@ -7,11 +7,13 @@ use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::subcommands::{SUBCOMMANDS, Subcommand};
 use crate::table::{Command, CommandId, TABLE};
+use crate::turns;
 use std::ops::Range;
 
 /// `COMMAND` and its subcommands.
-pub(super) fn command(call: &mut Call<'_>) -> Result<(), Fault> {
-    let (args, reply) = (call.args, &mut call.reply);
+pub(super) async fn command(call: &mut Call<'_>) -> Result<(), Fault> {
+    let args = call.args;
+    let reply = &mut call.reply;
     if args.len() == 1 {
         describe_all(reply);
         return Ok(());
@@ -24,26 +26,37 @@ pub(super) fn command(call: &mut Call<'_>) -> Result<(), Fault> {
             reply.array(args.len() - 2);
             for name in args.from(2) {
                 match Described::named(name) {
-                    Some(described) => described.write(reply),
-                    None => reply.null_array(),
+                    Some(described) => described.write(&mut call.reply),
+                    None => call.reply.null_array(),
                 }
+                call.limit()?;
+                turns::worked().await;
+            }
+        }
+        b"docs" if args.len() == 2 => {
+            reply.map(TABLE.len());
+            for command in TABLE {
+                document(reply, command);
             }
         }
         b"docs" => {
-            let all = args.len() == 2;
-            let named: Vec<&Command> = args.from(2).filter_map(Command::named).collect();
-            let commands = if all { TABLE.iter().collect() } else { named };
-            reply.map(commands.len());
-            for command in commands {
-                document(reply, command);
+            let (start, mut documented) = (reply.position(), 0);
+            for name in args.from(2) {
+                if let Some(command) = Command::named(name) {
+                    document(&mut call.reply, command);
+                    documented += 1;
+                }
+                call.limit()?;
+                turns::worked().await;
             }
+            call.reply.map_from(start, documented);
         }
         b"getkeys" | b"getkeysandflags" if args.len() < 3 => {
             let name = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
             return Err(wrong_arity(&format!("command|{name}")));
         }
-        b"getkeys" => write_keys(reply, &args, false)?,
-        b"getkeysandflags" => write_keys(reply, &args, true)?,
+        b"getkeys" => write_keys(call, false).await?,
+        b"getkeysandflags" => write_keys(call, true).await?,
         b"list" => list(reply, &args)?,
         b"help" => help(
             reply,
@@ -246,7 +259,8 @@ fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize
 }
 
 /// `COMMAND GETKEYS command argument…`, `COMMAND GETKEYSANDFLAGS command argument…`.
-fn write_keys(reply: &mut Reply<'_>, args: &Arguments<'_>, has_flags: bool) -> Result<(), Fault> {
+async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
+    let args = call.args;
     let invalid = || Fault::said("ERR Invalid command specified");
     let command = Command::named(args.get(2)).ok_or_else(invalid)?;
     let given = args.len() - 2;
@@ -267,9 +281,11 @@ fn write_keys(reply: &mut Reply<'_>, args: &Arguments<'_>, has_flags: bool) -> R
     if keys.0 == 0 {
         return Err(Fault::said("ERR The command has no key arguments"));
     }
-    let places: Vec<usize> = places(keys, given).collect();
-    reply.array(places.len());
-    for (number, place) in places.into_iter().enumerate() {
+    call.reply.array(places(keys, given).count());
+    for (number, place) in places(keys, given).enumerate() {
+        call.limit()?;
+        turns::worked().await;
+        let reply = &mut call.reply;
         if has_flags {
             reply.array(2);
         }

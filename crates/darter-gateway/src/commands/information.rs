@@ -8,7 +8,9 @@ use crate::clock::now_us;
 use crate::fault::Fault;
 use crate::state::GatewayState;
 use crate::table::TABLE;
+use crate::turns;
 use darter_fabric::Fabric;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -48,9 +50,14 @@ const SECTIONS: [Section; 12] = [
 ];
 
 /// `INFO [section…]`.
-pub(super) fn info(call: &mut Call<'_>) -> Result<(), Fault> {
-    let asked: Vec<Vec<u8>> = call.args.from(1).map(<[u8]>::to_ascii_lowercase).collect();
-    let is_asked = |name: &str| asked.iter().any(|asked| asked == name.as_bytes());
+pub(super) async fn info(call: &mut Call<'_>) -> Result<(), Fault> {
+    let mut asked = BTreeSet::new();
+    for section in call.args.from(1) {
+        // No section has a longer name.
+        asked.insert(section[..section.len().min(32)].to_ascii_lowercase());
+        turns::worked().await;
+    }
+    let is_asked = |name: &str| asked.contains(name.as_bytes());
     let (has_all, has_default) =
         (is_asked("all") || is_asked("everything"), asked.is_empty() || is_asked("default"));
     let mut text = String::new();
@@ -131,6 +138,7 @@ fn persistence(call: &Call<'_>, text: &mut String) {
 
 fn stats(call: &Call<'_>, text: &mut String) {
     let since = call.shared.since_reset();
+    let longest_turn = call.shared.sums().longest_turn_bytes;
     fields(
         text,
         &[
@@ -139,6 +147,7 @@ fn stats(call: &Call<'_>, text: &mut String) {
             ("rejected_connections", &since.refused),
             ("expired_keys", &since.expired),
             ("total_error_replies", &since.errors),
+            ("longest_turn_bytes", &longest_turn),
         ],
     );
 }

@@ -90,9 +90,11 @@ pub(super) async fn zincrby(call: &mut Call<'_>) -> Result<(), Fault> {
 
 async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
-    let scores = (first..args.len()).step_by(2).map(|at| score::parse(args.get(at)));
-    let scores: Option<Vec<f64>> = scores.collect();
-    let scores = scores.ok_or_else(|| Fault::said(NO_FLOAT))?;
+    let mut scores = Vec::new();
+    for at in (first..args.len()).step_by(2) {
+        scores.push(score::parse(args.get(at)).ok_or_else(|| Fault::said(NO_FLOAT))?);
+        turns::worked().await;
+    }
     let (mut last, mut came, mut changed) = (None, 0, 0);
     let mut retries = Retries::default();
     loop {

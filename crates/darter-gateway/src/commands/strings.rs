@@ -7,7 +7,7 @@ use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{Change, Head, Kind};
 use crate::number;
 use crate::request::BULK_BYTES_MAX;
-use crate::turns::{self, TURN_UNITS};
+use crate::turns;
 use std::collections::BTreeMap;
 
 /// `GET key`.
@@ -288,13 +288,7 @@ pub(super) async fn mget(call: &mut Call<'_>) -> Result<(), Fault> {
         at += count;
         let is_small = reply.position() - start <= SMALL;
         count = if is_small { (count * 2).min(LOOKED_FOR[1]) } else { LOOKED_FOR[0] };
-        let bytes = call.reply.position() - start;
         call.limit()?;
-        // As for single keys.
-        for _ in 0..count.min(TURN_UNITS) {
-            turns::worked().await;
-        }
-        turns::copied(bytes).await;
     }
     Ok(())
 }

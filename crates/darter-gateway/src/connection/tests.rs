@@ -32,11 +32,17 @@ fn arrive(connection: &mut Connection, mut requests: &[u8]) {
 
 /// Executes what has arrived in at most so many turns. Returns the turns it took.
 async fn turns(connection: &mut Connection, most: usize) -> usize {
+    works(connection, most).await.len()
+}
+
+/// Executes the requests that have arrived, in at most `most` turns. Returns the work of each.
+async fn works(connection: &mut Connection, most: usize) -> Vec<usize> {
     let mut requests = pin!(connection.do_requests());
-    let mut turns = 0;
+    let mut works = Vec::new();
     poll_fn(|context| {
-        turns += 1;
-        if requests.as_mut().poll(context).is_pending() && turns < most {
+        let (polled, turn) = turns::take(TURN_BYTES, || requests.as_mut().poll(context));
+        works.push(turn.work);
+        if polled.is_pending() && works.len() < most {
             // Again, whatever it waits for.
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -44,7 +50,7 @@ async fn turns(connection: &mut Connection, most: usize) -> usize {
         Poll::Ready(())
     })
     .await;
-    turns
+    works
 }
 
 fn run(test: impl Future<Output = ()>) {
@@ -64,8 +70,10 @@ fn request(words: impl IntoIterator<Item = String>) -> Vec<u8> {
 #[test]
 fn long_commands_end_their_turn_after_some_records() {
     const ARGUMENTS: usize = 4096;
-    /// Records that are read together, at most, and as many as a turn has.
+    /// Arguments of two turns, at most.
     const RECORDS: usize = 1024;
+    /// The work of a turn, and of the last step in it.
+    const LONGEST: usize = TURN_BYTES + (256 << 10);
     run(async {
         let (mut connection, _client) = connection();
         let numbered = |name: &'static str| (0..ARGUMENTS).map(move |number| format!("{name}{number}"));
@@ -96,16 +104,22 @@ fn long_commands_end_their_turn_after_some_records() {
                 .chain((1..=ARGUMENTS).map(|n| n.to_string()))
                 .collect(),
             command(&["CONFIG", "GET"]).into_iter().chain(numbered("p")).collect(),
+            command(&["COMMAND", "INFO"]).into_iter().chain(numbered("get")).collect(),
+            command(&["COMMAND", "DOCS"]).into_iter().chain(numbered("get")).collect(),
+            command(&["COMMAND", "GETKEYS", "DEL"]).into_iter().chain(numbered("k")).collect(),
+            command(&["INFO"]).into_iter().chain(numbered("section")).collect(),
             command(&["DEL"]).into_iter().chain(numbered("k")).collect(),
             command(&["MSETNX"]).into_iter().chain(pairs("k", "")).collect(),
         ] {
             let words: Vec<String> = words;
             arrive(&mut connection, &request(words.clone()));
             // Replies would wait for the client.
-            let took = turns(&mut connection, usize::MAX).await;
+            let works = works(&mut connection, usize::MAX).await;
             connection.outbox = Outbox::default();
             let name = &words[..words.len().min(4)];
-            assert!(took >= ARGUMENTS / RECORDS / 2, "{took} turns for {name:?}");
+            assert!(works.len() >= ARGUMENTS / RECORDS / 2, "{} turns for {name:?}", works.len());
+            let longest = works.into_iter().max().unwrap();
+            assert!(longest <= LONGEST, "a turn of {longest} bytes for {name:?}");
             yield_now().await;
         }
     });
@@ -124,7 +138,7 @@ fn pipelines_end_their_turn_after_some_bytes() {
         connection.outbox = Outbox::default();
         arrive(&mut connection, &b"EXISTS k\r\n".repeat(2000));
         let took = turns(&mut connection, usize::MAX).await;
-        assert!(took >= 2000 / TURN_UNITS, "{took} turns for 2000 requests");
+        assert!(took >= 2000 * 1024 / TURN_BYTES, "{took} turns for 2000 requests");
     });
 }
 
@@ -231,5 +245,65 @@ fn an_idle_client_holds_no_futures_of_commands() {
         let (connection, _client) = connection();
         let bytes = size_of_val(&connection.run());
         assert!(bytes <= 2048, "{bytes} bytes for the task of a client");
+    });
+}
+
+/// Everything that one request does is divided, but for a pass over one value.
+#[test]
+fn turns_have_a_bound_whatever_a_request_is() {
+    /// As in `long_commands_end_their_turn_after_some_records`.
+    const LONGEST: usize = TURN_BYTES + (256 << 10);
+    const VALUE: usize = 1 << 20;
+    let command = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let evil = format!("*{}b", "*a".repeat(3000));
+    let nearly = format!("*{}b*", "a".repeat(3000));
+    let classes = "[a-z]".repeat(3000);
+    let value = "v".repeat(VALUE);
+    run(async {
+        let (mut connection, _client) = connection();
+        let many = |name: &str, each: &str| {
+            std::iter::once(name.to_owned()).chain((0..50_000).map(|n| format!("{each}{n}"))).collect()
+        };
+        let setup = (0..3).map(|n| command(&["SET", &format!("{}{n}", "a".repeat(6000)), ""]));
+        let large = (0..8).map(|n| command(&["HSET", "h", &format!("f{n}"), &value]));
+        let large = large.chain((0..8).map(|n| command(&["SET", &format!("big{n}"), &value])));
+        let lists = [many("DEL", "absent"), many("COMMAND", "x"), many("NOSUCHCOMMAND", "")];
+        let patterns = [
+            command(&["KEYS", &evil]),
+            command(&["KEYS", &nearly]),
+            command(&["KEYS", &classes]),
+            command(&["SCAN", "0", "MATCH", &nearly, "COUNT", "1000"]),
+            command(&["CONFIG", "GET", &classes]),
+            command(&["COMMAND", "LIST", "FILTERBY", "PATTERN", &evil]),
+        ];
+        // Walks read values, too.
+        let without_values = lists.into_iter().chain(setup).chain(patterns);
+        for words in without_values.chain(large).chain([
+            command(&["HGETALL", "h"]),
+            command(&["HVALS", "h"]),
+            command(&["HSCAN", "h", "0", "MATCH", &nearly]),
+            command(&["HMGET", "h", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7"]),
+            command(&["MGET", "big0", "big1", "big2", "big3", "big4", "big5", "big6", "big7"]),
+            command(&["COPY", "h", "i"]),
+            command(&["GETRANGE", "big0", "1", "-2"]),
+            command(&["APPEND", "big0", &value]),
+            command(&["SETRANGE", "big1", "100000", &value]),
+            command(&["SET", "big2", &value, "GET", "KEEPTTL"]),
+        ]) {
+            let (bytes, name) = (request(words.clone()), words[0].clone());
+            // As much as one read brings at a time.
+            for piece in bytes.chunks(64 << 10) {
+                arrive(&mut connection, piece);
+                let longest = works(&mut connection, usize::MAX).await.into_iter().max().unwrap();
+                // One pass over a value is one piece, and so is its reply.
+                let has_none =
+                    ["DEL", "COMMAND", "NOSUCHCOMMAND", "KEYS", "SCAN", "CONFIG"].contains(&&name[..]);
+                let most = LONGEST + if has_none { 0 } else { 2 * VALUE };
+                assert!(longest <= most, "a turn of {longest} bytes for {name}");
+            }
+            connection.outbox = Outbox::default();
+            assert!(connection.inbox.arrived().is_empty(), "{name} is not done");
+            yield_now().await;
+        }
     });
 }

@@ -124,14 +124,11 @@ impl Keyspace {
             let places: Vec<Vec<u8>> =
                 names.by_ref().take(asked).map(|name| aggregate.place(aggregate.names(), name)).collect();
             let records = session(&mut self.session, &self.store)?.multi_get(&places).await?;
-            let mut bytes = 0;
-            for record in &records {
-                bytes += record.as_ref().map_or(0, Vec::len);
-                visit(record.as_deref())?;
-            }
+            let bytes = records.iter().flatten().map(Vec::len).sum();
             chunk = chunk.after(records.len(), bytes);
             for record in records {
-                turns::copied(record.map_or(0, |record| record.len())).await;
+                visit(record.as_deref())?;
+                turns::worked().await;
             }
         }
         Ok(())

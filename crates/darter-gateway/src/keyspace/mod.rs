@@ -43,6 +43,7 @@ pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
 
 use super::fault::Fault;
+use super::turns;
 use aggregate::{bury, doubt, is_empty};
 use darter::{AsyncSession, Condition, Counters, KeySpace, PutOutcome, Store};
 use darter_fabric::mutant;
@@ -418,6 +419,7 @@ impl Keyspace {
                 None => true,
             };
             visit(head.filter(|_| counts));
+            turns::worked().await;
         }
         Ok(())
     }

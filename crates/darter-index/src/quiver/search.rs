@@ -8,7 +8,7 @@ use super::shared::Shared;
 use crate::Result;
 use crate::ordered::check_key;
 use crate::radix::{leaf, search};
-use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, turns};
 use darter_pool::Client;
 use std::pin::pin;
 
@@ -59,7 +59,9 @@ impl<F: Fabric> Quiver<F> {
         if took_a_trip(&end) {
             operation.has_read_a_leaf(key).await?;
         }
-        let value = value_in(&end, &done)?.map(f);
+        let value = value_in(&end, &done)?;
+        turns::passed_over(value.unwrap_or_default()).await;
+        let value = value.map(f);
         operation.client.recycle(done);
         Ok(value)
     }

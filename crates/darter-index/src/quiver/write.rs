@@ -21,7 +21,7 @@ use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{Condition, Decision, IndexError, PutOutcome, Result};
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant, turns};
 use darter_pool::Client;
 use std::pin::pin;
 
@@ -45,6 +45,7 @@ impl<F: Fabric> Quiver<F> {
         condition: Condition<'_>,
     ) -> Result<PutOutcome> {
         let mut draft = Draft::new(client, key, value)?;
+        turns::passed_over(value).await;
         let mut operation = Operation::begin(&self.shared, client, condition.op_kind()).await?;
         for turn in 0..TURNS_MAX {
             let taken = pin!(operation.put_turn(&mut draft, value, condition, turn == 0)).await;
@@ -115,7 +116,9 @@ impl<F: Fabric> Quiver<F> {
                 Decision::Keep => true,
                 Decision::Remove => operation.remove(key, end).await?,
                 Decision::Put => {
+                    turns::passed_over(&value).await;
                     let mut draft = Draft::new(&operation.client, key, &value)?;
+                    turns::passed_over(&value).await;
                     match operation.place(&mut draft, &value, end, false).await {
                         Ok(turn) => {
                             draft.discard(&mut operation.client);

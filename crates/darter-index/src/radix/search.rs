@@ -4,7 +4,7 @@
 //! drives one, and a multi-get drives many with the same round trips.
 
 use crate::Result;
-use darter_fabric::{Batch, Fabric};
+use darter_fabric::{Batch, Fabric, Verb, turns};
 use darter_pool::Pinned;
 
 /// A search for one key. `C` is what its index knows: its root words, its caches.
@@ -69,20 +69,18 @@ where
         search.post(context, &mut batch)?;
     }
     let done = client.submit(batch).await?;
-    let mut outcome = Ok(());
-    searches.retain_mut(|(number, search)| {
-        let end = search.absorb(context, &done);
-        match end.and_then(|end| end.map(|end| ended(*number, search, end, &done)).transpose()) {
-            Ok(None) => true,
-            Ok(Some(())) => false,
-            Err(error) => {
-                outcome = Err(error);
-                false
-            }
+    // What a search has ended at is computed over and copied once more.
+    let words: usize = done.verbs().iter().map(Verb::reply_words).sum();
+    let bytes = words * 8 / searches.len().max(1);
+    for (number, mut search) in std::mem::take(searches) {
+        match search.absorb(context, &done)? {
+            Some(end) => ended(number, &search, end, &done)?,
+            None => searches.push((number, search)),
         }
-    });
+        turns::worked(bytes).await;
+    }
     client.recycle(done);
-    outcome
+    Ok(())
 }
 
 /// Runs several searches to their ends side by side, in the round trips of the longest.

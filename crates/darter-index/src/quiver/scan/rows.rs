@@ -13,6 +13,7 @@ use crate::radix::leaf::{self, Leaf};
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::sink::Sink;
 use crate::{IndexError, Result, ScanRange};
+use darter_fabric::turns::{self, PORTION_BYTES};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
 
@@ -202,7 +203,7 @@ impl<'w> Rows<'w> {
             let are_records = read.is_empty() || mutant!("quiver-scan-hands-on-hot-leaves-last");
             let is_in_order = are_records && !range.reverse;
             let first = self.sources.first().map(|from| from.page);
-            hand_on(self.pairs, is_in_order, (self.end, first), range, sink)?;
+            hand_on(self.pairs, is_in_order, (self.end, first), range, sink).await?;
             return Ok(None);
         }
         let Self { pairs, sources, end, .. } = self;
@@ -222,8 +223,9 @@ impl<'w> Rows<'w> {
                 shared.learn_hot(identity, (*page, shape), row.slot, row.word);
             }
             pairs.push(pair);
+            turns::worked(words.len() * 8).await;
         }
-        hand_on(pairs, false, (end, sources.first().map(|from| from.page)), range, sink)?;
+        hand_on(pairs, false, (end, sources.first().map(|from| from.page)), range, sink).await?;
         let moved_out = moved_out.map(<[u8]>::to_vec);
         client.recycle(done);
         Ok(moved_out)
@@ -270,7 +272,7 @@ fn out_of_place(page: PageRef) -> IndexError {
 ///
 /// # Errors
 /// [`IndexError::Corrupt`], with the first page, if a key is there twice.
-fn hand_on<V: FnMut(&[u8], &[u8])>(
+async fn hand_on<V: FnMut(&[u8], &[u8]) + Send>(
     mut pairs: Vec<Leaf<'_>>,
     is_in_order: bool,
     (end, first): (Option<&[u8]>, Option<PageRef>),
@@ -291,11 +293,26 @@ fn hand_on<V: FnMut(&[u8], &[u8])>(
     let high = pairs[low..].partition_point(|pair| {
         !range.ends_before(pair.key) && (range.reverse || end.is_none_or(|end| pair.key <= end))
     });
-    let pairs = pairs[low..low + high].iter().copied();
     if range.reverse {
-        sink.take_all(pairs.rev());
-    } else {
-        sink.take_all(pairs);
+        pairs.reverse();
+    }
+    let low = if range.reverse { pairs.len() - low - high } else { low };
+    let mut rest = &pairs[low..low + high];
+    if !turns::are_taken() {
+        sink.take_all(std::mem::take(&mut rest).iter().copied());
+    }
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let is_within = |pair: &&Leaf<'_>| {
+            let is_within = bytes < PORTION_BYTES;
+            bytes += pair.key.len() + pair.value.len();
+            is_within
+        };
+        let (portion, others) = rest.split_at(rest.iter().take_while(is_within).count());
+        sink.take_all(portion.iter().copied());
+        let taken: usize = portion.iter().map(|pair| pair.key.len() + pair.value.len()).sum();
+        turns::worked(taken).await;
+        rest = others;
     }
     Ok(())
 }
