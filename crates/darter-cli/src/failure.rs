@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// It was tried, and failed; exit code 1.
     Failed(String),
-    /// SIGINT or SIGTERM came: what was done; exit code 130.
+    /// SIGINT, SIGTERM or SIGHUP came: what was done; exit code 130.
     Interrupted(String),
     /// The reader of the output has closed it; exit code 0.
     OutputClosed,

@@ -5,7 +5,7 @@
 
 use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure, complain};
 use darter_memnode::Stop;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -24,21 +24,39 @@ const URGENT_PATIENCE: Duration = Duration::from_millis(500);
 /// The only one: signals are the process's.
 static ONE: OnceLock<Interrupt> = OnceLock::new();
 
-/// Whether SIGINT or SIGTERM has come.
+/// Returns the signals that ask the process to end: SIGTERM, SIGINT, and SIGHUP, which the end of a
+/// terminal sends, unless the parent had it ignored (`nohup`).
+pub(crate) fn ending_signals() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut signals = vec![SIGTERM, SIGINT];
+    if !is_ignored(&status, SIGHUP) {
+        signals.push(SIGHUP);
+    }
+    signals
+}
+
+/// Returns whether a process ignores a signal, by its file `status` in /proc.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// Whether one of the [`ending_signals`] has come.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     flag: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Takes over both signals: from now on the first only sets a flag, and the second ends the
+    /// Takes over the [`ending_signals`]: from now on the first only sets a flag, and the second ends the
     /// process. All calls return the same.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         if let Some(one) = ONE.get() {
             return Ok(one.clone());
         }
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in ending_signals() {
             // In this order: the first signal must not find the flag set.
             flag::register_conditional_shutdown(signal, i32::from(EXIT_INTERRUPTED), Arc::clone(&flag))
                 .and_then(|_| flag::register(signal, Arc::clone(&flag)))
@@ -133,7 +151,7 @@ pub(crate) fn asked_to_stop(
 ) -> Result<Arc<Stop>, Failure> {
     let stop = Arc::new(Stop::default());
     let stopper = Arc::new(Stopper { stop: Arc::clone(&stop), patience });
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Failure::failed)?;
+    let mut signals = Signals::new(ending_signals()).map_err(Failure::failed)?;
     if until_stdin_closes {
         stop_when_stdin_closes(Arc::clone(&stopper))?;
     }

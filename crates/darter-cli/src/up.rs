@@ -13,13 +13,13 @@ use crate::durability::Durability;
 use crate::failure::{EXIT_INTERRUPTED, Failure, complain};
 use crate::logging::{Format, LogArgs};
 use crate::replication::{SUSPECT_AFTER, patience};
-use crate::signals::in_a_thread;
+use crate::signals::{ending_signals, in_a_thread};
 use darter::{ByteSize, PoolUrl, Store};
 use darter_fabric::files::{Access, Sharing, write_output};
 use darter_fabric::rdma::DeviceName;
 use darter_fabric::{TcpOptions, counted};
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::consts::SIGCHLD;
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -182,7 +182,8 @@ impl UpCommand {
             return Err(Failure::usage("--durability log needs a directory for the logs: --dir DIR"));
         }
         let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
-        let mut signals = Signals::new([SIGTERM, SIGINT, SIGCHLD]).map_err(Failure::failed)?;
+        let mut signals =
+            Signals::new(ending_signals().into_iter().chain([SIGCHLD])).map_err(Failure::failed)?;
         let scheme = if self.rdma.is_some() { "rdma://" } else { "tcp://" };
         // With the views of groups, as long as this command runs.
         let views = (self.replicas > 1).then(tempfile::tempdir).transpose()?;
@@ -368,7 +369,7 @@ impl UpCommand {
 /// Ends the process at a signal, until the returned handle is closed: starting may wait for long.
 /// The processes end when their stdin does.
 fn end_while_starting(views: Option<PathBuf>) -> Result<signal_hook::iterator::Handle, Failure> {
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Failure::failed)?;
+    let mut signals = Signals::new(ending_signals()).map_err(Failure::failed)?;
     let handle = signals.handle();
     in_a_thread("starting", move || {
         if signals.forever().next().is_some() {

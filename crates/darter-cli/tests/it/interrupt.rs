@@ -49,7 +49,7 @@ impl Work {
 
 #[test]
 fn an_interrupted_load_says_what_is_stored_and_where_to_go_on() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let scene = Scene::new();
         let mut load = Work::start(&scene, &["load", "-", "--format", "csv", "--batch", "100"]);
         let mut input = load.child.stdin.take().unwrap();

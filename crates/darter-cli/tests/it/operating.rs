@@ -27,10 +27,14 @@ impl Daemon {
     }
 
     fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_darter"))
-            .args(arguments)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(arguments).envs(variables.iter().copied());
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command
             .env_remove("DARTER_LOG")
-            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -371,6 +375,38 @@ fn a_flood_of_refusals_is_told_as_a_sum() {
     }
     assert_eq!(lines + left_out, floods);
     assert!(left_out > 0, "{log}");
+}
+
+#[test]
+fn a_hangup_ends_servers_as_a_request_to_end_does() {
+    let node = ["memnode", "--listen", "127.0.0.1:0", "--size", "1M"];
+    for server in [&node[..], &["up", "--memnodes", "1", "--size", "16M"]] {
+        let server = Daemon::start(server);
+        server.signal(Signal::HUP);
+        let (code, log) = server.end();
+        assert!(code == Some(0) && log.contains("stopped"), "{code:?}: {log}");
+    }
+}
+
+#[test]
+fn a_hangup_that_was_ignored_at_the_start_has_no_effect() {
+    let mut command = Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_darter")).args([
+        "memnode",
+        "--listen",
+        "127.0.0.1:0",
+        "--size",
+        "16M",
+        "--log-format",
+        "json",
+    ]);
+    let mut node = Daemon::of(command);
+    node.signal(Signal::HUP);
+    let url = node.line.clone();
+    assert!(darter(&["pool", "create", "--pool", &url]).status.success(), "it serves");
+    node.signal(Signal::TERM);
+    node.wait_for("stopped");
+    assert_eq!(node.end().0, Some(0));
 }
 
 #[test]

@@ -226,11 +226,13 @@ fn clients_of_memory_nodes_do_not_notice_a_killed_gateway() {
 
 #[test]
 fn a_gateway_ends_when_it_is_asked_to() {
-    let mut gateway = Daemon::gateway("mem:32M", "127.0.0.1:0");
-    let mut client = Client::new(&gateway.address);
-    assert_eq!(client.ask("set a b").unwrap().0, "+OK");
-    let pid = rustix::process::Pid::from_child(&gateway.child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(gateway.child.wait().unwrap().success());
-    assert!(client.ask("get a").is_none());
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut gateway = Daemon::gateway("mem:32M", "127.0.0.1:0");
+        let mut client = Client::new(&gateway.address);
+        assert_eq!(client.ask("set a b").unwrap().0, "+OK");
+        kill_process(Pid::from_child(&gateway.child), signal).unwrap();
+        assert!(gateway.child.wait().unwrap().success(), "{signal:?}");
+        assert!(client.ask("get a").is_none());
+    }
 }
