@@ -53,6 +53,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "redo log",
+        "log-missing-segment-not-noticed",
+        "A segment gets no mark that another one follows it.",
+        FoundBy::Tests("-p darter-memnode --lib damage_before_what_was_durable_later_is_named"),
+    ),
+    Mutant::new(
+        "redo log",
         "log-damage-taken-for-a-torn-tail",
         "A record that was durable and is damaged is cut off with all behind it.",
         FoundBy::Tests("-p darter-memnode --lib a_tail_that_is_cut_or_flipped_is_cut_off_or_named"),

@@ -138,6 +138,7 @@ impl Checkpointer {
             boot_id: self.boot_id,
             region_bytes: self.region_bytes,
             image: Some(target.image),
+            is_begun: true,
             replayed_from: request.position,
             reaches,
             chunks: target.words.clone(),

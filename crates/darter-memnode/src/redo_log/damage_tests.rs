@@ -1,8 +1,8 @@
 //! Damage to the files of a log, of every kind: recovery finds what was acknowledged, all of it, or names
 //! the file that is damaged.
 //!
-//! `DARTER_DAMAGES` sets how many bits are flipped; a fiftieth as many sectors are damaged, each in three
-//! ways. Runs with another `DARTER_DAMAGE_SEED` damage other places.
+//! `DARTER_DAMAGES` sets how many bits are flipped; a fiftieth as many sectors are damaged, each in four
+//! ways, and as many files are cut short, and removed. Runs with another `DARTER_DAMAGE_SEED` damage other places.
 
 use super::manifest::{MANIFEST, Manifest, SessionFacts};
 use super::medium::Medium;
@@ -35,6 +35,9 @@ enum Kind {
     ZeroedSector,
     RandomSector,
     OtherSector,
+    SwappedSectors,
+    Cut,
+    Removed,
 }
 
 /// How recoveries ended.
@@ -77,6 +80,11 @@ fn damage(kind: Kind, medium: &Arc<SimulatedDisk>, used: &[(String, Vec<usize>)]
     let others: Vec<u8> = medium.content(other_name).into_iter().skip(other).take(SECTOR_BYTES).collect();
     let bit = dice.below(8);
     let noise: Vec<u8> = (0..SECTOR_BYTES).map(|_| dice.below(256) as u8).collect();
+    if kind == Kind::Removed {
+        medium.remove(name).unwrap();
+        return name.clone();
+    }
+    let own = bytes[dice.below(bytes.len())] / SECTOR_BYTES * SECTOR_BYTES;
     medium.tamper(name, |content| {
         let sector = first..(first + SECTOR_BYTES).min(content.len());
         match kind {
@@ -88,12 +96,23 @@ fn damage(kind: Kind, medium: &Arc<SimulatedDisk>, used: &[(String, Vec<usize>)]
                 let count = room.len().min(others.len());
                 room[..count].copy_from_slice(&others[..count]);
             }
+            Kind::SwappedSectors => {
+                let count = sector.len().min(content.len() - own);
+                let (mine, theirs) =
+                    (content[first..first + count].to_vec(), content[own..own + count].to_vec());
+                content[first..first + count].copy_from_slice(&theirs);
+                content[own..own + count].copy_from_slice(&mine);
+            }
+            Kind::Cut => content.truncate(if bit == 0 { 0 } else { at }),
+            Kind::Removed => {}
         }
     });
     match kind {
         Kind::Bit => format!("{name}, byte {at:#x}, bit {bit}"),
         Kind::OtherSector => format!("{name}, sector at {first:#x} from {other_name}, {other:#x}"),
-        Kind::ZeroedSector | Kind::RandomSector => format!("{name}, sector at {first:#x}"),
+        Kind::SwappedSectors => format!("{name}, sectors at {first:#x} and {own:#x}"),
+        Kind::Cut => format!("{name}, cut at {at:#x}, or at 0"),
+        Kind::ZeroedSector | Kind::RandomSector | Kind::Removed => format!("{name}, sector at {first:#x}"),
     }
 }
 
@@ -125,6 +144,9 @@ fn damage_to_a_log_is_named_or_makes_no_difference() {
             (Kind::ZeroedSector, sectors),
             (Kind::RandomSector, sectors),
             (Kind::OtherSector, sectors),
+            (Kind::SwappedSectors, sectors),
+            (Kind::Cut, sectors),
+            (Kind::Removed, sectors),
         ];
         for (kind, cases) in kinds {
             for _ in 0..cases.div_ceil(WORKLOADS.len()) {

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! checkpoint
-//!   0  "DARTERCP" | version 4, image 4 (0: none) | boot id 8 | region bytes 8
+//!   0  "DARTERCP" | version 4, image 4 (0: none, 3: none, and there is a segment) | boot id 8
+//!      | region bytes 8
 //!  32  replayed from 8 | reaches 8 | chunks 8 | fenced sessions 8 | known sessions 8
 //!  72  a word a chunk: 0 if it is all zeros, else 2^32 + its checksum | fenced | known, 8 each
 //!      checksum of all of it 8
@@ -22,6 +23,8 @@ use std::io;
 const MAGIC: u64 = u64::from_le_bytes(*b"DARTERCP");
 const VERSION: u64 = 1;
 const HEAD_BYTES: usize = 72;
+/// In the place of an image: there is none, and the log has a segment.
+const BEGUN: u64 = 3;
 /// The name of the manifest.
 pub(super) const MANIFEST: &str = "checkpoint";
 /// The name of the next manifest until it is whole.
@@ -68,6 +71,8 @@ pub(super) struct Manifest {
     pub(super) region_bytes: u64,
     /// `None`: nothing was copied yet, and the region is zeros.
     pub(super) image: Option<Image>,
+    /// The log has a segment, so if there is none it was lost.
+    pub(super) is_begun: bool,
     pub(super) replayed_from: u64,
     pub(super) reaches: u64,
     /// A word for each chunk of the region.
@@ -90,11 +95,12 @@ impl Manifest {
     pub(super) fn new(boot_id: u64, region_bytes: u64) -> Self {
         let chunks = vec![0; chunk_count(region_bytes)];
         let sessions = SessionFacts::default();
-        Self { boot_id, region_bytes, image: None, replayed_from: 0, reaches: 0, chunks, sessions }
+        let (image, is_begun) = (None, false);
+        Self { boot_id, region_bytes, image, is_begun, replayed_from: 0, reaches: 0, chunks, sessions }
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let image = self.image.map_or(0, |image| image as u64);
+        let image = self.image.map_or(if self.is_begun { BEGUN } else { 0 }, |image| image as u64);
         let head = [
             MAGIC,
             VERSION | image << 32,
@@ -121,8 +127,9 @@ impl Manifest {
         if !is_whole || word(0) != MAGIC || word(1) & u64::from(u32::MAX) != VERSION {
             return None;
         }
-        let image = match word(1) >> 32 {
-            0 => None,
+        let code = word(1) >> 32;
+        let image = match code {
+            0 | BEGUN => None,
             1 => Some(Image::First),
             2 => Some(Image::Second),
             _ => return None,
@@ -139,6 +146,7 @@ impl Manifest {
             boot_id: word(2),
             region_bytes: word(3),
             image,
+            is_begun: code != 0,
             replayed_from: word(4),
             reaches: word(5),
             chunks,
@@ -153,6 +161,18 @@ impl Manifest {
     pub(super) fn publish(&self, medium: &dyn Medium) -> io::Result<()> {
         self.draft(medium)?;
         Self::take_draft(medium)
+    }
+
+    /// Makes this the manifest, if it is one of before the first segment, once that is there.
+    ///
+    /// # Errors
+    /// As [`Manifest::publish`].
+    pub(super) fn note_segment(&mut self, medium: &dyn Medium) -> io::Result<()> {
+        if self.is_begun {
+            return Ok(());
+        }
+        self.is_begun = true;
+        self.publish(medium)
     }
 
     /// Writes this to a file aside, durably.
@@ -198,6 +218,7 @@ mod tests {
     fn every_cut_and_every_flip_of_a_manifest_is_noticed() {
         let manifest = Manifest {
             image: Some(Image::Second),
+            is_begun: true,
             replayed_from: 640,
             reaches: 720,
             chunks: vec![0, chunk_word(&[1; 8]), chunk_word(&[2; 8])],

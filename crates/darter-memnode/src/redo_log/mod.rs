@@ -180,7 +180,7 @@ pub(crate) fn open(
         Unrecoverable::Damaged { path, what } => MemNodeError::LogDamaged { path, what },
     })?;
     let changed = region.changed;
-    let Recovered { manifest, position, mut sessions, was_stopped, records, is_torn } = recovered;
+    let Recovered { mut manifest, position, mut sessions, was_stopped, records, is_torn } = recovered;
     let has_crashed = !was_stopped && position > 0;
     info!(position, records, has_crashed, is_torn, took = ?began.elapsed(), "log replayed");
     let mut forgotten = Vec::new();
@@ -191,6 +191,7 @@ pub(crate) fn open(
     let boot_id = manifest.boot_id;
     let writer = SegmentWriter::begin(Arc::clone(&medium), boot_id, position, options.segment_bytes)
         .map_err(failed("begin a segment of the log in it"))?;
+    manifest.note_segment(&*medium).map_err(failed("begin a log in it"))?;
     let log = OpenLog {
         writer,
         checkpointer: Checkpointer::new(Arc::clone(&medium), &manifest),

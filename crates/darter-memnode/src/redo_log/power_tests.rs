@@ -157,8 +157,9 @@ impl<'s> Machine<'s> {
         let local = Local::memory(REGION_BYTES, 1).unwrap();
         let endpoint = local.endpoint().unwrap();
         endpoint.store_words(0, &memory.0).unwrap();
-        let Recovered { manifest, position, sessions, was_stopped, .. } = recovered;
+        let Recovered { mut manifest, position, sessions, was_stopped, .. } = recovered;
         let writer = SegmentWriter::begin(Arc::clone(&shared), BOOT_ID, position, SEGMENT_BYTES)?;
+        manifest.note_segment(&*shared)?;
         let mut machine = Machine {
             memory: local,
             endpoint,
@@ -482,11 +483,12 @@ fn damage_before_what_was_durable_later_is_named() {
         let error = recovered(&medium).map(drop).unwrap_err().to_string();
         assert!(error.contains(what), "{name}: {error}");
     }
-    let medium = whole.copy(None, None);
-    medium.remove(&last).unwrap();
-    let error = recovered(&medium).map(drop);
-    // Nothing else proves that there was a segment, unless the checkpoint reaches into it.
-    assert_eq!(error.is_err(), manifest.reaches > *starts.last().unwrap(), "{error:?}");
+    for name in [&*first, &last, image, "checkpoint"] {
+        let medium = whole.copy(None, None);
+        medium.remove(name).unwrap();
+        let error = recovered(&medium).map(drop).unwrap_err().to_string();
+        assert!(error.contains("missing") || name == "checkpoint", "{name}: {error}");
+    }
 }
 
 #[test]

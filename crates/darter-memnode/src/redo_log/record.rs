@@ -118,18 +118,32 @@ impl Draft {
     }
 }
 
-/// Bytes from an end to its copy: one damaged sector does not take both, nor the copy with the last
+/// Bytes from an end to its next copy: one damaged sector does not take two, nor a copy with the last
 /// record.
 const ENDS_APART: usize = 512;
-/// Bytes of an end and its copy.
-pub(super) const ENDS_BYTES: usize = ENDS_APART + HEAD_BYTES;
+/// An end and its copies: two sectors that have changed places do not take all of them.
+const ENDS: usize = 3;
+/// Bytes of an end and its copies.
+pub(super) const ENDS_BYTES: usize = (ENDS - 1) * ENDS_APART + HEAD_BYTES;
 
-/// Appends an end and its copy, which say what is durable of the records before this position.
+/// Appends an end and its copies, which say what is durable of the records before this position.
 pub(super) fn put_ends(out: &mut Vec<u8>, position: u64, durable: u64) {
-    let at = out.len();
-    Draft::begin(out).end(out, Kind::End, position, durable);
-    out.resize(at + ENDS_APART, 0);
-    Draft::begin(out).end(out, Kind::End, position + ENDS_APART as u64, durable);
+    put_copies(out, position, |_| durable);
+}
+
+/// Appends what lies in their place once another segment follows: ends that say that what is at this
+/// position is durable.
+pub(super) fn put_followed(out: &mut Vec<u8>, position: u64) {
+    put_copies(out, position, |at| at);
+}
+
+fn put_copies(out: &mut Vec<u8>, position: u64, durable: impl Fn(u64) -> u64) {
+    let first = out.len();
+    for copy in (0..ENDS).map(|number| number * ENDS_APART) {
+        out.resize(first + copy, 0);
+        let at = position + copy as u64;
+        Draft::begin(out).end(out, Kind::End, at, durable(at));
+    }
 }
 
 /// Returns the bytes of the record that begins here, by its head alone; `None` if no record has

@@ -105,7 +105,12 @@ fn load_image(
     target: &mut dyn Target,
 ) -> Result<(), Unrecoverable> {
     let Some(image) = manifest.image else { return Ok(()) };
-    let file = medium.open(image.name())?;
+    let file = match medium.open(image.name()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return damaged(medium, image.name(), "it is missing, and the checkpoint names it");
+        }
+        opened => opened?,
+    };
     let mut buffer = vec![0; CHUNK_BYTES as usize];
     for (chunk, word) in manifest.chunks.iter().enumerate().filter(|(_, word)| **word != 0) {
         let offset = chunk as u64 * CHUNK_BYTES;
@@ -138,21 +143,14 @@ impl Replay<'_> {
         // What no checkpoint needs any more, because it was not removed in time.
         let first = starts.partition_point(|start| *start <= manifest.replayed_from).saturating_sub(1);
         starts.drain(..first);
-        // A head that never became durable: nothing was written behind it.
-        while let Some(start) = starts.last().copied()
-            && !self.has_head(manifest, start)?
-        {
-            let name = segment::name_of(start);
-            let mut reader = SegmentReader::new(self.medium.open(&name)?, start)?;
-            if reader.record(start)?.is_some() {
-                return damaged(self.medium, &name, "its head is damaged, and records are behind it");
-            }
-            starts.pop();
-        }
         if starts.first().is_none_or(|first| *first > self.position) {
             // A node that ended before its first segment was there.
             return match starts.first() {
-                None => Ok(false),
+                None if !manifest.is_begun => Ok(false),
+                None => {
+                    let what = format!("the segments of the log from {:#x} on are missing", self.position);
+                    damaged(self.medium, super::manifest::MANIFEST, what)
+                }
                 Some(first) => damaged(
                     self.medium,
                     &segment::name_of(*first),
@@ -164,7 +162,8 @@ impl Replay<'_> {
         for (at, start) in starts.iter().enumerate() {
             let name = segment::name_of(*start);
             if !self.has_head(manifest, *start)? {
-                return damaged(self.medium, &name, "its head is damaged");
+                let what = "it is cut short, its head is damaged, or the checkpoint is of another log";
+                return damaged(self.medium, &name, what);
             }
             let mut reader = SegmentReader::new(self.medium.open(&name)?, *start)?;
             let next = starts.get(at + 1).copied();
@@ -239,7 +238,7 @@ impl Replay<'_> {
                 is_torn |= record.kind != Kind::End;
                 if record.durable > self.position && !mutant!("log-damage-taken-for-a-torn-tail") {
                     let what = format!(
-                        "the record at {:#x} is damaged: it was durable when what is at {position:#x} was written",
+                        "the record at {:#x} is damaged, or the segment after it is missing: it was durable when what is at {position:#x} was written",
                         self.position
                     );
                     return damaged(self.medium, name, what);

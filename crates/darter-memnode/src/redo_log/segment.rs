@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! segment-0000000004a00000
-//!      0  "DARTERLG" | version 4, checksum 4 | boot id 8 | position of the first record 8
+//!      0  "DARTERLG" | version 4, checksum 4 | boot id 8 | position of the first record 8 | bytes 8
 //!   4096  records, one behind the other
 //! ```
 //!
 //! A segment is made with all its disk space, and written with zeros before it is used where there
 //! was time for it, so that a sync of records changes none of the file system's own data. The next
-//! segment gets its name and head when everything in the one before is durable: so a segment with a
-//! sound head proves that its predecessor was whole.
+//! segment gets its name and head when everything in the one before is durable: so a segment proves
+//! that its predecessor was whole. It gets its name last, so a segment without a sound head, or with
+//! fewer bytes than the head states, is damaged. The one before then gets a mark that another follows
+//! it: so a segment that is missing is noticed, too.
 //!
 //! A node never continues the segment that it finds at its start, but begins a new one at the
 //! position that recovery reached. What a crash has left behind that position, whole records
@@ -29,6 +31,8 @@ pub(super) const SEGMENT_HEAD_BYTES: usize = 4096;
 pub(super) const SPARE: &str = "spare";
 /// The name of a file that becomes a spare.
 const SPARE_DRAFT: &str = "spare.new";
+/// The name of a file that becomes a segment, without a spare.
+const SEGMENT_DRAFT: &str = "segment.new";
 /// Bytes written at a time to a file that becomes a spare.
 const SPARE_STEP: usize = 1 << 20;
 
@@ -48,9 +52,9 @@ pub(super) fn starts(medium: &dyn Medium) -> io::Result<Vec<u64>> {
     Ok(starts)
 }
 
-fn head(boot_id: u64, start: u64) -> Vec<u8> {
+fn head(boot_id: u64, start: u64, size: u64) -> Vec<u8> {
     let mut head = vec![0; SEGMENT_HEAD_BYTES];
-    for (at, word) in [MAGIC, VERSION, boot_id, start].into_iter().enumerate() {
+    for (at, word) in [MAGIC, VERSION, boot_id, start, size].into_iter().enumerate() {
         head[at * 8..][..8].copy_from_slice(&word.to_le_bytes());
     }
     let checksum = crc32fast::hash(&head);
@@ -58,11 +62,12 @@ fn head(boot_id: u64, start: u64) -> Vec<u8> {
     head
 }
 
-/// Returns whether a file is this node's segment from this position on.
+/// Returns whether a file is this node's segment from this position on, of its full size.
 pub(super) fn has_head(file: &dyn MediumFile, boot_id: u64, start: u64) -> io::Result<bool> {
     let mut found = vec![0; SEGMENT_HEAD_BYTES];
     file.read_at(0, &mut found)?;
-    Ok(found == head(boot_id, start))
+    let size = word64(&found, 32);
+    Ok(found == head(boot_id, start, size) && file.size()? >= size)
 }
 
 /// Writes records to the newest segment, and begins the next one when they do not fit.
@@ -90,11 +95,13 @@ impl SegmentWriter {
         start: u64,
         segment_bytes: u64,
     ) -> io::Result<Self> {
-        let name = name_of(start);
-        // A segment without a sound record is in the way, or one whose head never arrived.
-        medium.remove(&name)?;
-        medium.sync_names()?;
+        let former = starts(&*medium)?.into_iter().rfind(|former| *former < start);
+        // In place of one of this name, which has no sound record.
         let (file, size) = segment(&*medium, boot_id, start, segment_bytes)?;
+        if let Some(former) = former {
+            let at = start - former + SEGMENT_HEAD_BYTES as u64;
+            mark_followed(&*medium.open(&name_of(former))?, at, start)?;
+        }
         Ok(Self {
             medium,
             boot_id,
@@ -164,7 +171,9 @@ impl SegmentWriter {
                 let needed = record::length(rest).unwrap_or(rest.len()) + SEGMENT_HEAD_BYTES + ENDS_BYTES;
                 let bytes = self.segment_bytes.max(needed as u64);
                 let begin = || segment(&*self.medium, self.boot_id, start, bytes);
-                (self.file, self.size) = until_there_is_enough(begin, waits)?;
+                let (file, size) = until_there_is_enough(begin, waits)?;
+                until_there_is_enough(|| mark_followed(&*self.file, self.at, start), waits)?;
+                (self.file, self.size) = (file, size);
                 self.at = SEGMENT_HEAD_BYTES as u64;
                 continue;
             }
@@ -227,6 +236,18 @@ fn fitting(records: &[u8], room: u64) -> usize {
     fitting
 }
 
+/// Writes after the last record of a segment, at an offset, that the segment from `start` on follows:
+/// recovery takes that for damage if there is none.
+fn mark_followed(file: &dyn MediumFile, at: u64, start: u64) -> io::Result<()> {
+    if mutant!("log-missing-segment-not-noticed") {
+        return Ok(());
+    }
+    let mut mark = Vec::new();
+    record::put_followed(&mut mark, start);
+    file.write_at(at, &mark)?;
+    file.sync().map_err(|error| io::Error::other(error.to_string()))
+}
+
 /// Makes the segment that begins at a position, from the spare if there is one. May be called again
 /// after an error: what is there of the segment then is made anew.
 fn segment(
@@ -235,19 +256,21 @@ fn segment(
     start: u64,
     bytes: u64,
 ) -> io::Result<(Box<dyn MediumFile>, u64)> {
-    let name = name_of(start);
-    let file = match medium.rename(SPARE, &name) {
-        Ok(()) => medium.open(&name)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => medium.create(&name)?,
+    let (file, draft) = match medium.open(SPARE) {
+        Ok(file) => (file, SPARE),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (medium.create(SEGMENT_DRAFT)?, SEGMENT_DRAFT)
+        }
         Err(error) => return Err(error),
     };
     file.reserve(bytes)?;
-    file.write_at(0, &head(boot_id, start))?;
+    let size = file.size()?;
+    file.write_at(0, &head(boot_id, start, size))?;
     // Not to be tried again, whatever the reason.
     let failed = |error: io::Error| io::Error::other(error.to_string());
     file.sync().map_err(failed)?;
+    medium.rename(draft, &name_of(start))?;
     medium.sync_names().map_err(failed)?;
-    let size = file.size()?;
     Ok((file, size))
 }
 
