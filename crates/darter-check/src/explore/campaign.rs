@@ -206,10 +206,26 @@ fn seed_of(seed: u64, run: u64) -> u64 {
 }
 
 impl Settings {
+    /// Runs in which each scenario has had its turns.
+    fn turns(&self) -> u64 {
+        self.scenarios.iter().map(|scenario| scenario.turns).sum()
+    }
+
+    /// Where a run begins.
+    fn scenario_of(&self, run: u64) -> &'static Scenario {
+        let mut turn = run % self.turns();
+        let is_its = |scenario: &&&Scenario| {
+            let is_its = turn < scenario.turns;
+            turn = turn.saturating_sub(scenario.turns);
+            is_its
+        };
+        self.scenarios.iter().find(is_its).copied().unwrap_or(self.scenarios[0])
+    }
+
     /// The plan of a run.
     pub fn plan(&self, run: u64) -> Plan {
         let mut dice = Dice::new(seed_of(self.seed, run));
-        let scenario = self.scenarios[(run % self.scenarios.len() as u64) as usize];
+        let scenario = self.scenario_of(run);
         let clients = 2 + dice.below(self.clients.saturating_sub(1).max(1) as u64) as usize;
         let clients = clients.min(self.clients.max(1));
         let hot = scenario.hot.len().min(self.keys.max(1));
@@ -363,7 +379,7 @@ impl Settings {
             SchedulerKind::Mixed => {
                 let turns =
                     [SchedulerKind::Random, SchedulerKind::Late, SchedulerKind::Pct, SchedulerKind::Late];
-                turns[(run / self.scenarios.len() as u64 % 4) as usize]
+                turns[(run / self.turns() % 4) as usize]
             }
             kind => kind,
         }
@@ -518,5 +534,25 @@ impl Settings {
             (plan.clone(), schedule.clone(), violation)
         };
         Finding { run, plan, schedule, small_plan, small_schedule, violation }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explore::subject;
+
+    #[test]
+    fn each_scenario_has_its_turns() {
+        let settings = Settings::of(subject("quiver").unwrap());
+        assert!(settings.turns() > settings.scenarios.len() as u64);
+        let mut left: BTreeMap<&str, u64> = BTreeMap::new();
+        for scenario in &settings.scenarios {
+            left.insert(&scenario.name, 3 * scenario.turns);
+        }
+        for run in 0..3 * settings.turns() {
+            *left.get_mut(&settings.plan(run).scenario.name[..]).unwrap() -= 1;
+        }
+        assert!(left.values().all(|&left| left == 0), "{left:?}");
     }
 }

@@ -33,6 +33,10 @@ pub struct Scenario {
     pub shares: bool,
     /// Whether clients do little but what unlinks, restructures and frees, and much of it.
     pub churns: bool,
+    /// Whether half of the holds are before a READ, so that other clients write what it reads.
+    pub tears: bool,
+    /// Runs that begin here for each one that begins at a usual scenario.
+    pub turns: u64,
 }
 
 /// The prefix of the node that grows or shrinks: deep enough for a hint to lead there.
@@ -66,6 +70,8 @@ impl Scenario {
             ops: &[],
             shares: false,
             churns: false,
+            tears: false,
+            turns: 1,
         }
     }
 
@@ -125,6 +131,14 @@ impl Scenario {
     #[must_use]
     pub fn adjusting(mut self) -> Self {
         self.adjusts = true;
+        self
+    }
+
+    /// With half of the holds before a READ, and this many runs for each of a usual scenario.
+    #[must_use]
+    pub fn tearing(mut self, turns: u64) -> Self {
+        self.tears = true;
+        self.turns = turns;
         self
     }
 

@@ -18,6 +18,10 @@ const HEADS_OF_AN_OPERATION: u64 = 3;
 const READS_DOUBLINGS: u64 = 5;
 /// How often a READ that waits executes up to words that are about to be written, before they are: one write in this many.
 const READ_BEFORE_ONE_IN: u64 = 2;
+/// One hold in this many, of scenarios that have READs torn, is before a READ.
+const TEARS_ONE_IN: u64 = 2;
+/// The last kind of hold: before a READ, of a scan if there is one.
+const BEFORE_SCAN_READ: u64 = 9;
 /// Steps of a hold that ends when nobody else can move.
 const STEPS_WITHOUT_END: u64 = 1 << 40;
 /// One long verb in this many executes in pieces.
@@ -230,16 +234,18 @@ impl Late {
             .map(|_| {
                 let within = 1 + dice.below(operations.max(1));
                 let mut task = dice.below(tasks.max(1)) as TaskId;
-                let at = match dice.below(10) {
+                let tears = plan.scenario.tears && dice.one_in(TEARS_ONE_IN);
+                let kind = if tears { BEFORE_SCAN_READ } else { dice.below(1 + BEFORE_SCAN_READ) };
+                let at = match kind {
                     0 => HoldAt::Event(dice.below(within * EVENTS_OF_AN_OPERATION)),
                     1..3 => HoldAt::BeforeWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
                     3..5 => HoldAt::AfterWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
                     5 => HoldAt::BeforeHead(dice.below(within * HEADS_OF_AN_OPERATION)),
                     6..8 => HoldAt::AfterHead(dice.below(within * HEADS_OF_AN_OPERATION)),
-                    kind => {
+                    _ => {
                         let within = 1 << dice.below(1 + READS_DOUBLINGS);
                         let read = dice.below(within);
-                        if kind == 8 || scanning.is_empty() {
+                        if kind < BEFORE_SCAN_READ || scanning.is_empty() {
                             HoldAt::BeforeRead(read)
                         } else {
                             task = scanning[dice.below(scanning.len() as u64) as usize];

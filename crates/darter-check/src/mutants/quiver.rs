@@ -121,13 +121,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Quiver",
         "quiver-scan-down-trusts-a-torn-node",
         "A descending scan goes by a node whose READ saw the slot of a part before the part was linked.",
-        FoundBy::Focused { index: "quiver", scenarios: &["walk-parts"], schedules: 20_000 },
+        FoundBy::Explorer("quiver", 40_000),
     ),
     Mutant::new(
         "Quiver",
         "quiver-scan-up-trusts-a-torn-node",
         "An ascending scan goes by a node whose READ saw the slot of a part before the part was linked.",
-        FoundBy::Focused { index: "quiver", scenarios: &["walk-parts"], schedules: 20_000 },
+        FoundBy::Explorer("quiver", 40_000),
     ),
     Mutant::new(
         "Quiver",

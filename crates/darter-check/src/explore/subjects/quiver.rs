@@ -213,7 +213,7 @@ fn walk() -> Scenario {
         Op::Delete(2),
     ];
     let first = [0x10, 0x20, 0x30, 0x90, 0xa0, 0xb0, 0x40, 0x50, 0xc0, 0xd0].map(|key| [key]);
-    Scenario::new("parts", [[0x60], [0xe0], [0x15]], &[]).with_filler(first).doing("walk", OPS)
+    Scenario::new("parts", [[0x60], [0xe0], [0x15]], &[]).with_filler(first).doing("walk", OPS).tearing(4)
 }
 
 /// Pages on both sides of a child node.
@@ -263,21 +263,26 @@ fn swap() -> Scenario {
     skip().doing("swap", OPS)
 }
 
-/// The same while nodes replace each other, and so the entries of their prefix.
+/// Full pages that become nodes with one key more, while skip tables replace each other: clients that
+/// pass such a node enter it in the table while others look it up.
 fn tear() -> Scenario {
+    const EDGES: [u8; 3] = [0x31, 0x52, 0x73];
     const OPS: &[Op] = &[
         Op::Restructure,
+        Op::Restructure,
+        Op::Get(0),
         Op::Get(1),
         Op::Get(2),
-        Op::Get(1),
+        Op::Put(0),
         Op::Put(1),
-        Op::Delete(1),
-        Op::Delete(2),
-        Op::Delete(1),
         Op::Put(2),
-        Op::Maintain,
     ];
-    skip().doing("tear", OPS)
+    let deep = |edge: u8, end: u8| [&b"node-"[..], &[edge], b"deep-", &[end]].concat();
+    let records = EDGES.map(|edge| [0x10, 0x20, 0x30].map(|end| deep(edge, end)));
+    let delta = EDGES.map(|edge| [0x40, 0x50].map(|end| deep(edge, end)));
+    let pages = Scenario::new("skip", EDGES.map(|edge| deep(edge, 0x60)), &[]);
+    let pages = pages.with_filler(records.into_iter().flatten().chain(delta.into_iter().flatten()));
+    pages.adjusting().doing("tear", OPS).churning().tearing(4)
 }
 
 /// Two keys of equal hashes, chosen by the pool's secret: the first is in a page's only record, where a blind CAS for the second
