@@ -270,7 +270,8 @@ class Groups:
         self.url = "tcp://" + ",".join("+".join(group) for group in groups)
         self.run("pool", "create", check=True)
         for at in range(gateways):
-            command = [self.program, "serve", "--resp", "127.0.0.1:0", "--pool", self.url, "--until-stdin-closes"]
+            command = [self.program, "serve", "--resp", "127.0.0.1:0", "--pool", self.url, "--until-stdin-closes",
+                       "--group-patience", "60"]
             self.gateways.append(subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log(f"gateway{at}"), text=True
             ))

@@ -1,6 +1,7 @@
 //! What commands and memory nodes show each other: tokens and certificates, from files or variables
 //! of the environment.
 
+use crate::arguments::seconds;
 use crate::failure::Failure;
 use clap::builder::FalseyValueParser;
 use darter::{PoolUrl, Store, StoreOptions};
@@ -111,6 +112,10 @@ pub(crate) struct ClientArgs {
     /// sleeps
     #[arg(help_heading = HEADING, long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
     spin: u64,
+    /// Seconds that a memory group may have no replica that serves before operations fail
+    #[arg(help_heading = HEADING, long, value_name = "SECONDS", default_value = "30", env = "DARTER_GROUP_PATIENCE")]
+    #[arg(value_parser = seconds)]
+    group_patience: Duration,
 }
 
 impl ClientArgs {
@@ -134,6 +139,7 @@ impl ClientArgs {
             command.env_remove(RDMA_IN_CLEAR);
         }
         command.env("DARTER_SPIN", self.spin.to_string());
+        command.env("DARTER_GROUP_PATIENCE", self.group_patience.as_secs_f64().to_string());
     }
 
     /// How to open a pool; credentials are looked at for one that can want them.
@@ -166,6 +172,7 @@ impl ClientArgs {
             token: self.token.content()?,
             tls,
             spin: Duration::from_micros(self.spin),
+            group_patience: self.group_patience,
             ..TcpOptions::default()
         })
     }
@@ -239,6 +246,10 @@ pub(crate) struct GatewayPoolArgs {
     /// sleeps
     #[arg(help_heading = HEADING, long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
     spin: u64,
+    /// Seconds that a memory group may have no replica that serves before commands fail
+    #[arg(help_heading = HEADING, long, value_name = "SECONDS", default_value = "5", env = "DARTER_GROUP_PATIENCE")]
+    #[arg(value_parser = seconds)]
+    group_patience: Duration,
 }
 
 impl GatewayPoolArgs {
@@ -253,6 +264,7 @@ impl GatewayPoolArgs {
             },
             rdma_in_clear: self.rdma_in_clear,
             spin: self.spin,
+            group_patience: self.group_patience,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Long after everything should have happened, in tenths of a second.
@@ -285,6 +285,7 @@ fn a_gateway_whose_memory_group_is_gone_ends_when_it_is_asked_to() {
         let made = darter(&["pool", "create", "--pool", &url]);
         assert!(made.status.success(), "{}", said(&made));
         let arguments = ["serve", "--resp", "127.0.0.1:0", "--pool", &url, "--drain", drain];
+        let arguments = [&arguments[..], &["--group-patience", "86400"]].concat();
         let mut gateway = Gateway::start(&arguments);
         let mut client = Client::new(&gateway.address);
         assert_eq!(client.ask("set a b").unwrap().0, "+OK");
@@ -295,6 +296,27 @@ fn a_gateway_whose_memory_group_is_gone_ends_when_it_is_asked_to() {
         }
         assert_eq!(gateway.child.wait().unwrap().code(), Some(code), "{signals} signals");
     }
+}
+
+/// A command waits for the group as long as the gateway is told to, and the commands after it do not
+/// wait as long again. With the default of clients each would take half a minute.
+#[test]
+fn commands_to_a_memory_group_that_is_gone_fail_soon() {
+    let mut group = Group::start(2);
+    let url = group.url();
+    let made = darter(&["pool", "create", "--pool", &url]);
+    assert!(made.status.success(), "{}", said(&made));
+    let serve = ["serve", "--resp", "127.0.0.1:0", "--pool", &url, "--no-expiry-walk"];
+    let gateway = Gateway::start(&[&serve[..], &["--group-patience", "4"]].concat());
+    let mut client = Client::new(&gateway.address);
+    assert_eq!(client.ask("set a b").unwrap().0, "+OK");
+    (0..2).for_each(|at| group.kill(at));
+    let begin = Instant::now();
+    for _ in 0..100 {
+        let reply = client.ask("set a b").unwrap().0;
+        assert!(reply.starts_with('-'), "{reply}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(200), "{:?}", begin.elapsed());
 }
 
 #[test]

@@ -28,7 +28,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How long batches wait for a connection to a node that was silent before.
+/// How long batches wait for a connection to a node that was silent before, or to a group that had
+/// no replica that serves.
 const SILENT_PATIENCE: Duration = Duration::from_millis(500);
 /// How long to wait before a group is connected to again: one that hands over is not done at once.
 const AGAIN: Duration = Duration::from_millis(5);
@@ -229,8 +230,7 @@ impl Hub {
         let connects = move || {
             std::thread::sleep(after);
             let connected = connect_within(patience, &known.address, node, caller, &options);
-            let connected =
-                if is_group { unreached(node, connected) } else { silent.judged(node, connected) };
+            let connected = silent.judged(node, connected);
             let checked = connected.and_then(|(mut connection, welcome)| {
                 let is_same = welcome.boot_id == boot_id || mutant!("tcp-hub-takes-any-memory");
                 let is_lost = !is_same || welcome.region_bytes != known.bytes;
@@ -376,13 +376,4 @@ impl Hub {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&self.sockets, PollFlags::IN)], Some(&now)) != Ok(0)
     }
-}
-
-/// Says of a failure to find a group's primary that another attempt may not meet that nothing was
-/// sent.
-fn unreached<T>(node: u8, connected: Result<T, FabricError>) -> Result<T, FabricError> {
-    connected.map_err(|error| match error {
-        FabricError::Io(_) => FabricError::Unreachable { node },
-        other => other,
-    })
 }
