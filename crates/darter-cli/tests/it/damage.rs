@@ -12,16 +12,18 @@ use std::time::Duration;
 /// Files that are damaged by default.
 const DAMAGES: u64 = 12;
 /// Longer than any command takes, however busy the machine is.
-const HANGS_AFTER: Duration = Duration::from_secs(300);
-const SECTOR_BYTES: usize = 512;
+pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(300);
+pub(crate) const SECTOR_BYTES: usize = 512;
+/// Writes everything to stdout.
+const EXPORT: [&str; 1] = ["export"];
 /// Bytes before the blocks: head, members, nodes, table of blocks.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Numbers from a seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
     }
@@ -81,7 +83,7 @@ fn filled() -> (Scene, Vec<(String, String)>) {
 }
 
 /// Runs all reading commands on the scene's pool.
-fn read_all(scene: &Scene, pairs: &[(String, String)], right: &[String; 2], tally: &mut Tally, what: &str) {
+fn read_all(scene: &Scene, pairs: &[(String, String)], right: &[String; 3], tally: &mut Tally, what: &str) {
     let run = |words: &[&str]| -> Answer {
         let mut command = scene.command(words);
         finish(command.timeout(HANGS_AFTER))
@@ -106,6 +108,7 @@ fn read_all(scene: &Scene, pairs: &[(String, String)], right: &[String; 2], tall
     };
     judge(&["scan"], Some(&right[0]));
     judge(&["scan", "--reverse"], Some(&right[1]));
+    judge(&EXPORT, Some(&right[2]));
     for (key, value) in pairs.iter().step_by(pairs.len() / 3) {
         judge(&["get", key], Some(&format!("{value}\n")));
     }
@@ -130,7 +133,7 @@ fn what_commands_print_of_a_damaged_file_is_right_or_an_error() {
     let set = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (damages, seed) = (set("DARTER_DAMAGES", DAMAGES), set("DARTER_DAMAGE_SEED", 0));
     let (scene, pairs) = filled();
-    let right = [scene.run(&["scan"]).code(0).out, scene.run(&["scan", "--reverse"]).code(0).out];
+    let right = [&["scan"][..], &["scan", "--reverse"], &EXPORT].map(|words| scene.run(words).code(0).out);
     scene.run(&["check"]).code(0);
     let path = scene.path("pool");
     let sound = fs::read(&path).unwrap();

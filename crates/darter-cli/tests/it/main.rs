@@ -9,6 +9,7 @@ mod common;
 mod compare;
 mod copies;
 mod damage;
+mod damaged_nodes;
 mod deaths;
 mod disk_space;
 mod durability;
