@@ -91,7 +91,7 @@ fn killed(log: &Path, name: &str, pairs: usize) -> String {
     let mut create = program();
     finish(create.args(["pool", "create", "--pool", &node.url])).code(0);
     let put = |n: usize| {
-        let value = format!("{n}").repeat(if n.is_multiple_of(23) { 300 } else { n % 40 + 1 });
+        let value = format!("{n}").repeat(if n.is_multiple_of(3) { 2000 } else { n % 40 + 1 });
         format!("put {name}:{:05} {value}\n", n * 7919 % 10_007)
     };
     let del = |n: usize| format!("del {name}:{:05}\n", n * 7919 % 10_007);
@@ -164,8 +164,8 @@ fn a_node_with_damaged_files_names_one_or_serves_all() {
     let (damages, seed) = (set("DARTER_DAMAGES", DAMAGES), set("DARTER_DAMAGE_SEED", 0));
     let scene = tempfile::tempdir().unwrap();
     let [log, other, sound_log] = ["log", "other", "sound"].map(|name| scene.path().join(name));
-    let right = killed(&sound_log, "a", 3000);
-    killed(&other, "b", 2500);
+    let right = killed(&sound_log, "a", 600);
+    killed(&other, "b", 600);
     let (sound, others) = (files(&sound_log), files(&other));
     let (mut dice, mut faults, mut refused) = (Dice(seed as u64), Vec::new(), 0);
     for way in WAYS.into_iter().cycle().take(damages) {
