@@ -13,7 +13,7 @@ use darter::ByteSize;
 use darter_fabric::files::{FileMode, GroupName, Sharing};
 use darter_fabric::local::Space;
 use darter_fabric::rdma::{DeviceName, probe};
-use darter_memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
+use darter_memnode::{FileRegionOptions, MemNode, MemNodeOptions, Region, serve_metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -84,6 +84,10 @@ struct FileArgs {
     /// all of it
     #[arg(long, requires = "file", conflicts_with = "sparse")]
     preallocate: bool,
+    /// Serve a copy of a region whose node had not ended when it was copied; then run `darter check
+    /// --repair` over the pool
+    #[arg(long, requires = "file")]
+    accept_copy: bool,
     /// Permissions of new files with the node's memory (`--file`, `--log`), in octal, such as 0640;
     /// 0600 if not given, or 0660 with --file-group. Users who can read a file can enter a new
     /// directory
@@ -171,7 +175,12 @@ impl MemNodeCommand {
         let sharing = self.files.sharing();
         let region = match &self.file {
             Some(path) => {
-                Region::file_with(path, bytes, self.files.space(), &sharing).map_err(Failure::failed)?
+                let options = FileRegionOptions {
+                    space: self.files.space(),
+                    sharing: sharing.clone(),
+                    accept_copy: self.files.accept_copy,
+                };
+                Region::file_with(path, bytes, &options).map_err(Failure::failed)?
             }
             None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,

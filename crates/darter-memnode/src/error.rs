@@ -42,6 +42,17 @@ pub enum MemNodeError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The region's file is a copy, made while its node served it or after the node was killed.
+    #[error(
+        "{}: this file is a copy of a region whose node had not ended when it was copied, so it may mix two states; copy \
+         it again with its `.node` file when the node has ended, or start the node with `--accept-copy` and run \
+         `darter check --repair`",
+        path.display()
+    )]
+    CopyOfServed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The directory of the log, or a file in it, cannot be used.
     #[error("{}: cannot {action}: {source}", path.display())]
     Log {

@@ -9,8 +9,14 @@
 //! ```text
 //! darter memory node 1
 //! boot 9f3c58e1d2b4a607
+//! serving 0000000000013a2f 183c5d1f2b7a9e40
 //! fenced 03b1c9d27e5f8a64
+//! ended
 //! ```
+//!
+//! `serving` is followed by the numbers of the region's file ([`darter_fabric::Local::file_numbers`]), or zeros. If
+//! nothing says `ended` after it, and the file has other numbers, the region is a copy that may mix
+//! two states: it was made while a node wrote to it, or the node was killed.
 
 use crate::error::MemNodeError;
 use darter_fabric::files::{Sharing, open_own};
@@ -19,6 +25,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+/// The numbers of a file that has none.
+const NUMBERLESS: [u64; 2] = [0; 2];
+/// Bytes of `serving` and the first number.
+const SERVING_BYTES: usize = 24;
+const ENDED: &[u8] = b"ended\n";
 const TITLE: &str = "darter memory node 1";
 /// Bytes of the longest line.
 const LINE_BYTES_MAX: u64 = 64;
@@ -28,6 +39,16 @@ const LINE_BYTES_MAX: u64 = 64;
 pub(crate) struct Ledger {
     file: File,
     path: PathBuf,
+    is_serving: bool,
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if self.is_serving && !std::thread::panicking() {
+            // Without the line, only a copy of the region is refused.
+            let _ = self.note("ended\n");
+        }
+    }
 }
 
 /// The contents of the file.
@@ -40,6 +61,17 @@ pub(crate) struct Remembered {
     pub known: Vec<u64>,
     /// Sessions that a crash has ended, which are fenced as well. Only a log tells.
     pub forgotten: Vec<u64>,
+    /// The numbers of the region's file that a node has begun to serve, if it has not ended as it
+    /// should. Only this file tells.
+    pub serving: Option<[u64; 2]>,
+}
+
+impl Remembered {
+    /// Returns whether a node was serving another file when the files of a region were copied.
+    pub(crate) fn is_copy(&self, numbers: Option<[u64; 2]>) -> bool {
+        let serving = self.serving.filter(|&serving| serving != NUMBERLESS);
+        serving.zip(numbers).is_some_and(|(serving, own)| serving != own)
+    }
 }
 
 impl Ledger {
@@ -61,14 +93,14 @@ impl Ledger {
             let begun = Remembered { boot_id: random_word(), ..Remembered::default() };
             let (file, _) = sharing.open_or_create(&path).map_err(refused("create it"))?;
             file.set_len(0).map_err(refused("empty it"))?;
-            let mut ledger = Self { file, path };
+            let mut ledger = Self { file, path, is_serving: false };
             ledger.note(&format!("{TITLE}\nboot {:016x}\n", begun.boot_id))?;
             return Ok((ledger, begun));
         }
         let mut file = open_own(&path).map_err(refused("open it"))?;
         let remembered = read(&file).map_err(refused("read it"))?;
         file.seek(SeekFrom::End(0)).map_err(refused("find its end"))?;
-        let mut ledger = Self { file, path };
+        let mut ledger = Self { file, path, is_serving: false };
         // Ends a line that was cut short; the next reader skips it.
         if !mutant!("node-ledger-goes-on-in-a-cut-line") {
             ledger.note("\n")?;
@@ -79,6 +111,14 @@ impl Ledger {
     /// Records on stable storage that a session is fenced.
     pub(crate) fn fenced(&mut self, session: u64) -> Result<(), MemNodeError> {
         self.note(&format!("fenced {session:016x}\n"))
+    }
+
+    /// Records that a node begins to serve the region's file, which has these numbers. The drop
+    /// records the end.
+    pub(crate) fn serving(&mut self, numbers: Option<[u64; 2]>) -> Result<(), MemNodeError> {
+        self.is_serving = true;
+        let [inode, born] = numbers.unwrap_or(NUMBERLESS);
+        self.note(&format!("serving {inode:016x} {born:016x}\n"))
     }
 
     fn note(&mut self, text: &str) -> Result<(), MemNodeError> {
@@ -112,15 +152,22 @@ fn read(file: &File) -> io::Result<Remembered> {
     next(&mut line)?;
     let boot_id =
         number(&line, "boot ").ok_or_else(|| foreign("it does not say which memory it belongs to"))?;
-    let mut fenced = Vec::new();
+    let (mut fenced, mut serving) = (Vec::new(), None);
     while next(&mut line)? {
+        if let Some((inode, born)) = line.split_at_checked(SERVING_BYTES) {
+            let numbers = number(inode, "serving ").zip(number(born, " "));
+            serving = numbers.map(|(inode, born)| [inode, born]).or(serving);
+        }
+        if line == ENDED {
+            serving = None;
+        }
         let session = number(&line, "fenced ");
         if session.is_none() && mutant!("node-ledger-ends-at-an-odd-line") {
             break;
         }
         fenced.extend(session);
     }
-    Ok(Remembered { boot_id, fenced, ..Remembered::default() })
+    Ok(Remembered { boot_id, fenced, serving, ..Remembered::default() })
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub use metrics::{DroppedFor, Health, MemNodeCounts, MemNodeMetrics, RefusedFor}
 pub use metrics_port::serve_metrics;
 pub use options::MemNodeOptions;
 pub use redo_log::LogOptions;
-pub use region::Region;
+pub use region::{FileRegionOptions, Region};
 
 use darter_fabric::rdma::Export;
 use darter_fabric::{Fabric, Local};

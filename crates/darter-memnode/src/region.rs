@@ -18,6 +18,18 @@ pub struct Region {
     pub(crate) remembered: Remembered,
 }
 
+/// How a region's file is opened or created.
+#[derive(Clone, Debug, Default)]
+pub struct FileRegionOptions {
+    /// How the file's disk space is taken.
+    pub space: Space,
+    /// Who may use new files.
+    pub sharing: Sharing,
+    /// Opens a copy of a region whose node had not ended when it was copied, which is refused
+    /// otherwise.
+    pub accept_copy: bool,
+}
+
 impl Region {
     /// Allocates zeroed memory of this process, which the system provides as it is touched. It ends
     /// with the process: a restarted node serves other memory, and clients of the old one notice.
@@ -65,7 +77,9 @@ impl Region {
         }
         let (log, node) = redo_log::open(directory, &self.memory, options)?;
         let SessionFacts { fenced, known } = node.sessions;
-        let remembered = Remembered { boot_id: node.boot_id, fenced, known, forgotten: node.forgotten };
+        let forgotten = node.forgotten;
+        let remembered =
+            Remembered { boot_id: node.boot_id, fenced, known, forgotten, ..Remembered::default() };
         Ok(Self { log: Some(log), remembered, ..self })
     }
 
@@ -74,20 +88,24 @@ impl Region {
     /// sessions that it has fenced. A node restarted with both files offers the same memory.
     ///
     /// # Errors
-    /// If a file has another size, is in use or another user's, its file system has no room, or the
-    /// system refuses it.
+    /// If a file has another size, is in use or another user's, is a copy made while a node served
+    /// it, its file system has no room, or the system refuses it.
     pub fn file(path: &Path, bytes: u64) -> Result<Self, MemNodeError> {
-        Self::file_with(path, bytes, Space::Reserved, &Sharing::default())
+        Self::file_with(path, bytes, &FileRegionOptions::default())
     }
 
-    /// [`Region::file`], with the file's disk space taken as the caller says, and new files shared
-    /// as the caller says.
+    /// [`Region::file`] with options.
     ///
     /// # Errors
     /// Fails as [`Region::file`] does.
-    pub fn file_with(path: &Path, bytes: u64, space: Space, sharing: &Sharing) -> Result<Self, MemNodeError> {
-        let (memory, is_new) = Local::file_region(path, bytes, space, sharing)?;
-        let (ledger, remembered) = Ledger::open(path, is_new, sharing)?;
+    pub fn file_with(path: &Path, bytes: u64, options: &FileRegionOptions) -> Result<Self, MemNodeError> {
+        let (memory, is_new) = Local::file_region(path, bytes, options.space, &options.sharing)?;
+        let (mut ledger, remembered) = Ledger::open(path, is_new, &options.sharing)?;
+        let numbers = memory.file_numbers();
+        if remembered.is_copy(numbers) && !options.accept_copy {
+            return Err(MemNodeError::CopyOfServed { path: path.to_owned() });
+        }
+        ledger.serving(numbers)?;
         Ok(Self { memory, ledger: Some(ledger), log: None, remembered })
     }
 
@@ -101,5 +119,40 @@ impl Region {
     /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.memory.node_bytes(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_fabric::block_on;
+    use darter_pool::{Pool, PoolOptions};
+    use std::fs;
+
+    #[test]
+    fn a_copy_of_a_served_region_is_refused_until_it_is_accepted() {
+        const BYTES: u64 = 4 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("region");
+        let copied_to = |name: &str| {
+            let copy = directory.path().join(name);
+            fs::copy(&path, &copy).unwrap();
+            fs::copy(directory.path().join("region.node"), directory.path().join(format!("{name}.node")))
+                .unwrap();
+            copy
+        };
+        let region = Region::file(&path, BYTES).unwrap();
+        block_on(Pool::create(region.memory.clone(), &PoolOptions::default())).unwrap();
+        let copy = copied_to("copy");
+        let refused = Region::file(&copy, BYTES).unwrap_err();
+        assert!(matches!(&refused, MemNodeError::CopyOfServed { path } if *path == copy), "{refused}");
+        let accepting = FileRegionOptions { accept_copy: true, ..FileRegionOptions::default() };
+        drop(Region::file_with(&copy, BYTES, &accepting).unwrap());
+        drop(Region::file(&copy, BYTES).unwrap());
+        // A node that was killed has left what a copy then has.
+        std::mem::forget(region.ledger);
+        drop(region.memory);
+        drop(Region::file(&path, BYTES).unwrap());
+        drop(Region::file(&copied_to("ended"), BYTES).unwrap());
     }
 }

@@ -310,6 +310,16 @@ impl Local {
         }
     }
 
+    /// Returns the inode number of the pool's file and the time of its creation in nanoseconds since
+    /// 1970, which tell it from its copies. `None` if there is no file, or its file system may number
+    /// the same file anew.
+    pub fn file_numbers(&self) -> Option<[u64; 2]> {
+        match &self.pool.source {
+            Source::File(file) => Stamp::of(file).map(Stamp::numbers),
+            _ => None,
+        }
+    }
+
     /// Notes in the pool that it is opened in this file, which is no copy from now on.
     ///
     /// # Errors

@@ -54,6 +54,11 @@ impl Stamp {
         Some(Self { inode: metadata.ino(), born: born.map_or(0, |born| born.as_nanos() as u64) })
     }
 
+    /// Returns the inode number and the time of creation.
+    pub(super) fn numbers(self) -> [u64; 2] {
+        [self.inode, self.born]
+    }
+
     /// Reads the one that a pool has. A damaged one counts as none.
     pub(super) fn read(mapping: &Mapping) -> Option<Self> {
         let word = |at: usize| mapping.words().get(STAMP_WORD + at).map(|word| word.load(Ordering::Acquire));
