@@ -4,7 +4,6 @@ use super::loader::HowArgs;
 use super::{ImportArgs, Record, Records, input};
 use crate::envelope::{ExportFormat, ExportWriter, Extent};
 use crate::failure::Failure;
-use crate::signals::Interrupt;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
@@ -68,7 +67,7 @@ fn drain(records: Result<Box<dyn Records>, Failure>) -> (Pairs, bool) {
 fn from_file(directory: &tempfile::TempDir, name: &str, bytes: &[u8]) -> (Pairs, bool) {
     let path = directory.path().join(name);
     fs::write(&path, bytes).unwrap();
-    let opened = import(path, false).open(&Interrupt::on_signals().unwrap());
+    let opened = import(path, false).open();
     drain(opened.map(|(records, _)| records))
 }
 
@@ -121,7 +120,7 @@ fn an_export_of_all_is_imported_as_one_and_no_other_is() {
             let path = directory.path().join(name);
             fs::write(&path, &whole).unwrap();
             for all in [false, true] {
-                let opened = import(path.clone(), all).open(&Interrupt::on_signals().unwrap());
+                let opened = import(path.clone(), all).open();
                 if all == is_all {
                     let records = opened.map(|(records, _)| records);
                     assert_eq!(drain(records), (pairs.clone(), true), "{name}");

@@ -149,9 +149,9 @@ type Opened = (Box<dyn Records>, ProgressBar);
 
 impl LoadCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let interrupt = Interrupt::on_signals()?;
+        // Until the file is open, which a FIFO may never be, a signal ends the process at once.
         let opened = self.load.open()?;
-        self.load.store(opened, &self.pool.open_or_create()?, &interrupt)
+        self.load.store(opened, &self.pool.open_or_create()?, &Interrupt::on_signals()?)
     }
 }
 
@@ -224,17 +224,15 @@ impl LoadArgs {
 
 impl ImportCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let interrupt = Interrupt::on_signals()?;
-        let opened = self.import.open(&interrupt)?;
-        self.import.store(opened, &self.pool.open_or_create()?, &interrupt)
+        let opened = self.import.open()?;
+        self.import.store(opened, &self.pool.open_or_create()?, &Interrupt::on_signals()?)
     }
 }
 
 impl ImportArgs {
     /// Imports into an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
-        let interrupt = Interrupt::on_signals()?;
-        self.store(self.open(&interrupt)?, store, &interrupt)
+        self.store(self.open()?, store, &Interrupt::on_signals()?)
     }
 
     fn store(&self, opened: Opened, store: &Store, interrupt: &Interrupt) -> Result<Answer, Failure> {
@@ -242,10 +240,12 @@ impl ImportArgs {
         store_all(opened, &self.file, self.how, store.session_in(space)?, interrupt)
     }
 
-    /// Checks the file if it can be read twice, and opens it.
-    fn open(&self, interrupt: &Interrupt) -> Result<Opened, Failure> {
+    /// Checks the file if it can be read twice, and opens it. A signal ends the process at once while
+    /// a FIFO has no writer.
+    fn open(&self) -> Result<Opened, Failure> {
         let within = |failure: Failure| failure.within(self.file.display());
         if self.file.is_file() {
+            let interrupt = Interrupt::on_signals()?;
             let (input, bar) = input::open(&self.file)?;
             bar.set_message("checking");
             let mut lines = Lines::new(input);

@@ -39,6 +39,18 @@ impl Work {
         panic!("it never takes its signals over");
     }
 
+    /// Waits until the process waits for the other end of a FIFO. Returns whether the system tells.
+    fn until_it_opens_a_fifo(&self) -> bool {
+        let path = format!("/proc/{}/wchan", self.child.id());
+        loop {
+            match fs::read_to_string(&path).unwrap_or_default().as_str() {
+                "" => return false,
+                "wait_for_partner" => return true,
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
     /// Waits for the end. Returns the exit code, what went to stdout and to stderr.
     fn end(self) -> (Option<i32>, String, String) {
         let output = self.child.wait_with_output().unwrap();
@@ -156,4 +168,21 @@ fn a_second_signal_ends_a_command_at_once() {
     load.signal(Signal::INT);
     load.signal(Signal::TERM);
     assert_eq!(load.end().0, Some(130));
+}
+
+#[test]
+fn a_signal_ends_a_command_whose_fifo_has_no_writer() {
+    let scene = Scene::new();
+    let fifo = scene.path("fifo");
+    let fifo = fifo.to_str().unwrap();
+    assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
+    for words in [&["load", fifo, "--format", "csv"][..], &["import", fifo]] {
+        let work = Work::start(&scene, words);
+        if !work.until_it_opens_a_fifo() {
+            eprintln!("skipped: the system does not tell where a process waits");
+            return;
+        }
+        work.signal(Signal::TERM);
+        assert_eq!(work.end().0, None, "{words:?} ends by the signal");
+    }
 }
