@@ -171,7 +171,9 @@ fn a_node_with_damaged_files_names_one_or_serves_all() {
     for way in WAYS.into_iter().cycle().take(damages) {
         let _ = fs::remove_dir_all(&log);
         fs::create_dir(&log).unwrap();
-        sound.iter().for_each(|(name, bytes)| fs::write(log.join(name), bytes).unwrap());
+        for (name, bytes) in &sound {
+            fs::write(log.join(name), bytes).unwrap();
+        }
         let (name, at) = damage(way, &sound, &others, &log, &mut dice);
         let what = format!("{way:?}, {name} at {at:#x}");
         let messages = scene.path().join("messages");

@@ -162,12 +162,12 @@ fn an_interrupted_check_changes_nothing() {
 #[test]
 fn a_second_signal_ends_a_command_at_once() {
     let scene = Scene::new();
-    let load = Work::start(&scene, &["load", "-", "--format", "csv"]);
-    // Without a header it cannot begin, and does not look for signals.
-    load.until_it_hears();
-    load.signal(Signal::INT);
-    load.signal(Signal::TERM);
-    assert_eq!(load.end().0, Some(130));
+    let shell = Work::start(&scene, &["shell"]);
+    // While it waits for a line it does not look for signals.
+    shell.until_it_hears();
+    shell.signal(Signal::INT);
+    shell.signal(Signal::TERM);
+    assert_eq!(shell.end().0, Some(130));
 }
 
 #[test]
