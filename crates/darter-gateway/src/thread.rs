@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet};
 use tracing::{debug, info};
 
 /// The interval between two updates of the published counts.
@@ -47,7 +47,7 @@ pub(super) fn serve(
         tokio::task::spawn_local(driver.run());
         tokio::task::spawn_local(account(Rc::clone(&worker)));
         if expires {
-            tokio::task::spawn_local(in_turns(Rc::clone(&worker), expire(Rc::clone(&worker))));
+            spawn(&worker, expire(Rc::clone(&worker)));
         }
         while let Some((socket, info)) = given.recv().await {
             admit(&worker, socket, &info);
@@ -56,12 +56,18 @@ pub(super) fn serve(
     Ok(())
 }
 
+/// Starts a task that takes turns with the others of the thread.
+fn spawn(worker: &Rc<Worker>, task: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(in_turns(move |work| worker.has_worked(work), task))
+}
+
 /// Serves a client in its own task.
 fn admit(worker: &Rc<Worker>, socket: TcpStream, info: &Arc<ClientInfo>) {
     let shared = &worker.shared;
     match Connection::new(socket, Rc::clone(worker), Arc::clone(info)) {
         Ok(connection) => {
-            let task = tokio::task::spawn_local(in_turns(Rc::clone(worker), connection.run()));
+            let task = spawn(worker, connection.run());
             shared.clients.enter(info.id, task.abort_handle());
             if shared.may_log(LogLine::Accepted) {
                 info!(client = info.id, address = %info.address, "connection accepted");

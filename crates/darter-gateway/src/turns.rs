@@ -6,11 +6,9 @@
 //! [`TURN_BYTES`], some 0.1 to 0.5 ms. It ends in the verbs of the pool, and after each record or
 //! argument of a command. What cannot be divided is one pass over one value.
 
-use super::worker::Worker;
 use darter_fabric::turns::{self, Turn};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::Rc;
 use tokio::task::yield_now;
 
 /// Work of a turn, in bytes.
@@ -18,13 +16,13 @@ pub(super) const TURN_BYTES: usize = 512 << 10;
 /// The work of a record or an argument, in bytes, in addition to its length.
 const RECORD_BYTES: usize = 2 << 10;
 
-/// Runs a task in turns. After a turn that has ended by its work, the thread polls its sockets and
-/// its other tasks.
-pub(super) async fn in_turns(worker: Rc<Worker>, task: impl Future<Output = ()>) {
+/// Runs a task in turns, and calls `has_worked` with the work of each, in bytes. After a turn that has
+/// ended by its work, the thread polls its sockets and its other tasks.
+pub(super) async fn in_turns(has_worked: impl Fn(usize), task: impl Future<Output = ()>) {
     let mut task = pin!(task);
     poll_fn(|context| {
         let (polled, Turn { work, is_over }) = turns::take(TURN_BYTES, || task.as_mut().poll(context));
-        worker.has_worked(work);
+        has_worked(work);
         if is_over && polled.is_pending() {
             // A task that wakes itself is polled up to 61 times before the sockets are.
             let rested = pin!(yield_now()).poll(context);

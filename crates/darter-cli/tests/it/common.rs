@@ -7,6 +7,13 @@ pub(crate) fn darter(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_darter")).args(arguments).env_remove("DARTER_POOL").output().unwrap()
 }
 
+/// Returns the program, which heeds SIGHUP also if this process ignores it, as under `nohup`.
+pub(crate) fn heeding_hangups() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_darter")]);
+    command
+}
+
 /// Returns all output.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)

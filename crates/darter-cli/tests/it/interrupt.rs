@@ -2,6 +2,7 @@
 //! left, and the exit code is 130. No test waits for a time: each signal is sent once the command
 //! shows that it is at work.
 
+use crate::common::heeding_hangups;
 use crate::scene::Scene;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -16,7 +17,7 @@ struct Work {
 
 impl Work {
     fn start(scene: &Scene, words: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        let mut command = heeding_hangups();
         command.args(words).env("DARTER_POOL", scene.url()).stdin(Stdio::piped());
         Self { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
     }
