@@ -2,8 +2,8 @@
 //!
 //! Exit codes: 0, done; 1, a negative result (an absent key, a refused condition, a broken
 //! invariant, bad lines) or the operation failed; 2, the command cannot be carried out as given
-//! (arguments, pool name, no such pool or file); 130, ended by SIGINT, SIGTERM
-//! or SIGHUP. Results go to stdout, everything else to stderr.
+//! (arguments, pool name, no such pool or file); 130, ended by SIGINT, SIGTERM or
+//! SIGHUP. Results go to stdout, everything else to stderr.
 
 mod arguments;
 mod bench;

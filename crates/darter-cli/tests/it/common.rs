@@ -7,8 +7,9 @@ pub(crate) fn darter(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_darter")).args(arguments).env_remove("DARTER_POOL").output().unwrap()
 }
 
-/// Returns the program, which heeds SIGHUP also if this process ignores it, as under `nohup`.
-pub(crate) fn heeding_hangups() -> Command {
+/// Returns the program with the usual effect of SIGHUP, even if this process ignores that signal, as
+/// under `nohup`.
+pub(crate) fn with_default_hangup() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_darter")]);
     command

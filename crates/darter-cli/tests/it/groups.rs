@@ -298,8 +298,8 @@ fn a_gateway_whose_memory_group_is_gone_ends_when_it_is_asked_to() {
     }
 }
 
-/// A command waits for the group as long as the gateway is told to, and the commands after it do not
-/// wait as long again. With the default of clients each would take half a minute.
+/// A command waits for the group as long as `--group-patience` states, and the commands after it do
+/// not wait as long again. With the default of clients each would take half a minute.
 #[test]
 fn commands_to_a_memory_group_that_is_gone_fail_soon() {
     let mut group = Group::start(2);

@@ -2,7 +2,7 @@
 //! left, and the exit code is 130. No test waits for a time: each signal is sent once the command
 //! shows that it is at work.
 
-use crate::common::heeding_hangups;
+use crate::common::with_default_hangup;
 use crate::scene::Scene;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -17,7 +17,7 @@ struct Work {
 
 impl Work {
     fn start(scene: &Scene, words: &[&str]) -> Self {
-        let mut command = heeding_hangups();
+        let mut command = with_default_hangup();
         command.args(words).env("DARTER_POOL", scene.url()).stdin(Stdio::piped());
         Self { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
     }
@@ -164,7 +164,7 @@ fn an_interrupted_check_changes_nothing() {
 fn a_second_signal_ends_a_command_at_once() {
     let scene = Scene::new();
     let shell = Work::start(&scene, &["shell"]);
-    // While it waits for a line it does not look for signals.
+    // While it waits for a line it does not check for signals.
     shell.until_it_hears();
     shell.signal(Signal::INT);
     shell.signal(Signal::TERM);

@@ -1,7 +1,7 @@
 //! What an operator does with memory nodes: starts several at once, reads their numbers and logs,
 //! stops them.
 
-use crate::common::{darter, heeding_hangups, said};
+use crate::common::{darter, said, with_default_hangup};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -27,7 +27,7 @@ impl Daemon {
     }
 
     fn start_with(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
-        let mut command = heeding_hangups();
+        let mut command = with_default_hangup();
         command.args(arguments).envs(variables.iter().copied());
         Self::of(command)
     }

@@ -1,7 +1,7 @@
 //! Gateways as processes: two on one pool, one of them killed and started again while clients go
 //! on, and all that they were told judged.
 
-use crate::common::{darter, heeding_hangups, said};
+use crate::common::{darter, said, with_default_hangup};
 use darter_check::history::{Action, Operation, Outcome};
 use darter_check::linear::{Checker, Verdict, explain};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,7 +19,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = heeding_hangups();
+        let mut command = with_default_hangup();
         command.args(arguments).env_remove("DARTER_POOL").stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();

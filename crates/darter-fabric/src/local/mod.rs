@@ -311,8 +311,8 @@ impl Local {
     }
 
     /// Returns the inode number of the pool's file and the time of its creation in nanoseconds since
-    /// 1970, which tell it from its copies. `None` if there is no file, or its file system may number
-    /// the same file anew.
+    /// 1970, which tell it from its copies. Returns `None` for memory, and if the file system may
+    /// number the same file anew.
     pub fn file_numbers(&self) -> Option<[u64; 2]> {
         match &self.pool.source {
             Source::File(file) => Stamp::of(file).map(Stamp::numbers),

@@ -30,6 +30,9 @@ fn arrive(connection: &mut Connection, mut requests: &[u8]) {
     }
 }
 
+/// The work of a turn, and of the last step in it.
+const LONGEST: usize = TURN_BYTES + (256 << 10);
+
 /// Executes what has arrived in at most so many turns. Returns the turns it took.
 async fn turns(connection: &mut Connection, most: usize) -> usize {
     works(connection, most).await.len()
@@ -72,8 +75,6 @@ fn long_commands_end_their_turn_after_some_records() {
     const ARGUMENTS: usize = 4096;
     /// Arguments of two turns, at most.
     const RECORDS: usize = 1024;
-    /// The work of a turn, and of the last step in it.
-    const LONGEST: usize = TURN_BYTES + (256 << 10);
     run(async {
         let (mut connection, _client) = connection();
         let numbered = |name: &'static str| (0..ARGUMENTS).map(move |number| format!("{name}{number}"));
@@ -251,8 +252,6 @@ fn an_idle_client_holds_no_futures_of_commands() {
 /// Everything that one request does is divided, but for a pass over one value.
 #[test]
 fn turns_have_a_bound_whatever_a_request_is() {
-    /// As in `long_commands_end_their_turn_after_some_records`.
-    const LONGEST: usize = TURN_BYTES + (256 << 10);
     const VALUE: usize = 1 << 20;
     let command = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let evil = format!("*{}b", "*a".repeat(3000));

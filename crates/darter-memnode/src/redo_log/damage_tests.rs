@@ -2,7 +2,8 @@
 //! the file that is damaged.
 //!
 //! `DARTER_DAMAGES` sets how many bits are flipped; a fiftieth as many sectors are damaged, each in four
-//! ways, and as many files are cut short, and removed. Runs with another `DARTER_DAMAGE_SEED` damage other places.
+//! ways, and as many files are cut short, and removed. Runs with another `DARTER_DAMAGE_SEED` damage
+//! other places.
 
 use super::manifest::{MANIFEST, Manifest, SessionFacts};
 use super::medium::Medium;

@@ -293,11 +293,11 @@ async fn hand_on<V: FnMut(&[u8], &[u8]) + Send>(
     let high = pairs[low..].partition_point(|pair| {
         !range.ends_before(pair.key) && (range.reverse || end.is_none_or(|end| pair.key <= end))
     });
+    let counted = &mut pairs[low..low + high];
     if range.reverse {
-        pairs.reverse();
+        counted.reverse();
     }
-    let low = if range.reverse { pairs.len() - low - high } else { low };
-    let mut rest = &pairs[low..low + high];
+    let mut rest = &*counted;
     if !turns::are_taken() {
         sink.take_all(std::mem::take(&mut rest).iter().copied());
     }
