@@ -74,7 +74,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What a benchmark needs to know about the program that runs it.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +89,30 @@ pub struct Setting {
     /// Ends the run at the next chunk of operations once it is set, with
     /// [`BenchError::Interrupted`].
     pub stop: Arc<AtomicBool>,
+}
+
+/// Time between two checks of [`Setting::stop`] while another thread works.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Setting {
+    /// Runs work that can block for ever in its own thread, and returns the result.
+    ///
+    /// # Errors
+    /// Fails if the run is stopped first, or there can be no thread. A thread that still works stays
+    /// until the process ends.
+    pub(crate) fn or_stopped<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, BenchError> {
+        let worker = std::thread::Builder::new().name("output".to_owned()).spawn(work)?;
+        while !worker.is_finished() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
 }
 
 /// How to start a program's own commands.

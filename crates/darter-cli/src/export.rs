@@ -11,7 +11,7 @@ use crate::named_table::{Keys, Omitted, TableArgs};
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
 use crate::range::RangeArgs;
-use crate::signals::Interrupt;
+use crate::signals::{Interrupt, unless_interrupted};
 use darter::{KeySpace, ScanRange, Store};
 use darter_fabric::counted;
 use darter_fabric::files::{Access, OutputFile};
@@ -78,18 +78,22 @@ impl ExportArgs {
             )));
         }
         let cannot = |error| Failure::of_output(&self.file, &error);
-        // Before signals are taken over, since opening a FIFO can take for ever.
-        let mut file = OutputFile::create(&self.file, Access::Owner).map_err(cannot)?;
-        let interrupt = Interrupt::on_signals()?;
+        let path = self.file.clone();
+        let mut file = unless_interrupted(move || {
+            OutputFile::create(&path, Access::Owner).map_err(|error| Failure::of_output(&path, &error))
+        })?;
+        // A FIFO can block for ever, also after it is open.
+        let interrupt =
+            if file.replaces() { Some(Interrupt::on_signals()?) } else { Interrupt::of_shell().cloned() };
         let (pairs, omitted) = if ends_in(&self.file, "gz") {
             let mut out = GzEncoder::new(BufWriter::new(&mut file), Compression::default());
-            let written = self.write_pairs(store, &range, &mut out, Some(&interrupt));
+            let written = self.write_pairs(store, &range, &mut out, interrupt.as_ref());
             let written = written.map_err(|failure| failure.within(&name))?;
             out.finish().and_then(|mut out| out.flush()).map_err(cannot)?;
             written
         } else {
             let mut out = BufWriter::new(&mut file);
-            let written = self.write_pairs(store, &range, &mut out, Some(&interrupt));
+            let written = self.write_pairs(store, &range, &mut out, interrupt.as_ref());
             let written = written.map_err(|failure| failure.within(&name))?;
             out.flush().map_err(cannot)?;
             written

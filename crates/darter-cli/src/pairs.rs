@@ -5,6 +5,7 @@ use crate::arguments::NotationArgs;
 use crate::failure::{Failure, complain};
 use crate::named_table::TableArgs;
 use crate::pool::PoolArgs;
+use crate::signals::unless_interrupted;
 use darter::{Condition, Store};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -79,7 +80,10 @@ impl PutArgs {
         let notation = self.notation.notation();
         let key = notation.argument(&self.key)?;
         let value = match (&self.value, &self.value_file) {
-            (_, Some(path)) => read_value(path)?,
+            (_, Some(path)) => {
+                let path = path.clone();
+                unless_interrupted(move || read_value(&path))?
+            }
             (Some(value), None) => notation.argument(value)?,
             (None, None) => Vec::new(),
         };

@@ -113,6 +113,20 @@ impl Interrupt {
     }
 }
 
+/// Runs work that can block for ever, such as opening a FIFO. A signal ends it: elsewhere by the end of
+/// the process, in the shell, which has taken signals over, by a failure.
+pub(crate) fn unless_interrupted<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    match Interrupt::of_shell() {
+        None => work(),
+        Some(interrupt) => {
+            let result = interrupt.or_result(work)?;
+            result.unwrap_or_else(|| Err(Failure::Interrupted("interrupted; nothing was done".to_owned())))
+        }
+    }
+}
+
 /// Stops a daemon: the first request lets it drain, a second one ends it at once.
 struct Stopper {
     stop: Arc<Stop>,

@@ -83,7 +83,7 @@ pub fn run_compare(
         command: &setting.command,
         modelled: comparison.pool.is_modelled(),
     };
-    publish(&about, &Results::of(by_workload(&measurements), &measurements)?, &outputs, out)?;
+    publish(setting, &about, &Results::of(by_workload(&measurements), &measurements)?, &outputs, out)?;
     Ok(measurements)
 }
 

@@ -6,11 +6,11 @@ use super::page::{About, page};
 use super::plots::plots;
 use super::tables::Sheet;
 use super::{configuration, csv_rows};
-use crate::BenchError;
+use crate::{BenchError, Setting};
 use darter_fabric::files::{Access, check_output, write_output};
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The requested files.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +64,10 @@ impl Results {
     }
 }
 
-/// Prints tables to `out`, and writes the files.
+/// Prints tables to `out`, and writes the files. A FIFO can block until it has a reader; a stop of
+/// `setting` ends that.
 pub(crate) fn publish(
+    setting: &Setting,
     about: &About<'_>,
     results: &Results,
     outputs: &Outputs,
@@ -79,21 +81,22 @@ pub(crate) fn publish(
     let text = parts.join("\n");
     writeln!(out, "{text}")?;
     if let Some(path) = &outputs.text {
-        write_file(path, text.as_bytes())?;
+        write_file(setting, path.clone(), text.into_bytes())?;
     }
     if let Some(path) = &outputs.csv {
-        write_file(path, csv)?;
+        write_file(setting, path.clone(), csv.clone())?;
     }
     if let (Some(path), Some(first)) = (&outputs.first, sheets.first()) {
-        write_file(path, &first.csv()?)?;
+        write_file(setting, path.clone(), first.csv()?)?;
     }
     if let Some(directory) = &outputs.svg {
         for chart in charts {
-            write_file(&directory.join(format!("{}.svg", chart.name)), chart.svg().as_bytes())?;
+            let path = directory.join(format!("{}.svg", chart.name));
+            write_file(setting, path, chart.svg().into_bytes())?;
         }
     }
     if let Some(path) = &outputs.html {
-        write_file(path, page(about, asked, sheets, charts).as_bytes())?;
+        write_file(setting, path.clone(), page(about, asked, sheets, charts).into_bytes())?;
     }
     Ok(())
 }
@@ -103,7 +106,8 @@ fn asked_for(measurements: &[Measurement]) -> String {
     configuration::hash(&measurements.iter().map(|one| one.figures.hash.as_str()).collect::<String>())
 }
 
-fn write_file(path: &Path, content: &[u8]) -> Result<(), BenchError> {
-    write_output(path, Access::Umask, content)
-        .map_err(|source| BenchError::File { path: path.to_owned(), source })
+fn write_file(setting: &Setting, path: PathBuf, content: Vec<u8>) -> Result<(), BenchError> {
+    setting.or_stopped(move || {
+        write_output(&path, Access::Umask, &content).map_err(|source| BenchError::File { path, source })
+    })?
 }

@@ -148,7 +148,7 @@ fn hold(
         first: Some(args.out.join(format!("{name}-paper.csv"))),
     };
     outputs.prepare()?;
-    compare::publish(&about, &held.results, &outputs, out)
+    compare::publish(setting, &about, &held.results, &outputs, out)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::envelope::Extent;
 use crate::failure::{Failure, complain};
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
-use crate::signals::Interrupt;
+use crate::signals::{Interrupt, unless_interrupted};
 use clap::ValueEnum;
 use darter::{KeySpace, Session, Store};
 use delimited::{Columns, Delimited};
@@ -57,7 +57,7 @@ pub(crate) struct LoadCommand {
 }
 
 /// What to load, and how.
-#[derive(clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LoadArgs {
     /// The file, `-` for standard input; it may be compressed by gzip or zstd
     file: PathBuf,
@@ -98,7 +98,7 @@ pub(crate) struct ImportCommand {
 }
 
 /// What to import, and how.
-#[derive(clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ImportArgs {
     /// What `export` has written, `-` for standard input
     file: PathBuf,
@@ -158,7 +158,9 @@ impl LoadCommand {
 impl LoadArgs {
     /// Loads into an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
-        self.store(self.open()?, store, &Interrupt::on_signals()?)
+        let args = self.clone();
+        let opened = unless_interrupted(move || args.open())?;
+        self.store(opened, store, &Interrupt::on_signals()?)
     }
 
     fn store(&self, opened: Opened, store: &Store, interrupt: &Interrupt) -> Result<Answer, Failure> {
@@ -232,7 +234,9 @@ impl ImportCommand {
 impl ImportArgs {
     /// Imports into an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
-        self.store(self.open()?, store, &Interrupt::on_signals()?)
+        let args = self.clone();
+        let opened = unless_interrupted(move || args.open())?;
+        self.store(opened, store, &Interrupt::on_signals()?)
     }
 
     fn store(&self, opened: Opened, store: &Store, interrupt: &Interrupt) -> Result<Answer, Failure> {

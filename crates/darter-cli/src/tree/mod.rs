@@ -8,6 +8,7 @@ use crate::arguments::NotationArgs;
 use crate::failure::Failure;
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
+use crate::signals::unless_interrupted;
 use darter::report::{TreeEdge, TreeView};
 use darter::{KeySpace, Store};
 use darter_fabric::files::{Access, write_output};
@@ -60,8 +61,11 @@ impl TreeArgs {
         let view = store.tree(&prefix, self.levels as usize, self.width as usize)?;
         if let Some(path) = &self.svg {
             let picture = svg::draw(&view, notation).to_string();
-            write_output(path, Access::Owner, picture.as_bytes())
-                .map_err(|error| Failure::of_output(path, &error))?;
+            let path = path.clone();
+            unless_interrupted(move || {
+                write_output(&path, Access::Owner, picture.as_bytes())
+                    .map_err(|error| Failure::of_output(&path, &error))
+            })?;
         } else {
             let mut out = std::io::stdout().lock();
             text::draw(&mut out, &view, notation)?;

@@ -42,13 +42,18 @@ impl Work {
 
     /// Waits until the process waits for the other end of a FIFO. Returns whether the system tells.
     fn until_it_opens_a_fifo(&self) -> bool {
-        let path = format!("/proc/{}/wchan", self.child.id());
+        let threads = format!("/proc/{}/task", self.child.id());
         loop {
-            match fs::read_to_string(&path).unwrap_or_default().as_str() {
-                "" => return false,
-                "wait_for_partner" => return true,
-                _ => std::thread::sleep(Duration::from_millis(1)),
+            let threads = fs::read_dir(&threads).unwrap().map(|thread| thread.unwrap().path().join("wchan"));
+            // A thread can have ended.
+            let places: Vec<_> = threads.map(|place| fs::read_to_string(place).unwrap_or_default()).collect();
+            if places.iter().all(String::is_empty) {
+                return false;
             }
+            if places.iter().any(|place| place == "wait_for_partner") {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -172,12 +177,16 @@ fn a_second_signal_ends_a_command_at_once() {
 }
 
 #[test]
-fn a_signal_ends_a_command_whose_fifo_has_no_writer() {
+fn a_signal_ends_a_command_whose_fifo_has_no_other_end() {
     let scene = Scene::new();
-    let fifo = scene.path("fifo");
-    let fifo = fifo.to_str().unwrap();
-    assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
-    for words in [&["load", fifo, "--format", "csv"][..], &["import", fifo]] {
+    let fifo = fifo_of(&scene);
+    for words in [
+        &["load", &fifo, "--format", "csv"][..],
+        &["import", &fifo],
+        &["export", &fifo],
+        &["put", "a", "--value-file", &fifo],
+        &["tree", "--svg", &fifo],
+    ] {
         let work = Work::start(&scene, words);
         if !work.until_it_opens_a_fifo() {
             eprintln!("skipped: the system does not tell where a process waits");
@@ -185,5 +194,53 @@ fn a_signal_ends_a_command_whose_fifo_has_no_writer() {
         }
         work.signal(Signal::TERM);
         assert_eq!(work.end().0, None, "{words:?} ends by the signal");
+        // In the shell, which has taken signals over.
+        let mut shell = Work::start(&scene, &["shell"]);
+        writeln!(shell.child.stdin.as_ref().unwrap(), "{}", words.join(" ")).unwrap();
+        drop(shell.child.stdin.take());
+        assert!(shell.until_it_opens_a_fifo());
+        shell.signal(Signal::TERM);
+        let (code, _, err) = shell.end();
+        assert_eq!(code, Some(130), "{words:?}: {err}");
+        assert!(err.contains("line 1: interrupted"), "{words:?}: {err}");
     }
+}
+
+#[test]
+fn a_signal_ends_a_comparison_whose_fifo_has_no_reader() {
+    let scene = Scene::new();
+    let fifo = fifo_of(&scene);
+    let words = ["compare", "--indexes", "dart", "--workloads", "c", "--records", "100", "--ops", "100"];
+    for file in ["--csv", "--html"] {
+        let compare = Work::start(&scene, &[&words[..], &["--warm-up", "0", file, &fifo]].concat());
+        if !compare.until_it_opens_a_fifo() {
+            eprintln!("skipped: the system does not tell where a process waits");
+            return;
+        }
+        compare.signal(Signal::INT);
+        let (code, out, err) = compare.end();
+        assert_eq!(code, Some(130), "{err}");
+        assert!(err.contains("interrupted") && out.contains("| dart"), "{out}{err}");
+    }
+}
+
+#[test]
+fn a_signal_ends_an_export_whose_reader_does_not_read() {
+    let scene = Scene::new();
+    scene.load("keys.csv", format!("a,{}\n", "x".repeat(200 << 10)), &["--no-header"]).code(0);
+    let fifo = fifo_of(&scene);
+    let reader = fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    let export = Work::start(&scene, &["export", &fifo]);
+    while rustix::io::ioctl_fionread(&reader).unwrap() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    export.signal(Signal::TERM);
+    assert_eq!(export.end().0, None);
+}
+
+/// Creates a FIFO in the scene's directory.
+fn fifo_of(scene: &Scene) -> String {
+    let fifo = scene.path("fifo").to_str().unwrap().to_owned();
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    fifo
 }

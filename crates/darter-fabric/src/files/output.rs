@@ -82,6 +82,12 @@ impl OutputFile {
         Ok(Self(kind))
     }
 
+    /// Returns whether the contents become a file when they are complete: a regular file, which is
+    /// left as it was until then.
+    pub fn replaces(&self) -> bool {
+        matches!(self.0, Kind::Draft { .. })
+    }
+
     /// Shares an open descriptor, and so its position.
     fn over_descriptor(number: i32) -> io::Result<Kind> {
         let name = PathBuf::from(format!("/proc/self/fd/{number}"));
