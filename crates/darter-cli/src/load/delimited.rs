@@ -300,6 +300,10 @@ impl<R: BufRead + Send> Records for Delimited<R> {
             }),
         })
     }
+
+    fn is_cut(&self) -> bool {
+        self.lines.is_cut()
+    }
 }
 
 /// The position that a column's number means.

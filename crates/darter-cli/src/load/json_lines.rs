@@ -91,6 +91,10 @@ impl<R: BufRead + Send> Records for JsonLines<R> {
             }));
         }
     }
+
+    fn is_cut(&self) -> bool {
+        self.lines.is_cut()
+    }
 }
 
 #[cfg(test)]

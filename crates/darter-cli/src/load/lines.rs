@@ -8,7 +8,8 @@ use super::unreadable;
 use crate::envelope::{EnvelopeReader, Extent};
 use crate::failure::Failure;
 use std::collections::VecDeque;
-use std::io::{self, BufRead};
+use std::error::Error;
+use std::io::{self, BufRead, ErrorKind};
 
 /// Bytes of a line that are held, at most: enough for a 16 MiB value with every byte written as
 /// `\xNN`.
@@ -32,6 +33,7 @@ pub(super) struct Lines<R> {
     envelope: EnvelopeReader,
     back: VecDeque<Line>,
     bytes_max: usize,
+    is_cut: bool,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -42,6 +44,7 @@ impl<R: BufRead> Lines<R> {
             envelope: EnvelopeReader::default(),
             back: VecDeque::new(),
             bytes_max: LINE_BYTES_MAX,
+            is_cut: false,
         }
     }
 
@@ -53,15 +56,32 @@ impl<R: BufRead> Lines<R> {
         if let Some(line) = self.back.pop_front() {
             return Ok(Some(line));
         }
-        while let Some(line) = self.read_line().map_err(unreadable)? {
+        loop {
+            let line = self.read_line().map_err(|error| {
+                self.is_cut = is_early_end(&error);
+                unreadable(error)
+            })?;
+            let Some(line) = line else { break };
             let bytes = line.bytes.as_deref().unwrap_or_default();
-            let is_content = self.envelope.take(bytes, line.is_ended);
-            if is_content.map_err(|why| Failure::failed(format_args!("line {}: {why}", line.number)))? {
+            let is_content = self.envelope.take(bytes, line.is_ended).map_err(|why| {
+                self.is_cut = !line.is_ended;
+                Failure::failed(format_args!("line {}: {why}", line.number))
+            })?;
+            if is_content {
                 return Ok(Some(line));
             }
         }
-        self.envelope.end().map_err(Failure::failed)?;
+        self.envelope.end().map_err(|why| {
+            self.is_cut = true;
+            Failure::failed(why)
+        })?;
         Ok(None)
+    }
+
+    /// Returns whether the input ended too early. The lines returned before are then as they were
+    /// written, unless the file was changed as well.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Reads the first line if none was read. Returns the keys that the export holds; `None` if the
@@ -85,7 +105,7 @@ impl<R: BufRead> Lines<R> {
         let is_ended = loop {
             let chunk = match self.input.fill_buf() {
                 Ok(chunk) => chunk,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
             let end = chunk.iter().position(|&byte| byte == b'\n');
@@ -123,6 +143,22 @@ impl<R: BufRead> Lines<R> {
             self.back.push_front(line);
         }
     }
+}
+
+/// Returns whether compressed input ended before its own end.
+fn is_early_end(error: &io::Error) -> bool {
+    let mut cause = Some(error as &(dyn Error + 'static));
+    while let Some(error) = cause {
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::UnexpectedEof) {
+            return true;
+        }
+        cause = match error.downcast_ref::<io::Error>() {
+            // Its own source is the source of the error that it holds.
+            Some(error) => error.get_ref().map(|held| held as &(dyn Error + 'static)),
+            None => error.source(),
+        };
+    }
+    false
 }
 
 #[cfg(test)]

@@ -82,9 +82,14 @@ fn read_batches(mut records: Box<dyn Records>, how: HowArgs, send: &SyncSender<R
             Ok(None) => None,
             Err(failure) => Some(failure),
         };
-        // The lines right before a failure are in doubt: the file may have been cut or changed there.
-        // If the receiver is gone, it has reported why.
-        let _ = send.send(failure.map_or(Ok(batch), Err));
+        // Lines before a cut are whole. Those right before another failure are in doubt: the file may
+        // have been changed there. If the receiver is gone, it has reported why.
+        if failure.is_none() || records.is_cut() {
+            let _ = send.send(Ok(batch));
+        }
+        if let Some(failure) = failure {
+            let _ = send.send(Err(failure));
+        }
         return;
     }
 }

@@ -142,6 +142,9 @@ pub(crate) trait Records: Send {
     /// # Errors
     /// Fails if the file cannot be read on.
     fn next(&mut self) -> Result<Option<Record>, Failure>;
+
+    /// Returns whether it failed because the input ended too early, as in [`Lines::is_cut`].
+    fn is_cut(&self) -> bool;
 }
 
 /// The records of an opened file, and the bar that shows how far it was read.

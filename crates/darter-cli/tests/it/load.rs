@@ -147,11 +147,48 @@ fn an_export_that_was_cut_is_refused_before_a_pair_is_stored() {
                 .code(1)
                 .err("the file was cut");
             other.run(&["scan"]).out("");
-            let mut piped = other.command(&[&["import", "-", "--batch", "1"], strict].concat());
+            let mut piped = other.command(&[&["import", "-"], strict].concat());
             finish(piped.write_stdin(cut)).code(1).err("the file was cut");
             other.run(&["scan"]).out("j\twhole\n");
         }
     }
+}
+
+#[test]
+fn whole_lines_before_a_cut_in_a_pipe_are_stored_whatever_the_batch() {
+    let scene = Scene::new();
+    let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let value = |n: u64| (1..16).map(|part| format!("{:x}", hash(n * part))).collect::<String>();
+    let lines: String = (0..3000).map(|n| format!("{n:04}\t{}\n", value(n))).collect();
+    scene.load("all.tsv", &lines, &["--no-header"]).code(0);
+    let tsv = scene.run(&["export"]).code(0).out;
+    let header = tsv.find("0000\t").unwrap();
+    let imported = |input: Vec<u8>, options: &[&str]| {
+        let other = Scene::new();
+        let mut piped = other.command(&[&["import", "-"], options].concat());
+        finish(piped.write_stdin(input)).code(1).err("new keys");
+        other.run(&["check"]).code(0);
+        other.run(&["scan"]).code(0).out
+    };
+    // In a line, between two lines, and before the last line of the export.
+    let last = tsv.trim_end().rfind('\n').unwrap() + 1;
+    let between = header + lines[..20_000].rfind('\n').unwrap() + 1;
+    for end in [header, between, between + 5, last, tsv.len() - 1] {
+        let whole = tsv[..end].rfind('\n').unwrap() + 1;
+        for options in [&[][..], &["--batch", "7"], &["--strict"]] {
+            assert!(
+                imported(tsv[..end].into(), options) == tsv[header..whole.max(header)],
+                "{end} {options:?}"
+            );
+        }
+    }
+    for compressed in [gzip(&tsv), zstd(&tsv)] {
+        let stored = imported(compressed[..compressed.len() - 1].into(), &[]);
+        // Decoders return blocks or nothing.
+        assert!(lines.starts_with(&stored) && stored.len() > lines.len() / 4, "{} bytes", stored.len());
+    }
+    // A change is not a cut: the batch that it is found in is not stored.
+    assert_eq!(imported(tsv.replacen("0000\t", "0000\tx", 1).into(), &[]), "");
 }
 
 #[test]
