@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// How long an operation tries again in a pool in which room comes and others take it.
 const TRIES_MAX: Duration = Duration::from_secs(10);
-/// How long the end of a store waits for memory groups, beyond the time of a failover.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the end of a store waits for memory nodes, beyond the time of a failover.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
 /// Sweeps of what the dead left that an operation waits for.
 const SWEEPS_MAX: usize = 2;
 
@@ -108,24 +108,26 @@ impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
 }
 
 impl<F: Fabric, I: OrderedIndex<F>> Drop for OpenStore<F, I> {
-    /// Ends the threads, frees what was retired, and closes the pool. Waits for memory groups no
-    /// longer than a group that is there takes to answer.
+    /// Ends the threads, frees what was retired, and closes the pool. Waits for memory nodes that do
+    /// not respond for a failover and [`CLOSE_PATIENCE`] at most.
     fn drop(&mut self) {
         let Some(open) = self.open.0.take() else { return };
-        let failover = open.pool.fabric().capabilities().failover;
         let (upkeep, sweeper) = (self.upkeep.take(), self.sweeper.take());
-        if failover.is_zero() {
+        let fabric = open.pool.fabric();
+        // Only memory nodes that are processes have ids, and only they can hang.
+        if fabric.node_id(0).is_none() || mutant!("store-drop-waits-for-a-node-that-hangs") {
             return close(upkeep, sweeper, &open);
         }
+        let patience = fabric.capabilities().failover + CLOSE_PATIENCE;
         let (ended, is_over) = mpsc::channel::<()>();
         let closing = std::thread::Builder::new().name("darter-close".to_owned()).spawn(move || {
             close(upkeep, sweeper, &open);
             drop(open);
             drop(ended);
         });
-        // If the group is gone, the thread waits for it as long as operations do.
+        // The thread waits for nodes as long as operations do.
         if closing.is_ok() {
-            let _ = is_over.recv_timeout(failover + CLOSE_PATIENCE);
+            let _ = is_over.recv_timeout(patience);
         }
     }
 }

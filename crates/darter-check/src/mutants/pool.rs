@@ -19,6 +19,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
+        "store-drop-waits-for-a-node-that-hangs",
+        "The end of a store waits for a memory node for as long as operations do.",
+        FoundBy::Tests("-p darter-memnode --test memnode a_store_whose_node_hangs_is_dropped_in_spite_of_it"),
+    ),
+    Mutant::new(
+        "pool",
         "store-write-of-unknown-outcome-repeated",
         "A write that may have taken effect is done again by the next membership.",
         FoundBy::Tests("-p darter --lib what_may_have_happened_is_not_done_again"),

@@ -1,12 +1,14 @@
 //! Pools one of whose memory nodes is away while a process opens them.
 
-use crate::support::Node;
+use crate::support::gate::gated;
+use crate::support::{ENDLESS, LONG, Node};
 use darter::{Error, Store};
 use darter_fabric::tcp::TcpEndpoint;
-use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, OpKind, block_on};
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, OpKind, TcpOptions, block_on};
 use darter_memnode::{MemNodeOptions, Region};
 use darter_pool::AllocKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So small that the keys need both nodes.
@@ -162,6 +164,36 @@ fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
         let session = store.session().unwrap();
         let missing = (0..KEYS).find_map(|number| session.get(key(number)).err()).unwrap();
         assert!(matches!(missing, Error::Fabric(FabricError::Lost { node: 1 })), "{missing}");
+    }
+}
+
+/// The deadline of a drop is the only one here: requests over connections that are there have none.
+#[test]
+fn a_store_whose_node_hangs_is_dropped_in_spite_of_it() {
+    for hanging in 0..2 {
+        let nodes = [in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0")];
+        let mut addresses = nodes.each_ref().map(|node| node.address.to_string());
+        let (address, gate) = gated(nodes[hanging].address);
+        addresses[hanging] = address.to_string();
+        let url = format!("tcp://{},{}", addresses[0], addresses[1]);
+        let (done, step) = std::sync::mpsc::channel();
+        let way = Arc::clone(&gate);
+        std::thread::spawn(move || {
+            let options = TcpOptions { patience: ENDLESS, ..TcpOptions::default() };
+            let store = Store::options().create(true).tcp(options).open(&url).unwrap();
+            let session = store.session().unwrap();
+            for number in 0..KEYS {
+                session.put(key(number), value(number)).unwrap();
+            }
+            drop(session);
+            way.shut(true);
+            done.send("filled").unwrap();
+            drop(store);
+            done.send("dropped")
+        });
+        assert_eq!(step.recv(), Ok("filled"));
+        assert_eq!(step.recv_timeout(2 * LONG), Ok("dropped"), "it waits for memory node {hanging}");
+        gate.shut(false);
     }
 }
 
