@@ -55,7 +55,7 @@ impl Glob {
     pub(super) fn parse(pattern: &[u8]) -> Result<Self, Fault> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(Fault::said(format!(
-                "ERR the pattern has {} bytes; {PATTERN_BYTES_MAX} are allowed, as many as the longest key has",
+                "ERR pattern of {} bytes: patterns hold at most {PATTERN_BYTES_MAX} bytes; shorten it",
                 pattern.len()
             )));
         }

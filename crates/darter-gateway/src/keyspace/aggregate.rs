@@ -17,7 +17,7 @@
 //! the head still has the mark, no acknowledged write is lost with it.
 
 use super::head::Generation;
-use super::{Family, Head, Keyspace, Kind, Retries, place, session, transaction};
+use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session, transaction};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
 use darter::{AsyncSession, Condition, PutOutcome, ScanRange};
@@ -28,6 +28,13 @@ use std::time::Duration;
 pub(super) const HELD_LOOK: Duration = Duration::from_millis(10);
 /// Elements removed at a time.
 const BURIED: usize = 256;
+
+/// Bytes of a key and a field, at most: a field's place also has the family, the key's length and the
+/// generation.
+const FIELD_BYTES: usize = PLACE_BYTES - 1 - 2 - size_of::<Generation>();
+/// Bytes of a key and a member as its index element has it, at most: with it are the score, an end
+/// mark and a stamp.
+const MEMBER_BYTES: usize = FIELD_BYTES - 8 - 2 - 8;
 
 /// A generation of a key's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +109,25 @@ impl Aggregate {
         place.extend_from_slice(&self.stem);
         place.extend_from_slice(element);
         place
+    }
+
+    /// Fails if an element of this name is too long to be stored with the key.
+    pub(super) fn check(&self, name: &[u8]) -> Result<(), Fault> {
+        let (what, most, bytes, counted) = match self.kind {
+            Kind::SortedSet => {
+                let zeros = name.iter().filter(|&&byte| byte == 0).count();
+                ("member", MEMBER_BYTES, name.len() + zeros, ", each zero byte of the member counted twice")
+            }
+            _ => ("field", FIELD_BYTES, name.len(), ""),
+        };
+        let key = self.key().len();
+        if key + bytes <= most {
+            return Ok(());
+        }
+        Err(Fault::said(format!(
+            "ERR key of {key} bytes and {what} of {} bytes: together they hold at most {most} bytes{counted}; shorten them",
+            name.len()
+        )))
     }
 
     /// Returns the element at a place.
@@ -193,7 +219,7 @@ pub(super) async fn bury(
 impl Keyspace {
     /// Returns the record of a key's head, if it has one that has not expired.
     pub(super) async fn head_record(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        place(&mut self.key, Family::Key, key);
+        place_of_head(&mut self.key, key)?;
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
         let Some(record) = record else { return Ok(None) };
         let lives = Head::parse(&record)?.lives(self.now);

@@ -103,6 +103,7 @@ impl Keyspace {
         aggregate: &Aggregate,
         name: &[u8],
     ) -> Result<Option<Vec<u8>>, Fault> {
+        aggregate.check(name)?;
         let place = aggregate.place(aggregate.names(), name);
         Ok(session(&mut self.session, &self.store)?.get(&place).await?)
     }
@@ -121,8 +122,9 @@ impl Keyspace {
         let mut chunk = Chunk::small();
         while names.len() > 0 {
             let asked = chunk.of(names.len());
-            let places: Vec<Vec<u8>> =
-                names.by_ref().take(asked).map(|name| aggregate.place(aggregate.names(), name)).collect();
+            let place =
+                |name: &[u8]| aggregate.check(name).map(|()| aggregate.place(aggregate.names(), name));
+            let places = names.by_ref().take(asked).map(place).collect::<Result<Vec<_>, _>>()?;
             let records = session(&mut self.session, &self.store)?.multi_get(&places).await?;
             let bytes = records.iter().flatten().map(Vec::len).sum();
             chunk = chunk.after(records.len(), bytes);
@@ -146,6 +148,7 @@ impl Keyspace {
         value: &[u8],
         must_be_new: bool,
     ) -> Result<bool, Fault> {
+        hash.check(name)?;
         let place = hash.place(Family::Field, name);
         let condition = if must_be_new { Condition::Absent } else { Condition::Always };
         let session = session(&mut self.session, &self.store)?;
@@ -163,6 +166,7 @@ impl Keyspace {
         name: &[u8],
         mut decide: impl FnMut(Option<&[u8]>) -> Result<V, Fault> + Send,
     ) -> Result<V, Fault> {
+        hash.check(name)?;
         let place = hash.place(Family::Field, name);
         let _guard = self.locks.lock(&place).await;
         let mut decided = None;
@@ -181,6 +185,7 @@ impl Keyspace {
     /// # Errors
     /// The store's.
     pub(crate) async fn remove_field(&mut self, hash: &Aggregate, name: &[u8]) -> Result<bool, Fault> {
+        hash.check(name)?;
         let place = hash.place(Family::Field, name);
         Ok(session(&mut self.session, &self.store)?.delete(&place).await?)
     }

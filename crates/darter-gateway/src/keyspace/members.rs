@@ -107,6 +107,7 @@ impl Keyspace {
         member: &[u8],
         mut decide: impl FnMut(Option<f64>) -> Result<Option<f64>, Fault>,
     ) -> Result<Rescored, Fault> {
+        set.check(member)?;
         let place = set.place(Family::Member, member);
         let _guard = self.locks.lock(&place).await;
         let session = session(&mut self.session, &self.store)?;
@@ -156,6 +157,7 @@ impl Keyspace {
         member: &[u8],
         is_wanted: impl Fn(f64) -> bool + Send + Sync,
     ) -> Result<Option<f64>, Fault> {
+        set.check(member)?;
         let place = set.place(Family::Member, member);
         let session = session(&mut self.session, &self.store)?;
         let mut old = None;

@@ -45,7 +45,7 @@ pub(super) use walk::{Chunk, KeyRange, Walked};
 use super::fault::Fault;
 use super::turns;
 use aggregate::{bury, doubt, is_empty};
-use darter::{AsyncSession, Condition, Counters, KeySpace, PutOutcome, Store};
+use darter::{AsyncSession, Condition, Counters, IndexError, KEY_BYTES_MAX, KeySpace, PutOutcome, Store};
 use darter_fabric::mutant;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -109,6 +109,10 @@ pub(super) struct Keyspace {
 
 /// Maximum length of a key for which a prefetch is worthwhile.
 const FORESEEN_BYTES_MAX: usize = 256;
+/// Bytes of a record's key in the index, at most, without the byte of [`KeySpace::Gateway`].
+const PLACE_BYTES: usize = KEY_BYTES_MAX - 1;
+/// Bytes of a key, at most: its head's place also has the byte of the family.
+const KEY_BYTES: usize = PLACE_BYTES - 1;
 /// Buffers beyond this size are freed when a command has ended.
 const KEPT_BYTES: usize = 64 << 10;
 
@@ -123,6 +127,44 @@ fn place(buffer: &mut Vec<u8>, family: Family, key: &[u8]) {
     buffer.clear();
     buffer.push(family as u8);
     buffer.extend_from_slice(key);
+}
+
+/// Writes the place of a key's head.
+///
+/// # Errors
+/// Fails if the key is longer than [`KEY_BYTES`].
+fn place_of_head(buffer: &mut Vec<u8>, key: &[u8]) -> Result<(), Fault> {
+    check_key(key)?;
+    place(buffer, Family::Key, key);
+    Ok(())
+}
+
+/// Fails if no gateway can store a key of this length.
+fn check_key(key: &[u8]) -> Result<(), Fault> {
+    if key.len() <= KEY_BYTES {
+        return Ok(());
+    }
+    let too_long = IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES };
+    Err(Fault::Store(too_long.into()))
+}
+
+/// Returns how many bytes of a string's record precede its value.
+fn bytes_before_value(record: &[u8]) -> usize {
+    let head = Head::parse(record);
+    let value = head.and_then(|head| head.string());
+    value.map_or(0, |value| record.len() - value.len())
+}
+
+/// Returns the error of storing a head that has so many bytes before its value: the lengths that it
+/// names are those of values.
+fn of_value(error: darter::Error, bytes_before: usize) -> Fault {
+    match error {
+        darter::Error::Index(IndexError::ValueTooLong { bytes, max }) => {
+            let (bytes, max) = (bytes.saturating_sub(bytes_before), max.saturating_sub(bytes_before));
+            Fault::Store(IndexError::ValueTooLong { bytes, max }.into())
+        }
+        error => error.into(),
+    }
 }
 
 /// Removes the key whose head is at a place, with its elements, if it has expired. Returns whether
@@ -195,7 +237,7 @@ impl Keyspace {
         key: &[u8],
         f: impl FnOnce(Option<Head<'_>>) -> R + Send,
     ) -> Result<R, Fault> {
-        place(&mut self.key, Family::Key, key);
+        place_of_head(&mut self.key, key)?;
         let (now, mut f) = (self.now, Some(f));
         let session = session(&mut self.session, &self.store)?;
         let mut take = |head: Option<Head<'_>>| f.take().map(|f| f(head));
@@ -236,12 +278,12 @@ impl Keyspace {
         key: &[u8],
         mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
     ) -> Result<R, Fault> {
-        place(&mut self.key, Family::Key, key);
+        place_of_head(&mut self.key, key)?;
         let mut retries = Retries::default();
         loop {
             let Self { store, session: slot, now, key: at, locks, old, .. } = self;
             let guard = locks.lock(at).await;
-            let mut changed = None;
+            let (mut changed, mut before) = (None, 0);
             let modified = session(slot, store)?.modify(at, |record| {
                 if !mutant!("gateway-decision-kept-from-an-earlier-look") {
                     changed = None;
@@ -262,14 +304,17 @@ impl Keyspace {
                 let alive = head.filter(|head| head.lives(*now));
                 let mut new = Vec::new();
                 match changed.insert(decide(alive, &mut new)) {
-                    Ok(Change::Put(_)) => darter::Change::Put(new),
+                    Ok(Change::Put(_)) => {
+                        before = bytes_before_value(&new);
+                        darter::Change::Put(new)
+                    }
                     Ok(Change::Remove(_)) => darter::Change::Remove,
                     // An expired key is removed, whatever the command.
                     Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => darter::Change::Remove,
                     Ok(Change::Keep(_)) | Err(_) => darter::Change::Keep,
                 }
             });
-            modified.await?;
+            modified.await.map_err(|error| of_value(error, before))?;
             drop(guard);
             if let Some(change) = changed {
                 return Ok(change?.result());
@@ -312,7 +357,9 @@ impl Keyspace {
             Change::Put(result) => {
                 let is_blind = mutant!("gateway-put-over-what-came-between");
                 let condition = if is_blind { Condition::Always } else { Condition::Equals(old) };
-                if session.put_if(&at, &new, condition).await? == PutOutcome::Refused {
+                let put = session.put_if(&at, &new, condition);
+                let put = put.await.map_err(|error| of_value(error, bytes_before_value(new)))?;
+                if put == PutOutcome::Refused {
                     return Ok(None);
                 }
                 if Head::parse(new)?.generation() == Head::parse(old).ok().and_then(|head| head.generation())
@@ -346,10 +393,12 @@ impl Keyspace {
     /// The store's.
     #[inline]
     pub(super) async fn set(&mut self, key: &[u8], value: &[u8], expiry: Option<u64>) -> Result<(), Fault> {
-        place(&mut self.key, Family::Key, key);
+        place_of_head(&mut self.key, key)?;
         Head::begin(&mut self.new, Kind::String, expiry);
         self.new.extend_from_slice(value);
-        session(&mut self.session, &self.store)?.put(&self.key, &self.new).await?;
+        let before = self.new.len() - value.len();
+        let put = session(&mut self.session, &self.store)?.put(&self.key, &self.new);
+        put.await.map_err(|error| of_value(error, before))?;
         Ok(())
     }
 
@@ -358,7 +407,7 @@ impl Keyspace {
     /// # Errors
     /// The store's.
     pub(super) async fn remove(&mut self, key: &[u8]) -> Result<bool, Fault> {
-        place(&mut self.key, Family::Key, key);
+        place_of_head(&mut self.key, key)?;
         let now = self.now;
         let session = session(&mut self.session, &self.store)?;
         let mut retries = Retries::default();
@@ -405,7 +454,7 @@ impl Keyspace {
         let mut places = Vec::with_capacity(keys.size_hint().0);
         for key in keys {
             let mut buffer = Vec::with_capacity(key.len() + 1);
-            place(&mut buffer, Family::Key, key);
+            place_of_head(&mut buffer, key)?;
             places.push(buffer);
         }
         let session = session(&mut self.session, &self.store)?;

@@ -24,7 +24,7 @@
 
 use super::aggregate::{Aggregate, HELD_LOOK, bury, is_empty, mark};
 use super::order::Scored;
-use super::{Change, Family, Head, Keyspace, Kind, Retries, Walked, place, session};
+use super::{Change, Family, Head, Keyspace, Kind, Retries, Walked, check_key, place, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter_fabric::mutant;
@@ -156,6 +156,7 @@ impl Keyspace {
             }
             let session = session(&mut self.session, &self.store)?;
             for (name, record) in met {
+                to.check(&name)?;
                 session.put(to.place(to.names(), &name), &record).await?;
                 if to.kind() == Kind::SortedSet && !mutant!("gateway-copy-without-scores") {
                     // Behind the member, since the stamp is as old as the member.
@@ -245,6 +246,7 @@ impl Keyspace {
         to: &[u8],
         destination: Destination,
     ) -> Result<Transferred, Fault> {
+        check_key(to)?;
         let mut retries = Retries::default();
         loop {
             let Some((record, elements)) = self.source(from).await? else { return Ok(Transferred::NoSource) };
@@ -271,6 +273,7 @@ impl Keyspace {
         to: &[u8],
         destination: Destination,
     ) -> Result<Transferred, Fault> {
+        check_key(to)?;
         let (mut before, mut copies) = (None, 0);
         let mut retries = Retries::default();
         while copies < COPIES && retries.again().await.is_ok() {

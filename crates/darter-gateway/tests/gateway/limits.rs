@@ -50,10 +50,163 @@ fn the_longest_value_is_what_config_says() {
     assert!(is_refused(client.ask(&["append", "", "x"])));
     assert!(is_refused(client.ask(&["setrange", "k", &longest.to_string(), "x"])));
     assert_eq!(client.say("strlen "), Reply::Integer(i64::try_from(longest).unwrap()));
-    // The key takes its part of the room, which the store says.
+}
+
+/// Sends a command that is refused. Returns the limit that the error names.
+fn limit(client: &mut Client, words: &[&[u8]], begins: &str) -> usize {
+    let Reply::Error(text) = client.ask(words) else { panic!("{begins}: not refused") };
+    assert!(text.starts_with(&format!("ERR {begins}")), "{text}");
+    let (_, rest) = text.split_once("at most ").unwrap_or_else(|| panic!("{text}"));
+    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+/// The key takes its part of the room, and so does an expiry time.
+#[test]
+fn the_longest_value_under_a_key_is_what_the_error_says() {
+    let door = Door::open();
+    let mut client = door.client();
+    let value = vec![b'x'; longest(&mut client)];
     let key = "k".repeat(100);
-    let reply = client.ask(&[&b"set"[..], key.as_bytes(), &value[1..]]);
-    assert!(matches!(&reply, Reply::Error(text) if text.contains("larger blocks")), "{reply:?}");
+    for (name, options) in [
+        ("set", &[][..]),
+        ("set", &[&b"px"[..], b"1000000"]),
+        ("setnx", &[]),
+        ("getset", &[]),
+        ("msetnx", &[]),
+    ] {
+        let words =
+            |bytes: usize| [&[name.as_bytes(), key.as_bytes(), &value[..bytes]][..], options].concat();
+        client.ask(&["del", &key]);
+        let refused = format!("value of {} bytes", value.len());
+        let most = limit(&mut client, &words(value.len()), &refused);
+        let refused = format!("value of {} bytes", most + 1);
+        assert_eq!(limit(&mut client, &words(most + 1), &refused), most, "{refused}");
+        let reply = client.ask(&words(most));
+        assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+        assert_eq!(client.ask(&["strlen", &key]), Reply::Integer(i64::try_from(most).unwrap()));
+    }
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused_with_the_limit_by_every_command() {
+    const LONGEST: usize = 65_534;
+    let door = Door::open();
+    let mut client = door.client();
+    client.say("set s 1");
+    client.say("hset h f 1");
+    client.say("zadd z 1 m");
+    let long = "k".repeat(LONGEST + 1);
+    let begins = format!("key of {} bytes", LONGEST + 1);
+    for words in [
+        "set K v",
+        "get K",
+        "append K v",
+        "incr K",
+        "getset K v",
+        "setrange K 0 v",
+        "strlen K",
+        "mget s K",
+        "mset s 1 K v",
+        "msetnx t 1 K v",
+        "setnx K v",
+        "del K",
+        "exists s K",
+        "type K",
+        "expire K 10",
+        "ttl K",
+        "persist K",
+        "object encoding K",
+        "memory usage K",
+        "rename s K",
+        "rename h K",
+        "renamenx z K",
+        "rename K s",
+        "copy s K",
+        "copy h K",
+        "copy K t",
+        "hset K f v",
+        "hget K f",
+        "hmget K f",
+        "hgetall K",
+        "hdel K f",
+        "hincrby K f 1",
+        "hscan K 0",
+        "hlen K",
+        "zadd K 1 m",
+        "zscore K m",
+        "zincrby K 1 m",
+        "zrange K 0 -1",
+        "zrem K m",
+        "zrank K m",
+        "zscan K 0",
+        "zpopmin K",
+        "zmscore K m",
+    ] {
+        let words: Vec<&[u8]> = words
+            .split(' ')
+            .map(|word| if word == "K" { long.as_bytes() } else { word.as_bytes() })
+            .collect();
+        assert_eq!(limit(&mut client, &words, &begins), LONGEST);
+    }
+    // Nothing was stored or lost, and the longest key is a key.
+    assert_eq!(client.say("exists s h z t"), Reply::Integer(3));
+    let longest = &long[1..];
+    for words in [["set", longest, "v"], ["get", longest, ""], ["del", longest, ""]] {
+        let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let reply = client.ask(&words);
+        assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+    }
+    // No key or element matches these.
+    for words in ["keys", "scan 0 match", "hscan h 0 match", "zscan z 0 match"] {
+        let pattern = format!("{long}*");
+        let words: Vec<_> = words.split(' ').chain([pattern.as_str()]).collect();
+        let reply = client.ask(&words);
+        let found = match reply.clone().array() {
+            parts if words[0] == "keys" => parts,
+            parts => parts[1].clone().array(),
+        };
+        assert!(found.is_empty(), "{reply:?}");
+    }
+    let tail = "x".repeat(70_000);
+    for (from, to, found) in [
+        (format!("[a{tail}"), "+".to_owned(), 1),
+        (format!("(m{tail}"), "+".to_owned(), 0),
+        ("-".to_owned(), format!("(m{tail}"), 1),
+        ("-".to_owned(), format!("[l{tail}"), 0),
+    ] {
+        let reply = client.ask(&["zlexcount", "z", &from, &to]);
+        assert_eq!(reply, Reply::Integer(found), "{:.2} to {:.2}", from, to);
+    }
+}
+
+/// The error counts as the documentation does.
+#[test]
+fn the_longest_field_and_member_are_what_the_error_says() {
+    let door = Door::open();
+    let mut client = door.client();
+    client.say("hset k f v");
+    client.say("zadd z 1 m");
+    let long = vec![b'x'; 70_000];
+    for words in ["hset k N v", "hget k N", "hmget k f N", "hdel k N", "hincrby k N 1", "hsetnx k N v"] {
+        let words: Vec<&[u8]> =
+            words.split(' ').map(|word| if word == "N" { &long[..] } else { word.as_bytes() }).collect();
+        assert_eq!(limit(&mut client, &words, "key of 1 bytes and field of 70000 bytes"), 65_524);
+    }
+    for words in ["zadd z 1 N", "zscore z N", "zmscore z m N", "zrem z N", "zincrby z 1 N", "zrank z N"] {
+        let words: Vec<&[u8]> =
+            words.split(' ').map(|word| if word == "N" { &long[..] } else { word.as_bytes() }).collect();
+        assert_eq!(limit(&mut client, &words, "key of 1 bytes and member of 70000 bytes"), 65_506);
+    }
+    // A longer key leaves less room for a field, which a copy meets too.
+    let field = &long[..65_523];
+    assert_eq!(client.ask(&[&b"hset"[..], b"k", field, b"v"]), Reply::Integer(1));
+    let begins = "key of 6 bytes and field of 65523 bytes";
+    for words in ["rename k longer", "copy k longer"] {
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        assert_eq!(limit(&mut client, &words, begins), 65_524);
+    }
+    assert_eq!(client.say("hlen k"), Reply::Integer(2));
+    assert_eq!(client.say("exists longer"), Reply::Integer(0));
 }
 
 #[test]
