@@ -201,7 +201,8 @@ Examples:
 pub(crate) struct CreateCommand {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Make the pool in place of whatever the file or device holds, unless a process has it open
+    /// Replace the contents of the file or device, unless a process has it open; on memory nodes,
+    /// replace a pool that has lost a node other than its first, and shut out its processes
     #[arg(long)]
     overwrite: bool,
 }

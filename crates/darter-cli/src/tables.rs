@@ -24,8 +24,9 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
 fn lost_text(node: u8, address: &str) -> String {
     format!(
         "memory node {node} ({address}) was restarted without its contents. Keys that need nothing of it are served, \
-         and nothing new is placed\non it; all others fail. To have all keys again, restart the pool's memory nodes, \
-         and restore its last export:\n`darter pool create` and `darter import`. Nodes with `--durability log`, \
+         and nothing new is placed\non it; all others fail. To have all keys again, make a new, empty pool of the \
+         same memory nodes, and restore\nthe last export: `darter pool create --overwrite` and `darter import`. \
+         Gateways then serve the new pool, as do\nprograms that accept it (`StoreOptions::accept_new_pool`). Nodes with `--durability log`, \
          `--file` or replicas keep their contents."
     )
 }

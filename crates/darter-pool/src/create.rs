@@ -107,6 +107,30 @@ impl<F: Fabric> Pool<F> {
         Self::join(fabric, endpoint, superblock, layout).await
     }
 
+    /// Confirms that the pool that was opened is still there, before it is used for the first time:
+    /// on memory nodes it can be erased, and another one be made, while a process opens it
+    /// ([`crate::erase_if_lost`]). Leaves the pool if it is gone.
+    ///
+    /// # Errors
+    /// Fails as [`Pool::open`] does if the first node's superblock is no longer that of this pool.
+    pub async fn confirm(&self) -> Result<(), PoolError> {
+        let fabric = self.fabric();
+        let found = members::read_superblock(&mut fabric.endpoint()?, 0, fabric.node_bytes(0)).await;
+        let another =
+            PoolError::NodeMismatch { node: 0, what: "another pool was made in its place just now" };
+        if mutant!("pool-not-confirmed-once-it-is-open") {
+            return Ok(());
+        }
+        let confirmed = match found {
+            Ok(found) if found == *self.process.members.superblock() => Ok(()),
+            found => Err(found.err().unwrap_or(another)),
+        };
+        if confirmed.is_err() {
+            self.abandon();
+        }
+        confirmed
+    }
+
     async fn join(
         fabric: F,
         mut endpoint: F::Endpoint,

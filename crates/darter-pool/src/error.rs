@@ -41,7 +41,9 @@ pub enum PoolError {
         node: u8,
     },
     /// The bytes are a pool already, which creating would destroy.
-    #[error("memory node {node} holds a darter pool already; open it, or remove it first")]
+    #[error(
+        "memory node {node} holds a darter pool already; open it, or restart its memory nodes without their contents"
+    )]
     AlreadyAPool {
         /// The node.
         node: u8,

@@ -55,7 +55,7 @@ pub use create::PoolOptions;
 pub use error::PoolError;
 pub use grace::{Extension, Leftovers, Room, RoomRequest, Unlinked};
 pub use laggard::Laggard;
-pub use members::{Adoption, SweepReport, members_in_use};
+pub use members::{Adoption, SweepReport, erase_if_lost, members_in_use};
 pub use pool::Pool;
 pub use region::{HEAD_BYTES, ROOT_WORDS};
 pub use round_trip::{Completed, Swap};

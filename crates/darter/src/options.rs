@@ -150,7 +150,10 @@ impl StoreOptions {
     }
 
     /// Whether to make a new pool in place of whatever the file or device holds; needs `?size=`.
-    /// Default: no. A pool that is in use is refused all the same.
+    /// Default: no. A file that is in use is refused all the same. On memory nodes, with
+    /// [`StoreOptions::create`], a pool is replaced only if it has lost a node other than its first;
+    /// the processes that have it open are shut out, and join the new pool if they accept it
+    /// ([`StoreOptions::accept_new_pool`]).
     pub fn overwrite(mut self, yes: bool) -> Self {
         self.overwrite = yes;
         self

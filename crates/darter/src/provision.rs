@@ -12,7 +12,7 @@ use darter_fabric::files::Draft;
 use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Durability, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
 use darter_index::OrderedIndex;
-use darter_pool::{Pool, members_in_use};
+use darter_pool::{Pool, erase_if_lost, members_in_use};
 use std::fmt::Display;
 use std::fs;
 use std::io;
@@ -96,12 +96,16 @@ fn open_nodes(
     let connected =
         if options.create { Tcp::connect(addresses, tcp) } else { Tcp::connect_present(addresses, tcp) };
     let fabric = options.admit(url, Counting::new(Provider::Tcp(connected?)))?;
-    let opened = if options.create {
-        block_on(Pool::create(fabric, &options.pool))
-    } else {
-        block_on(Pool::open(fabric))
-    };
-    opened.map_err(|source| Error::Open { pool: url.to_string(), source })
+    if !options.create {
+        return join(url, fabric, None);
+    }
+    let created = block_on(async {
+        if options.overwrite {
+            erase_if_lost(&fabric).await?;
+        }
+        Pool::create(fabric, &options.pool).await
+    });
+    created.map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 /// Opens the pool that `url` names, which must be there, over its decorated fabric.
@@ -133,10 +137,16 @@ pub(crate) fn open_existing<F: Fabric>(
 }
 
 /// Opens a pool. A copy of a closed pool becomes a pool by itself, after it was verified and before a
-/// member line says that it is open.
+/// member line says that it is open. A pool on memory nodes can be replaced during that.
 fn join<F: Fabric>(url: &PoolUrl, fabric: F, file: Option<&Local>) -> Result<Pool<F>, Error> {
-    let opened = Pool::open_verified(fabric, || file.map_or(Ok(()), Local::adopt_file));
-    block_on(opened).map_err(|source| Error::Open { pool: url.to_string(), source })
+    let opened = block_on(async {
+        let pool = Pool::open_verified(fabric, || file.map_or(Ok(()), Local::adopt_file)).await?;
+        if file.is_none() {
+            pool.confirm().await?;
+        }
+        Ok(pool)
+    });
+    opened.map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 fn counted(fabric: Local) -> DefaultFabric {

@@ -25,6 +25,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
+        "pool-erased-under-its-members",
+        "A pool is erased while members use it.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out",
+        ),
+    ),
+    Mutant::new(
+        "pool",
+        "pool-not-confirmed-once-it-is-open",
+        "A process uses a pool by the superblock of the pool that was there before.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_process_that_opens_a_pool_that_is_replaced_meanwhile_leaves_it",
+        ),
+    ),
+    Mutant::new(
+        "pool",
         "store-write-of-unknown-outcome-repeated",
         "A write that may have taken effect is done again by the next membership.",
         FoundBy::Tests("-p darter --lib what_may_have_happened_is_not_done_again"),

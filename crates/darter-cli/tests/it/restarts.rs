@@ -413,6 +413,58 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
     assert!(said(&refused).contains("does not match"), "{}", said(&refused));
 }
 
+#[test]
+fn a_store_and_a_gateway_go_over_to_the_pool_made_in_place_of_one_that_has_lost_a_node() {
+    let options = ["--size", "4M"];
+    let mut nodes: Vec<Daemon> = (0..3).map(|_| Daemon::memnode("127.0.0.1:0", &options)).collect();
+    let url = format!("tcp://{},{},{}", nodes[0].address, nodes[1].address, nodes[2].address);
+    let create = |options: &[&str]| darter(&[&["pool", "create", "--pool", &url], options].concat());
+    assert!(create(&[]).status.success());
+    let gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &url]);
+    let mut client = Redis::connect(&gateway);
+    let store = Store::options().must_exist(true).accept_new_pool(true).open(&url).unwrap();
+    let cautious = Store::options().must_exist(true).open(&url).unwrap();
+    let session = store.session().unwrap();
+    // Until all nodes hold some of both.
+    let mut keys = 0;
+    while store.usage().unwrap().nodes.iter().any(|node| node.mine < 1 || node.others < 1) {
+        for _ in 0..100 {
+            session.put(format!("k{keys}"), "v".repeat(1000)).unwrap();
+            assert_eq!(client.call(&format!("SET k{keys} {}", "w".repeat(1000))), "+OK");
+            keys += 1;
+        }
+    }
+    let refused = create(&["--overwrite"]);
+    assert!(said(&refused).contains("holds a darter pool already"), "{}", said(&refused));
+    nodes[1].restart(&options);
+    let is_told = |error: &str| error.contains("memory node 1") && error.contains("`darter pool status`");
+    // Some fail and say why, the others go on.
+    assert!(becomes_true(|| is_told(&client.call(&format!("GET k{}", keys / 2)))
+        || (0..keys).any(|key| is_told(&client.call(&format!("GET k{key}"))))));
+    assert!((0..keys).any(|key| session.get(format!("k{key}")).is_ok()));
+    let status = darter(&["pool", "status", "--pool", &url]);
+    assert!(said(&status).contains("`darter pool create --overwrite`"), "{}", said(&status));
+    assert!(!create(&[]).status.success());
+    let created = create(&["--overwrite"]);
+    assert!(created.status.success(), "{}", said(&created));
+
+    assert_eq!(client.call_until_done("GET k0").0, "$-1");
+    assert_eq!(client.call("SET k0 new"), "+OK");
+    assert_eq!(Redis::connect(&gateway).call("GET k0"), "new");
+    assert!(becomes_true(|| session.put("k0", "mine").is_ok()));
+    assert_eq!(session.get("k0").unwrap().as_deref(), Some(&b"mine"[..]));
+    assert_eq!(session.get("k1").unwrap(), None);
+    assert!(store.usage().unwrap().nodes.iter().all(|node| !node.is_absent));
+    // A program that has not said so does not go over.
+    let session = cautious.session().unwrap();
+    assert!(becomes_true(|| {
+        session.get("k0").is_err_and(|error| error.to_string().contains("open the store again to use it"))
+    }));
+    drop((client, gateway, store, cautious));
+    let check = darter(&["check", "--pool", &url]);
+    assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+}
+
 /// Connections that never greet, from strangers.
 fn strangers(address: &str) -> Vec<TcpStream> {
     (0..200).filter_map(|_| TcpStream::connect(address).ok()).collect()

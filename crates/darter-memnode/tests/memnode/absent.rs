@@ -6,7 +6,7 @@ use darter::{Error, Store};
 use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, OpKind, TcpOptions, block_on};
 use darter_memnode::{MemNodeOptions, Region};
-use darter_pool::AllocKind;
+use darter_pool::{AllocKind, Pool, PoolError, PoolOptions, erase_if_lost};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -165,6 +165,59 @@ fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
         let missing = (0..KEYS).find_map(|number| session.get(key(number)).err()).unwrap();
         assert!(matches!(missing, Error::Fabric(FabricError::Lost { node: 1 })), "{missing}");
     }
+}
+
+#[test]
+fn a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out() {
+    let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
+    let url = fill([&first, &second]);
+    let store = Store::options().rejoin(false).open(&url).unwrap();
+    let erase = |second: &Node| {
+        let fabric = crate::support::connect(&[&first, second], b"").unwrap();
+        block_on(erase_if_lost(&fabric)).unwrap();
+    };
+    erase(&second);
+    assert_eq!(found(&store), KEYS, "a whole pool is left alone");
+    let mut endpoint = store.pool().fabric().endpoint().unwrap();
+    let mut read = || {
+        let mut batch = endpoint.batch();
+        batch.read(GlobalAddr::new(0, 0), 1);
+        block_on(endpoint.submit(batch)).map(drop)
+    };
+    read().unwrap();
+    let address = second.address.to_string();
+    second.end();
+    let second = in_memory(&address);
+    erase(&second);
+    assert!(matches!(read(), Err(FabricError::Fenced)), "a member can still write");
+    let gone = Store::open(&url).map(drop).unwrap_err();
+    assert!(matches!(gone, Error::Open { source: PoolError::NotAPool { node: 0 }, .. }), "{gone:?}");
+    let store = Store::options().create(true).open(&url).unwrap();
+    assert_eq!(store.session().unwrap().get(key(0)).unwrap(), None);
+    assert!(store.check().unwrap().is_sound());
+}
+
+#[test]
+fn a_process_that_opens_a_pool_that_is_replaced_meanwhile_leaves_it() {
+    let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
+    fill([&first, &second]);
+    let address = second.address.to_string();
+    second.end();
+    let second = in_memory(&address);
+    let fabric = || crate::support::connect(&[&first, &second], b"").unwrap();
+    let replace = || {
+        block_on(erase_if_lost(&fabric())).unwrap();
+        block_on(Pool::create(fabric(), &PoolOptions::default())).unwrap()
+    };
+    let mut other = None;
+    let while_it_opens = || {
+        other = std::thread::scope(|scope| scope.spawn(replace).join().ok());
+        Ok(())
+    };
+    let pool = block_on(Pool::open_verified(fabric(), while_it_opens)).unwrap();
+    let error = block_on(pool.confirm()).unwrap_err();
+    assert!(matches!(error, PoolError::NodeMismatch { node: 0, .. }), "{error:?}");
+    block_on(other.unwrap().confirm()).unwrap();
 }
 
 /// The deadline of a drop is the only one here: requests over connections that are there have none.

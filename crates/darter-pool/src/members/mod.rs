@@ -10,6 +10,7 @@
 //! | `silence` | how long somebody gave no sign of life |
 //! | `evict` | how members that are gone are ended |
 //! | `membership` | [`Members`], a process's own membership |
+//! | `erasure` | how a pool that has lost a node is ended |
 //! | `nodes`, `addition` | the node directory, and how a pool grows |
 //! | `adoption` | how blocks of the dead come back |
 //!
@@ -17,6 +18,7 @@
 
 mod addition;
 mod adoption;
+mod erasure;
 mod evict;
 mod founding;
 mod member;
@@ -29,6 +31,7 @@ mod silence;
 mod superblock;
 
 pub use adoption::{Adoption, SweepReport};
+pub use erasure::erase_if_lost;
 pub(crate) use founding::Founding;
 pub use member::members_in_use;
 pub(crate) use member::{MemberLine, MemberTable, is_live, read_table};
@@ -37,5 +40,5 @@ pub(crate) use nodes::{Absent, expect_absent, learn, write_directory};
 pub(crate) use register::register;
 pub(crate) use superblock::{
     LEASE_MS_MAX, Superblock, begin as begin_superblocks, finish as finish_superblocks, node_sizes,
-    read as read_superblocks,
+    read as read_superblocks, read_node as read_superblock,
 };

@@ -1,0 +1,93 @@
+//! Erasure: how a pool that has lost a memory node makes room for a new one on the same nodes.
+//!
+//! A process can only go live with a claim on a member slot ([`darter_fabric::Fabric::claim`]). So the
+//! process that erases the pool claims all slots, and shuts out the members that hold one
+//! ([`darter_fabric::Fabric::fence`]). When it holds all of them, no member can write any longer, and
+//! no process can become one. Then the magic words go, node 0's last: until then the pool has lost
+//! nodes, and can be erased again.
+//!
+//! A process that has read the superblock before, and claims a slot after this, goes live in a pool
+//! that is not the one that it has read. It reads node 0's superblock again before it does anything
+//! else ([`crate::Pool::confirm`]).
+
+use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Suspect, mutant};
+
+use super::member::read_table;
+use super::superblock::{node_sizes, read_node};
+use crate::error::PoolError;
+use crate::region::MEMBERS;
+use crate::round_trip::post;
+
+/// Ends the pool of a fabric's memory nodes if one of them other than the first has lost its part,
+/// and shuts out its members. Does nothing to a whole pool, nor if the first node holds none.
+///
+/// # Errors
+/// Fails if a node belongs to another pool, a superblock is damaged, a process has claimed a slot for
+/// a lease's time without going live, or the fabric fails. The pool is then as lost as it was.
+pub async fn erase_if_lost<F: Fabric>(fabric: &F) -> Result<(), PoolError> {
+    let mut endpoint = fabric.endpoint()?;
+    let sizes = node_sizes(fabric)?;
+    let first = match read_node(&mut endpoint, 0, sizes[0]).await {
+        Err(PoolError::NotAPool { .. }) => return Ok(()),
+        first => first?,
+    };
+    let mut has_lost = false;
+    for (node, &bytes) in (0..).zip(&sizes).skip(1) {
+        match read_node(&mut endpoint, node, bytes).await {
+            Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. }) => has_lost = true,
+            Err(error) => return Err(error),
+            Ok(found) if found == first => {}
+            Ok(_) => return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" }),
+        }
+    }
+    if !has_lost {
+        return Ok(());
+    }
+    let claims = claim_all(fabric, &mut endpoint, first.lease_ms).await?;
+    for node in (0..sizes.len() as u8).rev() {
+        post(&mut endpoint, |batch| batch.write(GlobalAddr::new(node, 0), &[0])).await?;
+    }
+    drop(claims);
+    Ok(())
+}
+
+/// Claims all member slots, and shuts out the members.
+async fn claim_all<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    lease_ms: u64,
+) -> Result<Vec<Box<dyn Identity>>, PoolError> {
+    let mut claims = Vec::new();
+    if mutant!("pool-erased-under-its-members") {
+        return Ok(claims);
+    }
+    let begin = endpoint.now_ms();
+    loop {
+        shut_members_out(fabric, endpoint).await?;
+        while let slot @ ..MEMBERS = claims.len() as u32 {
+            match fabric.claim(slot) {
+                Ok(claim) => claims.push(claim),
+                Err(FabricError::IdentityTaken { .. }) if endpoint.now_ms() - begin <= lease_ms => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if claims.len() as u32 == MEMBERS {
+            break;
+        }
+        // The holder is about to go live, or to end.
+        endpoint.pause().await;
+    }
+    // Also members that went live and died since the last read.
+    shut_members_out(fabric, endpoint).await?;
+    Ok(claims)
+}
+
+async fn shut_members_out<F: Fabric>(fabric: &F, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+    for (slot, line) in read_table(endpoint, MEMBERS).await?.live() {
+        let suspect = Suspect { slot, holder: line.holder, lapsed: true };
+        if fabric.fence(suspect)? != FenceOutcome::Fenced {
+            return Err(FabricError::IdentityTaken { slot }.into());
+        }
+    }
+    Ok(())
+}
