@@ -347,6 +347,23 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         attempted!(link, Repeat::Always, link.open.index.multi_get(&mut link.client, &keys).await)
     }
 
+    /// Returns the values of the first of several keys, in their order: of at least one key if there is
+    /// one, and of the others as long as the values have about 1 MiB together. For callers that have
+    /// no use for all values at the same time.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::get`] does.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
+    pub async fn multi_get_first<K: AsRef<[u8]> + Sync>(
+        &mut self,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
+        let keys = places.to_vec();
+        let link = &mut self.link;
+        attempted!(link, Repeat::Always, link.open.index.multi_get_first(&mut link.client, &keys).await)
+    }
+
     /// Prefetches what operations on these keys are going to read, for callers that know their keys
     /// ahead. In memory of this machine the cache misses then overlap with other work; elsewhere
     /// nothing happens.

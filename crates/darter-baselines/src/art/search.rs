@@ -42,11 +42,13 @@ impl<F: Fabric> Art<F> {
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| Descent::new(shared, epoch, key, Purpose::Read));
         let descents = descents.collect::<Result<Vec<_>, _>>()?;
-        search::run_all(&mut operation.client, shared, descents.into_iter(), |number, end, done| {
-            values[number] = value_at(end, done)?;
-            Ok(())
-        })
-        .await?;
+        let ended =
+            search::run_all(&mut operation.client, shared, descents.into_iter(), |number, end, done| {
+                values[number] = value_at(end, done)?;
+                Ok(values[number].as_ref().map_or(0, Vec::len))
+            });
+        let ended = ended.await?;
+        values.truncate(ended);
         Ok(values)
     }
 }

@@ -72,15 +72,17 @@ impl<F: Fabric> Smart<F> {
         let mut operation = self.begin(client, OpKind::MultiGet).await?;
         let (mut values, mut torn) = (vec![None; keys.len()], Vec::new());
         let descents = keys.iter().map(|key| Descent::new(key, Purpose::Read));
-        search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
+        let ended = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             match end {
                 End::Torn { .. } => torn.push(number),
                 end => values[number] = self.shared.value_at(end, done)?,
             }
-            Ok(())
-        })
-        .await?;
+            Ok(values[number].as_ref().map_or(0, Vec::len))
+        });
+        let ended = ended.await?;
+        values.truncate(ended);
         drop(operation);
+        torn.retain(|&at| at < values.len());
         for at in torn {
             values[at] = self.search(client, keys[at]).await?;
         }

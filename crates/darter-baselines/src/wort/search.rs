@@ -40,11 +40,12 @@ impl<F: Fabric> Wort<F> {
         let mut values = vec![None; keys.len()];
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| Descent::new(epoch, key, Purpose::Read));
-        search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
+        let ended = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             values[number] = value_at(end, done)?;
-            Ok(())
-        })
-        .await?;
+            Ok(values[number].as_ref().map_or(0, Vec::len))
+        });
+        let ended = ended.await?;
+        values.truncate(ended);
         Ok(values)
     }
 }

@@ -270,10 +270,8 @@ pub(super) async fn getex(call: &mut Call<'_>) -> Result<(), Fault> {
     change.await
 }
 
-/// Keys that `MGET` reads together at first, and as long as their values are small.
+/// Keys of the first read of `MGET`, and of any read at most.
 const LOOKED_FOR: [usize; 2] = [16, 512];
-/// Bytes of values that count as small, together.
-const SMALL: usize = 64 << 10;
 
 /// `MGET key…`.
 pub(super) async fn mget(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -282,12 +280,10 @@ pub(super) async fn mget(call: &mut Call<'_>) -> Result<(), Fault> {
     let (mut at, mut count) = (0, LOOKED_FOR[0]);
     while at < keys {
         let Call { args, keys, reply, .. } = call;
-        let start = reply.position();
         let visit = |head: Option<Head<'_>>| reply.bulk_or_null(head.and_then(|head| head.string().ok()));
-        keys.look_at_all(args.from(1 + at).take(count), visit).await?;
-        at += count;
-        let is_small = reply.position() - start <= SMALL;
-        count = if is_small { (count * 2).min(LOOKED_FOR[1]) } else { LOOKED_FOR[0] };
+        let looked_at = keys.look_at_first(args.from(1 + at).take(count), visit).await?;
+        at += looked_at;
+        count = (looked_at * 2).min(LOOKED_FOR[1]);
         call.limit()?;
     }
     Ok(())

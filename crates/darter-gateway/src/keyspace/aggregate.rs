@@ -115,7 +115,7 @@ impl Aggregate {
     pub(super) fn check(&self, name: &[u8]) -> Result<(), Fault> {
         let (what, most, bytes, counted) = match self.kind {
             Kind::SortedSet => {
-                let zeros = name.iter().filter(|&&byte| byte == 0).count();
+                let zeros: usize = name.iter().map(|&byte| usize::from(byte == 0)).sum();
                 ("member", MEMBER_BYTES, name.len() + zeros, ", each zero byte of the member counted twice")
             }
             _ => ("field", FIELD_BYTES, name.len(), ""),

@@ -2,12 +2,15 @@
 //! the members of a sorted set with their records.
 
 use super::aggregate::Aggregate;
-use super::walk::go_behind;
+use super::walk::{CHUNK_MAX, go_behind};
 use super::{Chunk, Family, Keyspace, Kind, Walked, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter::{Change, Condition, PutOutcome, ScanRange};
 use std::ops::Bound;
+
+/// Elements of the first read of several.
+const SOME_FIRST: usize = 16;
 
 /// A range of a key's elements, by name, from either end.
 #[derive(Clone, Debug)]
@@ -116,24 +119,26 @@ impl Keyspace {
     pub(crate) async fn some_elements<'n>(
         &mut self,
         aggregate: &Aggregate,
-        mut names: impl ExactSizeIterator<Item = &'n [u8]>,
+        mut names: impl Iterator<Item = &'n [u8]>,
         mut visit: impl FnMut(Option<&[u8]>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let mut chunk = Chunk::small();
-        while names.len() > 0 {
-            let asked = chunk.of(names.len());
-            let place =
-                |name: &[u8]| aggregate.check(name).map(|()| aggregate.place(aggregate.names(), name));
-            let places = names.by_ref().take(asked).map(place).collect::<Result<Vec<_>, _>>()?;
-            let records = session(&mut self.session, &self.store)?.multi_get(&places).await?;
-            let bytes = records.iter().flatten().map(Vec::len).sum();
-            chunk = chunk.after(records.len(), bytes);
+        let (mut places, mut asked) = (Vec::new(), SOME_FIRST);
+        loop {
+            for name in names.by_ref().take(asked - places.len()) {
+                aggregate.check(name)?;
+                places.push(aggregate.place(aggregate.names(), name));
+            }
+            if places.is_empty() {
+                return Ok(());
+            }
+            let records = session(&mut self.session, &self.store)?.multi_get_first(&places).await?;
+            places.drain(..records.len());
+            asked = (records.len() * 2).clamp(places.len(), CHUNK_MAX);
             for record in records {
                 visit(record.as_deref())?;
                 turns::worked().await;
             }
         }
-        Ok(())
     }
 
     /// Sets a field to a value, only if it is absent when that is required. Returns whether it is

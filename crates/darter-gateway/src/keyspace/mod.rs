@@ -155,8 +155,8 @@ fn bytes_before_value(record: &[u8]) -> usize {
     value.map_or(0, |value| record.len() - value.len())
 }
 
-/// Returns the error of storing a head that has so many bytes before its value: the lengths that it
-/// names are those of values.
+/// Returns the error of storing a head, with the lengths of values: the head's bytes before the value
+/// are taken off.
 fn of_value(error: darter::Error, bytes_before: usize) -> Fault {
     match error {
         darter::Error::Index(IndexError::ValueTooLong { bytes, max }) => {
@@ -441,16 +441,17 @@ impl Keyspace {
         remove_if_over(session, &self.key, now).await
     }
 
-    /// Passes the heads of several keys to `visit`, in their order, and `None` for each that is
-    /// absent. It does not check whether aggregates have elements.
+    /// Passes the heads of the first of several keys to `visit`, in their order, and `None` for each
+    /// that is absent. It does not check whether aggregates have elements. Returns how many: at least
+    /// one if there is a key, fewer than all if they are large.
     ///
     /// # Errors
     /// The store's. A record that is not valid counts as absent.
-    pub(super) async fn look_at_all<'k>(
+    pub(super) async fn look_at_first<'k>(
         &mut self,
         keys: impl Iterator<Item = &'k [u8]>,
         mut visit: impl FnMut(Option<Head<'_>>),
-    ) -> Result<(), Fault> {
+    ) -> Result<usize, Fault> {
         let mut places = Vec::with_capacity(keys.size_hint().0);
         for key in keys {
             let mut buffer = Vec::with_capacity(key.len() + 1);
@@ -458,7 +459,7 @@ impl Keyspace {
             places.push(buffer);
         }
         let session = session(&mut self.session, &self.store)?;
-        let records = session.multi_get(&places).await?;
+        let records = session.multi_get_first(&places).await?;
         for (place, record) in places.iter().zip(&records) {
             let head = record.as_deref().and_then(|record| Head::parse(record).ok());
             let head = head.filter(|head| head.lives(self.now));
@@ -470,6 +471,6 @@ impl Keyspace {
             visit(head.filter(|_| counts));
             turns::worked().await;
         }
-        Ok(())
+        Ok(records.len())
     }
 }

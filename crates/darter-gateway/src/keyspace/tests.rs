@@ -11,7 +11,7 @@ use std::sync::Arc;
 const NOW: u64 = 1_800_000_000_000;
 
 fn store() -> Store {
-    Store::open("mem:64M").unwrap()
+    Store::open("mem:128M").unwrap()
 }
 
 /// A gateway's keys, with locks of its own.
@@ -52,6 +52,50 @@ fn a_key_that_lives_again_is_not_removed_as_over() {
         let session = session(&mut keys.session, &keys.store).unwrap();
         assert!(!remove_if_over(session, b"kkey", NOW).await.unwrap());
         assert!(remove_if_over(session, b"kkey", NOW + 2).await.unwrap());
+    });
+}
+
+/// The size of the first values does not predict that of the next.
+#[test]
+fn several_large_values_are_held_a_few_at_a_time() {
+    const VALUE_BYTES: usize = 512 << 10;
+    // A multi-get returns 1 MiB of values, and what the round trip that completes it has read.
+    const HELD: usize = (1 << 20) / VALUE_BYTES + (4 << 20) / VALUE_BYTES + 1;
+    const SMALL: usize = 30;
+    const LARGE: usize = 60;
+    let store = store();
+    let mut keys = keyspace(&store);
+    let names: Vec<Vec<u8>> = (0..SMALL + LARGE).map(|n| format!("{n:03}").into_bytes()).collect();
+    let value = |n: usize| vec![n as u8; if n < SMALL { 10 } else { VALUE_BYTES }];
+    block_on(async {
+        for (n, name) in names.iter().enumerate() {
+            keys.set(name, &value(n), None).await.unwrap();
+        }
+        let mut at = 0;
+        while at < names.len() {
+            let rest = names[at..].iter().map(Vec::as_slice);
+            let (mut seen, mut large) = (0, 0);
+            let visit = |head: Option<Head<'_>>| {
+                assert!(head.unwrap().string().unwrap() == value(at + seen), "value {}", at + seen);
+                large += usize::from(at + seen >= SMALL);
+                seen += 1;
+            };
+            assert_eq!(keys.look_at_first(rest, visit).await.unwrap(), seen);
+            assert!(seen > 0 && large <= HELD, "{large} large values at once");
+            at += seen;
+        }
+        let hash = keys.open(b"hash", Kind::Hash).await.unwrap();
+        for (n, name) in names.iter().enumerate().filter(|(n, _)| n % 3 > 0) {
+            keys.set_field(&hash, name, &value(n), false).await.unwrap();
+        }
+        let mut n = 0;
+        let told = keys.some_elements(&hash, names.iter().map(Vec::as_slice), |record| {
+            assert!(record == (n % 3 > 0).then(|| value(n)).as_deref(), "field {n}");
+            n += 1;
+            Ok(())
+        });
+        told.await.unwrap();
+        assert_eq!(n, names.len());
     });
 }
 

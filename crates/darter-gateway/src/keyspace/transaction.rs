@@ -202,7 +202,7 @@ mod tests {
     fn values(keys: &mut Keyspace) -> Vec<Option<Vec<u8>>> {
         let mut found = Vec::new();
         let visit = |head: Option<Head<'_>>| found.push(head.map(|head| head.string().unwrap().to_vec()));
-        block_on(keys.look_at_all([&b"a"[..], b"b"].into_iter(), visit)).unwrap();
+        block_on(keys.look_at_first([&b"a"[..], b"b"].into_iter(), visit)).unwrap();
         for (key, value) in [(&b"a"[..], &found[0]), (b"b", &found[1])] {
             let looked = keys.look(key, |head| head.map(|head| head.string().unwrap().to_vec()));
             assert_eq!(block_on(looked).unwrap(), *value);

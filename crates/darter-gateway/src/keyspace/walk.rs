@@ -11,7 +11,7 @@ use std::ops::Bound;
 /// Maximum records in the first chunk of a walk.
 const CHUNK_FIRST: usize = 128;
 /// Maximum records in any chunk.
-const CHUNK_MAX: usize = 512;
+pub(super) const CHUNK_MAX: usize = 512;
 /// Bytes of keys and records that a chunk should not exceed, judged by the chunk before.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -29,11 +29,6 @@ impl Default for Chunk {
 }
 
 impl Chunk {
-    /// A chunk for callers that need single records.
-    pub(crate) fn small() -> Self {
-        Self(CHUNK_FIRST / 8)
-    }
-
     /// Returns the number of records to request, at most as many as are left.
     pub(crate) fn of(self, left: usize) -> usize {
         left.min(self.0)

@@ -73,13 +73,14 @@ impl<F: Fabric> Dart<F> {
             Descent::new(shared, &table, key, purpose, usize::MAX)
         });
         let view = View { shared, table: &table };
-        search::run_all(&mut client, &view, descents, |number, end, done| {
+        let ended = search::run_all(&mut client, &view, descents, |number, end, done| {
             if let End::Leaf { at, read, is_key: true } = end {
                 values[number] = Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec());
             }
-            Ok(())
-        })
-        .await?;
+            Ok(values[number].as_ref().map_or(0, Vec::len))
+        });
+        let ended = ended.await?;
+        values.truncate(ended);
         Ok(values)
     }
 }

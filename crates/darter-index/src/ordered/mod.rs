@@ -296,16 +296,33 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         check_key(key)
     }
 
-    /// The values of several keys, in their order, in the round trips of the longest search among
-    /// them. A part of [`OrderedIndex::multi_get`], which has checked the keys.
+    /// The values of the first of several keys, in their order, in the round trips of the longest
+    /// search among them: of at least one, and of all if the values are small. A part of
+    /// [`OrderedIndex::multi_get`], which has checked the keys.
     fn multi_get_chunk(
         &self,
         client: &mut Client<F>,
         keys: &[&[u8]],
     ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>>> + Send;
 
-    /// The values of several keys, in their order. Up to 256 keys share the round trips of the
-    /// longest search among them.
+    /// The values of the first of several keys, in their order: of at least one if there is one. Large
+    /// values end the read early. Up to 256 keys share the round trips of the longest search among
+    /// them.
+    fn multi_get_first(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>>> + Send {
+        async move {
+            let keys = &keys[..keys.len().min(MULTI_GET_WIDTH)];
+            for key in keys {
+                self.check_key(key)?;
+            }
+            if keys.is_empty() { Ok(Vec::new()) } else { self.multi_get_chunk(client, keys).await }
+        }
+    }
+
+    /// The values of several keys, in their order, by [`OrderedIndex::multi_get_first`].
     fn multi_get(
         &self,
         client: &mut Client<F>,
@@ -316,8 +333,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
                 self.check_key(key)?;
             }
             let mut values = Vec::with_capacity(keys.len());
-            for chunk in keys.chunks(MULTI_GET_WIDTH) {
-                values.extend(self.multi_get_chunk(client, chunk).await?);
+            while values.len() < keys.len() {
+                values.extend(self.multi_get_first(client, &keys[values.len()..]).await?);
             }
             Ok(values)
         }

@@ -79,12 +79,13 @@ impl<F: Fabric> Quiver<F> {
         let (mut values, mut moved_out) = (vec![None; keys.len()], None);
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| reader(&self.shared, key, epoch));
-        search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
+        let ended = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             values[number] = value_in(&end, done)?.map(<[u8]>::to_vec);
             moved_out = Some(number).filter(|_| took_a_trip(&end)).or(moved_out);
-            Ok(())
-        })
-        .await?;
+            Ok(values[number].as_ref().map_or(0, Vec::len))
+        });
+        let ended = ended.await?;
+        values.truncate(ended);
         if let Some(number) = moved_out {
             operation.has_read_a_leaf(keys[number]).await?;
         }

@@ -7,6 +7,11 @@ use crate::Result;
 use darter_fabric::{Batch, Fabric, Verb, turns};
 use darter_pool::Pinned;
 
+/// Bytes that the searches of one round trip read together, except that one search may read more.
+const STEP_BYTES: usize = 4 << 20;
+/// Bytes of values after which a multi-get returns what it has.
+const VALUES_BYTES: usize = 1 << 20;
+
 /// A search for one key. `C` is what its index knows: its root words, its caches.
 pub trait Search<C: ?Sized> {
     /// How it ends.
@@ -48,8 +53,9 @@ where
     }
 }
 
-/// Does one round trip of several searches. Those that end leave the list: `ended` gets the number
-/// and the end of each, and the batch with the words that it ended at.
+/// Does one round trip of the first searches of a list, up to [`STEP_BYTES`]. Those that end leave the
+/// list: `ended` gets the number and the end of each, and the batch with the words that it ended at.
+/// The others stay in their order.
 ///
 /// # Errors
 /// Those of the searches, of `ended`, and of the fabric; then the list is of no further use.
@@ -65,13 +71,20 @@ where
     S: Search<C, End: Send> + Send,
 {
     let mut batch = client.batch();
+    let (mut posted, mut words) = (0, 0);
     for (_, search) in searches.iter_mut() {
+        let verbs = batch.len();
         search.post(context, &mut batch)?;
+        posted += 1;
+        words += batch.verbs()[verbs..].iter().map(Verb::reply_words).sum::<usize>();
+        if words * 8 >= STEP_BYTES {
+            break;
+        }
     }
+    let waiting = searches.split_off(posted);
     let done = client.submit(batch).await?;
     // What a search has ended at is computed over and copied once more.
-    let words: usize = done.verbs().iter().map(Verb::reply_words).sum();
-    let bytes = words * 8 / searches.len().max(1);
+    let bytes = words * 8 / posted.max(1);
     for (number, mut search) in std::mem::take(searches) {
         match search.absorb(context, &done)? {
             Some(end) => ended(number, &search, end, &done)?,
@@ -79,11 +92,14 @@ where
         }
         turns::worked(bytes).await;
     }
+    searches.extend(waiting);
     client.recycle(done);
     Ok(())
 }
 
-/// Runs several searches to their ends side by side, in the round trips of the longest.
+/// Runs several searches to their ends side by side, in the round trips of the longest if they read
+/// little. `ended` returns the bytes of the value that it has got. Returns how many searches, the
+/// first ones, have ended: not all if their values have [`VALUES_BYTES`], but at least one.
 ///
 /// # Errors
 /// As [`step`].
@@ -91,16 +107,24 @@ pub async fn run_all<F, C, S>(
     client: &mut Pinned<'_, F>,
     context: &C,
     searches: impl Iterator<Item = S> + Send,
-    mut ended: impl FnMut(usize, S::End, &Batch) -> Result<()> + Send,
-) -> Result<()>
+    mut ended: impl FnMut(usize, S::End, &Batch) -> Result<usize> + Send,
+) -> Result<usize>
 where
     F: Fabric,
     C: Sync + ?Sized,
     S: Search<C, End: Send> + Send,
 {
     let mut searches: Vec<(usize, S)> = searches.enumerate().collect();
-    while !searches.is_empty() {
-        step(client, context, &mut searches, |number, _, end, done| ended(number, end, done)).await?;
+    let (count, mut bytes, mut left_out) = (searches.len(), 0, Vec::new());
+    while let Some(&(first, _)) = searches.first() {
+        if bytes >= VALUES_BYTES {
+            if first > 0 {
+                return Ok(first);
+            }
+            left_out.extend(searches.drain(1..));
+        }
+        let ended = |number, _: &S, end, done: &Batch| ended(number, end, done).map(|more| bytes += more);
+        step(client, context, &mut searches, ended).await?;
     }
-    Ok(())
+    Ok(left_out.first().map_or(count, |&(number, _)| number))
 }

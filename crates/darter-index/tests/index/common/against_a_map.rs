@@ -3,7 +3,7 @@
 //! and nothing may leak.
 
 use super::{Bench, Model, Tested, adversarial_key};
-use darter_fabric::block_on;
+use darter_fabric::{Endpoint, OpKind, block_on};
 use darter_index::{Condition, Decision, OrderedIndex, PutOutcome, ScanRange};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -254,6 +254,41 @@ pub(crate) fn values_of_every_size<T: Tested>() {
         assert!(bench.delete(key));
     }
     bench.assert_sound(0);
+}
+
+/// A multi-get reads 4 MiB of values in a round trip, and one value more.
+pub(crate) fn large_values_are_read_a_few_at_a_time<T: Tested>() {
+    const VALUE_BYTES: usize = 1 << 20;
+    const TOGETHER_BYTES: usize = 4 << 20;
+    // Of a leaf's class, and of nodes.
+    const SLACK_BYTES: usize = 1 << 20;
+    let mut bench = Bench::<T>::new(2);
+    let mut map = Model::new();
+    let names: Vec<String> = (0..40).map(|n| format!("key {n:02}")).collect();
+    for (n, key) in names.iter().enumerate() {
+        let is_large = !(8..16).contains(&n);
+        let value = vec![n as u8; if is_large { VALUE_BYTES } else { 10 }];
+        put(&mut bench, &mut map, key.as_bytes(), &value, 5);
+    }
+    let mut keys: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+    keys.insert(10, b"absent");
+    let expected: Vec<_> = keys.iter().map(|key| map.get(*key).cloned()).collect();
+    let before = bench.client.endpoint().counters().unwrap()[OpKind::MultiGet];
+    assert!(block_on(bench.index.multi_get(&mut bench.client, &keys)).unwrap() == expected);
+    let after = bench.client.endpoint().counters().unwrap()[OpKind::MultiGet];
+    let (bytes, trips) = (after.read_bytes - before.read_bytes, after.round_trips - before.round_trips);
+    let most = (TOGETHER_BYTES + VALUE_BYTES + SLACK_BYTES) as u64;
+    assert!(bytes <= trips * most, "{bytes} bytes in {trips} round trips");
+    // The first values alone.
+    let mut found = Vec::new();
+    while found.len() < keys.len() {
+        let first = bench.index.multi_get_first(&mut bench.client, &keys[found.len()..]);
+        let first = block_on(first).unwrap();
+        assert!(!first.is_empty());
+        found.extend(first);
+    }
+    assert!(found == expected);
+    assert_eq!(block_on(bench.index.multi_get_first(&mut bench.client, &[])).unwrap(), []);
 }
 
 /// Every nasty key at once, from another process than the one that put them there; then none.

@@ -54,7 +54,7 @@ macro_rules! index_tests {
     ($index:ty) => {
         $crate::common::index_tests! { @ $index:
             against_a_map: behaves_like_a_map, bulk_load_equals_inserts, a_large_bulk_load_is_sound,
-                values_of_every_size, deleting_everything_leaks_nothing;
+                values_of_every_size, large_values_are_read_a_few_at_a_time, deleting_everything_leaks_nothing;
             contention: inserts_and_deletes_of_one_key_balance, replace_if_equal_counts_exactly,
                 modifications_lose_no_decision,
                 own_keys_stay_while_the_tree_changes, tasks_of_one_thread_take_turns, deletes_at_a_time_leave_no_node_behind;
