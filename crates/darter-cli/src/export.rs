@@ -12,6 +12,7 @@ use crate::notation::Notation;
 use crate::pool::PoolArgs;
 use crate::range::RangeArgs;
 use crate::signals::{Interrupt, unless_interrupted};
+use crate::stdout;
 use darter::{KeySpace, ScanRange, Store};
 use darter_fabric::counted;
 use darter_fabric::files::{Access, OutputFile};
@@ -162,7 +163,9 @@ impl ExportArgs {
 /// Returns the failure to write an export. A reader that closes it early does not have all of it.
 fn unless_closed(failure: Failure) -> Failure {
     match failure {
-        Failure::OutputClosed => Failure::failed("cannot write the output: its reader has closed it"),
+        Failure::OutputClosed if !stdout::was_closed() => {
+            Failure::failed("cannot write the output: its reader has closed it")
+        }
         other => other,
     }
 }

@@ -1,6 +1,7 @@
 //! Why a command ended early, and its exit code.
 
 use crate::notation::printable;
+use crate::stdout;
 use clap::builder::styling::{AnsiColor, Style};
 use darter_fabric::files::is_wrong_name;
 use std::fmt::Display;
@@ -25,7 +26,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// SIGINT, SIGTERM or SIGHUP came: what was done; exit code 130.
     Interrupted(String),
-    /// The reader of the output has closed it; exit code 0.
+    /// The reader of the output has closed it; exit code 0. If stdout was closed from the start, exit
+    /// code 1.
     OutputClosed,
 }
 
@@ -60,6 +62,9 @@ impl Failure {
             Self::Usage(what) => (what, 2),
             Self::Failed(what) => (what, EXIT_FAILED),
             Self::Interrupted(what) => (what, EXIT_INTERRUPTED),
+            Self::OutputClosed if stdout::was_closed() => {
+                ("cannot write the output: stdout is closed".to_owned(), EXIT_FAILED)
+            }
             Self::OutputClosed => return ExitCode::SUCCESS,
         };
         complain(what);

@@ -33,6 +33,7 @@ mod shell;
 mod signals;
 mod sim;
 mod stats;
+mod stdout;
 mod stress;
 mod tables;
 mod tree;
@@ -151,10 +152,36 @@ enum Answer {
 }
 
 fn main() -> ExitCode {
-    if let Err(failure) = signals::report_limits_of_files() {
-        return failure.report();
+    match run() {
+        Ok(Answer::Done) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(failure) => failure.report(),
     }
-    let outcome = match Arguments::parse().command {
+}
+
+fn run() -> Result<Answer, Failure> {
+    signals::report_limits_of_files()?;
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => {
+            stdout::fail_if_closed()?;
+            help.print()?;
+            stdout::finish()?;
+            return Ok(Answer::Done);
+        }
+    };
+    // Servers print an address, and serve without stdout too.
+    if !matches!(command, Command::Up(_) | Command::Memnode(_) | Command::Serve(_)) {
+        stdout::fail_if_closed()?;
+    }
+    let answer = perform(command)?;
+    stdout::finish()?;
+    Ok(answer)
+}
+
+fn perform(command: Command) -> Result<Answer, Failure> {
+    match command {
         Command::Put(command) => command.run(),
         Command::Get(command) => command.run(),
         Command::Del(command) => command.run(),
@@ -180,11 +207,6 @@ fn main() -> ExitCode {
         Command::BenchWorker(command) => command.run(),
         Command::BenchVictim(command) => command.run(),
         Command::StressWorker(command) => command.run(),
-    };
-    match outcome {
-        Ok(Answer::Done) => ExitCode::SUCCESS,
-        Ok(Answer::No) => ExitCode::from(1),
-        Err(failure) => failure.report(),
     }
 }
 

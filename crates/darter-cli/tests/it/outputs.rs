@@ -207,3 +207,61 @@ fn new_pools_are_their_owners_alone_and_not_made_in_a_file_of_another_user() {
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
 }
+
+/// Commands that print results, and a script of the shell that does.
+const PRINTING: [&[&str]; 16] = [
+    &["get", "a"],
+    &["get", "a", "--raw"],
+    &["scan"],
+    &["scan", "--keys-only"],
+    &["del", "--prefix", "a", "--dry-run"],
+    &["export"],
+    &["export", "-"],
+    &["stats", "--json"],
+    &["tree"],
+    &["check"],
+    &["pool", "status"],
+    &["shell"],
+    &["paper", "list"],
+    &["completions", "bash"],
+    &["get", "--help"],
+    &["--version"],
+];
+
+/// Runs a command with a redirection of a shell; returns the exit code and stderr.
+fn redirected(scene: &Scene, words: &[&str], redirection: &str) -> (Option<i32>, String) {
+    let mut shell = Command::new("sh");
+    let script = format!("exec \"$0\" \"$@\" {redirection}");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_darter")]).args(words).env("DARTER_POOL", scene.url());
+    fs::write(scene.path("script"), "get a\n").unwrap();
+    shell.stdin(File::open(scene.path("script")).unwrap()).stdout(Stdio::null());
+    let output = shell.output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn results_that_cannot_be_printed_are_a_failure() {
+    let scene = scene();
+    for words in PRINTING {
+        for (redirection, says) in [(">&-", "stdout is closed"), (">/dev/full", "No space left on device")] {
+            let (code, err) = redirected(&scene, words, redirection);
+            assert_eq!(code, Some(1), "{words:?} {redirection}: {err}");
+            assert!(err.contains("cannot write the output") && err.contains(says), "{words:?}: {err}");
+        }
+        let (code, err) = redirected(&scene, words, "");
+        assert_eq!(code, Some(0), "{words:?}: {err}");
+    }
+}
+
+#[test]
+fn commands_without_results_need_no_stdout() {
+    let scene = scene();
+    let file = scene.path("all.tsv");
+    for words in [&["put", "b", "c"][..], &["export", text(&file)], &["import", text(&file)], &["del", "b"]] {
+        for redirection in [">&-", ">/dev/full"] {
+            scene.run(&["put", "b", "c"]).code(0);
+            let (code, err) = redirected(&scene, words, redirection);
+            assert_eq!(code, Some(0), "{words:?} {redirection}: {err}");
+        }
+    }
+}
