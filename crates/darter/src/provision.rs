@@ -6,13 +6,15 @@
 //! nothing. Devices, empty files and files to be overwritten are filled in place.
 
 use crate::{Error, StoreOptions};
-#[cfg(feature = "tcp")]
-use darter_fabric::Tcp;
 use darter_fabric::files::Draft;
 use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Durability, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
+#[cfg(feature = "tcp")]
+use darter_fabric::{ExpectedNode, Tcp};
 use darter_index::OrderedIndex;
-use darter_pool::{Pool, erase_if_lost, members_in_use};
+#[cfg(feature = "tcp")]
+use darter_pool::erase_if_lost;
+use darter_pool::{Pool, members_in_use};
 use std::fmt::Display;
 use std::fs;
 use std::io;
@@ -93,15 +95,22 @@ fn open_nodes(
     options: &StoreOptions,
 ) -> Result<Pool<DefaultFabric>, Error> {
     let tcp = options.tcp.clone().for_pool(url);
-    let connected =
-        if options.create { Tcp::connect(addresses, tcp) } else { Tcp::connect_present(addresses, tcp) };
+    let connected = if options.create {
+        Tcp::connect(addresses, tcp.clone())
+    } else {
+        Tcp::connect_present(addresses, tcp.clone())
+    };
     let fabric = options.admit(url, Counting::new(Provider::Tcp(connected?)))?;
     if !options.create {
         return join(url, fabric, None);
     }
     let created = block_on(async {
         if options.overwrite {
-            erase_if_lost(&fabric).await?;
+            let is_there = |node: &ExpectedNode| {
+                let found = Tcp::connect(std::slice::from_ref(&node.address), tcp.clone());
+                found.is_ok_and(|found| found.node_id(0) == Some(node.id))
+            };
+            erase_if_lost(&fabric, is_there).await?;
         }
         Pool::create(fabric, &options.pool).await
     });

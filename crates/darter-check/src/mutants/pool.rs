@@ -33,6 +33,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
+        "pool-erased-though-its-node-is-there",
+        "A pool is erased when an empty node is named in place of a node that is there.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out",
+        ),
+    ),
+    Mutant::new(
+        "pool",
         "pool-not-confirmed-once-it-is-open",
         "A process uses a pool by the superblock of the pool that was there before.",
         FoundBy::Tests(

@@ -445,6 +445,9 @@ fn a_store_and_a_gateway_go_over_to_the_pool_made_in_place_of_one_that_has_lost_
     let status = darter(&["pool", "status", "--pool", &url]);
     assert!(said(&status).contains("`darter pool create --overwrite`"), "{}", said(&status));
     assert!(!create(&[]).status.success());
+    let two = format!("tcp://{},{}", nodes[0].address, nodes[1].address);
+    let refused = darter(&["pool", "create", "--overwrite", "--pool", &two]);
+    assert!(said(&refused).contains("another number of memory nodes"), "{}", said(&refused));
     let created = create(&["--overwrite"]);
     assert!(created.status.success(), "{}", said(&created));
 

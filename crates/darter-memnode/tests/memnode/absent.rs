@@ -3,8 +3,9 @@
 use crate::support::gate::gated;
 use crate::support::{ENDLESS, LONG, Node};
 use darter::{Error, Store};
+use darter_fabric::block_on;
 use darter_fabric::tcp::TcpEndpoint;
-use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, OpKind, TcpOptions, block_on};
+use darter_fabric::{Endpoint, ExpectedNode, Fabric, FabricError, GlobalAddr, OpKind, Tcp, TcpOptions};
 use darter_memnode::{MemNodeOptions, Region};
 use darter_pool::{AllocKind, Pool, PoolError, PoolOptions, erase_if_lost};
 use std::path::Path;
@@ -167,6 +168,12 @@ fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
     }
 }
 
+/// Whether a node of a pool is where its directory says.
+fn is_there(node: &ExpectedNode) -> bool {
+    let found = Tcp::connect(std::slice::from_ref(&node.address), TcpOptions::default());
+    found.is_ok_and(|found| found.node_id(0) == Some(node.id))
+}
+
 #[test]
 fn a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out() {
     let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
@@ -174,10 +181,13 @@ fn a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out() {
     let store = Store::options().rejoin(false).open(&url).unwrap();
     let erase = |second: &Node| {
         let fabric = crate::support::connect(&[&first, second], b"").unwrap();
-        block_on(erase_if_lost(&fabric)).unwrap();
+        block_on(erase_if_lost(&fabric, is_there))
     };
-    erase(&second);
-    assert_eq!(found(&store), KEYS, "a whole pool is left alone");
+    erase(&second).unwrap();
+    // Another node was named in its place.
+    let refused = erase(&in_memory("127.0.0.1:0")).unwrap_err();
+    assert!(matches!(refused, PoolError::NodeMismatch { node: 1, .. }), "{refused:?}");
+    assert_eq!(found(&store), KEYS, "the pool is whole");
     let mut endpoint = store.pool().fabric().endpoint().unwrap();
     let mut read = || {
         let mut batch = endpoint.batch();
@@ -188,7 +198,7 @@ fn a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out() {
     let address = second.address.to_string();
     second.end();
     let second = in_memory(&address);
-    erase(&second);
+    erase(&second).unwrap();
     assert!(matches!(read(), Err(FabricError::Fenced)), "a member can still write");
     let gone = Store::open(&url).map(drop).unwrap_err();
     assert!(matches!(gone, Error::Open { source: PoolError::NotAPool { node: 0 }, .. }), "{gone:?}");
@@ -206,7 +216,7 @@ fn a_process_that_opens_a_pool_that_is_replaced_meanwhile_leaves_it() {
     let second = in_memory(&address);
     let fabric = || crate::support::connect(&[&first, &second], b"").unwrap();
     let replace = || {
-        block_on(erase_if_lost(&fabric())).unwrap();
+        block_on(erase_if_lost(&fabric(), is_there)).unwrap();
         block_on(Pool::create(fabric(), &PoolOptions::default())).unwrap()
     };
     let mut other = None;

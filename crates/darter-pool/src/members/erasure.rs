@@ -10,9 +10,11 @@
 //! that is not the one that it has read. It reads node 0's superblock again before it does anything
 //! else ([`crate::Pool::confirm`]).
 
-use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Suspect, mutant};
+use darter_fabric::{Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity};
+use darter_fabric::{Suspect, mutant};
 
 use super::member::read_table;
+use super::nodes::look_up;
 use super::superblock::{node_sizes, read_node};
 use crate::error::PoolError;
 use crate::region::MEMBERS;
@@ -20,31 +22,49 @@ use crate::round_trip::post;
 
 /// Ends the pool of a fabric's memory nodes if one of them other than the first has lost its part,
 /// and shuts out its members. Does nothing to a whole pool, nor if the first node holds none.
+/// `is_there` returns whether a node that the pool's directory names is still there: an empty node
+/// that was named in its place is a mistake.
 ///
 /// # Errors
-/// Fails if a node belongs to another pool, a superblock is damaged, a process has claimed a slot for
-/// a lease's time without going live, or the fabric fails. The pool is then as lost as it was.
-pub async fn erase_if_lost<F: Fabric>(fabric: &F) -> Result<(), PoolError> {
+/// Fails if the nodes are not all those of the pool, a superblock is damaged, a process has claimed
+/// a slot for a lease's time without going live, or the fabric fails. The pool is then as lost as it
+/// was.
+pub async fn erase_if_lost<F: Fabric>(
+    fabric: &F,
+    is_there: impl Fn(&ExpectedNode) -> bool,
+) -> Result<(), PoolError> {
     let mut endpoint = fabric.endpoint()?;
     let sizes = node_sizes(fabric)?;
     let first = match read_node(&mut endpoint, 0, sizes[0]).await {
         Err(PoolError::NotAPool { .. }) => return Ok(()),
         first => first?,
     };
-    let mut has_lost = false;
+    let mut lost = Vec::new();
     for (node, &bytes) in (0..).zip(&sizes).skip(1) {
         match read_node(&mut endpoint, node, bytes).await {
-            Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. }) => has_lost = true,
+            Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. }) => lost.push(node),
             Err(error) => return Err(error),
             Ok(found) if found == first => {}
             Ok(_) => return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" }),
         }
     }
-    if !has_lost {
+    if lost.is_empty() {
         return Ok(());
     }
+    let nodes = sizes.len() as u8;
+    if read_table(&mut endpoint, 0).await?.nodes != nodes {
+        let what = "the pool has another number of memory nodes than were named";
+        return Err(PoolError::NodeMismatch { node: nodes - 1, what });
+    }
+    for node in lost {
+        let expected = look_up(&mut endpoint, node).await?;
+        if is_there(&expected) && !mutant!("pool-erased-though-its-node-is-there") {
+            let what = "it is empty, and the pool's memory node of this number is there at another address";
+            return Err(PoolError::NodeMismatch { node, what });
+        }
+    }
     let claims = claim_all(fabric, &mut endpoint, first.lease_ms).await?;
-    for node in (0..sizes.len() as u8).rev() {
+    for node in (0..nodes).rev() {
         post(&mut endpoint, |batch| batch.write(GlobalAddr::new(node, 0), &[0])).await?;
     }
     drop(claims);

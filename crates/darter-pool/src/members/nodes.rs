@@ -109,7 +109,7 @@ async fn read_line<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<[u64; LINE
 }
 
 /// What the directory says of a node; fails if it says nothing.
-async fn look_up<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<ExpectedNode, PoolError> {
+pub(super) async fn look_up<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<ExpectedNode, PoolError> {
     let damaged = PoolError::Damaged { node: 0, what: "its directory does not say where a node is" };
     parse(&read_line(endpoint, node).await?).ok_or(damaged)
 }
