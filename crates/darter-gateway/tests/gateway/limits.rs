@@ -175,7 +175,7 @@ fn a_key_that_is_too_long_is_refused_with_the_limit_by_every_command() {
         ("-".to_owned(), format!("[l{tail}"), 0),
     ] {
         let reply = client.ask(&["zlexcount", "z", &from, &to]);
-        assert_eq!(reply, Reply::Integer(found), "{:.2} to {:.2}", from, to);
+        assert_eq!(reply, Reply::Integer(found), "{from:.2} to {to:.2}");
     }
 }
 

@@ -332,9 +332,12 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
             for key in keys {
                 self.check_key(key)?;
             }
-            let mut values = Vec::with_capacity(keys.len());
+            let (mut values, mut width) = (Vec::with_capacity(keys.len()), MULTI_GET_WIDTH);
             while values.len() < keys.len() {
-                values.extend(self.multi_get_first(client, &keys[values.len()..]).await?);
+                let end = keys.len().min(values.len() + width);
+                let first = self.multi_get_first(client, &keys[values.len()..end]).await?;
+                width = MULTI_GET_WIDTH.min(first.len() * 2);
+                values.extend(first);
             }
             Ok(values)
         }

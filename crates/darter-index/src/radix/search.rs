@@ -99,7 +99,7 @@ where
 
 /// Runs several searches to their ends side by side, in the round trips of the longest if they read
 /// little. `ended` returns the bytes of the value that it has got. Returns how many searches, the
-/// first ones, have ended: not all if their values have [`VALUES_BYTES`], but at least one.
+/// first ones, have ended: at least one, and not all if their values have more than [`VALUES_BYTES`].
 ///
 /// # Errors
 /// As [`step`].
@@ -115,16 +115,21 @@ where
     S: Search<C, End: Send> + Send,
 {
     let mut searches: Vec<(usize, S)> = searches.enumerate().collect();
-    let (count, mut bytes, mut left_out) = (searches.len(), 0, Vec::new());
-    while let Some(&(first, _)) = searches.first() {
-        if bytes >= VALUES_BYTES {
-            if first > 0 {
-                return Ok(first);
-            }
-            left_out.extend(searches.drain(1..));
+    let (mut count, mut bytes, mut largest) = (searches.len(), 0, 1);
+    while !searches.is_empty() {
+        // Searches end in any order, and values after a search that is left out are read in vain: a
+        // few more searches go on to their ends.
+        let more = (VALUES_BYTES / largest).max(1);
+        if bytes >= VALUES_BYTES && searches.len() > more {
+            count = searches[more].0;
+            searches.truncate(more);
         }
-        let ended = |number, _: &S, end, done: &Batch| ended(number, end, done).map(|more| bytes += more);
+        let ended = |number, _: &S, end, done: &Batch| {
+            let value = ended(number, end, done)?;
+            (bytes, largest) = (bytes + value, largest.max(value));
+            Ok(())
+        };
         step(client, context, &mut searches, ended).await?;
     }
-    Ok(left_out.first().map_or(count, |&(number, _)| number))
+    Ok(count)
 }
