@@ -53,7 +53,7 @@ where
     }
 }
 
-/// Does one round trip of the first searches of a list, up to [`STEP_BYTES`]. Those that end leave the
+/// Does one round trip of the first searches of a list, up to 4 MiB. Those that end leave the
 /// list: `ended` gets the number and the end of each, and the batch with the words that it ended at.
 /// The others stay in their order.
 ///
@@ -99,7 +99,7 @@ where
 
 /// Runs several searches to their ends side by side, in the round trips of the longest if they read
 /// little. `ended` returns the bytes of the value that it has got. Returns how many searches, the
-/// first ones, have ended: at least one, and not all if their values have more than [`VALUES_BYTES`].
+/// first ones, have ended: at least one, and not all if their values have more than 1 MiB.
 ///
 /// # Errors
 /// As [`step`].
