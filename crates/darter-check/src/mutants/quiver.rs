@@ -287,6 +287,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "Quiver",
+        "quiver-scan-reads-all-leaves-at-once",
+        "A scan reads all leaves of all its pages in one round trip.",
+        FoundBy::Tests("-p darter-index --test index a_scan_reads_a_few_large_values_at_a_time"),
+    ),
+    Mutant::new(
+        "Quiver",
         "quiver-word-of-another-record",
         "A record is believed to have its own word, and its own leaf.",
         FoundBy::Tests("-p darter-index --lib a_word_of_another_record_is_damage"),

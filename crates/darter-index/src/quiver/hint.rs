@@ -4,6 +4,7 @@ use super::page::{self, FIXED_WORDS, PageRef, Shape};
 use super::word::{LeafPrint, State, Word};
 use crate::radix::leaf;
 use darter_fabric::{Batch, GlobalAddr, ReadId};
+use darter_pool::size_class::class_bytes;
 use smallvec::SmallVec;
 
 /// A node as it was when it was linked.
@@ -83,6 +84,10 @@ pub(super) struct HotWord {
     pub(super) word: Word,
 }
 
+/// Bytes of the largest leaf that is read with its page. To read a larger one takes long enough without
+/// the round trip that is saved.
+const HOT_LEAF_BYTES_MAX: u64 = 16 << 10;
+
 /// A hot word, with the leaf that was read behind it.
 pub(super) type HotLeaf<'w> = (HotWord, &'w [u64]);
 
@@ -91,10 +96,11 @@ pub(super) type HotWords = SmallVec<[HotWord; 2]>;
 
 impl HotWord {
     /// A word of a page, if its leaf can be read beside it: verbs to one memory node alone have an
-    /// order.
+    /// order, and the leaves of all hot words of a page are read together, so they must be small.
     pub(super) fn of(page: PageRef, slot: PageSlot, word: Word) -> Option<Self> {
-        let State::Leaf { addr, .. } = word.state() else { return None };
-        (addr.node() == page.addr.node() && !word.is_sealed()).then_some(Self { slot, word })
+        let State::Leaf { addr, class } = word.state() else { return None };
+        let is_small = class_bytes(class) <= HOT_LEAF_BYTES_MAX;
+        (addr.node() == page.addr.node() && !word.is_sealed() && is_small).then_some(Self { slot, word })
     }
 
     /// Posts the READ of its leaf: behind one of the word, which protects the leaf.

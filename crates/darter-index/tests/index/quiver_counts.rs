@@ -418,3 +418,62 @@ fn searches_enter_what_they_do_not_find() {
     assert!(empty > filled, "{filled}, then {empty} round trips");
     assert!(again < filled + 0.005, "{filled}, then {again} round trips");
 }
+
+/// A round trip of a scan reads 4 MiB of records' leaves, and one leaf more; a page's pairs in records,
+/// in leaves and in the delta come in order all the same.
+#[test]
+fn a_scan_reads_a_few_large_values_at_a_time() {
+    const VALUE_BYTES: usize = 1 << 20;
+    // Of the leaf beyond the bound and its class, and of pages with the values in them.
+    const MOST_BYTES: u64 = (4 << 20) + (2 << 20);
+    let fabric = Counting::new(Local::memory(256 << 20, 1).unwrap());
+    let pool = block_on(Pool::create(fabric, &PoolOptions::default())).unwrap();
+    let mut client = pool.client().unwrap();
+    for options in [QuiverOptions::default(), QuiverOptions { cache_bytes: 0, ..QuiverOptions::default() }] {
+        let quiver = block_on(Quiver::open_or_create(&mut client, options)).unwrap();
+        let value = |number: u64| vec![number as u8; [8, VALUE_BYTES, 100_000, 20][number as usize % 4]];
+        let mut map: BTreeMap<Vec<u8>, Vec<u8>> =
+            (0..90).map(|number| (key(number).to_vec(), value(number))).collect();
+        if block_on(quiver.get(&mut client, &key(0))).unwrap().is_none() {
+            block_on(quiver.bulk_load(&mut client, map.clone().into_iter())).unwrap();
+        }
+        for number in (0..130).filter(|number| number % 3 == 0) {
+            let value = if number < 90 { value(number + 1) } else { vec![number as u8; 50_000] };
+            block_on(quiver.put(&mut client, &key(number), &value, Condition::Always)).unwrap();
+            map.insert(key(number).to_vec(), value);
+        }
+        for number in (0..90).filter(|number| number % 7 == 1) {
+            block_on(quiver.delete(&mut client, &key(number))).unwrap();
+            map.remove(&key(number)[..]);
+        }
+        let middle = map.keys().nth(40).cloned().unwrap();
+        let mut scanned = |range: ScanRange, limit: usize| {
+            let before = client.endpoint().counters().unwrap()[OpKind::Scan];
+            let found = block_on(quiver.scan(&mut client, &range, limit)).unwrap();
+            let after = client.endpoint().counters().unwrap()[OpKind::Scan];
+            let within = map.range((range.from.clone(), range.to.clone()));
+            let mut expected: Vec<_> = within.map(|(key, value)| (key.clone(), value.clone())).collect();
+            if range.reverse {
+                expected.reverse();
+            }
+            expected.truncate(limit);
+            assert!(found == expected, "{range:?} {limit}");
+            let (bytes, trips) =
+                (after.read_bytes - before.read_bytes, after.round_trips - before.round_trips);
+            assert!(bytes <= trips * MOST_BYTES, "{bytes} bytes in {trips} round trips");
+            bytes
+        };
+        for reverse in [false, true] {
+            for limit in [usize::MAX, 1, 10, 33] {
+                for (from, to) in [
+                    (Bound::Unbounded, Bound::Unbounded),
+                    (Bound::Included(middle.clone()), Bound::Unbounded),
+                    (Bound::Unbounded, Bound::Excluded(middle.clone())),
+                ] {
+                    let bytes = scanned(ScanRange { from, to, reverse }, limit);
+                    assert!(limit > 1 || bytes < 3 * MOST_BYTES, "{bytes} for one pair");
+                }
+            }
+        }
+    }
+}

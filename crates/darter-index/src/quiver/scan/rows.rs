@@ -1,4 +1,8 @@
 //! What a scan has read of pages: pairs that stand in records, and leaves to be read.
+//!
+//! All leaves are read in one round trip unless they have more than [`LEAVES_BYTES`]. Then each page
+//! is handed on by itself: the leaves of its delta are read, which are in no order, and those of its
+//! records, which are in key order, some at a time.
 
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, PageSlot};
@@ -14,9 +18,12 @@ use crate::radix::prefix_hash::HashKeys;
 use crate::radix::sink::Sink;
 use crate::{IndexError, Result, ScanRange};
 use darter_fabric::turns::{self, PORTION_BYTES};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId, mutant};
 use darter_pool::Client;
+use std::cmp::Ordering;
 
+/// Bytes of leaves that a round trip reads: with those of records, one more at most.
+const LEAVES_BYTES: usize = 4 << 20;
 /// Bytes of the smallest sectors that media have.
 const SECTOR_BYTES_MIN: u64 = 512;
 
@@ -60,7 +67,8 @@ pub(super) struct Source<'w> {
 #[derive(Default)]
 pub(super) struct Rows<'w> {
     pairs: Vec<Leaf<'w>>,
-    sources: Vec<Source<'w>>,
+    /// Each with the number of its first pair.
+    sources: Vec<(Source<'w>, usize)>,
     leaves: Vec<RowLeaf<'w>>,
     /// The last key that counts in the walk's direction; without it, all of them do.
     pub(super) end: Option<&'w [u8]>,
@@ -81,6 +89,16 @@ struct RowLeaf<'w> {
 }
 
 impl<'w> RowLeaf<'w> {
+    fn bytes(&self) -> usize {
+        leaf::class_words(self.class) * 8
+    }
+
+    /// The pair of a leaf that was read with its page.
+    fn hot_pair(&self, keys: HashKeys, from: &Source<'_>) -> Result<Leaf<'w>> {
+        note(situations::HOT_WORD_SCANNED);
+        Ok(self.pair(keys, from, self.image.unwrap_or_default())?.0)
+    }
+
     /// The pair, by what was read of the leaf, and whether it is the leaf's.
     fn pair<'r>(&self, keys: HashKeys, from: &Source<'_>, words: &'r [u64]) -> Result<(Leaf<'r>, bool)>
     where
@@ -127,7 +145,7 @@ impl<'w> Rows<'w> {
                 || own.is_none() && mutant!("quiver-scan-reads-leaves-of-linked-parts")
         };
         let source = self.sources.len();
-        self.sources.push(from);
+        self.sources.push((from, self.pairs.len()));
         self.pairs.reserve(part.records.len() / shape.record_words.max(1));
         let row = |slot: PageSlot, word: Word, (addr, class): (GlobalAddr, u8), own| {
             let is_it = |hot: &&HotLeaf<'_>| {
@@ -185,50 +203,158 @@ impl<'w> Rows<'w> {
         Ok(())
     }
 
-    /// Reads the leaves that were not, and hands on all pairs in the range, in its order. Returns the
-    /// key of a pair whose leaf it has read, if the pair could stand in a page.
+    /// Reads the leaves that were not, and hands on the pairs in the range, in its order, until the
+    /// sink wants no more. Returns the key of a pair whose leaf it has read, if the pair could stand
+    /// in a page.
     pub(super) async fn hand_on<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
         mut self,
         (shared, client): (&Shared, &mut Client<F>),
         range: &ScanRange,
         sink: &mut Sink<V>,
     ) -> Result<Option<Vec<u8>>> {
+        let unread = self.leaves.iter().filter(|row| row.image.is_none());
+        let is_much = unread.map(RowLeaf::bytes).sum::<usize>() > LEAVES_BYTES;
+        if is_much && !mutant!("quiver-scan-reads-all-leaves-at-once") {
+            return Box::pin(self.hand_on_by_pages((shared, client), range, sink)).await;
+        }
         let (read, unread): (Vec<_>, Vec<_>) = self.leaves.drain(..).partition(|row| row.image.is_some());
         for row in &read {
-            note(situations::HOT_WORD_SCANNED);
-            let from = &self.sources[row.source];
-            self.pairs.push(row.pair(shared.keys, from, row.image.unwrap_or_default())?.0);
+            self.pairs.push(row.hot_pair(shared.keys, &self.sources[row.source].0)?);
         }
+        let first = self.sources.first().map(|(from, _)| from.page);
         if unread.is_empty() {
             let are_records = read.is_empty() || mutant!("quiver-scan-hands-on-hot-leaves-last");
             let is_in_order = are_records && !range.reverse;
-            let first = self.sources.first().map(|from| from.page);
             hand_on(self.pairs, is_in_order, (self.end, first), range, sink).await?;
             return Ok(None);
         }
         let Self { pairs, sources, end, .. } = self;
+        let unread: Vec<_> = unread.iter().collect();
+        let leaves = Leaves::read(client, &unread).await?;
+        let (read, moved_out) = leaves.pairs(shared, &sources).await?;
+        let mut pairs: Vec<Leaf<'_>> = pairs;
+        pairs.extend(read);
+        hand_on(pairs, false, (end, first), range, sink).await?;
+        let moved_out = moved_out.map(<[u8]>::to_vec);
+        client.recycle(leaves.done);
+        Ok(moved_out)
+    }
+
+    /// The same for leaves of more than [`LEAVES_BYTES`].
+    async fn hand_on_by_pages<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
+        self,
+        (shared, client): (&Shared, &mut Client<F>),
+        range: &ScanRange,
+        sink: &mut Sink<V>,
+    ) -> Result<Option<Vec<u8>>> {
+        let Self { pairs, sources, leaves, end } = &self;
+        let mut moved_out = None;
+        for (at, (from, pairs_from)) in sources.iter().enumerate() {
+            if sink.left == 0 {
+                break;
+            }
+            let (pairs_to, end) = match sources.get(at + 1) {
+                Some((_, pairs_to)) => (*pairs_to, None),
+                None => (pairs.len(), *end),
+            };
+            let mut held = pairs[*pairs_from..pairs_to].to_vec();
+            let (mut delta, mut records) = (Vec::new(), Vec::new());
+            for row in leaves.iter().filter(|row| row.source == at) {
+                match (row.image, row.slot.rank()) {
+                    (Some(_), _) => held.push(row.hot_pair(shared.keys, from)?),
+                    (None, Some(_)) => records.push(row),
+                    (None, None) => delta.push(row),
+                }
+            }
+            if range.reverse {
+                records.reverse();
+            }
+            let added = Leaves::read(client, &delta).await?;
+            let (in_delta, moved) = added.pairs(shared, sources).await?;
+            moved_out = moved.map(<[u8]>::to_vec).or(moved_out);
+            let mut held = [&held[..], &in_delta].concat();
+            let (mut rest, mut last) = (&records[..], None::<Vec<u8>>);
+            loop {
+                let (now, later) = rest.split_at(portion(rest));
+                let leaves = Leaves::read(client, now).await?;
+                let (read, moved) = leaves.pairs(shared, sources).await?;
+                moved_out = moved.map(<[u8]>::to_vec).or(moved_out);
+                let is_past = |last: &[u8], key: &[u8]| compare(last, key) == forwards(range);
+                let first = last.as_deref().zip(read.first().map(|pair| pair.key));
+                if first.is_some_and(|(last, first)| !is_past(last, first))
+                    || !read.windows(2).all(|pair| is_past(pair[0].key, pair[1].key))
+                {
+                    return Err(out_of_place(from.page));
+                }
+                let end = if later.is_empty() { end } else { read.last().map(|pair| pair.key) };
+                let pairs = [&held[..], &read].concat();
+                hand_on(pairs, false, (end, Some(from.page)), range, sink).await?;
+                if later.is_empty() || sink.left == 0 {
+                    break;
+                }
+                last = end.map(<[u8]>::to_vec);
+                held.retain(|pair| last.as_deref().is_none_or(|last| is_past(last, pair.key)));
+                client.recycle(leaves.done);
+                rest = later;
+            }
+        }
+        Ok(moved_out)
+    }
+}
+
+/// How a key compares to the next one in a range's direction.
+fn forwards(range: &ScanRange) -> Ordering {
+    if range.reverse { Ordering::Greater } else { Ordering::Less }
+}
+
+/// How many of these leaves a round trip reads.
+fn portion(rows: &[&RowLeaf<'_>]) -> usize {
+    let mut bytes = 0;
+    let is_within = |row: &&&RowLeaf<'_>| {
+        let is_within = bytes < LEAVES_BYTES;
+        bytes += row.bytes();
+        is_within
+    };
+    rows.iter().take_while(is_within).count()
+}
+
+/// Leaves that were read in one round trip.
+struct Leaves<'r, 'w> {
+    rows: &'r [&'r RowLeaf<'w>],
+    reads: Vec<ReadId>,
+    done: Batch,
+}
+
+impl<'r, 'w> Leaves<'r, 'w> {
+    async fn read<F: Fabric>(client: &mut Client<F>, rows: &'r [&'r RowLeaf<'w>]) -> Result<Self> {
         let mut batch = client.batch();
-        let reads: Vec<_> =
-            unread.iter().map(|row| batch.read(row.addr, leaf::class_words(row.class))).collect();
-        let done = client.submit(batch).await?;
-        let (mut pairs, mut moved_out) = (pairs, None);
-        for (row, read) in unread.into_iter().zip(reads) {
-            let words = done.words(read);
-            let from @ Source { page, shape, identity, .. } = &sources[row.source];
+        let reads = rows.iter().map(|row| batch.read(row.addr, leaf::class_words(row.class))).collect();
+        let done = if rows.is_empty() { batch } else { client.submit(batch).await? };
+        Ok(Self { rows, reads, done })
+    }
+
+    /// The pairs, and the key of one that could stand in a page. Remembers where those are that are
+    /// their words'.
+    async fn pairs(
+        &self,
+        shared: &Shared,
+        sources: &[(Source<'_>, usize)],
+    ) -> Result<(Vec<Leaf<'_>>, Option<&[u8]>)> {
+        let (mut pairs, mut moved_out) = (Vec::with_capacity(self.rows.len()), None);
+        for (row, read) in self.rows.iter().zip(&self.reads) {
+            let words = self.done.words(*read);
+            let (from, _) = &sources[row.source];
             let (pair, is_own) = row.pair(shared.keys, from, words)?;
             if words.len() <= INLINE_WORDS_MAX {
                 moved_out = Some(pair.key);
             }
-            if let Some(identity) = identity.filter(|_| is_own) {
-                shared.learn_hot(identity, (*page, shape), row.slot, row.word);
+            if let Some(identity) = from.identity.filter(|_| is_own) {
+                shared.learn_hot(identity, (from.page, &from.shape), row.slot, row.word);
             }
             pairs.push(pair);
             turns::worked(words.len() * 8).await;
         }
-        hand_on(pairs, false, (end, sources.first().map(|from| from.page)), range, sink).await?;
-        let moved_out = moved_out.map(<[u8]>::to_vec);
-        client.recycle(done);
-        Ok(moved_out)
+        Ok((pairs, moved_out))
     }
 }
 
