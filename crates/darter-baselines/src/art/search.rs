@@ -38,18 +38,13 @@ impl<F: Fabric> Art<F> {
         let mut operation = Operation::pin(&*self.shared, client, OpKind::MultiGet).await?;
         let shared = &*self.shared;
         shared.refresh(&mut operation.client).await?;
-        let mut values = vec![None; keys.len()];
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| Descent::new(shared, epoch, key, Purpose::Read));
         let descents = descents.collect::<Result<Vec<_>, _>>()?;
-        let ended =
-            search::run_all(&mut operation.client, shared, descents.into_iter(), |number, end, done| {
-                values[number] = value_at(end, done)?;
-                Ok(values[number].as_ref().map_or(0, Vec::len))
-            });
-        let ended = ended.await?;
-        values.truncate(ended);
-        Ok(values)
+        let values = search::run_all(&mut operation.client, shared, descents.into_iter(), |_, end, done| {
+            value_at(end, done)
+        });
+        values.await
     }
 }
 

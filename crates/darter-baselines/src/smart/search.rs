@@ -70,17 +70,16 @@ impl<F: Fabric> Smart<F> {
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut operation = self.begin(client, OpKind::MultiGet).await?;
-        let (mut values, mut torn) = (vec![None; keys.len()], Vec::new());
+        let mut torn = Vec::new();
         let descents = keys.iter().map(|key| Descent::new(key, Purpose::Read));
-        let ended = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
-            match end {
-                End::Torn { .. } => torn.push(number),
-                end => values[number] = self.shared.value_at(end, done)?,
+        let values = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
+            if let End::Torn { .. } = end {
+                torn.push(number);
+                return Ok(None);
             }
-            Ok(values[number].as_ref().map_or(0, Vec::len))
+            self.shared.value_at(end, done)
         });
-        let ended = ended.await?;
-        values.truncate(ended);
+        let mut values = values.await?;
         drop(operation);
         torn.retain(|&at| at < values.len());
         for at in torn {

@@ -37,16 +37,12 @@ impl<F: Fabric> Wort<F> {
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut operation = Operation::pin(&*self.shared, client, OpKind::MultiGet).await?;
-        let mut values = vec![None; keys.len()];
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| Descent::new(epoch, key, Purpose::Read));
-        let ended = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
-            values[number] = value_at(end, done)?;
-            Ok(values[number].as_ref().map_or(0, Vec::len))
+        let values = search::run_all(&mut operation.client, &*self.shared, descents, |_, end, done| {
+            value_at(end, done)
         });
-        let ended = ended.await?;
-        values.truncate(ended);
-        Ok(values)
+        values.await
     }
 }
 

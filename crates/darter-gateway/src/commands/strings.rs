@@ -4,7 +4,7 @@ use super::expiry::{Unit, positive_end};
 use crate::call::{Call, argument_too_long, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Change, Head, Kind};
+use crate::keyspace::{Change, Head, Kind, TOGETHER_FIRST, TOGETHER_MAX};
 use crate::number;
 use crate::request::BULK_BYTES_MAX;
 use crate::turns;
@@ -270,20 +270,17 @@ pub(super) async fn getex(call: &mut Call<'_>) -> Result<(), Fault> {
     change.await
 }
 
-/// Keys of the first read of `MGET`, and of any read at most.
-const LOOKED_FOR: [usize; 2] = [16, 512];
-
 /// `MGET key…`.
 pub(super) async fn mget(call: &mut Call<'_>) -> Result<(), Fault> {
     let keys = call.args.len() - 1;
     call.reply.array(keys);
-    let (mut at, mut count) = (0, LOOKED_FOR[0]);
+    let (mut at, mut count) = (0, TOGETHER_FIRST);
     while at < keys {
         let Call { args, keys, reply, .. } = call;
         let visit = |head: Option<Head<'_>>| reply.bulk_or_null(head.and_then(|head| head.string().ok()));
         let looked_at = keys.look_at_first(args.from(1 + at).take(count), visit).await?;
         at += looked_at;
-        count = (looked_at * 2).min(LOOKED_FOR[1]);
+        count = (looked_at * 2).min(TOGETHER_MAX);
         call.limit()?;
     }
     Ok(())

@@ -2,15 +2,12 @@
 //! the members of a sorted set with their records.
 
 use super::aggregate::Aggregate;
-use super::walk::{CHUNK_MAX, go_behind};
-use super::{Chunk, Family, Keyspace, Kind, Walked, session};
+use super::walk::go_behind;
+use super::{Chunk, Family, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX, Walked, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter::{Change, Condition, PutOutcome, ScanRange};
 use std::ops::Bound;
-
-/// Elements of the first read of several.
-const SOME_FIRST: usize = 16;
 
 /// A range of a key's elements, by name, from either end.
 #[derive(Clone, Debug)]
@@ -122,7 +119,7 @@ impl Keyspace {
         mut names: impl Iterator<Item = &'n [u8]>,
         mut visit: impl FnMut(Option<&[u8]>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let (mut places, mut asked) = (Vec::new(), SOME_FIRST);
+        let (mut places, mut asked) = (Vec::new(), TOGETHER_FIRST);
         loop {
             for name in names.by_ref().take(asked - places.len()) {
                 aggregate.check(name)?;
@@ -133,7 +130,7 @@ impl Keyspace {
             }
             let records = session(&mut self.session, &self.store)?.multi_get_first(&places).await?;
             places.drain(..records.len());
-            asked = (records.len() * 2).clamp(places.len(), CHUNK_MAX);
+            asked = (records.len() * 2).clamp(places.len(), TOGETHER_MAX);
             for record in records {
                 visit(record.as_deref())?;
                 turns::worked().await;

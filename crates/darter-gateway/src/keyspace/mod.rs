@@ -113,6 +113,10 @@ const FORESEEN_BYTES_MAX: usize = 256;
 const PLACE_BYTES: usize = KEY_BYTES_MAX - 1;
 /// Bytes of a key, at most: its head's place also has the byte of the family.
 const KEY_BYTES: usize = PLACE_BYTES - 1;
+/// Records that one read of several names at first: their values may be large.
+pub(super) const TOGETHER_FIRST: usize = 16;
+/// Records that one read of several names, at most.
+pub(super) const TOGETHER_MAX: usize = 512;
 /// Buffers beyond this size are freed when a command has ended.
 const KEPT_BYTES: usize = 64 << 10;
 

@@ -11,7 +11,7 @@ use std::ops::Bound;
 /// Maximum records in the first chunk of a walk.
 const CHUNK_FIRST: usize = 128;
 /// Maximum records in any chunk.
-pub(super) const CHUNK_MAX: usize = 512;
+const CHUNK_MAX: usize = 512;
 /// Bytes of keys and records that a chunk should not exceed, judged by the chunk before.
 const CHUNK_BYTES: usize = 1 << 20;
 

@@ -67,20 +67,15 @@ impl<F: Fabric> Dart<F> {
         } else {
             shared.view(&mut client).await?
         };
-        let mut values = vec![None; keys.len()];
         let descents = keys.iter().map(|key| {
             let purpose = Purpose::Read { sample: shared.samples() };
             Descent::new(shared, &table, key, purpose, usize::MAX)
         });
         let view = View { shared, table: &table };
-        let ended = search::run_all(&mut client, &view, descents, |number, end, done| {
-            if let End::Leaf { at, read, is_key: true } = end {
-                values[number] = Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec());
-            }
-            Ok(values[number].as_ref().map_or(0, Vec::len))
-        });
-        let ended = ended.await?;
-        values.truncate(ended);
-        Ok(values)
+        search::run_all(&mut client, &view, descents, |_, end, done| {
+            let End::Leaf { at, read, is_key: true } = end else { return Ok(None) };
+            Ok(Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec()))
+        })
+        .await
     }
 }

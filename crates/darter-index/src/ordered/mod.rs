@@ -322,7 +322,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         }
     }
 
-    /// The values of several keys, in their order, by [`OrderedIndex::multi_get_first`].
+    /// The values of several keys, in their order, as [`OrderedIndex::multi_get_first`] reads them.
     fn multi_get(
         &self,
         client: &mut Client<F>,
@@ -335,7 +335,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
             let (mut values, mut width) = (Vec::with_capacity(keys.len()), MULTI_GET_WIDTH);
             while values.len() < keys.len() {
                 let end = keys.len().min(values.len() + width);
-                let first = self.multi_get_first(client, &keys[values.len()..end]).await?;
+                let first = self.multi_get_chunk(client, &keys[values.len()..end]).await?;
                 width = MULTI_GET_WIDTH.min(first.len() * 2);
                 values.extend(first);
             }

@@ -76,16 +76,14 @@ impl<F: Fabric> Quiver<F> {
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::MultiGet).await?;
-        let (mut values, mut moved_out) = (vec![None; keys.len()], None);
+        let mut moved_out = None;
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| reader(&self.shared, key, epoch));
-        let ended = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
-            values[number] = value_in(&end, done)?.map(<[u8]>::to_vec);
+        let values = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             moved_out = Some(number).filter(|_| took_a_trip(&end)).or(moved_out);
-            Ok(values[number].as_ref().map_or(0, Vec::len))
+            Ok(value_in(&end, done)?.map(<[u8]>::to_vec))
         });
-        let ended = ended.await?;
-        values.truncate(ended);
+        let values = values.await?;
         if let Some(number) = moved_out {
             operation.has_read_a_leaf(keys[number]).await?;
         }

@@ -98,8 +98,8 @@ where
 }
 
 /// Runs several searches to their ends side by side, in the round trips of the longest if they read
-/// little. `ended` returns the bytes of the value that it has got. Returns how many searches, the
-/// first ones, have ended: at least one, and not all if their values have more than 1 MiB.
+/// little. `ended` gets the number and the end of each, and returns its value. Returns the values of
+/// the first searches: of at least one if there is one, and of all unless they have more than 1 MiB.
 ///
 /// # Errors
 /// As [`step`].
@@ -107,29 +107,32 @@ pub async fn run_all<F, C, S>(
     client: &mut Pinned<'_, F>,
     context: &C,
     searches: impl Iterator<Item = S> + Send,
-    mut ended: impl FnMut(usize, S::End, &Batch) -> Result<usize> + Send,
-) -> Result<usize>
+    mut ended: impl FnMut(usize, S::End, &Batch) -> Result<Option<Vec<u8>>> + Send,
+) -> Result<Vec<Option<Vec<u8>>>>
 where
     F: Fabric,
     C: Sync + ?Sized,
     S: Search<C, End: Send> + Send,
 {
     let mut searches: Vec<(usize, S)> = searches.enumerate().collect();
-    let (mut count, mut bytes, mut largest) = (searches.len(), 0, 1);
+    let mut values = vec![None; searches.len()];
+    let (mut bytes, mut largest) = (0, 1);
     while !searches.is_empty() {
         // Searches end in any order, and values after a search that is left out are read in vain: a
         // few more searches go on to their ends.
         let more = (VALUES_BYTES / largest).max(1);
         if bytes >= VALUES_BYTES && searches.len() > more {
-            count = searches[more].0;
+            values.truncate(searches[more].0);
             searches.truncate(more);
         }
         let ended = |number, _: &S, end, done: &Batch| {
             let value = ended(number, end, done)?;
-            (bytes, largest) = (bytes + value, largest.max(value));
+            let length = value.as_ref().map_or(0, Vec::len);
+            (bytes, largest) = (bytes + length, largest.max(length));
+            values[number] = value;
             Ok(())
         };
         step(client, context, &mut searches, ended).await?;
     }
-    Ok(count)
+    Ok(values)
 }

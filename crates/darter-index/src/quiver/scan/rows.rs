@@ -272,10 +272,10 @@ impl<'w> Rows<'w> {
             let added = Leaves::read(client, &delta).await?;
             let (in_delta, moved) = added.pairs(shared, sources).await?;
             moved_out = moved.map(<[u8]>::to_vec).or(moved_out);
-            let mut held = [&held[..], &in_delta].concat();
+            held.extend(in_delta);
             let (mut rest, mut last) = (&records[..], None::<Vec<u8>>);
             loop {
-                let (now, later) = rest.split_at(portion(rest));
+                let (now, later) = split_portion(rest, LEAVES_BYTES, |row| row.bytes());
                 let leaves = Leaves::read(client, now).await?;
                 let (read, moved) = leaves.pairs(shared, sources).await?;
                 moved_out = moved.map(<[u8]>::to_vec).or(moved_out);
@@ -307,15 +307,15 @@ fn forwards(range: &ScanRange) -> Ordering {
     if range.reverse { Ordering::Greater } else { Ordering::Less }
 }
 
-/// How many of these leaves a round trip reads.
-fn portion(rows: &[&RowLeaf<'_>]) -> usize {
+/// Splits off the first items that have this number of bytes, the last of them perhaps more.
+fn split_portion<T>(items: &[T], portion: usize, bytes_of: impl Fn(&T) -> usize) -> (&[T], &[T]) {
     let mut bytes = 0;
-    let is_within = |row: &&&RowLeaf<'_>| {
-        let is_within = bytes < LEAVES_BYTES;
-        bytes += row.bytes();
+    let is_within = |item: &&T| {
+        let is_within = bytes < portion;
+        bytes += bytes_of(item);
         is_within
     };
-    rows.iter().take_while(is_within).count()
+    items.split_at(items.iter().take_while(is_within).count())
 }
 
 /// Leaves that were read in one round trip.
@@ -333,8 +333,8 @@ impl<'r, 'w> Leaves<'r, 'w> {
         Ok(Self { rows, reads, done })
     }
 
-    /// The pairs, and the key of one that could stand in a page. Remembers where those are that are
-    /// their words'.
+    /// Returns the pairs, and the key of one that could stand in a page. Remembers each leaf that is its
+    /// word's as hot.
     async fn pairs(
         &self,
         shared: &Shared,
@@ -428,16 +428,10 @@ async fn hand_on<V: FnMut(&[u8], &[u8]) + Send>(
         sink.take_all(std::mem::take(&mut rest).iter().copied());
     }
     while !rest.is_empty() {
-        let mut bytes = 0;
-        let is_within = |pair: &&Leaf<'_>| {
-            let is_within = bytes < PORTION_BYTES;
-            bytes += pair.key.len() + pair.value.len();
-            is_within
-        };
-        let (portion, others) = rest.split_at(rest.iter().take_while(is_within).count());
+        let bytes_of = |pair: &Leaf<'_>| pair.key.len() + pair.value.len();
+        let (portion, others) = split_portion(rest, PORTION_BYTES, bytes_of);
         sink.take_all(portion.iter().copied());
-        let taken: usize = portion.iter().map(|pair| pair.key.len() + pair.value.len()).sum();
-        turns::worked(taken).await;
+        turns::worked(portion.iter().map(bytes_of).sum()).await;
         rest = others;
     }
     Ok(())
