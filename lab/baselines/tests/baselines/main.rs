@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
-#[path = "../../../darter-index/tests/index/common/mod.rs"]
+#[path = "../../../../crates/darter-index/tests/index/common/mod.rs"]
 mod common;
-#[path = "../../../darter-index/tests/index/ground.rs"]
+#[path = "../../../../crates/darter-index/tests/index/ground.rs"]
 mod ground;
 
 mod art;

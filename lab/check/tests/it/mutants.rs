@@ -2,7 +2,23 @@
 
 use darter_check::mutants::{FoundBy, mutants};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Returns the folders of all crates by the names of their packages: the product's and the
+/// laboratory's.
+fn folders() -> BTreeMap<String, PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders = BTreeMap::new();
+    for group in ["crates", "lab"] {
+        for entry in std::fs::read_dir(root.join(group)).unwrap() {
+            let folder = entry.unwrap().path();
+            let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+            let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+            folders.insert(name.unwrap().to_owned(), folder);
+        }
+    }
+    folders
+}
 
 /// Adds the names of all `mutant!("…")` below a folder, with how often each stands there.
 fn planted_below(folder: &Path, names: &mut BTreeMap<String, usize>) {
@@ -25,9 +41,8 @@ fn planted_below(folder: &Path, names: &mut BTreeMap<String, usize>) {
 #[test]
 fn the_list_names_what_the_code_plants() {
     let mut planted = BTreeMap::new();
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for entry in std::fs::read_dir(crates).unwrap() {
-        planted_below(&entry.unwrap().path().join("src"), &mut planted);
+    for folder in folders().values() {
+        planted_below(&folder.join("src"), &mut planted);
     }
     let listed: BTreeSet<String> = mutants().map(|mutant| mutant.name.to_owned()).collect();
     assert_eq!(mutants().count(), listed.len(), "a name is listed twice");
@@ -59,8 +74,8 @@ fn sources_below(folder: &Path) -> String {
 /// Tests that the list credits with finding an error are where it says.
 #[test]
 fn the_list_names_tests_that_exist() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut sources: BTreeMap<String, String> = BTreeMap::new();
+    let folders = folders();
+    let mut sources: BTreeMap<PathBuf, String> = BTreeMap::new();
     for mutant in mutants() {
         let FoundBy::Tests(arguments) = mutant.found_by else { continue };
         let words: Vec<&str> = arguments.split(' ').collect();
@@ -69,14 +84,16 @@ fn the_list_names_tests_that_exist() {
             [_, package, "--test", binary, test] => (package, format!("tests/{binary}"), test),
             _ => panic!("{}: '{arguments}' is none of the forms that are known here", mutant.name),
         };
-        let folder = format!("{package}/{place}");
-        let text = sources.entry(folder.clone()).or_insert_with(|| sources_below(&crates.join(&folder)));
+        let folder = folders.get(package).unwrap_or_else(|| panic!("{}: no package {package}", mutant.name));
+        let folder = folder.join(place);
+        let text = sources.entry(folder.clone()).or_insert_with(|| sources_below(&folder));
         // The indexes' common tests are instantiated by a macro that lists their names.
         let name = test.rsplit("::").next().unwrap();
         assert!(
             text.contains(&format!("fn {name}")) || text.contains(&format!("{name},")),
-            "{}: no test {name} below crates/{folder}",
-            mutant.name
+            "{}: no test {name} below {}",
+            mutant.name,
+            folder.display()
         );
     }
 }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
-#[path = "../../../darter-index/tests/index/common/mod.rs"]
+#[path = "../../../../crates/darter-index/tests/index/common/mod.rs"]
 mod common;
 mod ground;
 mod models;
