@@ -1,11 +1,10 @@
 //! The arguments of `darter bench`, and the checks that need no pool.
 
 use crate::BenchError;
-use crate::compare::IndexChoice;
 use crate::datasets::{DatasetSpec, RECORDS_MAX};
 use crate::ycsb::Workload;
 use crate::zipf::THETA_MAX;
-use darter::{ByteSize, PoolUrl};
+use darter::{ByteSize, IndexKind, PoolUrl};
 
 /// Most threads a run can have.
 pub const THREADS_MAX: usize = 256;
@@ -15,8 +14,6 @@ pub const IN_FLIGHT_MAX: usize = 4096;
 pub const PROCESSES_MAX: usize = 64;
 /// Longest value a run can have, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
-/// Most rounds of a comparison.
-const ROUNDS_MAX: u32 = 1000;
 /// Searches of a warm-up by default.
 const WARM_UP_OPS: u64 = 1_000_000;
 
@@ -30,20 +27,27 @@ pub enum PrefixList {
     Powers,
 }
 
-/// Arguments of a benchmark run.
+/// Arguments of `darter bench`.
 #[derive(Clone, Debug, clap::Args)]
-#[allow(clippy::struct_excessive_bools)] // each a switch of the command line
 pub struct BenchArgs {
-    /// Index to measure, by the names that `compare` knows; an unknown name lists them
+    /// Index to measure: quiver or dart
     #[arg(long, default_value = "quiver", value_name = "NAME")]
-    pub index: IndexChoice,
+    pub index: IndexKind,
+    /// Keys: randint, dense, or `file:PATH` with one key a line
+    #[arg(long, default_value = "randint", value_name = "NAME")]
+    pub dataset: DatasetSpec,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub run: RunArgs,
+}
+
+/// Arguments of a run of the workloads on any index and keys.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArgs {
     /// YCSB workloads, run in this order on the same records; without `load` at the beginning,
     /// records are bulk-loaded
     #[arg(long, value_delimiter = ',', default_value = "load,a,b,c,d,e,f", value_name = "LIST")]
     pub workload: Vec<Workload>,
-    /// Keys: randint, email (synthetic), dense, clustered, or `file:PATH` with one key a line
-    #[arg(long, default_value = "randint", value_name = "NAME")]
-    pub dataset: DatasetSpec,
     /// Records to load (K, M, G for thousands and up) [default: 1M, or as many as the file has]
     #[arg(long, value_parser = parse_count, value_name = "N")]
     pub records: Option<u64>,
@@ -89,20 +93,18 @@ pub struct BenchArgs {
     /// Delete everything at the end, check the pool, and report what is left or leaked
     #[arg(long)]
     pub check: bool,
-    /// Compare with other ordered indexes in this process (needs the feature `peers` at build time)
-    #[arg(long)]
-    pub peers: bool,
-    /// Rounds of a comparison, of which the median counts
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    pub rounds: u32,
     /// Print one JSON object per workload and line
     #[arg(long)]
     pub json: bool,
 }
 
-impl BenchArgs {
-    /// Checks what can be checked without keys or pool.
-    pub(crate) fn validate(&self) -> Result<(), BenchError> {
+impl RunArgs {
+    /// Checks what can be checked without keys or pool. `has_server` says whether the index needs a
+    /// server.
+    ///
+    /// # Errors
+    /// Fails if an argument is out of its range, or does not go with another; the message names it.
+    pub fn validate(&self, has_server: bool) -> Result<(), BenchError> {
         let usage = |what: String| Err(BenchError::Usage(what));
         if self.workload.is_empty() {
             return usage("--workload: name at least one of load, a, b, c, d, e, f".to_owned());
@@ -128,20 +130,17 @@ impl BenchArgs {
                     .to_owned(),
             );
         }
-        self.validate_processes()?;
+        self.validate_processes(has_server)?;
         if self.value_size > VALUE_BYTES_MAX {
             return usage(format!("--value-size: at most {VALUE_BYTES_MAX} bytes"));
         }
         if !(0.0..=THETA_MAX).contains(&self.theta) {
             return usage(format!("--theta: choose from 0 to {THETA_MAX}"));
         }
-        if self.rounds == 0 || self.rounds > ROUNDS_MAX {
-            return usage(format!("--rounds: choose from 1 to {ROUNDS_MAX}"));
-        }
         Ok(())
     }
 
-    fn validate_processes(&self) -> Result<(), BenchError> {
+    fn validate_processes(&self, has_server: bool) -> Result<(), BenchError> {
         let usage = |what: &str| Err(BenchError::Usage(format!("--processes: {what}")));
         if !(1..=PROCESSES_MAX).contains(&self.processes) {
             return usage(&format!("choose from 1 to {PROCESSES_MAX}"));
@@ -149,7 +148,7 @@ impl BenchArgs {
         if self.processes == 1 {
             return Ok(());
         }
-        if self.index.0.has_server {
+        if has_server {
             return usage("the server of this index runs in one process, whose calls others cannot make");
         }
         if self.workload.iter().any(|workload| workload.inserts()) {
@@ -165,17 +164,17 @@ impl BenchArgs {
     }
 
     /// Returns whether records are loaded by measured inserts.
-    pub(crate) fn loads_by_inserts(&self) -> bool {
+    pub fn loads_by_inserts(&self) -> bool {
         self.workload.first() == Some(&Workload::Load)
     }
 
     /// Returns the number of searches of the warm-up.
-    pub(crate) fn warm_up_ops(&self) -> u64 {
+    pub fn warm_up_ops(&self) -> u64 {
         self.warm_up.unwrap_or(self.ops.min(WARM_UP_OPS))
     }
 
     /// Returns the most fresh records that `rounds` runs of all workloads can insert.
-    pub(crate) fn fresh_records_max(&self, rounds: u32) -> u64 {
+    pub fn fresh_records_max(&self, rounds: u32) -> u64 {
         let once = self.workload.iter().flat_map(|workload| {
             let once =
                 self.threads.iter().map(|&threads| workload.fresh_records_max(self.ops, threads as u64));
@@ -185,8 +184,11 @@ impl BenchArgs {
     }
 }
 
-/// A count with a decimal suffix: `60M` is sixty million.
-pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+/// Reads a count with a decimal suffix: `60M` is sixty million.
+///
+/// # Errors
+/// Fails if `text` is no such count.
+pub fn parse_count(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a count; write 250000 or 250K, 60M, 1G");
     let (number, unit) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
@@ -216,12 +218,12 @@ pub(crate) mod tests {
 
     #[test]
     fn defaults_are_the_papers() {
-        let args = parse("").unwrap();
-        args.validate().unwrap();
-        assert_eq!(args.workload, Workload::ALL);
-        assert_eq!((args.dataset, args.value_size, args.ops), (DatasetSpec::RandInt, 64, 1_000_000));
+        let BenchArgs { index, dataset, run: args } = parse("").unwrap();
+        args.validate(false).unwrap();
+        assert_eq!((index, dataset), (IndexKind::Quiver, DatasetSpec::RandInt));
+        assert_eq!((args.workload, args.value_size, args.ops), (Workload::ALL.to_vec(), 64, 1_000_000));
         assert!((args.theta - 0.99).abs() < f64::EPSILON && args.threads == [1] && args.cache.0 == 1 << 20);
-        let args = parse("--workload C,e --records 60M --threads 1,2 --cache 64K --pool mem:1G").unwrap();
+        let args = parse("--workload C,e --records 60M --threads 1,2 --cache 64K --pool mem:1G").unwrap().run;
         assert_eq!(args.workload, [Workload::C, Workload::E]);
         assert_eq!((args.records, args.threads), (Some(60_000_000), vec![1, 2]));
     }
@@ -243,12 +245,11 @@ pub(crate) mod tests {
             ("--processes 2 --workload d --pool file:/p", "--processes"),
             ("--processes 2 --workload c", "--processes"),
             ("--processes 2 --workload c --pool mem:1G", "--processes"),
-            ("--processes 2 --workload c --pool file:/p --index xstore", "--processes"),
             ("--value-size 99999999", "--value-size"),
             ("--theta -1", "--theta"),
             ("--theta=-0.5", "--theta"),
             ("--theta NaN", "--theta"),
-            ("--rounds 0", "--rounds"),
+            ("--index nope", "--index"),
             ("--workload g", "--workload"),
             ("--workload=", "--workload"),
             ("--dataset nope", "--dataset"),
@@ -260,13 +261,16 @@ pub(crate) mod tests {
             let message = match parse(words) {
                 Err(error) => error.to_string(),
                 Ok(args) => {
-                    let error = args.validate().unwrap_err();
+                    let error = args.run.validate(false).unwrap_err();
                     assert!(error.is_usage(), "{words}");
                     error.to_string()
                 }
             };
             assert!(message.contains(what), "{words}: {message}");
         }
+        let shared = parse("--processes 2 --workload c --pool file:/p").unwrap().run;
+        shared.validate(false).unwrap();
+        assert!(shared.validate(true).unwrap_err().to_string().contains("--processes"));
     }
 
     #[test]

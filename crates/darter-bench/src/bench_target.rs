@@ -1,5 +1,4 @@
-//! What `bench` asks of what it measures, and how darter's store answers. Other indexes answer in
-//! [`super::open_target`].
+//! What `bench` needs of a target, and darter's store as such a target.
 
 use crate::BenchError;
 use crate::report::Sizes;
@@ -9,7 +8,9 @@ use darter::report::PoolUsage;
 use darter::{IndexKind, KeySpace, block_on};
 
 /// A target that `bench` can describe and check.
-pub(crate) trait BenchTarget: Target {
+#[allow(async_fn_in_trait)] // each future runs in the thread that made it
+#[allow(clippy::missing_errors_doc)] // all methods fail if the pool or the index fails
+pub trait BenchTarget: Target {
     /// Returns remarks on how the pool's memory is had.
     fn notes(&self) -> Vec<String>;
 
@@ -35,6 +36,18 @@ pub(crate) trait BenchTarget: Target {
 
     /// Removes a key. Returns whether it was there.
     async fn delete(&self, session: &mut Self::Session<'_>, key: &[u8]) -> Result<bool, BenchError>;
+}
+
+/// Work that is the same for every target.
+pub trait TargetWork {
+    /// The result.
+    type Output;
+
+    /// Does the work on one target.
+    ///
+    /// # Errors
+    /// Fails if the target fails, or the work finds a wrong result.
+    fn on<T: BenchTarget>(self, target: &T) -> Result<Self::Output, BenchError>;
 }
 
 impl BenchTarget for StoreTarget {

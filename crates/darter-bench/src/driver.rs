@@ -12,7 +12,6 @@ use crate::executor::{Executor, Failure, Values};
 use crate::outcome::Outcome;
 use crate::phase::Phase;
 use crate::progress::Progress;
-use crate::rounds::Candidate;
 use crate::target::{SortedPairs, Target, TargetSession};
 use crate::ycsb::{Chunk, KeySpace, OpStream, StreamSpec};
 use darter::{Counters, block_on};
@@ -31,7 +30,10 @@ const SAMPLED_FROM_OPS: u64 = 1_000_000;
 
 /// Runs a phase to its end, then inserts the records that uneven threads left out, so that records
 /// are contiguous again.
-pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
+///
+/// # Errors
+/// Fails if the target fails, returns a wrong result, or the run is to end.
+pub fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
     let space = KeySpace::new(phase.loaded, phase.threads * phase.part.processes);
     let sessions = |_| (0..phase.in_flight).map(|_| target.session()).collect::<Result<Vec<_>, _>>();
     let sessions = (0..phase.threads).map(sessions).collect::<Result<Vec<_>, _>>()?;
@@ -71,22 +73,11 @@ pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outc
     Ok(outcome)
 }
 
-impl<T: Target> Candidate for T {
-    fn name(&self) -> &'static str {
-        Target::name(self)
-    }
-
-    fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
-        run_phase(self, phase)
-    }
-}
-
 /// Inserts the records below the highest one that no thread has inserted.
-pub(crate) fn fill_holes<T: Target>(
-    target: &T,
-    phase: &Phase<'_>,
-    space: &KeySpace,
-) -> Result<(), BenchError> {
+///
+/// # Errors
+/// Fails if the target fails.
+pub fn fill_holes<T: Target>(target: &T, phase: &Phase<'_>, space: &KeySpace) -> Result<(), BenchError> {
     let holes = space.holes();
     if holes.is_empty() {
         return Ok(());
@@ -101,7 +92,10 @@ pub(crate) fn fill_holes<T: Target>(
 }
 
 /// Fills an empty target with the dataset's first `records` records.
-pub(crate) fn bulk_load<T: Target>(
+///
+/// # Errors
+/// Fails if the target fails, returns a wrong result, or the run is to end.
+pub fn bulk_load<T: Target>(
     target: &T,
     dataset: &dyn Dataset,
     records: u64,
@@ -251,10 +245,11 @@ impl Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datasets::{Dense, Email};
+    use crate::datasets::{Dense, KeyFile};
     use crate::phase::Part;
     use crate::ycsb::Workload;
     use std::collections::BTreeMap;
+    use std::io::Write;
     use std::ops::Bound;
     use std::sync::{Arc, Mutex};
 
@@ -339,13 +334,16 @@ mod tests {
     #[test]
     fn every_workload_finds_its_keys_and_keeps_records_contiguous() {
         let progress = Progress::hidden(&Arc::default());
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        (0..20_000).for_each(|n| writeln!(file, "key {n}").unwrap());
+        let keys = KeyFile::read(file.path(), 1).unwrap();
         for (threads, in_flight) in [(1, 1), (3, 1), (1, 7), (2, 5)] {
-            let (model, email) = (Model::default(), Email::new(1));
+            let model = Model::default();
             let mut loaded = 0;
             for workload in Workload::ALL {
                 let outcome = run_phase(
                     &model,
-                    &Phase { loaded, threads, in_flight, ..phase(workload, &email, &progress) },
+                    &Phase { loaded, threads, in_flight, ..phase(workload, &keys, &progress) },
                 )
                 .unwrap();
                 assert_eq!((outcome.ops, outcome.not_found), (5000, 0), "{workload}");
@@ -356,7 +354,7 @@ mod tests {
             assert!(loaded > 5400, "{loaded}: two workloads insert 5% each");
             let mut key = Vec::new();
             for record in 0..loaded {
-                email.key(record, &mut key);
+                keys.key(record, &mut key);
                 assert!(model.map.lock().unwrap().contains_key(&key), "record {record}");
             }
         }

@@ -48,9 +48,9 @@ pub enum BenchError {
     /// The run was to end before its time: what was measured until then has been written.
     #[error("interrupted; what was measured until then is above")]
     Interrupted,
-    /// A modelled cluster came to a stop.
-    #[error("the modelled cluster has come to a stop: {0}")]
-    Stuck(#[from] darter_fabric::model::Stuck),
+    /// What was measured failed in a way that its own crate describes.
+    #[error("{0}")]
+    Failed(String),
     /// A file of results cannot be written.
     #[error("{path}: cannot write the results: {source}")]
     File {
@@ -66,7 +66,7 @@ pub enum BenchError {
 
 impl BenchError {
     /// Returns the error of a dataset without keys left.
-    pub(crate) fn no_fresh_key() -> Self {
+    pub fn no_fresh_key() -> Self {
         Self::Usage("the dataset has no key left to insert; use fewer --records or --ops".to_owned())
     }
 
@@ -82,7 +82,7 @@ impl BenchError {
             | Self::Unsound(_)
             | Self::Process(_)
             | Self::Interrupted
-            | Self::Stuck(_)
+            | Self::Failed(_)
             | Self::Output(_) => false,
         }
     }

@@ -13,20 +13,23 @@ use std::pin::pin;
 
 /// Values to write: random bytes, of which the first eight count up.
 #[derive(Debug)]
-pub(crate) struct Values {
+pub struct Values {
     bytes: Vec<u8>,
     next: u64,
 }
 
 impl Values {
-    pub(crate) fn new(value_bytes: usize, seed: u64) -> Self {
+    /// Returns the values of `value_bytes` bytes each that `seed` names.
+    pub fn new(value_bytes: usize, seed: u64) -> Self {
         let mut bytes = vec![0; value_bytes];
         Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut bytes);
         Self { bytes, next: 0 }
     }
 
+    /// Returns the next value.
     #[inline]
-    pub(crate) fn next(&mut self) -> &[u8] {
+    #[allow(clippy::should_implement_trait)] // what it returns is borrowed
+    pub fn next(&mut self) -> &[u8] {
         self.next += 1;
         let counted = self.bytes.len().min(8);
         self.bytes[..counted].copy_from_slice(&self.next.to_le_bytes()[..counted]);
@@ -35,14 +38,16 @@ impl Values {
 }
 
 /// Why an operation failed.
-pub(crate) enum Failure {
+pub enum Failure {
+    /// The target failed.
     Error(BenchError),
+    /// The target returned a wrong result.
     Wrong(&'static str),
 }
 
 impl Failure {
     /// Returns the failure as an error of the benchmark.
-    pub(crate) fn of(self, index: &'static str, workload: Workload) -> BenchError {
+    pub fn of(self, index: &'static str, workload: Workload) -> BenchError {
         match self {
             Self::Error(error) => error,
             Self::Wrong(what) => {
@@ -59,22 +64,26 @@ impl From<BenchError> for Failure {
 }
 
 /// Runs single operations.
-pub(crate) struct Executor {
+pub struct Executor {
     values: Values,
     read: Vec<u8>,
     value_bytes: usize,
     /// Reads, updates and scans that did not find their key.
-    pub(crate) not_found: u64,
+    pub not_found: u64,
 }
 
 impl Executor {
-    pub(crate) fn new(value_bytes: usize, seed: u64) -> Self {
+    /// Returns an executor that writes values of `value_bytes` bytes, drawn from `seed`.
+    pub fn new(value_bytes: usize, seed: u64) -> Self {
         Self { values: Values::new(value_bytes, seed), read: Vec::new(), value_bytes, not_found: 0 }
     }
 
     /// Runs `op` and checks its result.
+    ///
+    /// # Errors
+    /// Fails if the session fails or returns a wrong result.
     #[inline]
-    pub(crate) async fn execute(
+    pub async fn execute(
         &mut self,
         session: &mut impl TargetSession,
         key: &[u8],

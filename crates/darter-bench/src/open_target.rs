@@ -1,176 +1,53 @@
-//! Opens what `bench` measures: darter's store, or any other index in a pool of the kind that a URL
-//! names.
+//! Opens what `darter bench` measures: darter's store over one of its indexes, as a program would use
+//! it.
 
-use crate::bench_target::BenchTarget;
-use crate::compare::{Adjusts, Demand, SECRET, Visitor, begin, serve};
-use crate::index_target::{IndexSession, IndexTarget, from_index, from_pool};
-use crate::plan::Plan;
-use crate::report::Sizes;
+use crate::BenchError;
+use crate::args::{BenchArgs, RunArgs};
+use crate::bench_target::TargetWork;
+use crate::datasets::KeySource;
+use crate::plan::{Benchmark, IndexTraits, Plan};
 use crate::store_target::StoreTarget;
-use crate::target::Target;
-use crate::{BenchError, compare::Variant};
-use darter::report::PoolUsage;
-use darter::{DefaultFabric, Fabric, IndexKind, Pool, PoolUrl, Scheme, block_on};
-use darter_fabric::{Counting, Local, Provider, Tcp};
-use darter_index::CheckReport;
-use darter_pool::PoolOptions;
+use darter::IndexKind;
 
-/// Work that is the same for every target.
-pub(crate) trait TargetWork {
-    /// The result.
-    type Output;
-
-    /// Does the work on one target.
-    fn on<T: BenchTarget>(self, target: &T) -> Result<Self::Output, BenchError>;
+/// Returns what a run must know of an index of the store.
+pub const fn traits_of(kind: IndexKind) -> IndexTraits {
+    // Quiver's pages are larger than DART's leaves.
+    let room = if matches!(kind, IndexKind::Dart) { 256 } else { 1024 };
+    IndexTraits { name: kind.name(), room, keeps: true, has_server: false }
 }
 
-/// Opens the pool and the index that `bench` is to measure, and does the work on it. `create` makes
-/// a pool on memory nodes that hold none.
-pub(crate) fn with_target<W: TargetWork>(
+/// Opens the plan's pool with darter's store, and does the work on it.
+///
+/// # Errors
+/// Fails if the pool cannot be opened, or the work fails.
+pub fn with_store<W: TargetWork>(
+    kind: IndexKind,
     plan: &Plan<'_>,
     create: bool,
     work: W,
 ) -> Result<W::Output, BenchError> {
-    let (variant, cache_bytes) = (plan.args.index.0, plan.args.cache.0);
-    // An index of the library's store runs as a program would use it.
-    if let Ok(kind) = variant.name.parse::<IndexKind>() {
-        let target = StoreTarget::open(kind, &plan.pool, cache_bytes, &plan.setting.tcp, create)?;
-        return work.on(&target);
-    }
-    let demand = Demand {
-        cache_bytes,
-        fixed_key: plan.dataset.has_integer_keys().then_some(8),
-        value_bytes: plan.args.value_size,
-    };
-    variant.visit(Opening { plan, create, demand, work })
+    work.on(&StoreTarget::open(kind, &plan.pool, plan.args.cache.0, &plan.setting.tcp, create)?)
 }
 
-/// Opens an index whose type the variant decides.
-struct Opening<'a, W> {
-    plan: &'a Plan<'a>,
-    create: bool,
-    demand: Demand,
-    work: W,
-}
+impl Benchmark for BenchArgs {
+    fn args(&self) -> &RunArgs {
+        &self.run
+    }
 
-impl<W: TargetWork> Visitor for Opening<'_, W> {
-    type Output = Result<W::Output, BenchError>;
+    fn index(&self) -> IndexTraits {
+        traits_of(self.index)
+    }
 
-    fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Self::Output {
-        let pool = open_pool::<I>(&self.plan.pool, self.plan, self.create)?;
-        let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?;
-        let mut client = target.pool.client().map_err(from_pool)?;
-        block_on(begin(variant, &target.index, &mut client))?;
-        drop(client);
-        self.work.on(&Adjusting { target, adjusts: variant.adjusts })
+    fn keys(&self) -> &dyn KeySource {
+        &self.dataset
+    }
+
+    fn with_target<W: TargetWork>(
+        &self,
+        plan: &Plan<'_>,
+        create: bool,
+        work: W,
+    ) -> Result<W::Output, BenchError> {
+        with_store(self.index, plan, create, work)
     }
 }
-
-/// Opens the pool that a URL names, or makes it, with the secret that makes counts repeatable. The
-/// index's server, if it has one, gets its place beside a pool of this process.
-fn open_pool<I: Adjusts>(
-    url: &PoolUrl,
-    plan: &Plan<'_>,
-    create: bool,
-) -> Result<Pool<DefaultFabric>, BenchError> {
-    let failed = |error| BenchError::from(darter::Error::from(error));
-    let (bytes, nodes) = (url.node_bytes(), url.nodes());
-    let (fabric, is_new) = match url.scheme() {
-        Scheme::Memory => (Provider::Local(Local::memory(bytes.unwrap_or(0), nodes).map_err(failed)?), true),
-        Scheme::File(path) => {
-            let is_new = std::fs::metadata(path).map_or(true, |found| found.is_file() && found.len() == 0);
-            let local = match bytes {
-                _ if !is_new && url.is_flushed() => Local::file_open_flushed(path),
-                _ if !is_new => Local::file_open(path),
-                Some(bytes) => Local::file_create_with(path, bytes, nodes, &url.file_options()),
-                None => {
-                    return Err(darter::Error::Missing { pool: url.to_string(), path: path.clone() }.into());
-                }
-            };
-            (Provider::Local(local.map_err(failed)?), is_new)
-        }
-        Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => {
-            let tcp = plan.setting.tcp.clone().for_pool(url);
-            (Provider::Tcp(Tcp::connect(addresses, tcp).map_err(failed)?), create)
-        }
-        _ => return Err(darter::Error::Modelled { pool: url.to_string() }.into()),
-    };
-    let fabric = Counting::new(serve::<I>(fabric)?);
-    let opened = if is_new {
-        let options = PoolOptions { secret: Some(SECRET), ..PoolOptions::default() };
-        block_on(Pool::create(fabric, &options))
-    } else {
-        block_on(Pool::open(fabric))
-    };
-    opened.map_err(|source| darter::Error::Open { pool: url.to_string(), source }.into())
-}
-
-/// An index other than the store's, with what it can do.
-struct Adjusting<I, F: Fabric> {
-    target: IndexTarget<I, F>,
-    adjusts: bool,
-}
-
-impl<I: Adjusts> Target for Adjusting<I, DefaultFabric> {
-    type Session<'a> = IndexSession<I, DefaultFabric>;
-
-    fn name(&self) -> &'static str {
-        self.target.name()
-    }
-
-    fn session(&self) -> Result<Self::Session<'_>, BenchError> {
-        self.target.session()
-    }
-}
-
-impl<I: Adjusts> BenchTarget for Adjusting<I, DefaultFabric> {
-    fn notes(&self) -> Vec<String> {
-        self.target.pool.fabric().notes()
-    }
-
-    fn usage(&self) -> Result<PoolUsage, BenchError> {
-        let mut client = self.target.pool.client().map_err(from_pool)?;
-        block_on(self.target.pool.usage(&mut client)).map_err(from_pool)
-    }
-
-    fn sizes(&self) -> Result<Sizes, BenchError> {
-        self.target.sizes()
-    }
-
-    fn prefix_list(&self) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn adjust(&self) -> Result<bool, BenchError> {
-        if !self.adjusts {
-            return Ok(false);
-        }
-        let mut client = self.target.pool.client().map_err(from_pool)?;
-        block_on(self.target.index.adjust_now(&mut client))
-    }
-
-    fn check(&self) -> Result<(Vec<String>, u64), BenchError> {
-        let pool = &self.target.pool;
-        let mut client = pool.client().map_err(from_pool)?;
-        block_on(async {
-            // What was deleted last waits for its graces, and what scrubbing waits for, for others.
-            for _ in 0..SETTLING_ROUNDS {
-                pool.settle(&mut client).await.map_err(from_pool)?;
-                self.target.index.maintain(&mut client).await.map_err(from_index)?;
-            }
-            let CheckReport { mut violations, reachable, .. } =
-                self.target.index.check(&mut client).await.map_err(from_index)?;
-            let audit = pool.audit(&mut client, &reachable).await.map_err(from_pool)?;
-            violations.extend(audit.violations);
-            Ok((violations, audit.leaked_bytes))
-        })
-    }
-
-    async fn delete(&self, session: &mut Self::Session<'_>, key: &[u8]) -> Result<bool, BenchError> {
-        session.delete(key).await
-    }
-}
-
-/// Rounds of upkeep after which nothing that was unlinked waits any more: two graces, with scrubbing
-/// between them.
-const SETTLING_ROUNDS: usize = 3;

@@ -8,31 +8,33 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// The measurements of a phase.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    pub(crate) ops: u64,
-    pub(crate) seconds: f64,
+pub struct Outcome {
+    /// Operations.
+    pub ops: u64,
+    /// Busy time of the busiest thread.
+    pub seconds: f64,
     /// Reads, updates and scans that did not find their key.
-    pub(crate) not_found: u64,
+    pub not_found: u64,
     /// In nanoseconds.
-    pub(crate) latency: Histogram<u64>,
+    pub latency: Histogram<u64>,
     /// `None` when the target does not count.
-    pub(crate) counters: Option<Counters>,
+    pub counters: Option<Counters>,
     /// Records in the index at the end.
-    pub(crate) records: u64,
+    pub records: u64,
     /// The busiest resource, where a model reports it.
-    pub(crate) bottleneck: Option<String>,
+    pub bottleneck: Option<String>,
 }
 
 impl Outcome {
     /// Returns an outcome without operations.
-    pub(crate) fn new(records: u64) -> Self {
+    pub fn new(records: u64) -> Self {
         let latency = latency_histogram();
         let counters = Some(Counters::default());
         Self { ops: 0, seconds: 0.0, not_found: 0, latency, counters, records, bottleneck: None }
     }
 
     /// Adds the outcome of others that ran at the same time.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.ops += other.ops;
         self.not_found += other.not_found;
         self.seconds = self.seconds.max(other.seconds);
@@ -41,14 +43,15 @@ impl Outcome {
         let _ = self.latency.add(&other.latency);
     }
 
-    pub(crate) fn ops_per_s(&self) -> f64 {
+    /// Returns operations a second, all threads together.
+    pub fn ops_per_s(&self) -> f64 {
         if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
     }
 }
 
 /// Returns a histogram of nanoseconds with fixed bounds: one that resizes itself does not when
 /// recording saturates.
-pub(crate) fn latency_histogram() -> Histogram<u64> {
+pub fn latency_histogram() -> Histogram<u64> {
     // Bounds and precision are constants that the constructor accepts.
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
         .unwrap_or_else(|error| unreachable!("constant histogram bounds: {error:?}"))

@@ -7,7 +7,7 @@
 
 /// Scrambles one word (the finaliser of Steele's `SplitMix64`); a bijection on 64 bits.
 #[inline]
-pub(crate) const fn mix64(word: u64) -> u64 {
+pub const fn mix64(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
@@ -15,20 +15,20 @@ pub(crate) const fn mix64(word: u64) -> u64 {
 
 /// A seed for one of several independent streams drawn from `seed`.
 #[inline]
-pub(crate) const fn derive_seed(seed: u64, stream: u64) -> u64 {
+pub const fn derive_seed(seed: u64, stream: u64) -> u64 {
     mix64(seed ^ mix64(stream.wrapping_add(0x9e37_79b9_7f4a_7c15)))
 }
 
 /// A shuffle of `0..n`, chosen by a key given with each call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Permutation {
+pub struct Permutation {
     n: u64,
     half_bits: u32,
 }
 
 impl Permutation {
     /// A shuffle of `0..n`; `n` is at least 1 and below 2^62.
-    pub(crate) fn new(n: u64) -> Self {
+    pub fn new(n: u64) -> Self {
         debug_assert!((1..1 << 62).contains(&n));
         let bits = 64 - n.saturating_sub(1).leading_zeros();
         Self { n, half_bits: bits.div_ceil(2).max(1) }
@@ -36,7 +36,7 @@ impl Permutation {
 
     /// Where `i`, below `n`, goes under the shuffle that `key` names.
     #[inline]
-    pub(crate) fn apply(&self, i: u64, key: u64) -> u64 {
+    pub fn apply(&self, i: u64, key: u64) -> u64 {
         debug_assert!(i < self.n);
         let mut at = i;
         loop {
@@ -62,20 +62,20 @@ impl Permutation {
 
 /// A shuffle of all integers of `bits` bits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mixer {
+pub struct Mixer {
     bits: u32,
     add: u64,
 }
 
 impl Mixer {
     /// A shuffle of `0..2^bits`, `bits` from 2 to 63, chosen by `seed`.
-    pub(crate) const fn new(bits: u32, seed: u64) -> Self {
+    pub const fn new(bits: u32, seed: u64) -> Self {
         Self { bits, add: mix64(seed) }
     }
 
     /// Where `i`, below `2^bits`, goes. Every step is invertible modulo `2^bits`.
     #[inline]
-    pub(crate) const fn apply(&self, i: u64) -> u64 {
+    pub const fn apply(&self, i: u64) -> u64 {
         let mask = (1 << self.bits) - 1;
         let half = self.bits / 2;
         let mut word = i.wrapping_add(self.add) & mask;

@@ -7,28 +7,36 @@ use serde::{Deserialize, Serialize};
 
 /// One run of a workload under given conditions.
 #[derive(Clone, Copy)]
-pub(crate) struct Phase<'a> {
-    pub(crate) workload: Workload,
-    pub(crate) dataset: &'a dyn Dataset,
+pub struct Phase<'a> {
+    /// The workload.
+    pub workload: Workload,
+    /// The keys.
+    pub dataset: &'a dyn Dataset,
     /// Records in the index at the beginning; 0 for LOAD.
-    pub(crate) loaded: u64,
-    pub(crate) ops: u64,
-    pub(crate) threads: usize,
+    pub loaded: u64,
+    /// Operations, all threads and processes together.
+    pub ops: u64,
+    /// Threads of each process.
+    pub threads: usize,
     /// Operations that each thread has under way at a time.
-    pub(crate) in_flight: usize,
+    pub in_flight: usize,
     /// This process's part. Each process has `threads` threads.
-    pub(crate) part: Part,
-    pub(crate) theta: f64,
-    pub(crate) value_bytes: usize,
-    pub(crate) seed: u64,
+    pub part: Part,
+    /// Zipf exponent of the access frequencies.
+    pub theta: f64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Seed of keys and operations.
+    pub seed: u64,
     /// Number of this draw of the workload.
-    pub(crate) run: u64,
-    pub(crate) progress: &'a Progress,
+    pub run: u64,
+    /// Where progress is shown, and the flag that ends the phase.
+    pub progress: &'a Progress,
 }
 
 impl Phase<'_> {
     /// Returns the operations of a thread; threads are counted over all processes.
-    pub(crate) fn ops_of(&self, thread: usize) -> u64 {
+    pub fn ops_of(&self, thread: usize) -> u64 {
         let threads = (self.threads * self.part.processes) as u64;
         self.ops / threads + u64::from((thread as u64) < self.ops % threads)
     }
@@ -36,12 +44,14 @@ impl Phase<'_> {
 
 /// One process among several that share a phase's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Part {
-    pub(crate) process: usize,
-    pub(crate) processes: usize,
+pub struct Part {
+    /// Its number, from 0.
+    pub process: usize,
+    /// Processes that take part.
+    pub processes: usize,
 }
 
 impl Part {
     /// The part of a process that runs everything.
-    pub(crate) const WHOLE: Self = Self { process: 0, processes: 1 };
+    pub const WHOLE: Self = Self { process: 0, processes: 1 };
 }

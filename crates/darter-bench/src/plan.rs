@@ -1,9 +1,9 @@
 //! What a benchmark on darter's store has decided before it begins: keys, number of records, pool
 //! and phases.
 
-use crate::args::{BenchArgs, PrefixList};
-use crate::bench_target::BenchTarget;
-use crate::datasets::{Dataset, DatasetSpec};
+use crate::args::{PrefixList, RunArgs};
+use crate::bench_target::{BenchTarget, TargetWork};
+use crate::datasets::{Dataset, KeySource};
 use crate::driver::run_phase;
 use crate::phase::{Part, Phase};
 use crate::progress::Progress;
@@ -18,45 +18,97 @@ const RECORDS_DEFAULT: u64 = 1_000_000;
 /// Number of the warm-up's draw of a workload; rounds count from 0.
 const WARM_UP_RUN: u64 = u64::MAX;
 
+/// An index, as far as a run must know it before it is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexTraits {
+    /// The name on the command line and in tables.
+    pub name: &'static str,
+    /// Most bytes of pool that a record can take beyond its key and value. Pools are sized by it.
+    pub room: u64,
+    /// Whether it keeps all it was given; an index without locks may lose writes.
+    pub keeps: bool,
+    /// Whether it needs a server in addition to the memory.
+    pub has_server: bool,
+}
+
+/// A run as a program's command line gives it: the index and the keys by the names that this program
+/// knows, and how it opens that index.
+pub trait Benchmark {
+    /// Returns the arguments of the run.
+    fn args(&self) -> &RunArgs;
+
+    /// Returns the index.
+    fn index(&self) -> IndexTraits;
+
+    /// Returns the keys.
+    fn keys(&self) -> &dyn KeySource;
+
+    /// Opens the plan's pool with the index, and does the work on it. `create` makes a pool on memory
+    /// nodes that hold none.
+    ///
+    /// # Errors
+    /// Fails if the pool or the index cannot be opened, or the work fails.
+    fn with_target<W: TargetWork>(
+        &self,
+        plan: &Plan<'_>,
+        create: bool,
+        work: W,
+    ) -> Result<W::Output, BenchError>;
+}
+
 /// The settings of a run, complete.
-pub(crate) struct Plan<'a> {
-    pub(crate) args: &'a BenchArgs,
-    pub(crate) setting: &'a Setting,
-    pub(crate) dataset: Box<dyn Dataset>,
-    pub(crate) records: u64,
-    pub(crate) pool: PoolUrl,
+pub struct Plan<'a> {
+    /// The arguments.
+    pub args: &'a RunArgs,
+    /// The program that runs it.
+    pub setting: &'a Setting,
+    /// The index.
+    pub index: IndexTraits,
+    /// The keys' name.
+    pub keys: String,
+    /// The keys.
+    pub dataset: Box<dyn Dataset>,
+    /// Records to load.
+    pub records: u64,
+    /// Where they go.
+    pub pool: PoolUrl,
 }
 
 impl<'a> Plan<'a> {
     /// Prepares the keys and chooses what the arguments leave open. Each workload will run `rounds`
     /// times.
-    pub(crate) fn new(args: &'a BenchArgs, setting: &'a Setting, rounds: u32) -> Result<Self, BenchError> {
-        args.validate()?;
-        let dataset = args.dataset.open(args.seed)?;
+    ///
+    /// # Errors
+    /// Fails if the arguments cannot be met.
+    pub fn new(benchmark: &'a impl Benchmark, setting: &'a Setting, rounds: u32) -> Result<Self, BenchError> {
+        let (args, index, keys) = (benchmark.args(), benchmark.index(), benchmark.keys());
+        args.validate(index.has_server)?;
+        let dataset = keys.open(args.seed)?;
         let fresh = args.fresh_records_max(rounds);
         let room = dataset.capacity().saturating_sub(fresh);
-        let unasked = if matches!(args.dataset, DatasetSpec::File(_)) { room } else { RECORDS_DEFAULT };
+        let unasked = if keys.is_file() { room } else { RECORDS_DEFAULT };
         let records = args.records.unwrap_or(unasked);
         if records == 0 || records > room {
             return Err(BenchError::Usage(format!(
                 "{} has {} keys and the workloads may insert {fresh}, which leaves {room} to load; use fewer --records or \
                  --ops, or leave out d and e",
-                args.dataset,
+                keys,
                 dataset.capacity()
             )));
         }
         let pool = match &args.pool {
             Some(pool) => pool.clone(),
-            None => {
-                memory_pool(&*dataset, records.saturating_add(fresh), args.value_size, args.index.0.room)?
-            }
+            None => memory_pool(&*dataset, records.saturating_add(fresh), args.value_size, index.room)?,
         };
-        Ok(Self { args, setting, dataset, records, pool })
+        Ok(Self { args, setting, index, keys: keys.to_string(), dataset, records, pool })
     }
 
     /// Refuses a pool that holds keys or cannot hold the records, before any memory is spent on
     /// keys.
-    pub(crate) fn accept(&self, target: &impl BenchTarget) -> Result<(), BenchError> {
+    ///
+    /// # Errors
+    /// Fails if the pool cannot be used, or it fails.
+    pub fn accept(&self, target: &impl BenchTarget) -> Result<(), BenchError> {
         if target.holds_keys()? {
             return Err(BenchError::Usage(format!(
                 "the pool {} holds keys already; a benchmark needs an empty one and leaves its own keys behind",
@@ -79,7 +131,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns a phase of `workload`.
-    pub(crate) fn phase<'p>(
+    pub fn phase<'p>(
         &'p self,
         workload: Workload,
         (threads, in_flight): (usize, usize),
@@ -104,16 +156,16 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns a report with the settings filled in and no measurements.
-    pub(crate) fn blank_report(
+    pub fn blank_report(
         &self,
         workload: &str,
         (threads, in_flight): (usize, usize),
         records: u64,
     ) -> WorkloadReport {
         WorkloadReport {
-            index: self.args.index.0.name.to_owned(),
+            index: self.index.name.to_owned(),
             workload: workload.to_owned(),
-            dataset: self.args.dataset.to_string(),
+            dataset: self.keys.clone(),
             dataset_note: self.dataset.note(),
             records,
             threads,
@@ -131,7 +183,10 @@ impl<'a> Plan<'a> {
 
     /// Runs searches as workload C does without measuring them, then adjusts the prefix list to
     /// them. Returns a line that describes the list.
-    pub(crate) fn adjust(&self, target: &impl BenchTarget, loaded: u64) -> Result<String, BenchError> {
+    ///
+    /// # Errors
+    /// Fails as [`run_phase`] does.
+    pub fn adjust(&self, target: &impl BenchTarget, loaded: u64) -> Result<String, BenchError> {
         let Some(before) = target.prefix_list().filter(|_| self.args.prefix_list == PrefixList::Auto) else {
             return Ok(match target.prefix_list() {
                 Some(list) => format!("prefix list: {list:?}, not adjusted"),

@@ -6,13 +6,11 @@
 //! standard input, and prints its results in one line. The token of memory nodes reaches it as it
 //! reached the parent, by a file or the environment.
 
-use crate::args::BenchArgs;
-use crate::bench_target::BenchTarget;
+use crate::bench_target::{BenchTarget, TargetWork};
 use crate::driver;
-use crate::open_target::{TargetWork, with_target};
 use crate::outcome::Outcome;
 use crate::phase::{Part, Phase};
-use crate::plan::Plan;
+use crate::plan::{Benchmark, Plan};
 use crate::progress::Progress;
 use crate::report::print_json;
 use crate::target::TargetSession;
@@ -100,8 +98,8 @@ struct Worker {
 impl Worker {
     fn start(setting: &Setting, task: &Task) -> Result<Self, BenchError> {
         let part = serde_json::to_string(task).map_err(std::io::Error::from)?;
-        let mut command = Command::new(&setting.program.path);
-        command.args(&setting.program.worker).args([WORKER_PART, &part]);
+        let mut command = Command::new(&setting.program);
+        command.args(&setting.worker).args([WORKER_PART, &part]);
         // A signal from the terminal is for the parent, which ends its workers.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| BenchError::Process(error.to_string()))?;
@@ -225,7 +223,7 @@ fn beside_upkeep<T>(
 /// # Errors
 /// Fails as [`crate::run`] does; the parent notices.
 pub fn run_worker(
-    args: &BenchArgs,
+    benchmark: &impl Benchmark,
     setting: &Setting,
     part: &str,
     input: &mut dyn BufRead,
@@ -238,10 +236,10 @@ pub fn run_worker(
     if process >= processes || task.threads == 0 || task.in_flight == 0 || task.loaded == 0 {
         return Err(usage("not as a parent says it".to_owned()));
     }
-    let plan = Plan::new(args, setting, 1)?;
+    let plan = Plan::new(benchmark, setting, 1)?;
     let progress = Progress::hidden(&setting.stop);
     let phase = plan.phase(workload, (task.threads, task.in_flight), task.loaded, &progress);
-    with_target(&plan, false, Share { phase: Phase { part: task.part, ..phase }, input, out })
+    benchmark.with_target(&plan, false, Share { phase: Phase { part: task.part, ..phase }, input, out })
 }
 
 /// A worker's share of a phase, and the pipes to its parent.

@@ -12,14 +12,14 @@ const REDRAWS_PER_SECOND: u8 = 5;
 
 /// A bar of a piece of work, and the flag that ends it.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     stop: Arc<AtomicBool>,
 }
 
 impl Progress {
     /// Returns a bar of `length` operations.
-    pub(crate) fn new(title: &str, length: u64, stop: &Arc<AtomicBool>) -> Self {
+    pub fn new(title: &str, length: u64, stop: &Arc<AtomicBool>) -> Self {
         // Hidden by itself when the standard error is no terminal.
         let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
         let bar = ProgressBar::with_draw_target(Some(length), target).with_message(title.to_owned());
@@ -33,23 +33,27 @@ impl Progress {
     }
 
     /// Returns a bar that is never shown.
-    pub(crate) fn hidden(stop: &Arc<AtomicBool>) -> Self {
+    pub fn hidden(stop: &Arc<AtomicBool>) -> Self {
         Self { bar: ProgressBar::hidden(), stop: Arc::clone(stop) }
     }
 
     /// Returns a bar of another piece of the same work.
-    pub(crate) fn of_part(&self, title: &str, length: u64) -> Self {
+    #[must_use]
+    pub fn of_part(&self, title: &str, length: u64) -> Self {
         Self::new(title, length, &self.stop)
     }
 
     /// Returns whether the work is to end.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// Fails if the work is to end.
-    pub(crate) fn go_on(&self) -> Result<(), BenchError> {
+    ///
+    /// # Errors
+    /// Fails with [`BenchError::Interrupted`].
+    pub fn go_on(&self) -> Result<(), BenchError> {
         if self.is_over() { Err(BenchError::Interrupted) } else { Ok(()) }
     }
 }

@@ -24,7 +24,7 @@ pub struct LatencyUs {
 
 impl LatencyUs {
     /// Of a histogram of nanoseconds.
-    pub(crate) fn of(latency: &Histogram<u64>) -> Self {
+    pub fn of(latency: &Histogram<u64>) -> Self {
         let us = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1000.0;
         Self { p50: us(0.5), p99: us(0.99), p999: us(0.999) }
     }
@@ -49,7 +49,7 @@ pub struct KindReport {
 
 impl KindReport {
     /// The averages over `ops` operations.
-    pub(crate) fn new(cost: OpCounters, ops: u64) -> Self {
+    pub fn new(cost: OpCounters, ops: u64) -> Self {
         let per_op = |count: u64| if ops == 0 { 0.0 } else { count as f64 / ops as f64 };
         Self {
             ops,
@@ -64,13 +64,17 @@ impl KindReport {
 
 /// Sizes in bytes after a workload.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sizes {
+pub struct Sizes {
     /// Not bytes: keys that the walk found.
-    pub(crate) keys: u64,
-    pub(crate) index: u64,
-    pub(crate) kv: u64,
-    pub(crate) pool_used: u64,
-    pub(crate) cache_used: u64,
+    pub keys: u64,
+    /// Inner nodes and skip table in the pool.
+    pub index: u64,
+    /// Leaves in the pool.
+    pub kv: u64,
+    /// The pool's blocks in use.
+    pub pool_used: u64,
+    /// This process's caches.
+    pub cache_used: u64,
 }
 
 /// What an index holds after everything was deleted (`--check`).
@@ -162,7 +166,8 @@ pub struct WorkloadReport {
 
 impl WorkloadReport {
     /// Returns the report with the measurements filled in.
-    pub(crate) fn measured(mut self, outcome: &Outcome) -> Self {
+    #[must_use]
+    pub fn measured(mut self, outcome: &Outcome) -> Self {
         self.ops = outcome.ops;
         self.seconds = outcome.seconds;
         self.ops_per_s = outcome.ops_per_s();
@@ -191,7 +196,8 @@ impl WorkloadReport {
     }
 
     /// Returns the report with the sizes filled in.
-    pub(crate) fn sized(mut self, sizes: Sizes, prefix_list: Option<Vec<u8>>) -> Self {
+    #[must_use]
+    pub fn sized(mut self, sizes: Sizes, prefix_list: Option<Vec<u8>>) -> Self {
         self.index_bytes = Some(sizes.index);
         self.kv_bytes = Some(sizes.kv);
         self.pool_used_bytes = Some(sizes.pool_used);
@@ -202,7 +208,7 @@ impl WorkloadReport {
 }
 
 /// Returns a workload's name in tables.
-pub(crate) fn title(workload: Workload) -> String {
+pub fn title(workload: Workload) -> String {
     workload.name().to_uppercase()
 }
 
@@ -226,7 +232,7 @@ const WORKLOAD_COLUMNS: [&str; 14] = [
 
 /// Returns the head of the table of workloads, whose rows come one by one. Each column is as wide
 /// as its title, as no later row is known; a longer number is shown all the same.
-pub(crate) fn workload_head() -> String {
+pub fn workload_head() -> String {
     let rules = WORKLOAD_COLUMNS.iter().enumerate().map(|(at, title)| {
         let width = column_width(title);
         if at == 0 { "-".repeat(width + 2) } else { format!("{}:", "-".repeat(width + 1)) }
@@ -239,7 +245,7 @@ pub(crate) fn workload_head() -> String {
 }
 
 /// Returns a workload's row.
-pub(crate) fn workload_row(report: &WorkloadReport) -> String {
+pub fn workload_row(report: &WorkloadReport) -> String {
     let cost = |value: Option<f64>, digits| value.map_or_else(String::new, |v| format!("{v:.digits$}"));
     workload_line(&[
         report.workload.to_uppercase(),
@@ -272,7 +278,7 @@ fn workload_line(cells: &[String; WORKLOAD_COLUMNS.len()]) -> String {
 }
 
 /// Returns the table of costs by kind of operation.
-pub(crate) fn kind_table(reports: &[WorkloadReport]) -> Table {
+pub fn kind_table(reports: &[WorkloadReport]) -> Table {
     let headers = [
         "workload",
         "threads",
@@ -307,7 +313,7 @@ pub(crate) fn kind_table(reports: &[WorkloadReport]) -> Table {
 
 /// Returns an empty table that reads well on a terminal and renders in Markdown; all columns but
 /// the first are numbers.
-pub(crate) fn markdown_table(headers: &[&str]) -> Table {
+pub fn markdown_table(headers: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
     table.set_header(headers.iter().map(|header| Cell::new(*header)));
@@ -318,7 +324,7 @@ pub(crate) fn markdown_table(headers: &[&str]) -> Table {
 }
 
 /// Returns `bytes` with a binary unit: `1.23 GiB`.
-pub(crate) fn bytes_text(bytes: u64) -> String {
+pub fn bytes_text(bytes: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{:.2} {name}", bytes as f64 / unit as f64),
@@ -327,7 +333,10 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
 }
 
 /// Prints `object` as JSON on one line, and flushes.
-pub(crate) fn print_json(out: &mut dyn Write, object: &impl serde::Serialize) -> Result<(), BenchError> {
+///
+/// # Errors
+/// Fails if `out` cannot be written.
+pub fn print_json(out: &mut dyn Write, object: &impl serde::Serialize) -> Result<(), BenchError> {
     serde_json::to_writer(&mut *out, object).map_err(std::io::Error::from)?;
     writeln!(out)?;
     out.flush()?;

@@ -1,12 +1,10 @@
 //! One run on one index: load, adjust, each workload, report, and with `--check` the check at
 //! the end.
 
-use crate::args::BenchArgs;
-use crate::bench_target::BenchTarget;
+use crate::bench_target::{BenchTarget, TargetWork};
 use crate::driver::{bulk_load, run_phase};
-use crate::open_target::{TargetWork, with_target};
 use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::plan::{Benchmark, Plan};
 use crate::progress::Progress;
 use crate::report::{WorkloadReport, bytes_text, kind_table, print_json, title, workload_head, workload_row};
 use crate::teardown::{UsedBefore, delete_and_check};
@@ -15,14 +13,20 @@ use crate::{BenchError, Setting, processes};
 use darter_fabric::counted;
 use std::io::Write;
 
-/// Runs the workloads on one index.
-pub(crate) fn run_index(
-    args: &BenchArgs,
+/// Runs a benchmark and writes its results to `out`: a table, or with `--json` one object per
+/// workload and line, each as soon as it is known. Progress goes to the standard error, when that is
+/// a terminal.
+///
+/// # Errors
+/// Fails if the arguments cannot be met ([`BenchError::is_usage`]), the pool fails, or the index
+/// returns a wrong result.
+pub fn run(
+    benchmark: &impl Benchmark,
     setting: &Setting,
     out: &mut dyn Write,
 ) -> Result<Vec<WorkloadReport>, BenchError> {
-    let plan = Plan::new(args, setting, 1)?;
-    with_target(&plan, args.create, Workloads { plan: &plan, out })
+    let plan = Plan::new(benchmark, setting, 1)?;
+    benchmark.with_target(&plan, plan.args.create, Workloads { plan: &plan, out })
 }
 
 /// All workloads, to be run on a target.
@@ -109,8 +113,8 @@ impl<T: BenchTarget> Run<'_, T> {
         let args = plan.args;
         self.remark(&format!(
             "{}: {} ({}), {}, values of {}, Zipf {}, seed {}, pool {}, cache {}",
-            args.index.0.name,
-            args.dataset,
+            plan.index.name,
+            plan.keys,
             plan.dataset.note(),
             counted(plan.records, "record"),
             counted(args.value_size as u64, "byte"),
@@ -157,9 +161,9 @@ impl<T: BenchTarget> Run<'_, T> {
     /// Completes a report, and prints it if the output is JSON.
     fn report(&mut self, report: WorkloadReport, outcome: &Outcome) -> Result<(), BenchError> {
         let sizes = self.target.sizes()?;
-        if sizes.keys != outcome.records && self.plan.args.index.0.keeps {
+        if sizes.keys != outcome.records && self.plan.index.keeps {
             return Err(BenchError::WrongAnswer {
-                index: self.plan.args.index.0.name,
+                index: self.plan.index.name,
                 what: format!(
                     "a walk after {} finds {} where {} were stored",
                     report.workload,

@@ -4,23 +4,30 @@
 //! what is counted depends on the operations alone.
 
 use crate::BenchError;
-use crate::compare::SECRET;
 use crate::target::{SortedPairs, Target, TargetSession};
 use darter::{AsyncSession, Counters, IndexKind, PoolUrl, ScanRange, Store};
 use darter_fabric::TcpOptions;
 use std::ops::Bound;
 use std::pin::pin;
 
+/// A fixed secret: keys have the same positions in hash tables in every run, so all counts repeat.
+pub const SECRET: [u64; 4] =
+    [0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
+
 /// A store under test.
 #[derive(Debug)]
-pub(crate) struct StoreTarget {
-    pub(crate) store: Store,
+pub struct StoreTarget {
+    /// The store.
+    pub store: Store,
     name: &'static str,
 }
 
 impl StoreTarget {
     /// Opens the pool with whatever is in it. `create` makes one on memory nodes that hold none.
-    pub(crate) fn open(
+    ///
+    /// # Errors
+    /// Fails as [`darter::StoreOptions::open_url`] does.
+    pub fn open(
         kind: IndexKind,
         pool: &PoolUrl,
         cache_bytes: u64,
@@ -48,13 +55,16 @@ impl Target for StoreTarget {
 
 /// A session of the store.
 #[derive(Debug)]
-pub(crate) struct StoreSession {
+pub struct StoreSession {
     session: AsyncSession,
 }
 
 impl StoreSession {
     /// Removes a key. Returns whether it was there.
-    pub(crate) async fn delete(&mut self, key: &[u8]) -> Result<bool, BenchError> {
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn delete(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         Ok(self.session.delete(key).await?)
     }
 }

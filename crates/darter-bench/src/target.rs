@@ -4,10 +4,10 @@ use crate::BenchError;
 use darter::Counters;
 
 /// Pairs in ascending order of their keys, to fill an empty index with.
-pub(crate) type SortedPairs<'a> = Box<dyn Iterator<Item = (Vec<u8>, Vec<u8>)> + Send + 'a>;
+pub type SortedPairs<'a> = Box<dyn Iterator<Item = (Vec<u8>, Vec<u8>)> + Send + 'a>;
 
 /// An ordered index under test.
-pub(crate) trait Target: Send + Sync {
+pub trait Target: Send + Sync {
     /// The session of one thread or task.
     type Session<'a>: TargetSession
     where
@@ -17,12 +17,16 @@ pub(crate) trait Target: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Opens a session.
+    ///
+    /// # Errors
+    /// Fails if the target has no room for another session.
     fn session(&self) -> Result<Self::Session<'_>, BenchError>;
 }
 
 /// One thread's or task's session of a [`Target`]. Every target copies the values that it reads
 /// into the caller's buffer.
-pub(crate) trait TargetSession: Send {
+#[allow(async_fn_in_trait)] // each future runs in the thread that made it
+pub trait TargetSession: Send {
     /// Puts a key's value into `value`, replacing what was there. Returns whether the key is
     /// present.
     async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError>;

@@ -61,11 +61,16 @@ pub enum Workload {
 
 /// What one operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
+    /// A key's value is read.
     Read,
+    /// A present key's value is replaced.
     Update,
+    /// A fresh key is stored.
     Insert,
+    /// Pairs are read from a key on.
     Scan,
+    /// A value is read, then replaced.
     ReadModifyWrite,
 }
 
@@ -91,7 +96,7 @@ impl Workload {
     }
 
     /// Actions with their percentages.
-    pub(crate) const fn mix(self) -> &'static [(Action, u32)] {
+    pub const fn mix(self) -> &'static [(Action, u32)] {
         match self {
             Self::Load | Self::I => &[(Action::Insert, 100)],
             Self::U => &[(Action::Update, 100)],
@@ -105,13 +110,13 @@ impl Workload {
     }
 
     /// Whether it adds records.
-    pub(crate) fn inserts(self) -> bool {
+    pub fn inserts(self) -> bool {
         self.mix().iter().any(|(action, _)| *action == Action::Insert)
     }
 
     /// Fresh records that `ops` operations on `threads` threads need at most, LOAD aside. The
     /// number is drawn; the bound is ten standard deviations above its mean.
-    pub(crate) fn fresh_records_max(self, ops: u64, threads: u64) -> u64 {
+    pub fn fresh_records_max(self, ops: u64, threads: u64) -> u64 {
         let per_thread = ops.div_ceil(threads);
         match self {
             Self::D | Self::E => {}
@@ -148,15 +153,16 @@ struct Padded(AtomicU64);
 
 /// The records there are while a workload runs.
 #[derive(Debug)]
-pub(crate) struct KeySpace {
+pub struct KeySpace {
     /// Records `0..loaded` are there from the beginning.
-    pub(crate) loaded: u64,
+    pub loaded: u64,
     /// Inserts that each thread has finished.
     finished: Box<[Padded]>,
 }
 
 impl KeySpace {
-    pub(crate) fn new(loaded: u64, threads: usize) -> Self {
+    /// Returns records `0..loaded`, to which `threads` threads add.
+    pub fn new(loaded: u64, threads: usize) -> Self {
         Self { loaded, finished: (0..threads).map(|_| Padded::default()).collect() }
     }
 
@@ -166,7 +172,7 @@ impl KeySpace {
     }
 
     /// Notes that a thread's first `inserts` inserts are done.
-    pub(crate) fn finish(&self, thread: usize, inserts: u64) {
+    pub fn finish(&self, thread: usize, inserts: u64) {
         self.finished[thread].0.store(inserts, Ordering::Release);
     }
 
@@ -184,7 +190,7 @@ impl KeySpace {
 
     /// Fresh records below the highest one inserted that no thread got to, once all have stopped;
     /// inserting them makes the records contiguous again.
-    pub(crate) fn holes(&self) -> Vec<u64> {
+    pub fn holes(&self) -> Vec<u64> {
         let inserted: Vec<u64> =
             self.finished.iter().map(|finished| finished.0.load(Ordering::Acquire)).collect();
         let most = inserted.iter().copied().max().unwrap_or(0);
@@ -193,7 +199,7 @@ impl KeySpace {
     }
 
     /// Records there are once the holes are filled.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         let most = self.finished.iter().map(|finished| finished.0.load(Ordering::Acquire)).max().unwrap_or(0);
         self.loaded + most * self.finished.len() as u64
     }
@@ -201,35 +207,38 @@ impl KeySpace {
 
 /// One operation of a chunk.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Op {
-    pub(crate) action: Action,
+pub struct Op {
+    /// What it does.
+    pub action: Action,
     key_at: u32,
     key_bytes: u32,
     /// Records that a scan returns at most.
-    pub(crate) limit: u32,
+    pub limit: u32,
 }
 
 /// Operations ready to run, with their keys.
 #[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) ops: Vec<Op>,
+pub struct Chunk {
+    /// The operations, in their order.
+    pub ops: Vec<Op>,
     keys: Vec<u8>,
     ops_max: usize,
 }
 
 impl Chunk {
     /// Returns a chunk for `tasks` tasks, long enough that all are busy most of the time.
-    pub(crate) fn for_tasks(tasks: usize) -> Self {
+    pub fn for_tasks(tasks: usize) -> Self {
         Self::of(CHUNK_OPS.max(CHUNK_OPS_OF_TASK * tasks))
     }
 
     /// Returns a chunk of at most `ops` operations.
-    pub(crate) fn of(ops_max: usize) -> Self {
+    pub fn of(ops_max: usize) -> Self {
         Self { ops: Vec::new(), keys: Vec::new(), ops_max }
     }
 
+    /// Returns an operation's key.
     #[inline]
-    pub(crate) fn key(&self, op: Op) -> &[u8] {
+    pub fn key(&self, op: Op) -> &[u8] {
         &self.keys[op.key_at as usize..][..op.key_bytes as usize]
     }
 }
@@ -245,22 +254,26 @@ enum Chooser {
 
 /// What a stream is made from.
 #[derive(Clone, Copy)]
-pub(crate) struct StreamSpec<'a> {
-    pub(crate) workload: Workload,
-    pub(crate) dataset: &'a dyn Dataset,
-    pub(crate) space: &'a KeySpace,
-    pub(crate) theta: f64,
+pub struct StreamSpec<'a> {
+    /// The workload.
+    pub workload: Workload,
+    /// The keys.
+    pub dataset: &'a dyn Dataset,
+    /// The records there are.
+    pub space: &'a KeySpace,
+    /// Zipf exponent of the access frequencies.
+    pub theta: f64,
     /// Names the popular records; the same for all workloads of a run.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Names the draws; different for warm-up and measurement, and for each round.
-    pub(crate) run: u64,
+    pub run: u64,
     /// Whether a thread's operations run one after another, so that an insert is done before a
     /// later operation accesses its record.
-    pub(crate) in_order: bool,
+    pub in_order: bool,
 }
 
 /// One thread's operations.
-pub(crate) struct OpStream<'a> {
+pub struct OpStream<'a> {
     spec: StreamSpec<'a>,
     chooser: Chooser,
     thread: usize,
@@ -272,7 +285,7 @@ pub(crate) struct OpStream<'a> {
 
 impl<'a> OpStream<'a> {
     /// `ops` operations for thread number `thread`.
-    pub(crate) fn new(spec: StreamSpec<'a>, thread: usize, ops: u64) -> Self {
+    pub fn new(spec: StreamSpec<'a>, thread: usize, ops: u64) -> Self {
         let loaded = spec.space.loaded;
         let chooser = match spec.workload {
             _ if loaded == 0 => Chooser::None,
@@ -285,13 +298,13 @@ impl<'a> OpStream<'a> {
     }
 
     /// Inserts handed out so far.
-    pub(crate) fn inserted(&self) -> u64 {
+    pub fn inserted(&self) -> u64 {
         self.inserted
     }
 
     /// Puts the next operations into `chunk`; none are left when it stays empty. `None` when the
     /// dataset has no fresh record left for an insert.
-    pub(crate) fn fill(&mut self, chunk: &mut Chunk) -> Option<()> {
+    pub fn fill(&mut self, chunk: &mut Chunk) -> Option<()> {
         chunk.ops.clear();
         chunk.keys.clear();
         while self.left > 0 && chunk.ops.len() < chunk.ops_max && chunk.keys.len() < CHUNK_KEY_BYTES {

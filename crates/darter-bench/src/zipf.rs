@@ -15,20 +15,20 @@ pub const THETA_MAX: f64 = 10.0;
 
 /// Zipf-distributed ranks: rank r has a share proportional to 1 / (r + 1)^theta.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ranks {
+pub struct Ranks {
     zipf: Option<Zipf<f64>>,
     n: u64,
 }
 
 impl Ranks {
     /// Ranks below `n` (at least 1) with exponent `theta` from 0 to [`THETA_MAX`].
-    pub(crate) fn new(n: u64, theta: f64) -> Self {
+    pub fn new(n: u64, theta: f64) -> Self {
         Self { zipf: Zipf::new(n as f64, theta).ok(), n }
     }
 
     /// The next rank, from 0.
     #[inline]
-    pub(crate) fn sample(&self, rng: &mut impl Rng) -> u64 {
+    pub fn sample(&self, rng: &mut impl Rng) -> u64 {
         let rank = self.zipf.map_or(1.0, |zipf| zipf.sample(rng));
         (rank as u64).clamp(1, self.n) - 1
     }
@@ -36,7 +36,7 @@ impl Ranks {
 
 /// Zipf-distributed records, the popular ones spread over all.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ScrambledZipf {
+pub struct ScrambledZipf {
     ranks: Ranks,
     shuffle: Permutation,
     key: u64,
@@ -44,14 +44,14 @@ pub(crate) struct ScrambledZipf {
 
 impl ScrambledZipf {
     /// Records below `n` (at least 1); `seed` names which of them are popular.
-    pub(crate) fn new(n: u64, theta: f64, seed: u64) -> Self {
+    pub fn new(n: u64, theta: f64, seed: u64) -> Self {
         let key = derive_seed(seed, 0x5a69_7066);
         Self { ranks: Ranks::new(n, theta), shuffle: Permutation::new(n), key }
     }
 
     /// The next record.
     #[inline]
-    pub(crate) fn sample(&self, rng: &mut impl Rng) -> u64 {
+    pub fn sample(&self, rng: &mut impl Rng) -> u64 {
         self.shuffle.apply(self.ranks.sample(rng), self.key)
     }
 }

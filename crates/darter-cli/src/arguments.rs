@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::notation::Notation;
 use darter::{ByteSize, PoolUrl, Store, StoreOptions};
-use darter_bench::IndexChoice;
+use darter_lab_bench::IndexChoice;
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;

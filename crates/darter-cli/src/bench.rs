@@ -5,8 +5,9 @@ use crate::credentials::{ClientArgs, credential_variables};
 use crate::failure::Failure;
 use crate::pool::usable;
 use crate::signals::Interrupt;
-use darter_bench::{BenchArgs, BenchError, DeathsArgs, FabricArgs, Program, Setting, VictimArgs};
+use darter_bench::BenchError;
 use darter_fabric::TcpOptions;
+use darter_lab_bench::{DeathsArgs, FabricArgs, LabBenchArgs, Program, Setting, VictimArgs};
 use std::ffi::OsString;
 
 /// The hidden command of the processes that `--processes` starts.
@@ -27,7 +28,7 @@ pub(crate) struct BenchCommand {
     #[command(flatten)]
     credentials: ClientArgs,
     #[command(flatten)]
-    args: BenchArgs,
+    args: LabBenchArgs,
     #[command(subcommand)]
     other: Option<OtherBench>,
 }
@@ -46,7 +47,7 @@ pub(crate) struct WorkerCommand {
     #[command(flatten)]
     credentials: ClientArgs,
     #[command(flatten)]
-    args: BenchArgs,
+    args: LabBenchArgs,
     /// What the parent tells this worker
     #[arg(long, value_name = "JSON")]
     part: String,
@@ -61,20 +62,13 @@ pub(crate) struct VictimCommand {
 /// This program, to be started again. A worker gets the arguments that followed `bench`.
 pub(crate) fn program() -> Result<Program, Failure> {
     let path = std::env::current_exe().map_err(Failure::failed)?;
-    let worker = [OsString::from(WORKER_COMMAND)].into_iter().chain(std::env::args_os().skip(2)).collect();
     let credentials = credential_variables().collect();
-    Ok(Program {
-        path,
-        memnode: vec!["memnode".into()],
-        worker,
-        victim: vec![VICTIM_COMMAND.into()],
-        credentials,
-    })
+    Ok(Program { path, memnode: vec!["memnode".into()], victim: vec![VICTIM_COMMAND.into()], credentials })
 }
 
 /// How the pool's memory nodes are reached; credentials are looked at for a pool that has some.
-fn tcp(args: &BenchArgs, credentials: &ClientArgs) -> Result<TcpOptions, Failure> {
-    let Some(pool) = &args.pool else { return Ok(TcpOptions::default()) };
+fn tcp(args: &LabBenchArgs, credentials: &ClientArgs) -> Result<TcpOptions, Failure> {
+    let Some(pool) = &args.run.pool else { return Ok(TcpOptions::default()) };
     usable(pool)?;
     credentials.options_for(pool)
 }
@@ -96,18 +90,27 @@ impl BenchCommand {
         let setting = Setting { program: program()?, stop, ..Setting::default() };
         answer(match &self.other {
             None => {
-                let setting = Setting { tcp: tcp(&self.args, &self.credentials)?, ..setting };
-                darter_bench::run(&self.args, &setting, &mut out).map(drop)
+                let worker = [OsString::from(WORKER_COMMAND)].into_iter().chain(std::env::args_os().skip(2));
+                let tcp = tcp(&self.args, &self.credentials)?;
+                let Setting { program, stop, .. } = setting;
+                let setting =
+                    darter_bench::Setting { tcp, program: program.path, worker: worker.collect(), stop };
+                darter_lab_bench::run_bench(&self.args, &setting, &mut out).map(drop)
             }
-            Some(OtherBench::Fabric(args)) => darter_bench::run_fabric(args, &setting, &mut out).map(drop),
-            Some(OtherBench::Deaths(args)) => darter_bench::run_deaths(args, &setting, &mut out).map(drop),
+            Some(OtherBench::Fabric(args)) => {
+                darter_lab_bench::run_fabric(args, &setting, &mut out).map(drop)
+            }
+            Some(OtherBench::Deaths(args)) => {
+                darter_lab_bench::run_deaths(args, &setting, &mut out).map(drop)
+            }
         })
     }
 }
 
 impl WorkerCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let setting = Setting { tcp: tcp(&self.args, &self.credentials)?, ..Setting::default() };
+        let tcp = tcp(&self.args, &self.credentials)?;
+        let setting = darter_bench::Setting { tcp, ..darter_bench::Setting::default() };
         let (mut input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
         answer(darter_bench::run_worker(&self.args, &setting, &self.part, &mut input, &mut out))
     }
@@ -115,6 +118,6 @@ impl WorkerCommand {
 
 impl VictimCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        answer(darter_bench::run_victim(&self.args, &mut std::io::stdout().lock()))
+        answer(darter_lab_bench::run_victim(&self.args, &mut std::io::stdout().lock()))
     }
 }

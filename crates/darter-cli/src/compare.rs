@@ -5,7 +5,7 @@ use crate::Answer;
 use crate::bench::{answer, program};
 use crate::failure::Failure;
 use crate::signals::Interrupt;
-use darter_bench::{CompareArgs, PaperArgs, Setting};
+use darter_lab_bench::{CompareArgs, PaperArgs, Setting};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -29,13 +29,15 @@ pub(crate) struct PaperCommand {
 
 impl CompareCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        answer(darter_bench::run_compare(&self.args, &setting()?, &mut std::io::stdout().lock()).map(drop))
+        answer(
+            darter_lab_bench::run_compare(&self.args, &setting()?, &mut std::io::stdout().lock()).map(drop),
+        )
     }
 }
 
 impl PaperCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        answer(darter_bench::run_paper(&self.args, &setting()?, &mut std::io::stdout().lock()))
+        answer(darter_lab_bench::run_paper(&self.args, &setting()?, &mut std::io::stdout().lock()))
     }
 }
 

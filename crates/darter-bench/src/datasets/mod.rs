@@ -4,9 +4,7 @@
 //! A dataset is a fixed sequence of distinct keys. Records `0..n` are loaded, later ones are the
 //! fresh keys of inserts. What a dataset gives depends only on its name and the seed.
 
-mod clustered;
 mod dense;
-mod email;
 mod file;
 mod randint;
 
@@ -15,9 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-pub use clustered::Clustered;
 pub use dense::Dense;
-pub use email::Email;
 pub use file::KeyFile;
 pub use randint::RandInt;
 
@@ -51,29 +47,35 @@ pub trait Dataset: Send + Sync {
 pub enum DatasetSpec {
     /// [`RandInt`].
     RandInt,
-    /// [`Email`].
-    Email,
     /// [`Dense`].
     Dense,
-    /// [`Clustered`].
-    Clustered,
     /// [`KeyFile`] read from this path.
     File(PathBuf),
 }
 
-impl DatasetSpec {
+/// Names a dataset, and opens it.
+pub trait KeySource: fmt::Display {
     /// Prepares the dataset.
     ///
     /// # Errors
     /// Fails if a key file cannot be read or used; the message names the line.
-    pub fn open(&self, seed: u64) -> Result<Box<dyn Dataset>, BenchError> {
+    fn open(&self, seed: u64) -> Result<Box<dyn Dataset>, BenchError>;
+
+    /// Returns whether the keys come from a file: then there are no more of them.
+    fn is_file(&self) -> bool;
+}
+
+impl KeySource for DatasetSpec {
+    fn open(&self, seed: u64) -> Result<Box<dyn Dataset>, BenchError> {
         Ok(match self {
             Self::RandInt => Box::new(RandInt::new(seed)),
-            Self::Email => Box::new(Email::new(seed)),
             Self::Dense => Box::new(Dense),
-            Self::Clustered => Box::new(Clustered::new(seed)),
             Self::File(path) => Box::new(KeyFile::read(path, seed)?),
         })
+    }
+
+    fn is_file(&self) -> bool {
+        matches!(self, Self::File(_))
     }
 }
 
@@ -81,9 +83,7 @@ impl fmt::Display for DatasetSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RandInt => f.write_str("randint"),
-            Self::Email => f.write_str("email"),
             Self::Dense => f.write_str("dense"),
-            Self::Clustered => f.write_str("clustered"),
             Self::File(path) => write!(f, "file:{}", path.display()),
         }
     }
@@ -95,19 +95,17 @@ impl FromStr for DatasetSpec {
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "randint" => Ok(Self::RandInt),
-            "email" => Ok(Self::Email),
             "dense" => Ok(Self::Dense),
-            "clustered" => Ok(Self::Clustered),
             _ => match name.strip_prefix("file:") {
                 Some(path) if !path.is_empty() => Ok(Self::File(path.into())),
-                _ => Err("choose randint, email, dense, clustered, or file:PATH (one key a line)".to_owned()),
+                _ => Err("choose randint, dense, or file:PATH (one key a line)".to_owned()),
             },
         }
     }
 }
 
 /// Sorts 8-byte keys as integers, which is their byte order, and hands them out.
-fn sorted_integers(mut keys: Vec<u64>) -> Box<dyn Iterator<Item = Vec<u8>> + Send> {
+pub fn sorted_integers(mut keys: Vec<u64>) -> Box<dyn Iterator<Item = Vec<u8>> + Send> {
     keys.sort_unstable();
     Box::new(keys.into_iter().map(|key| key.to_be_bytes().to_vec()))
 }
@@ -134,7 +132,7 @@ mod tests {
 
     #[test]
     fn generated_datasets_are_distinct_sorted_and_seeded() {
-        for spec in [DatasetSpec::RandInt, DatasetSpec::Email, DatasetSpec::Dense, DatasetSpec::Clustered] {
+        for spec in [DatasetSpec::RandInt, DatasetSpec::Dense] {
             let dataset = spec.open(1).unwrap();
             assert_is_a_dataset(&*dataset, 70_001);
             let (again, other) = (spec.open(1).unwrap(), spec.open(2).unwrap());
@@ -157,10 +155,10 @@ mod tests {
 
     #[test]
     fn names_survive_parsing() {
-        for name in ["randint", "email", "dense", "clustered", "file:/tmp/a b"] {
+        for name in ["randint", "dense", "file:/tmp/a b"] {
             assert_eq!(name.parse::<DatasetSpec>().unwrap().to_string(), name);
         }
-        for name in ["", "file:", "uniform", "Email"] {
+        for name in ["", "file:", "uniform", "Dense"] {
             assert!(name.parse::<DatasetSpec>().unwrap_err().contains("choose"));
         }
     }

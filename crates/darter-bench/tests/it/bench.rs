@@ -2,7 +2,7 @@
 //! clear refusals.
 
 use clap::Parser;
-use darter_bench::{BenchArgs, BenchError, Setting, VARIANTS, WorkloadReport, run};
+use darter_bench::{BenchArgs, BenchError, Setting, WorkloadReport, run};
 use std::io::Write;
 
 #[derive(Debug, clap::Parser)]
@@ -20,9 +20,18 @@ fn bench(words: &str) -> Result<(Vec<WorkloadReport>, String), BenchError> {
     Ok((reports, String::from_utf8(out).expect("UTF-8")))
 }
 
+/// Returns a file of so many keys of different lengths.
+fn file_of_keys(keys: u32) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    for n in 0..keys {
+        writeln!(file, "key number {n}").expect("room on the disk");
+    }
+    file
+}
+
 #[test]
 fn every_workload_runs_on_every_dataset() {
-    for dataset in ["randint", "email", "dense", "clustered"] {
+    for dataset in ["randint", "dense"] {
         let words = format!("--records 20000 --ops 5000 --dataset {dataset}");
         let (reports, out) = bench(&words).unwrap();
         assert_eq!(reports.len(), 7);
@@ -52,7 +61,10 @@ fn json_is_one_object_per_workload_and_line() {
 
 #[test]
 fn counts_on_one_thread_are_repeatable() {
-    let counts = || bench("--records 20000 --ops 10000 --dataset email --value-size 20").unwrap().0;
+    let keys = file_of_keys(30_000);
+    let words =
+        format!("--records 20000 --ops 10000 --dataset file:{} --value-size 20", keys.path().display());
+    let counts = || bench(&words).unwrap().0;
     for (one, other) in counts().iter().zip(counts()) {
         assert_eq!((one.ops, one.kv_bytes, one.records), (other.ops, other.kv_bytes, other.records));
         assert_eq!(one.prefix_list, other.prefix_list);
@@ -78,10 +90,7 @@ fn deleting_everything_leaves_nothing() {
 
 #[test]
 fn a_file_of_keys_serves() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    for n in 0..3000 {
-        writeln!(file, "key number {n}").unwrap();
-    }
+    let file = file_of_keys(3000);
     let dataset = format!("--dataset file:{}", file.path().display());
     let (reports, _) = bench(&format!("{dataset} --workload c,d --ops 1000")).unwrap();
     assert!(reports.iter().all(|report| report.not_found == 0));
@@ -96,6 +105,7 @@ fn what_cannot_be_is_refused_as_usage() {
         ("--workload a,load", "--workload"),
         ("--dataset file:/nonexistent", "/nonexistent"),
         ("--threads 0", "--threads"),
+        ("--processes 2 --workload c", "--processes"),
     ] {
         let error = bench(words).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(what), "{words}: {error}");
@@ -112,56 +122,6 @@ fn a_pool_with_keys_in_it_is_refused() {
     bench(&words).unwrap();
     let error = bench(&words).unwrap_err();
     assert!(error.is_usage() && error.to_string().contains("empty"), "{error}");
-}
-
-#[cfg(feature = "peers")]
-#[test]
-fn peers_run_the_same_operations() {
-    let (reports, out) =
-        bench("--peers --records 5000 --ops 2000 --workload a,c,e --threads 1,2 --rounds 2").unwrap();
-    assert_eq!(reports.len(), 3 * 2 * 5);
-    assert!(reports.iter().all(|report| report.not_found == 0 && report.ops_per_s > 0.0));
-    for name in ["dart", "congee", "crossbeam-skiplist", "scc TreeIndex", "RwLock<BTreeMap>", "READ"] {
-        assert!(out.contains(name), "{name}");
-    }
-    for words in
-        ["--peers --dataset email", "--peers --value-size 8", "--peers --check", "--peers --workload load"]
-    {
-        assert!(bench(words).unwrap_err().is_usage(), "{words}");
-    }
-}
-
-#[cfg(not(feature = "peers"))]
-#[test]
-fn peers_say_how_to_get_them() {
-    assert!(bench("--peers").unwrap_err().to_string().contains("--features peers"));
-}
-
-/// Every index by name, and every kind of pool that is of this process.
-#[test]
-fn every_index_runs_on_every_kind_of_pool() {
-    let small = "--records 500 --ops 100 --workload load,a,d,e --check";
-    for variant in VARIANTS {
-        let (reports, out) =
-            bench(&format!("--index {} {small}", variant.name)).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(reports.len(), 5, "{}", variant.name);
-        assert!(reports.iter().all(|report| report.index == variant.name), "{out}");
-        assert!(out.starts_with(&format!("{}: ", variant.name)), "{out}");
-        let has_list = reports[1].prefix_list.is_some();
-        assert_eq!(has_list, variant.name == "dart", "{}", variant.name);
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let pool = format!("file:{}?size=64M&nodes=2", directory.path().join("pool").display());
-    let on_file = format!("--index sherman --workload c --records 2000 --ops 500 --pool {pool}");
-    assert_eq!(bench(&on_file).unwrap().0[0].pool, pool);
-    let other = pool.replace("/pool?", "/other?");
-    let served = format!("--index xstore --workload a --records 2000 --ops 500 --pool {other}");
-    assert_eq!(bench(&served).unwrap().0[0].pool, other);
-    // The pool keeps the keys, and is not used twice.
-    let again = bench(&on_file).unwrap_err();
-    assert!(again.is_usage() && again.to_string().contains("holds keys already"), "{again}");
-    let modelled = bench("--index art --workload c --records 10 --pool sim:preset=dart").unwrap_err();
-    assert!(modelled.is_usage(), "{modelled}");
 }
 
 /// The table grows by a row when a workload has ended.

@@ -1,4 +1,3 @@
-//! Small whole runs: `bench` on the real store, `compare` and `paper` over every index.
+//! Small whole runs of `bench` on the real store.
 
 mod bench;
-mod compare;

@@ -1,0 +1,116 @@
+//! Indexes side by side: the same operations on the same records, on a pool each, under the same
+//! counters, in one run.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `args`, `pool_location` | what to compare, and where the pools are |
+//! | [`variants`] | the indexes by name |
+//! | `environment`, `candidate` | a pool for each index, and the index in it, whatever its type |
+//! | `server` | the server beside the memory, for indexes that call one |
+//! | `run` | points that share pools, warm-ups, rounds |
+//! | `configuration`, `measurement` | the settings of a measurement and its results |
+//! | `axis`, `tables`, `csv_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, pictures, one page with all |
+
+mod args;
+mod axis;
+mod candidate;
+mod chart;
+mod configuration;
+mod csv_rows;
+mod environment;
+mod measurement;
+mod page;
+mod plots;
+mod pool_location;
+mod publish;
+mod run;
+mod server;
+mod tables;
+mod variants;
+
+pub use args::{CompareArgs, Comparison, Theta};
+pub use configuration::Configuration;
+pub use measurement::{Figures, Measurement};
+pub use pool_location::PoolLocation;
+pub(crate) use server::{begin, serve};
+pub(crate) use variants::{Adjusts, Demand, Visitor};
+pub use variants::{IndexChoice, VARIANTS, Variant};
+
+pub(crate) use chart::{Chart, Scale, Series, Shape, Unit};
+pub(crate) use configuration::hash;
+pub(crate) use csv_rows::rows;
+pub(crate) use page::About;
+pub(crate) use publish::{Outputs, Results, publish};
+pub(crate) use tables::{Sheet, by_workload};
+
+use crate::Setting;
+use crate::datasets::Dataset;
+use darter_bench::BenchError;
+use darter_fabric::counted;
+use std::io::Write;
+
+/// Compares indexes and writes the tables to `out` and the requested files.
+///
+/// # Errors
+/// Fails if the arguments cannot be met ([`BenchError::is_usage`]), or an index fails or returns a
+/// wrong result.
+pub fn run_compare(
+    args: &CompareArgs,
+    setting: &Setting,
+    out: &mut dyn Write,
+) -> Result<Vec<Measurement>, BenchError> {
+    let comparison = &args.comparison;
+    comparison.validate()?;
+    let dataset = comparison.open_dataset()?;
+    let outputs = Outputs {
+        csv: args.csv.clone(),
+        html: args.html.clone(),
+        svg: args.svg.clone(),
+        ..Outputs::default()
+    };
+    outputs.prepare()?;
+    let (measurements, outcome) = run::measure(comparison, setting, &*dataset);
+    if let Err(error) = outcome {
+        // What was measured is shown; files are for what is complete.
+        if matches!(error, BenchError::Interrupted) {
+            by_workload(&measurements).iter().try_for_each(|sheet| writeln!(out, "{}\n", sheet.text()))?;
+        }
+        return Err(error);
+    }
+    let about = About {
+        title: "darter-lab compare".to_owned(),
+        what: vec![introduction(comparison, &*dataset)],
+        command: &setting.command,
+        modelled: comparison.pool.is_modelled(),
+    };
+    publish(setting, &about, &Results::of(by_workload(&measurements), &measurements)?, &outputs, out)?;
+    Ok(measurements)
+}
+
+/// Runs a comparison and returns its measurements without writing them.
+pub(crate) fn measure(comparison: &Comparison, setting: &Setting) -> Result<Vec<Measurement>, BenchError> {
+    comparison.validate()?;
+    let (measurements, outcome) = run::measure(comparison, setting, &*comparison.open_dataset()?);
+    outcome.map(|()| measurements)
+}
+
+/// Returns the settings of a comparison in one line.
+fn introduction(comparison: &Comparison, dataset: &dyn Dataset) -> String {
+    format!(
+        "{} ({}), {}, {}, values of {}, seed {}, each index on a pool of its own: {} with {}; {}{}.",
+        comparison.dataset,
+        dataset.note(),
+        counted(comparison.records, "record"),
+        counted(comparison.ops, "operation"),
+        counted(comparison.value_bytes as u64, "byte"),
+        comparison.seed,
+        comparison.pool,
+        counted(comparison.memory_nodes() as u64, "memory node"),
+        if comparison.rounds == 1 {
+            "one round".to_owned()
+        } else {
+            format!("{} rounds, of which the median", comparison.rounds)
+        },
+        tables::remark_of(comparison.pool.is_modelled()),
+    )
+}

@@ -1,0 +1,106 @@
+//! A figure or table of a paper: the runs that reproduce it, and the numbers that its text gives.
+
+use super::claim::Claim;
+use crate::compare::{Comparison, IndexChoice, PoolLocation, Theta};
+use crate::datasets::DatasetSpec;
+use darter::ByteSize;
+use darter_bench::ycsb::Workload;
+use darter_fabric::ModelSpec;
+use darter_fabric::model::Preset;
+
+/// How large a figure is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) records: u64,
+    pub(crate) ops: u64,
+    pub(crate) rounds: u32,
+    pub(crate) seed: u64,
+}
+
+/// A figure or table that can be held here.
+pub(crate) struct Figure {
+    /// The name on the command line: the paper and the figure.
+    pub(crate) name: &'static str,
+    /// What it shows.
+    pub(crate) title: &'static str,
+    /// How what is run here differs from there, beside the scale.
+    pub(crate) differs: &'static str,
+    /// What is run.
+    pub(crate) comparisons: fn(&Scale) -> Vec<Comparison>,
+    /// The numbers that the text gives.
+    pub(crate) claims: &'static [Claim],
+}
+
+/// A figure that cannot be held here.
+pub(crate) struct Unheld {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) why: &'static str,
+}
+
+/// Variants by name.
+fn choose(names: &[&str]) -> Vec<IndexChoice> {
+    let known = |name: &&str| name.parse().unwrap_or_else(|error| unreachable!("{name}: {error}"));
+    names.iter().map(known).collect()
+}
+
+/// Bytes of a cache that holds the share of these records' index that 1 MB holds of 60 M records'
+/// (DART, section 5.1).
+fn shrunk_cache(records: u64) -> u64 {
+    (records as f64 / 60e6 * f64::from(1 << 20)) as u64
+}
+
+/// Counts on one thread, in this process: they are those of any fabric.
+pub(crate) fn counts(
+    scale: &Scale,
+    indexes: &[&str],
+    dataset: &DatasetSpec,
+    workloads: &[Workload],
+) -> Comparison {
+    Comparison {
+        indexes: choose(indexes),
+        workloads: workloads.to_vec(),
+        dataset: dataset.clone(),
+        records: scale.records,
+        ops: scale.ops,
+        rounds: scale.rounds,
+        seed: scale.seed,
+        cache: vec![ByteSize(shrunk_cache(scale.records))],
+        ..Comparison::default()
+    }
+}
+
+/// Times and counts on a paper's testbed, modelled.
+pub(crate) fn modelled(
+    scale: &Scale,
+    preset: Preset,
+    indexes: &[&str],
+    dataset: &DatasetSpec,
+    workloads: &[Workload],
+) -> Comparison {
+    let asked = format!("preset={}", preset.name());
+    let pool = PoolLocation::Sim { asked, spec: Box::new(ModelSpec::preset(preset)) };
+    Comparison { pool, ..counts(scale, indexes, dataset, workloads) }
+}
+
+impl Comparison {
+    /// Returns the scale with these thread counts.
+    pub(crate) fn with_threads(self, threads: &[usize]) -> Self {
+        Self { threads: threads.to_vec(), ..self }
+    }
+
+    /// Returns the scale with caches of these sizes, in bytes.
+    pub(crate) fn with_caches(self, caches: &[u64]) -> Self {
+        Self { cache: caches.iter().map(|&bytes| ByteSize(bytes)).collect(), ..self }
+    }
+
+    /// With these exponents, in turn.
+    pub(crate) fn with_thetas(self, thetas: &[f64]) -> Self {
+        Self { theta: thetas.iter().map(|&theta| Theta(theta)).collect(), ..self }
+    }
+
+    /// Returns the scale with values of this size, in bytes.
+    pub(crate) fn with_values(self, value_bytes: usize) -> Self {
+        Self { value_bytes, ..self }
+    }
+}

@@ -1,0 +1,137 @@
+//! What `darter-lab paper` needs of a figure, however it is measured: by indexes side by side
+//! ([`Figure`]), or by trees whose cache lines are counted
+//! ([`LineFigure`](super::line_figure::LineFigure)).
+
+use super::claim::distances;
+use super::figure::{Figure, Scale};
+use super::selection::Selection;
+use crate::Setting;
+use crate::compare::{self, Comparison, PoolLocation, Results};
+use darter_bench::BenchError;
+use darter_fabric::counted;
+#[cfg(test)]
+use {
+    super::claim::Claim,
+    super::quantity::{Span, Stated},
+    crate::compare::Sheet,
+};
+
+/// What a figure is, before it is run.
+pub(crate) struct Synopsis {
+    /// The name on the command line.
+    pub(crate) name: &'static str,
+    /// What it shows.
+    pub(crate) title: &'static str,
+    /// By which clock times are.
+    pub(crate) clock: &'static str,
+    /// The indexes that take part.
+    pub(crate) indexes: Vec<&'static str>,
+    /// How many numbers the text gives.
+    pub(crate) numbers: usize,
+}
+
+/// What came of a figure's run.
+pub(crate) struct Held {
+    /// Whether times are of a model.
+    pub(crate) modelled: bool,
+    /// What was run, in sentences.
+    pub(crate) what: Vec<String>,
+    /// The paper's numbers and ours come first.
+    pub(crate) results: Results,
+}
+
+/// A figure that can be held here.
+pub(crate) trait Holdable: Sync {
+    /// Returns what it is.
+    fn synopsis(&self, scale: &Scale) -> Synopsis;
+
+    /// Fails if the scale cannot be met.
+    fn validate(&self, scale: &Scale) -> Result<(), BenchError>;
+
+    /// Runs it.
+    fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError>;
+
+    /// Returns what it says.
+    #[cfg(test)]
+    fn words(&self) -> Words;
+}
+
+/// What a figure says.
+#[cfg(test)]
+pub(crate) struct Words {
+    pub(crate) differs: &'static str,
+    /// Section, statement and number of each claim.
+    pub(crate) claims: Vec<(&'static str, &'static str, Stated)>,
+    /// The paper's numbers beside those of no measurements.
+    pub(crate) unmeasured: Sheet,
+}
+
+#[cfg(test)]
+impl Words {
+    /// Returns those with these claims; `compute` gives our numbers without a measurement.
+    pub(crate) fn of<O>(
+        differs: &'static str,
+        claims: &[Claim<O>],
+        compute: impl Fn(&O) -> Option<Span>,
+    ) -> Self {
+        let said = claims.iter().map(|claim| (claim.section, claim.statement, claim.stated)).collect();
+        Self { differs, claims: said, unmeasured: distances(claims, false, compute) }
+    }
+}
+
+/// Returns whether times of a comparison mean anything for a figure: those of a model, or over
+/// memory nodes. In this process's memory only counts do.
+fn has_clock(comparison: &Comparison) -> bool {
+    comparison.pool.is_modelled() || matches!(comparison.pool, PoolLocation::Tcp { .. })
+}
+
+impl Holdable for Figure {
+    fn synopsis(&self, scale: &Scale) -> Synopsis {
+        let comparisons = (self.comparisons)(scale);
+        let clock = match comparisons.iter().any(|comparison| comparison.pool.is_modelled()) {
+            true => "modelled",
+            false if comparisons.iter().any(has_clock) => "this machine's",
+            false => "none: counts",
+        };
+        let mut indexes: Vec<&str> = comparisons
+            .iter()
+            .flat_map(|comparison| comparison.indexes.iter().map(|choice| choice.0.name))
+            .collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        Synopsis { name: self.name, title: self.title, clock, indexes, numbers: self.claims.len() }
+    }
+
+    fn validate(&self, scale: &Scale) -> Result<(), BenchError> {
+        (self.comparisons)(scale).iter().try_for_each(compare::Comparison::validate)
+    }
+
+    fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError> {
+        let mut measurements = Vec::new();
+        for comparison in (self.comparisons)(scale) {
+            let mut measured = compare::measure(&comparison, setting)?;
+            if !has_clock(&comparison) {
+                for one in &mut measured {
+                    one.figures.remove_times();
+                }
+            }
+            measurements.extend(measured);
+        }
+        let modelled = measurements.iter().any(|one| one.figures.modelled);
+        let what = format!(
+            "{} and {} of each workload, where the papers have 60 million or more; differs: {}.",
+            counted(scale.records, "record"),
+            counted(scale.ops, "operation"),
+            self.differs
+        );
+        let selection = Selection::of(&measurements);
+        let mut sheets = vec![distances(self.claims, modelled, |ours| ours(&selection))];
+        sheets.extend(compare::by_workload(&measurements));
+        Ok(Held { modelled, what: vec![what], results: Results::of(sheets, &measurements)? })
+    }
+
+    #[cfg(test)]
+    fn words(&self) -> Words {
+        Words::of(self.differs, self.claims, |ours| ours(&Selection::of(&[])))
+    }
+}

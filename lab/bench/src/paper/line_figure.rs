@@ -1,0 +1,290 @@
+//! A figure of WORT's paper: which operations are measured, at which latencies of memory, and how
+//! the results are shown.
+
+use super::claim::{Claim, distances};
+use super::figure::Scale;
+use super::held::{Held, Holdable, Synopsis};
+use super::line_study::{DESIGNS, HIT_NS, Keys, Latencies, Operation, REST_NS, Studied, study, validate};
+use super::quantity::Span;
+use crate::Setting;
+use crate::compare::{Chart, Results, Scale as Axis, Series, Shape, Sheet, Unit, hash, rows};
+use darter_bench::BenchError;
+use darter_bench::progress::Progress;
+use darter_fabric::counted;
+use serde::Serialize;
+
+/// The name and version of the settings that the hash is of.
+const FORM: &str = "darter-paper-lines/1";
+
+/// A number of a row.
+type OfRow = fn(&Row) -> f64;
+
+/// Computes our number.
+pub(super) type Ours = fn(&Rows) -> Option<Span>;
+
+/// A figure or table that can be held here.
+pub(super) struct LineFigure {
+    /// The name on the command line.
+    pub(super) name: &'static str,
+    /// What it shows.
+    pub(super) title: &'static str,
+    /// How what is run here differs from there, beside the scale.
+    pub(super) differs: &'static str,
+    /// What is measured.
+    pub(super) operations: &'static [Operation],
+    /// At which latencies, the paper's own memory first.
+    pub(super) latencies: &'static [Latencies],
+    /// The numbers that the text gives.
+    pub(super) claims: &'static [Claim<Ours>],
+}
+
+/// One operation of one tree at one pair of latencies, in the order of the CSV's columns. Counts
+/// are averages over operations.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    program: &'static str,
+    pub(super) operation: String,
+    pub(super) index: &'static str,
+    pub(super) keys: &'static str,
+    records: u64,
+    ops: u64,
+    seed: u64,
+    pub(super) read_ns: u32,
+    pub(super) write_ns: u32,
+    pub(super) depth: f64,
+    pub(super) lines_read: f64,
+    /// Lines read or written that were not in the modelled cache.
+    pub(super) lines_missed: f64,
+    pub(super) lines_flushed: f64,
+    pub(super) fences: f64,
+    /// Modelled.
+    pub(super) ns: f64,
+    /// Modelled, without a cache.
+    pub(super) ns_uncached: f64,
+}
+
+/// All rows of a figure.
+pub(super) struct Rows(Vec<Row>);
+
+impl Row {
+    fn of(one: &Studied, latencies: Latencies, scale: &Scale) -> Self {
+        let counts = one.counts;
+        Self {
+            program: env!("CARGO_PKG_VERSION"),
+            operation: one.operation.name(),
+            index: one.index,
+            keys: one.keys.name(),
+            records: one.records,
+            ops: counts.ops,
+            seed: scale.seed,
+            read_ns: latencies.read,
+            write_ns: latencies.write,
+            depth: one.depth,
+            lines_read: counts.each(counts.read),
+            lines_missed: counts.each(counts.read_missed + counts.write_missed),
+            lines_flushed: counts.each(counts.flushed),
+            fences: counts.each(counts.fences),
+            ns: counts.ns(latencies),
+            ns_uncached: counts.ns_uncached(latencies),
+        }
+    }
+
+    fn latencies(&self) -> (u32, u32) {
+        (self.read_ns, self.write_ns)
+    }
+}
+
+impl Rows {
+    /// Returns those of an operation and an index.
+    pub(super) fn of(&self, operation: &str, index: &str) -> impl Iterator<Item = &Row> + Clone {
+        self.0.iter().filter(move |row| row.operation == operation && row.index == index)
+    }
+
+    /// Returns those of all indexes and keys, at these latencies.
+    pub(super) fn at(
+        &self,
+        operation: &str,
+        read_ns: u32,
+        write_ns: u32,
+    ) -> impl Iterator<Item = &Row> + Clone {
+        self.0.iter().filter(move |row| row.operation == operation && row.latencies() == (read_ns, write_ns))
+    }
+
+    /// Returns a number of one index with keys of one distribution.
+    pub(super) fn one(&self, operation: &str, index: &str, keys: &str, of: fn(&Row) -> f64) -> Option<Span> {
+        self.of(operation, index).find(|row| row.keys == keys).map(|row| Span::one(of(row)))
+    }
+}
+
+impl Holdable for LineFigure {
+    fn synopsis(&self, _scale: &Scale) -> Synopsis {
+        Synopsis {
+            name: self.name,
+            title: self.title,
+            clock: "modelled; counts of lines are exact",
+            indexes: DESIGNS.map(|(name, _)| name).to_vec(),
+            numbers: self.claims.len(),
+        }
+    }
+
+    fn validate(&self, scale: &Scale) -> Result<(), BenchError> {
+        validate(scale)
+    }
+
+    fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError> {
+        let studied = study(self.operations, scale, &Progress::hidden(&setting.stop))?;
+        let at = |one: &Studied| {
+            let row = |&latencies: &Latencies| Row::of(one, latencies, scale);
+            self.latencies.iter().map(row).collect::<Vec<_>>()
+        };
+        let rows = Rows(studied.iter().flat_map(at).collect());
+        let mut sheets = vec![distances(self.claims, true, |ours| ours(&rows))];
+        sheets.extend(self.operations.iter().map(|operation| self.sheet(&operation.name(), &rows)));
+        let results = Results {
+            sheets,
+            csv: self::rows(rows.0.iter())?,
+            charts: self.charts(&rows, scale),
+            asked: hash(&self.settings(scale)),
+        };
+        let what = format!(
+            "{} with keys and values of 8 bytes, inserted in random order, and {}, where the paper has 128 million of \
+             each; differs: {}.",
+            counted(scale.records, "record"),
+            counted(scale.ops, "search"),
+            self.differs
+        );
+        Ok(Held { modelled: true, what: vec![what, model()], results })
+    }
+
+    #[cfg(test)]
+    fn words(&self) -> super::held::Words {
+        super::held::Words::of(self.differs, self.claims, |ours| ours(&Rows(Vec::new())))
+    }
+}
+
+/// What times are made of.
+fn model() -> String {
+    format!(
+        "Lines of 64 bytes are counted, times are modelled. An operation takes the write latency for each line that it \
+         flushes; for each line that it looks at the read latency if the cache does not have it, else {HIT_NS} ns; and \
+         {REST_NS} ns for the rest. The cache has 15 MB for 128 million records, as the paper's machine, and as much less \
+         for fewer; the least recently used line makes room, and CLFLUSH takes its line out. `uncached` is the same \
+         without a cache. Left out are what a processor overlaps, prefetches and translates, sets and other levels of \
+         caches, bandwidth, and the lock."
+    )
+}
+
+impl LineFigure {
+    /// What decides the results.
+    fn settings(&self, scale: &Scale) -> String {
+        let operations: Vec<String> = self.operations.iter().map(|operation| operation.name()).collect();
+        let latencies: Vec<String> =
+            self.latencies.iter().map(|each| format!("{}/{}", each.read, each.write)).collect();
+        format!(
+            "{FORM} {} {} records={} ops={} seed={} operations={} latencies={}",
+            env!("CARGO_PKG_VERSION"),
+            self.name,
+            scale.records,
+            scale.ops,
+            scale.seed,
+            operations.join(","),
+            latencies.join(",")
+        )
+    }
+
+    /// An operation's table: counts first, then a column of times for each pair of latencies.
+    fn sheet(&self, operation: &str, rows: &Rows) -> Sheet {
+        let mut headers = ["keys", "index", "depth", "lines read", "missed", "flushed", "fences"]
+            .map(str::to_owned)
+            .to_vec();
+        let pair = |each: &Latencies| format!("{}/{}", each.read, each.write);
+        headers.extend(self.latencies.iter().map(|each| format!("ns at {}", pair(each))));
+        headers.extend(self.latencies.first().map(|each| format!("uncached at {}", pair(each))));
+        headers
+            .extend(self.latencies.iter().skip(1).last().map(|each| format!("uncached at {}", pair(each))));
+        let mut table = Vec::new();
+        for keys in Keys::ALL.map(Keys::name) {
+            for (index, _) in DESIGNS {
+                let own: Vec<&Row> = rows.of(operation, index).filter(|row| row.keys == keys).collect();
+                let (Some(first), Some(last)) = (own.first(), own.last()) else { continue };
+                let mut cells = vec![keys.to_owned(), index.to_owned()];
+                let counts =
+                    [first.depth, first.lines_read, first.lines_missed, first.lines_flushed, first.fences];
+                cells.extend(counts.map(|count| format!("{count:.2}")));
+                cells.extend(own.iter().map(|row| format!("{:.0}", row.ns)));
+                cells.push(format!("{:.0}", first.ns_uncached));
+                cells.extend((own.len() > 1).then(|| format!("{:.0}", last.ns_uncached)));
+                table.push(cells);
+            }
+        }
+        Sheet {
+            title: format!("{operation}, modelled; ns at the latency of a read/of a write"),
+            headers,
+            rows: table,
+        }
+    }
+
+    fn charts(&self, rows: &Rows, scale: &Scale) -> Vec<Chart> {
+        let conditions = format!(
+            "{} · seed {} · darter {}",
+            counted(scale.records, "record"),
+            scale.seed,
+            env!("CARGO_PKG_VERSION")
+        );
+        let mut charts = Vec::new();
+        for operation in self.operations.iter().map(|operation| operation.name()) {
+            let named = operation.replace(' ', "-");
+            let quantities: [(&str, &str, OfRow); 3] = [
+                ("lines-read", "lines read", |row| row.lines_read),
+                ("lines-flushed", "lines flushed", |row| row.lines_flushed),
+                ("ns", "ns, modelled", |row| row.ns),
+            ];
+            for (name, title, of) in quantities {
+                let steps = Keys::ALL.map(|keys| keys.name().to_owned()).to_vec();
+                let series = |index: &'static str| {
+                    let first = self.latencies[0];
+                    let own = rows.at(&operation, first.read, first.write).filter(|row| row.index == index);
+                    own.map(of).enumerate().map(|(at, value)| (at as f64, value)).collect()
+                };
+                charts.push(chart(
+                    (format!("{named}-{name}"), format!("{operation}: {title}"), &conditions),
+                    ("keys", title),
+                    (Shape::Bars, steps),
+                    series,
+                ));
+            }
+            for keys in Keys::ALL.map(Keys::name).into_iter().filter(|_| self.latencies.len() > 1) {
+                let pair = |each: &Latencies| format!("{}/{}", each.read, each.write);
+                let series = |index: &'static str| {
+                    let own = rows.of(&operation, index).filter(|row| row.keys == keys);
+                    own.enumerate().map(|(at, row)| (at as f64, row.ns)).collect()
+                };
+                charts.push(chart(
+                    (
+                        format!("{named}-{keys}-latencies"),
+                        format!("{operation}, {keys}: ns, modelled"),
+                        &conditions,
+                    ),
+                    ("ns of a read/of a write", "ns, modelled"),
+                    (Shape::Steps, self.latencies.iter().map(pair).collect()),
+                    series,
+                ));
+            }
+        }
+        charts
+    }
+}
+
+/// A chart with a series for each tree.
+fn chart(
+    (name, title, conditions): (String, String, &str),
+    (x, y): (&str, &str),
+    (shape, steps): (Shape, Vec<String>),
+    points: impl Fn(&'static str) -> Vec<(f64, f64)>,
+) -> Chart {
+    let axis = |title: &str| Axis { title: title.to_owned(), unit: Unit::Each };
+    let series =
+        DESIGNS.map(|(index, _)| Series { name: index.to_owned(), points: points(index), absent: None });
+    let conditions = conditions.replace(' ', "\u{a0}").replace("\u{a0}·\u{a0}", " · ");
+    Chart { name, title, conditions, x: axis(x), y: axis(y), shape, steps, series: series.to_vec() }
+}

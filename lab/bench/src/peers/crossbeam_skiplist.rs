@@ -1,0 +1,73 @@
+//! crossbeam-skiplist: a lock-free skip list.
+//!
+//! Its `insert` replaces the whole entry and does not report whether there was one, so inserts and
+//! updates here are that one call and claim success: the cheaper choice, in the peer's favour.
+
+use super::{Value, integer, value};
+use ::crossbeam_skiplist::SkipMap;
+use darter_bench::BenchError;
+use darter_bench::target::{SortedPairs, Target, TargetSession};
+
+/// The list.
+pub(super) struct SkipListTarget {
+    map: SkipMap<u64, Value>,
+}
+
+impl SkipListTarget {
+    /// An empty list.
+    pub(super) fn new() -> Self {
+        Self { map: SkipMap::new() }
+    }
+}
+
+impl Target for SkipListTarget {
+    type Session<'a> = SkipListSession<'a>;
+
+    fn name(&self) -> &'static str {
+        "crossbeam-skiplist"
+    }
+
+    fn session(&self) -> Result<SkipListSession<'_>, BenchError> {
+        Ok(SkipListSession(&self.map))
+    }
+}
+
+/// A borrower of the list.
+pub(super) struct SkipListSession<'a>(&'a SkipMap<u64, Value>);
+
+impl TargetSession for SkipListSession<'_> {
+    #[inline]
+    async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+        let found = self.0.get(&integer(key));
+        value.clear();
+        if let Some(entry) = &found {
+            value.extend_from_slice(entry.value());
+        }
+        Ok(found.is_some())
+    }
+
+    #[inline]
+    async fn update(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
+        self.0.insert(integer(key), value(bytes));
+        Ok(true)
+    }
+
+    #[inline]
+    async fn insert(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
+        self.0.insert(integer(key), value(bytes));
+        Ok(true)
+    }
+
+    async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
+        values.clear();
+        let found = self.0.range(integer(from)..).take(limit);
+        Ok(found.map(|entry| values.extend_from_slice(entry.value())).count())
+    }
+
+    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
+        for (key, bytes) in sorted {
+            self.0.insert(integer(&key), value(&bytes));
+        }
+        Ok(self.0.len() as u64)
+    }
+}

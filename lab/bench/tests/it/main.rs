@@ -1,0 +1,4 @@
+//! Small whole runs: every index by `bench` and `compare`, and peers.
+
+mod bench;
+mod compare;
