@@ -1,36 +1,24 @@
-//! Times of the basic operations on a pool in memory of this process, one thread, and what the same operations cost in
-//! round trips with each index.
+//! Times of the basic operations on a pool in memory of this process, one thread.
 //!
-//! `cargo bench -p darter` measures; `cargo bench -p darter -- --test` runs everything once. `darter bench` and `darter
-//! compare` measure whole workloads, over memory nodes too.
+//! `cargo bench -p darter` measures; `cargo bench -p darter -- --test` runs everything once. `darter bench` measures
+//! whole workloads, over memory nodes too.
 
 #![allow(clippy::unwrap_used)] // a benchmark may panic
 
-use darter::{
-    Condition, Counters, Dart, DartOptions, KeyValue, OpKind, OrderedIndex, Pool, ScanRange, Session, Store,
-    block_on,
-};
-use darter_baselines::{Art, ArtOptions, Sherman, ShermanOptions, Smart, SmartOptions};
-use darter_fabric::{Counting, Endpoint, Local};
-use darter_pool::{Client, PoolOptions};
+use darter::{KeyValue, Session, Store};
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use std::ops::Bound;
 
 /// Records in a store before an operation is measured.
 const RECORDS: u64 = 100_000;
-/// Operations of each kind whose round trips are counted.
-const COUNTED_OPS: u64 = 10_000;
 /// Pairs that a scan returns.
 const SCAN_PAIRS: usize = 100;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 64;
 /// Memory that is not touched costs nothing.
 const POOL: &str = "mem:4G";
-const POOL_BYTES: u64 = 1 << 30;
 
 fn main() {
-    print_round_trips();
     divan::main();
 }
 
@@ -96,58 +84,4 @@ fn scan(bencher: Bencher<'_, '_>) {
         let from = key(records.next().unwrap());
         session.scan(&from[..]..).limit(SCAN_PAIRS).map(|pair| pair.unwrap().1[0]).map(u64::from).sum::<u64>()
     });
-}
-
-/// The fabric of the counts: local memory, and a counter for each endpoint.
-type Counted = Counting<Local>;
-
-/// Prints the round trips an operation of each kind takes with each index.
-fn print_round_trips() {
-    let adjust = |dart: &Dart<Counted>, client: &mut Client<Counted>| {
-        block_on(dart.adjust(client)).unwrap();
-    };
-    println!("round trips an operation, {RECORDS} records, default options, warm caches\n");
-    println!("{:<10}{:>8}{:>8}{:>8}{:>12}", "index", "get", "insert", "update", "scan of 100");
-    print_row("DART", &count::<Dart<Counted>>(DartOptions::default(), adjust));
-    print_row("ART", &count::<Art<Counted>>(ArtOptions::default(), |_, _| ()));
-    print_row("SMART", &count::<Smart<Counted>>(SmartOptions::default(), |_, _| ()));
-    print_row("Sherman", &count::<Sherman<Counted>>(ShermanOptions::default(), |_, _| ()));
-    println!();
-}
-
-fn print_row(name: &str, counters: &Counters) {
-    let [get, insert, update, scan] = [OpKind::Get, OpKind::Insert, OpKind::Update, OpKind::Scan]
-        .map(|kind| counters[kind].round_trips_per_op());
-    println!("{name:<10}{get:>8.2}{insert:>8.2}{update:>8.2}{scan:>12.2}");
-}
-
-/// Runs operations of every kind on an index in a pool of its own, and returns what they cost. `adjust` follows the searches
-/// that fill the caches.
-fn count<I: OrderedIndex<Counted>>(options: I::Options, adjust: fn(&I, &mut Client<Counted>)) -> Counters {
-    let fabric = Counting::new(Local::memory(POOL_BYTES, 1).unwrap());
-    // With a fixed secret the counts repeat.
-    let pool_options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
-    let pool = block_on(Pool::create(fabric, &pool_options)).unwrap();
-    let mut client = pool.client().unwrap();
-    let index = block_on(I::open_or_create(&mut client, options)).unwrap();
-    block_on(index.bulk_load(&mut client, sorted_pairs().into_iter())).unwrap();
-    for record in records().take(RECORDS as usize) {
-        block_on(index.get(&mut client, &key(record))).unwrap();
-    }
-    adjust(&index, &mut client);
-
-    // A client that has counted nothing yet.
-    let mut client = pool.client().unwrap();
-    let value = [4_u8; VALUE_BYTES];
-    for (number, record) in (0..COUNTED_OPS).zip(records()) {
-        block_on(index.get(&mut client, &key(record))).unwrap();
-        block_on(index.put(&mut client, &key(record), &value, Condition::Present)).unwrap();
-        block_on(index.put(&mut client, &key(RECORDS + number), &value, Condition::Absent)).unwrap();
-        if number % 10 == 0 {
-            let from = Bound::Included(key(record).to_vec());
-            let range = ScanRange { from, ..ScanRange::all() };
-            block_on(index.scan(&mut client, &range, SCAN_PAIRS)).unwrap();
-        }
-    }
-    *client.endpoint().counters().unwrap()
 }

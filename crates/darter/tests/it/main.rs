@@ -7,6 +7,7 @@ mod contention;
 mod damaged_files;
 #[path = "../../../darter-index/tests/index/common/dice.rs"]
 mod dice;
+mod edges;
 mod example_runner;
 mod examples;
 mod features;
@@ -21,6 +22,24 @@ mod sessions;
 fn index() -> darter::IndexKind {
     let named = std::env::var("DARTER_TEST_INDEX").ok();
     named.map_or_else(Default::default, |name| name.parse().unwrap())
+}
+
+/// An index of the tests against a model.
+#[derive(Clone, Copy, Debug)]
+struct Kind(darter::IndexKind);
+
+impl Kind {
+    /// Opens a store over this index in a new pool.
+    fn open(self, nodes: usize) -> darter::Store {
+        let url = format!("mem:{}M?nodes={nodes}", 96 * nodes);
+        darter::Store::options().maintenance(false).index(self.0).open(&url).unwrap()
+    }
+}
+
+/// Returns one of the indexes.
+fn kind() -> impl proptest::strategy::Strategy<Value = Kind> {
+    use proptest::strategy::Strategy;
+    proptest::sample::select(&darter::IndexKind::ALL).prop_map(Kind)
 }
 
 /// How the tests open stores.

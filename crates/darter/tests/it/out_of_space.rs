@@ -3,7 +3,6 @@
 //! tested where the index is.
 
 use darter::{DefaultFabric, Error, PutOutcome, Store, StoreOptions, block_on};
-use darter_baselines::{Design, Wort, WortOptions};
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -52,23 +51,11 @@ fn a_pool_that_is_overwritten_without_an_upkeep_thread_is_never_full() {
     }
 }
 
-/// Operations on many keys wait for room as single ones do, and each key counts once. A delete of
-/// ART+CoW writes a copy of a node.
+/// Operations on many keys wait for room as single ones do, and each key counts once.
 #[test]
 fn many_keys_are_stored_and_removed_in_a_pool_that_is_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let [store, _idle] = members(&directory, [(); 2].map(|()| crate::options()));
-    many_keys_are_stored_and_removed(&store);
-    let url = format!("file:{}?size=8M", directory.path().join("copying").display()).parse().unwrap();
-    let copying = || {
-        let options = Store::options().block_bytes(256 << 10);
-        options.open_url_erased::<Wort<_>>(&url, WortOptions::of(Design::ArtCow)).unwrap()
-    };
-    let (store, _idle) = (copying(), copying());
-    many_keys_are_stored_and_removed(&store);
-}
-
-fn many_keys_are_stored_and_removed(store: &Store<DefaultFabric>) {
     let mut session = store.async_session().unwrap();
     let keys: Vec<_> = (0..20_u8).map(|key| [key]).collect();
     let pairs: Vec<_> = keys.iter().map(|key| (key, vec![key[0]; VALUE_BYTES])).collect();

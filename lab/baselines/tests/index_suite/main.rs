@@ -5,10 +5,10 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 
-#[path = "../../../darter-index/tests/index/common/mod.rs"]
+#[path = "../../../../crates/darter-index/tests/index/common/mod.rs"]
 mod common;
 mod ground;
-#[path = "../support/mod.rs"]
+#[path = "../../../../crates/darter-memnode/tests/support/mod.rs"]
 mod support;
 
 use common::Tested;

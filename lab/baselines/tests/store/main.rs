@@ -1,0 +1,30 @@
+//! The library's store over an index of the baselines, behind a pointer.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+#[path = "../../../../crates/darter/tests/it/adversary.rs"]
+mod adversary;
+#[path = "../../../../crates/darter/tests/it/model.rs"]
+mod model;
+mod out_of_space;
+
+use darter::Store;
+use darter_baselines::{Wort, WortOptions};
+use proptest::strategy::{Just, Strategy};
+
+/// WORT.
+#[derive(Clone, Copy, Debug)]
+struct Kind;
+
+impl Kind {
+    /// Opens a store over it in a new pool.
+    fn open(self, nodes: usize) -> Store {
+        let url = format!("mem:{}M?nodes={nodes}", 96 * nodes).parse().unwrap();
+        Store::options().maintenance(false).open_url_erased::<Wort<_>>(&url, WortOptions::default()).unwrap()
+    }
+}
+
+/// Returns the only one.
+fn kind() -> impl Strategy<Value = Kind> {
+    Just(Kind)
+}
