@@ -32,7 +32,7 @@ const SAMPLED_FROM_OPS: u64 = 1_000_000;
 /// are contiguous again.
 ///
 /// # Errors
-/// Fails if the target fails, returns a wrong result, or the run is to end.
+/// Fails if the target fails, returns a wrong result, or the run is interrupted.
 pub fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
     let space = KeySpace::new(phase.loaded, phase.threads * phase.part.processes);
     let sessions = |_| (0..phase.in_flight).map(|_| target.session()).collect::<Result<Vec<_>, _>>();
@@ -94,7 +94,7 @@ pub fn fill_holes<T: Target>(target: &T, phase: &Phase<'_>, space: &KeySpace) ->
 /// Fills an empty target with the dataset's first `records` records.
 ///
 /// # Errors
-/// Fails if the target fails, returns a wrong result, or the run is to end.
+/// Fails if the target fails, returns a wrong result, or the run is interrupted.
 pub fn bulk_load<T: Target>(
     target: &T,
     dataset: &dyn Dataset,

@@ -1,9 +1,9 @@
 //! Keys, values, times and sizes as arguments of a command.
 
 use crate::Failure;
+use crate::indexes::IndexChoice;
 use crate::notation::Notation;
 use darter::{ByteSize, PoolUrl, Store, StoreOptions};
-use darter_lab_bench::IndexChoice;
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
@@ -35,9 +35,9 @@ impl Notation {
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct IndexArgs {
     /// Open a pool with this index only, and give it to a new one; by default the one that the pool
-    /// holds if that is `dart` or `quiver`, and `quiver` in a new one. All that `compare` knows will
-    /// do
-    #[arg(long, value_name = "NAME", value_parser = index_that_keeps)]
+    /// holds if that is `quiver` or `dart`, and `quiver` in a new one. An unknown name lists those that
+    /// there are
+    #[arg(long, value_name = "NAME")]
     index: Option<IndexChoice>,
 }
 
@@ -45,24 +45,14 @@ impl IndexArgs {
     /// Opens a pool.
     pub(crate) fn open(self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error> {
         match self.index {
-            Some(choice) => choice.open(options, url),
+            Some(choice) => choice.0.open(options, url),
             None => options.open_url(url),
         }
     }
 
     /// Returns the name of the index that was asked for.
     pub(crate) fn name(self) -> Option<&'static str> {
-        self.index.map(|choice| choice.0.name)
-    }
-}
-
-/// Reads the name of an index that loses nothing.
-fn index_that_keeps(name: &str) -> Result<IndexChoice, String> {
-    let choice: IndexChoice = name.parse()?;
-    if choice.0.keeps {
-        Ok(choice)
-    } else {
-        Err("this one loses writes, and is there to be measured".to_owned())
+        self.index.map(|choice| choice.0.name())
     }
 }
 

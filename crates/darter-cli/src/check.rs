@@ -15,7 +15,7 @@ use std::io::Write;
 Examples:
   darter check
   darter check --repair --json")]
-pub(crate) struct CheckCommand {
+pub struct CheckCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]

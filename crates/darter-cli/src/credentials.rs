@@ -35,12 +35,12 @@ pub(crate) fn in_clear(what: &str) -> Failure {
 }
 
 /// Where credentials of either end are told of.
-pub(crate) fn credential_variables() -> impl Iterator<Item = &'static str> {
+pub fn credential_variables() -> impl Iterator<Item = &'static str> {
     NODE_TLS_VARIABLES.into_iter().chain(["DARTER_TOKEN_FILE", "DARTER_TLS_CA", RDMA_IN_CLEAR])
 }
 
 /// A child process that is told of no credentials.
-pub(crate) fn without_credentials(command: &mut Command) {
+pub fn without_credentials(command: &mut Command) {
     for variable in credential_variables() {
         command.env_remove(variable);
     }
@@ -96,7 +96,7 @@ impl IdentityArgs {
 
 /// What a client needs for memory nodes to let it in, and to trust them.
 #[derive(clap::Args)]
-pub(crate) struct ClientArgs {
+pub struct ClientArgs {
     #[command(flatten)]
     token: TokenArgs,
     /// Speak TLS with the memory nodes, and trust those with certificates signed by this PEM file's
@@ -120,7 +120,7 @@ pub(crate) struct ClientArgs {
 
 impl ClientArgs {
     /// Passes the same credentials to a child process, in its environment.
-    pub(crate) fn tell(&self, command: &mut Command) {
+    pub fn tell(&self, command: &mut Command) {
         let files = [
             ("DARTER_TOKEN_FILE", &self.token.token_file),
             ("DARTER_TLS_CA", &self.tls_ca),
@@ -143,12 +143,12 @@ impl ClientArgs {
     }
 
     /// How to open a pool; credentials are looked at for one that can want them.
-    pub(crate) fn store_options(&self, pool: &PoolUrl) -> Result<StoreOptions, Failure> {
+    pub fn store_options(&self, pool: &PoolUrl) -> Result<StoreOptions, Failure> {
         Ok(Store::options().tcp(self.options_for(pool)?))
     }
 
     /// How to reach a pool's memory nodes, where it has any.
-    pub(crate) fn options_for(&self, pool: &PoolUrl) -> Result<TcpOptions, Failure> {
+    pub fn options_for(&self, pool: &PoolUrl) -> Result<TcpOptions, Failure> {
         if pool.addresses().is_none() {
             return Ok(TcpOptions::default());
         }
@@ -180,7 +180,7 @@ impl ClientArgs {
 
 /// Whom a memory node lets in, and how it shows what it is.
 #[derive(clap::Args)]
-pub(crate) struct NodeArgs {
+pub struct NodeArgs {
     #[command(flatten)]
     token: TokenArgs,
     #[command(flatten)]
@@ -199,7 +199,7 @@ impl NodeArgs {
     }
 
     /// What a client in the same process shows memory nodes, this one too.
-    pub(crate) fn of_a_client(&self, ca: Option<&Path>) -> Result<TcpOptions, Failure> {
+    pub fn of_a_client(&self, ca: Option<&Path>) -> Result<TcpOptions, Failure> {
         let tls = self.shown_to_nodes(ca, "a server beside TLS (--tls-cert) needs --server-tls-ca")?;
         Ok(TcpOptions { token: self.token.content()?, tls, ..TcpOptions::default() })
     }

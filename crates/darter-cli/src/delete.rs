@@ -25,7 +25,7 @@ Examples:
   darter del pear
   darter del --prefix session: --dry-run
   darter del --from 2025-01 --to 2026-01 --yes")]
-pub(crate) struct DelCommand {
+pub struct DelCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]

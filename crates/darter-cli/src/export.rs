@@ -27,7 +27,7 @@ Examples:
   darter export all.tsv.gz
   darter export --prefix user: --format jsonl | zstd > users.jsonl.zst
   darter export --all | darter import --all - --pool 'file:/data/copy.pool?size=8G'")]
-pub(crate) struct ExportCommand {
+pub struct ExportCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]

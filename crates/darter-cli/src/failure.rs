@@ -1,5 +1,6 @@
 //! Why a command ended early, and its exit code.
 
+use crate::indexes;
 use crate::notation::printable;
 use crate::stdout;
 use clap::builder::styling::{AnsiColor, Style};
@@ -17,9 +18,18 @@ pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 /// How the program's name begins a message on a terminal.
 const NAME: Style = AnsiColor::Yellow.on_default().bold();
 
+/// The result of a command that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Done; exit code 0.
+    Done,
+    /// Done, with a negative result; exit code 1. The command has printed why.
+    No,
+}
+
 /// Why a command ended early.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The command cannot be carried out as given; exit code 2.
     Usage(String),
     /// It was tried, and failed; exit code 1.
@@ -32,11 +42,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn usage(what: impl Display) -> Self {
+    pub fn usage(what: impl Display) -> Self {
         Self::Usage(what.to_string())
     }
 
-    pub(crate) fn failed(what: impl Display) -> Self {
+    pub fn failed(what: impl Display) -> Self {
         Self::Failed(what.to_string())
     }
 
@@ -74,16 +84,20 @@ impl Failure {
 
 /// Prints a message on stderr, and ignores a failure to do so. Control characters, which files and
 /// servers can bring into it, are escaped.
-pub(crate) fn complain(what: impl Display) {
+pub fn complain(what: impl Display) {
     use io::Write;
     let what = printable(&what.to_string());
     // A closed stderr leaves nobody to tell.
-    let _ = writeln!(anstream::stderr(), "{NAME}darter:{NAME:#} {what}");
+    let _ = writeln!(anstream::stderr(), "{NAME}{}:{NAME:#} {what}", indexes::program());
 }
 
 impl From<darter::Error> for Failure {
     fn from(error: darter::Error) -> Self {
-        if error.is_usage() { Self::usage(error) } else { Self::failed(error) }
+        match indexes::missing(&error) {
+            Some(what) => Self::usage(format_args!("{error}; {what}")),
+            None if error.is_usage() => Self::usage(error),
+            None => Self::failed(error),
+        }
     }
 }
 

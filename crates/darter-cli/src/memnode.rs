@@ -5,15 +5,15 @@ use crate::arguments::{seconds, sized};
 use crate::credentials::{NodeArgs, in_clear};
 use crate::durability::DurabilityArgs;
 use crate::failure::Failure;
-use crate::index_server::{IndexServer, ServerArgs};
 use crate::logging::LogArgs;
 use crate::replication::ReplicaArgs;
 use crate::signals::asked_to_stop;
 use darter::ByteSize;
+use darter_fabric::Procedures;
 use darter_fabric::files::{FileMode, GroupName, Sharing};
 use darter_fabric::local::Space;
 use darter_fabric::rdma::{DeviceName, probe};
-use darter_memnode::{FileRegionOptions, MemNode, MemNodeOptions, Region, serve_metrics};
+use darter_memnode::{FileRegionOptions, MemNode, MemNodeOptions, Region, Stop, serve_metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -29,10 +29,9 @@ Examples:
   darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --durability log --log /var/lib/darter/log --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token
-  darter memnode --listen 10.0.0.1:7000 --size 8G --workers 2 --serve xstore
   darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --views etcd://10.0.0.9:2379/darter \
     --replicas 10.0.0.1:7000+10.0.0.2:7000")]
-pub(crate) struct MemNodeCommand {
+pub struct MemNodeCommand {
     /// Where to listen: ADDRESS:PORT; port 0 takes any, and the line on stdout says which
     #[arg(long, value_name = "ADDR", required_unless_present = "is_probe")]
     listen: Option<SocketAddr>,
@@ -60,8 +59,6 @@ pub(crate) struct MemNodeCommand {
     durability: DurabilityArgs,
     #[command(flatten)]
     rdma: RdmaArgs,
-    #[command(flatten)]
-    server: ServerArgs,
     #[command(flatten)]
     replication: ReplicaArgs,
     #[command(flatten)]
@@ -154,8 +151,29 @@ fn buffer_bytes(text: &str) -> Result<ByteSize, String> {
     sized(text, 16 << 20..=u64::MAX, "connections need 16M or more")
 }
 
+/// A server that runs in the process of a memory node, whose procedures clients call.
+pub trait NodeServer {
+    /// Returns the number of threads that run procedures.
+    fn workers(&self) -> usize;
+
+    /// Returns the procedures.
+    fn procedures(&self) -> Procedures;
+
+    /// Does the upkeep of the server, whose node listens here, until a stop is requested. Returns what
+    /// stops the node then: the server may need the node to leave the pool.
+    fn serve_at(self: Box<Self>, address: SocketAddr, stop: Arc<Stop>) -> Result<Arc<Stop>, Failure>;
+}
+
 impl MemNodeCommand {
-    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+    pub fn run(&self) -> Result<Answer, Failure> {
+        self.run_with(|_| Ok(None))
+    }
+
+    /// Runs the node with the server that `begin` returns for the node's credentials, if any.
+    pub fn run_with(
+        &self,
+        begin: impl FnOnce(&NodeArgs) -> Result<Option<Box<dyn NodeServer>>, Failure>,
+    ) -> Result<Answer, Failure> {
         if let (Some(device), true) = (&self.rdma.device, self.rdma.is_probe) {
             let report = probe(device).map_err(Failure::failed)?;
             writeln!(std::io::stdout().lock(), "{report}")?;
@@ -186,12 +204,12 @@ impl MemNodeCommand {
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
         let region = self.durability.apply(region, sharing)?;
-        let server = self.server.begin(&self.credentials)?;
+        let server = begin(&self.credentials)?;
         let group = self.replication.options(listen, |ca| self.credentials.of_a_replica(ca))?;
         let options = self.limits.options(MemNodeOptions {
             device: self.rdma.device.clone(),
-            procedures: server.as_ref().map(IndexServer::procedures).unwrap_or_default(),
-            workers: self.server.workers(),
+            procedures: server.as_ref().map(|server| server.procedures()).unwrap_or_default(),
+            workers: server.as_ref().map_or(0, |server| server.workers()),
             group,
             ..credentials
         });

@@ -20,7 +20,7 @@ Examples:
   darter put pear green
   darter put picture --value-file pear.png
   darter put counter 2 --if-equal 1 || echo 'another client was faster'")]
-pub(crate) struct PutCommand {
+pub struct PutCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]
@@ -139,7 +139,7 @@ Examples:
   darter get pear
   darter get picture --raw > pear.png
   darter get --table redis:0 session:7")]
-pub(crate) struct GetCommand {
+pub struct GetCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]

@@ -140,7 +140,7 @@ fn warn_of_missing_space(store: &Store) {
 }
 
 /// Checks what a file must not be to hold a pool.
-pub(crate) fn usable(pool: &PoolUrl) -> Result<(), Failure> {
+pub fn usable(pool: &PoolUrl) -> Result<(), Failure> {
     match pool.scheme() {
         Scheme::File(path) if path.is_dir() => Err(Failure::usage(format_args!(
             "{}: it is a directory; name a file in it, as in `file:{}`",
@@ -163,7 +163,7 @@ fn node_address(text: &str) -> Result<String, String> {
 }
 
 #[derive(clap::Subcommand)]
-pub(crate) enum PoolCommand {
+pub enum PoolCommand {
     /// Make a pool of memory nodes that hold none
     Create(CreateCommand),
     /// Add a memory node to a pool, to be used at once by the processes that have it open
@@ -178,7 +178,7 @@ pub(crate) enum PoolCommand {
 #[command(after_help = "\
 Example:
   darter pool handoff 0 10.0.0.2:7000 --pool tcp://10.0.0.1:7000+10.0.0.2:7000")]
-pub(crate) struct HandoffCommand {
+pub struct HandoffCommand {
     #[command(flatten)]
     pool: PoolArgs,
     /// The memory node that is a group
@@ -198,7 +198,7 @@ Examples:
   darter pool create --pool tcp://10.0.0.1:7000,10.0.0.2:7000 --token-file token
   darter pool create --pool 'file:/data/fruit.pool?size=8G&nodes=2' --index quiver
   darter pool create --pool 'file:/dev/dax0.0?size=8G&durability=flush' --overwrite")]
-pub(crate) struct CreateCommand {
+pub struct CreateCommand {
     #[command(flatten)]
     pool: PoolArgs,
     /// Replace the contents of the file or device, unless a process has it open; on memory nodes,
@@ -211,7 +211,7 @@ pub(crate) struct CreateCommand {
 #[command(after_help = "\
 Example:
   darter pool add-node 10.0.0.4:7000 --pool tcp://10.0.0.1:7000")]
-pub(crate) struct AddNodeCommand {
+pub struct AddNodeCommand {
     #[command(flatten)]
     pool: PoolArgs,
     /// The memory node, as clients find it
@@ -227,7 +227,7 @@ pub(crate) struct AddNodeCommand {
 Examples:
   darter pool status
   darter pool status --json | jq '.nodes[].free'")]
-pub(crate) struct StatusCommand {
+pub struct StatusCommand {
     #[command(flatten)]
     pool: PoolArgs,
     /// Print one JSON object

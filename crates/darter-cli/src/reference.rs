@@ -1,8 +1,7 @@
 //! `completions` and `man`: what shells and `man` are told of the program, made from its arguments.
 
-use crate::failure::Failure;
-use crate::{Answer, Arguments};
-use clap::{Command, CommandFactory};
+use crate::failure::{Answer, Failure};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use darter_fabric::files::{Access, write_output};
@@ -15,17 +14,18 @@ Examples:
   darter completions bash > ~/.local/share/bash-completion/completions/darter
   darter completions zsh > ~/.zfunc/_darter
   darter completions fish > ~/.config/fish/completions/darter.fish")]
-pub(crate) struct CompletionsCommand {
+pub struct CompletionsCommand {
     /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
 impl CompletionsCommand {
-    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+    pub fn run(&self, mut program: Command) -> Result<Answer, Failure> {
+        let name = program.get_name().to_owned();
         // The generator takes a failing writer for a mistake of its own.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "darter", &mut script);
+        clap_complete::generate(self.shell, &mut program, name, &mut script);
         let mut out = std::io::stdout().lock();
         out.write_all(&script)?;
         out.flush()?;
@@ -38,7 +38,7 @@ impl CompletionsCommand {
 Examples:
   darter man load | man -l -
   darter man --dir ~/.local/share/man/man1")]
-pub(crate) struct ManCommand {
+pub struct ManCommand {
     /// The command to describe, such as `load` or `pool create`; without one, the program
     #[arg(conflicts_with = "dir")]
     command: Vec<String>,
@@ -48,8 +48,7 @@ pub(crate) struct ManCommand {
 }
 
 impl ManCommand {
-    pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let mut program = Arguments::command();
+    pub fn run(&self, mut program: Command) -> Result<Answer, Failure> {
         if let Some(dir) = &self.dir {
             let cannot = |error| Failure::of_output(dir, &error);
             std::fs::create_dir_all(dir).map_err(cannot)?;
@@ -64,7 +63,8 @@ impl ManCommand {
             let found = command.find_subcommand(word).filter(|found| !found.is_hide_set());
             command = found.ok_or_else(|| {
                 Failure::usage(format_args!(
-                    "there is no command `{word}`; `darter --help` lists those there are"
+                    "there is no command `{word}`; `{} --help` lists those there are",
+                    program.get_name()
                 ))
             })?;
         }

@@ -26,7 +26,7 @@ pub(crate) struct ReplicaArgs {
         long,
         value_name = "HOST:PORT+HOST:PORT",
         requires = "views",
-        conflicts_with_all = ["file", "huge_pages", "directory", "device", "index"],
+        conflicts_with_all = ["file", "huge_pages", "directory", "device"],
         value_parser = replica_addresses
     )]
     replicas: Option<Replicas>,

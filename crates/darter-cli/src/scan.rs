@@ -18,7 +18,7 @@ Examples:
   darter scan --keys-only | wc -l
 
 `export` writes what `import` reads back.")]
-pub(crate) struct ScanCommand {
+pub struct ScanCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]

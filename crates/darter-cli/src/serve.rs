@@ -19,7 +19,7 @@ use tracing::{info, warn};
 const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(clap::Args)]
-pub(crate) struct ServeCommand {
+pub struct ServeCommand {
     /// Where to listen for Redis's clients: ADDRESS:PORT; port 0 takes any, and the line on stdout
     /// says which
     #[arg(long, value_name = "ADDR")]

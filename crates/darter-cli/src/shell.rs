@@ -41,7 +41,7 @@ Examples:
   printf 'put pear green\\nscan\\n' | darter shell
 
 `help` lists the commands. A line that begins with a blank is not kept in the history.")]
-pub(crate) struct ShellCommand {
+pub struct ShellCommand {
     #[command(flatten)]
     pool: PoolArgs,
     /// Do not read or write the history, which is in `$XDG_STATE_HOME/darter` or

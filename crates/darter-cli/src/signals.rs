@@ -44,14 +44,14 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 
 /// Whether one of the [`ending_signals`] has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Interrupt {
+pub struct Interrupt {
     flag: Arc<AtomicBool>,
 }
 
 impl Interrupt {
     /// Takes over the [`ending_signals`]: from now on the first only sets a flag, and the second ends the
     /// process. All calls return the same.
-    pub(crate) fn on_signals() -> Result<Self, Failure> {
+    pub fn on_signals() -> Result<Self, Failure> {
         if let Some(one) = ONE.get() {
             return Ok(one.clone());
         }
@@ -72,7 +72,7 @@ impl Interrupt {
     }
 
     /// Returns whether a signal has come.
-    pub(crate) fn has_come(&self) -> bool {
+    pub fn has_come(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
@@ -82,7 +82,7 @@ impl Interrupt {
     }
 
     /// Returns the flag itself, for work in other crates.
-    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+    pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.flag)
     }
 
@@ -194,7 +194,7 @@ pub(crate) fn report_limits_of_files() -> Result<(), Failure> {
 }
 
 /// Starts a thread that nobody joins.
-pub(crate) fn in_a_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+pub fn in_a_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(Failure::failed)?;
     Ok(())
 }

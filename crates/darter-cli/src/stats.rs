@@ -16,7 +16,7 @@ use std::io::Write;
 Examples:
   darter stats
   darter stats --json | jq .index.keys")]
-pub(crate) struct StatsCommand {
+pub struct StatsCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]

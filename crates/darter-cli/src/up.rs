@@ -36,7 +36,7 @@ Examples:
   darter up --memnodes 3 --size 256M --dir ./fruit-for-good --durability log
   darter up --memnodes 2 --replicas 2 --size 256M --gateways 2
   darter up --gateways 2 --resp-port 6379 --http-port 9701")]
-pub(crate) struct UpCommand {
+pub struct UpCommand {
     /// Memory nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=256))]
     memnodes: u16,

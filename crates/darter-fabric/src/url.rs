@@ -10,7 +10,7 @@
 //!                                             memory groups, each with all its replicas
 //! rdma://HOST:PORT[,HOST:PORT…]?device=DEVICE[:PORT[:GID]]
 //!                                             the same, verbs through this machine's RDMA device
-//! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; docs/model.md lists the names
+//! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; lab/docs/model.md lists the names
 //! ```
 //!
 //! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up
@@ -337,7 +337,7 @@ impl PoolUrl {
             #[cfg(feature = "model")]
             "sim" => Self::sim(place.parse().map_err(|error: SpecError| error.to_string())?),
             #[cfg(not(feature = "model"))]
-            "sim" => return Err(absent("modelled clusters", "model")),
+            "sim" => return Err(absent("modelled clusters, which are for measurements alone", "model")),
             _ => {
                 return Err(format!(
                     "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://`, `rdma://` and `sim:`"

@@ -108,21 +108,27 @@ pub enum IndexError {
     Fabric(#[from] FabricError),
 }
 
-/// What a pool's kind word says that the pool holds: a name in capitals, then the format's version.
-fn held(kind: u64) -> String {
+/// Returns the name in a pool's kind word: a word begins with a name in capitals, then the format's
+/// version.
+fn name_in(kind: u64) -> Option<String> {
     let bytes = kind.to_le_bytes();
-    let letters = bytes.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
-    let version = bytes[letters..].iter().find(|&&byte| byte != 0).copied();
-    match (letters, version.unwrap_or(0)) {
+    let letters = bytes.iter().take_while(|byte| byte.is_ascii_uppercase());
+    let name: String = letters.map(|byte| char::from(byte.to_ascii_lowercase())).collect();
+    match &*name {
+        "" => None,
+        // The word has room for four letters of its name.
+        "quiv" => Some("quiver".to_owned()),
+        _ => Some(name),
+    }
+}
+
+/// Returns what a pool's kind word says that the pool holds.
+fn held(kind: u64) -> String {
+    let version = kind.to_le_bytes().into_iter().find(|&byte| byte != 0 && !byte.is_ascii_uppercase());
+    match name_in(kind) {
         _ if kind == 0 => "no index".to_owned(),
-        (0, _) => format!("an index of the unknown kind {kind:#x}"),
-        (_, version) => {
-            let name = bytes[..letters].iter().map(|byte| char::from(byte.to_ascii_lowercase()));
-            let name: String = name.collect();
-            // The word has room for four letters of its name.
-            let name = if name == "quiv" { "quiver" } else { &name };
-            format!("the index {name}, format {version}")
-        }
+        None => format!("an index of the unknown kind {kind:#x}"),
+        Some(name) => format!("the index {name}, format {}", version.unwrap_or(0)),
     }
 }
 
@@ -139,6 +145,14 @@ impl IndexError {
     /// The error of an operation that found `what` at `addr`.
     pub const fn corrupt(addr: GlobalAddr, what: &'static str) -> Self {
         Self::Corrupt { addr, what }
+    }
+
+    /// Returns the name of the index that the pool holds, if that is why this one was refused.
+    pub fn held_index(&self) -> Option<String> {
+        match self {
+            Self::NoIndex { found, .. } => name_in(*found),
+            _ => None,
+        }
     }
 
     /// Whether the pool's bytes are at fault: trying again would fail again.
@@ -175,5 +189,8 @@ mod tests {
         ] {
             assert!(text(kind).contains(named), "{}", text(kind));
         }
+        let refused = IndexError::NoIndex { expected: "art", found: word(b"QUIV\x02\0\0\0") };
+        assert_eq!(refused.held_index().as_deref(), Some("quiver"));
+        assert_eq!(IndexError::Options("none").held_index(), None);
     }
 }

@@ -6,7 +6,7 @@
 //! - [`explore`]: simulated clients under many schedules and faults, judged after every run.
 //! - [`stress`]: real processes, killed and paused, judged by the same checker.
 //!
-//! `docs/checking.md` teaches how to use it.
+//! `lab/docs/checking.md` teaches how to use it.
 
 mod dice;
 pub mod explore;

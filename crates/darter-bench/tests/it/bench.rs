@@ -20,7 +20,7 @@ fn bench(words: &str) -> Result<(Vec<WorkloadReport>, String), BenchError> {
     Ok((reports, String::from_utf8(out).expect("UTF-8")))
 }
 
-/// Returns a file of so many keys of different lengths.
+/// Returns a file of `keys` keys of different lengths.
 fn file_of_keys(keys: u32) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     for n in 0..keys {

@@ -49,7 +49,7 @@ Examples:
   darter load fruit.csv
   darter load people.csv.gz --key id --value name --strict
   zcat log.jsonl.gz | darter load - --format jsonl --key at --value event")]
-pub(crate) struct LoadCommand {
+pub struct LoadCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]
@@ -90,7 +90,7 @@ Examples:
   darter export --pool file:/data/old.pool all.tsv.gz
   darter import --pool 'file:/data/new.pool?size=8G' all.tsv.gz
   darter export --all | darter import --all - --pool tcp://10.0.0.1:7000")]
-pub(crate) struct ImportCommand {
+pub struct ImportCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 Examples:
   darter tree --levels 2
   darter tree --prefix user: --svg tree.svg")]
-pub(crate) struct TreeCommand {
+pub struct TreeCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]

@@ -1,17 +1,18 @@
 //! Runs the program and collects its output.
 
+use crate::PROGRAM;
 use std::process::{Command, Output, Stdio};
 
 /// Runs the program without a pool from the environment.
 pub(crate) fn darter(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_darter")).args(arguments).env_remove("DARTER_POOL").output().unwrap()
+    Command::new(PROGRAM).args(arguments).env_remove("DARTER_POOL").output().unwrap()
 }
 
 /// Returns the program with the usual effect of SIGHUP, even if this process ignores that signal, as
 /// under `nohup`.
 pub(crate) fn with_default_hangup() -> Command {
     let mut command = Command::new("env");
-    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_darter")]);
+    command.args(["--default-signal=HUP", PROGRAM]);
     command
 }
 

@@ -2,7 +2,7 @@
 //! with them.
 
 use crate::common::{darter, said};
-use crate::serve::{Client, Daemon as Gateway};
+use crate::daemon::{Client, Daemon as Gateway};
 use darter::{Store, TcpOptions};
 use darter_fabric::{Fabric, PoolUrl, ReplicaRole, ReplicaState};
 use rustix::process::{Pid, Signal, kill_process};

@@ -2,68 +2,12 @@
 //! left, and the exit code is 130. No test waits for a time: each signal is sent once the command
 //! shows that it is at work.
 
-use crate::common::with_default_hangup;
 use crate::scene::Scene;
-use rustix::process::{Pid, Signal, kill_process};
+use crate::work::{Work, fifo_of};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-/// A command at work.
-struct Work {
-    child: Child,
-}
-
-impl Work {
-    fn start(scene: &Scene, words: &[&str]) -> Self {
-        let mut command = with_default_hangup();
-        command.args(words).env("DARTER_POOL", scene.url()).stdin(Stdio::piped());
-        Self { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Waits until the process handles SIGINT itself.
-    fn until_it_hears(&self) {
-        let path = format!("/proc/{}/status", self.child.id());
-        for _ in 0..60_000 {
-            let status = fs::read_to_string(&path).unwrap();
-            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-            if u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << 1) != 0 {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        panic!("it never takes its signals over");
-    }
-
-    /// Waits until the process waits for the other end of a FIFO. Returns whether the system tells.
-    fn until_it_opens_a_fifo(&self) -> bool {
-        let threads = format!("/proc/{}/task", self.child.id());
-        loop {
-            let threads = fs::read_dir(&threads).unwrap().map(|thread| thread.unwrap().path().join("wchan"));
-            // A thread can have ended.
-            let places: Vec<_> = threads.map(|place| fs::read_to_string(place).unwrap_or_default()).collect();
-            if places.iter().all(String::is_empty) {
-                return false;
-            }
-            if places.iter().any(|place| place == "wait_for_partner") {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Waits for the end. Returns the exit code, what went to stdout and to stderr.
-    fn end(self) -> (Option<i32>, String, String) {
-        let output = self.child.wait_with_output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    }
-}
 
 #[test]
 fn an_interrupted_load_says_what_is_stored_and_where_to_go_on() {
@@ -109,44 +53,6 @@ fn an_interrupted_bench_reports_what_it_has_measured() {
     assert!(err.contains("interrupted") && line.contains("At the end: 2000 records"), "{line}{err}");
     // The pool is closed and sound.
     scene.run(&["check", "--pool", &format!("file:{}", scene.path("bench").display())]).code(0);
-}
-
-#[test]
-fn an_interrupted_comparison_leaves_no_files() {
-    let scene = Scene::new();
-    let (csv, html) = (scene.path("rows.csv"), scene.path("page.html"));
-    let words = ["compare", "--indexes", "dart,art", "--workloads", "c", "--records", "2000", "--ops", "1G"];
-    let files = ["--csv", csv.to_str().unwrap(), "--html", html.to_str().unwrap(), "--warm-up", "0"];
-    let compare = Work::start(&scene, &[&words[..], &files].concat());
-    compare.until_it_hears();
-    compare.signal(Signal::TERM);
-    let (code, _, err) = compare.end();
-    assert_eq!(code, Some(130), "{err}");
-    assert!(err.contains("interrupted") && !csv.exists() && !html.exists(), "{err}");
-}
-
-#[test]
-fn an_interrupted_stress_judges_what_was_done() {
-    let scene = Scene::new();
-    let pool = format!("file:{}?size=64M", scene.path("stress").display());
-    let words =
-        ["stress", "--seconds", "100000", "--kills", "0", "--pauses", "0", "--repairs", "0", "--json"];
-    let stress = Work::start(&scene, &[&words[..], &["--pool", &pool]].concat());
-    stress.until_it_hears();
-    stress.signal(Signal::INT);
-    let (code, out, err) = stress.end();
-    assert_eq!(code, Some(130), "{out}{err}");
-    let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
-    assert_eq!(
-        (&report["verdict"], &report["leaked_bytes"]),
-        (&"linearizable".into(), &0.into()),
-        "{report:#}"
-    );
-    let left = fs::read_dir(scene.path("")).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(
-        left.filter(|name| name.to_string_lossy().contains("darter-stress")).count() == 0,
-        "logs are left"
-    );
 }
 
 #[test]
@@ -207,24 +113,6 @@ fn a_signal_ends_a_command_whose_fifo_has_no_other_end() {
 }
 
 #[test]
-fn a_signal_ends_a_comparison_whose_fifo_has_no_reader() {
-    let scene = Scene::new();
-    let fifo = fifo_of(&scene);
-    let words = ["compare", "--indexes", "dart", "--workloads", "c", "--records", "100", "--ops", "100"];
-    for file in ["--csv", "--html"] {
-        let compare = Work::start(&scene, &[&words[..], &["--warm-up", "0", file, &fifo]].concat());
-        if !compare.until_it_opens_a_fifo() {
-            eprintln!("skipped: the system does not tell where a process waits");
-            return;
-        }
-        compare.signal(Signal::INT);
-        let (code, out, err) = compare.end();
-        assert_eq!(code, Some(130), "{err}");
-        assert!(err.contains("interrupted") && out.contains("| dart"), "{out}{err}");
-    }
-}
-
-#[test]
 fn a_signal_ends_an_export_whose_reader_does_not_read() {
     let scene = Scene::new();
     scene.load("keys.csv", format!("a,{}\n", "x".repeat(200 << 10)), &["--no-header"]).code(0);
@@ -236,11 +124,4 @@ fn a_signal_ends_an_export_whose_reader_does_not_read() {
     }
     export.signal(Signal::TERM);
     assert_eq!(export.end().0, None);
-}
-
-/// Creates a FIFO in the scene's directory.
-fn fifo_of(scene: &Scene) -> String {
-    let fifo = scene.path("fifo").to_str().unwrap().to_owned();
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    fifo
 }

@@ -1,16 +1,14 @@
-//! The program as its user meets it, one module a family of commands, and the check of how the
-//! workspace is built.
+//! The program as its user meets it, one module a family of commands.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 #![allow(clippy::format_collect)] // small inputs, and clear
 
 mod bus_errors;
 mod common;
-mod compare;
 mod copies;
+mod daemon;
 mod damage;
 mod damaged_nodes;
-mod deaths;
 mod disk_space;
 mod durability;
 mod groups;
@@ -18,7 +16,6 @@ mod help;
 mod interrupt;
 mod load;
 mod memnode;
-mod modules;
 mod operating;
 mod outputs;
 mod permissions;
@@ -28,6 +25,8 @@ mod restarts;
 mod scene;
 mod serve;
 mod shell;
-mod stress;
 mod usage;
-mod xstore;
+mod work;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_darter");

@@ -60,14 +60,14 @@ fn files_with_data_are_their_owners_alone_whatever_the_umask() {
     let home = directory.path();
     run("0", home, "put a b --pool 'file:pool?size=16M'");
     run("0", home, "export out.tsv --pool file:pool");
-    run("0", home, "bench --index art --records 10 --ops 10 --pool 'file:art?size=16M'");
+    run("0", home, "bench --index dart --records 10 --ops 10 --pool 'file:dart?size=16M'");
     let node = "memnode --listen 127.0.0.1:0 --until-stdin-closes --size 1M";
     run("0", home, &format!("{node} --file region"));
     run("0", home, &format!("{node} --durability log --log above/log"));
     let (mut up, _) = start("0", home, "up --memnodes 1 --size 16M --dir up");
     up.kill().unwrap();
     up.wait().unwrap();
-    have_mode(home, &["pool", "out.tsv", "art", "region", "region.node", "above", "up"], 0o600, 0o700);
+    have_mode(home, &["pool", "out.tsv", "dart", "region", "region.node", "above", "up"], 0o600, 0o700);
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn a_pool_has_the_mode_and_the_group_of_its_name() {
     fs::write(home.join("empty"), "").unwrap();
     run("077", home, "put a b --pool 'file:empty?size=16M&mode=0640'");
     run("077", home, "pool create --overwrite --pool 'file:empty?size=16M'");
-    run("077", home, "bench --index art --records 10 --ops 10 --pool 'file:art?size=16M&mode=0660'");
-    have_mode(home, &["new", "art"], 0o660, 0);
+    run("077", home, "bench --index dart --records 10 --ops 10 --pool 'file:dart?size=16M&mode=0660'");
+    have_mode(home, &["new", "dart"], 0o660, 0);
     have_mode(home, &["empty"], 0o640, 0);
     let refused =
         under("0", home, "put a b --pool 'file:lost?size=16M&group=no-such-group'").output().unwrap();

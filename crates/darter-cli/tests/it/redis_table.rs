@@ -1,7 +1,7 @@
 //! `--table redis:0`: the program and a gateway's clients on the same keys.
 
+use crate::daemon::{Client, Daemon};
 use crate::scene::{Scene, finish};
-use crate::serve::{Client, Daemon};
 
 const TABLE: [&str; 2] = ["--table", "redis:0"];
 

@@ -1,5 +1,6 @@
 //! A directory with a pool in it, and the program run on that.
 
+use crate::PROGRAM;
 use assert_cmd::Command;
 use std::fs;
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ impl Answer {
 }
 
 pub(crate) fn program() -> Command {
-    let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
+    let mut program = Command::new(PROGRAM);
     program.env_remove("DARTER_POOL");
     program
 }

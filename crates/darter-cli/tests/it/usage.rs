@@ -1,6 +1,6 @@
 //! What the command line gets wrong is told with exit code 2, and counts agree with their nouns.
 
-use crate::common::{self, darter};
+use crate::common::darter;
 use crate::scene::{Scene, finish, program};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,15 +20,12 @@ fn what_cannot_be_carried_out_is_exit_code_2() {
         (&["put", "k", "v", "--pool", &format!("{pool}?size=16M")], "it is a directory"),
         (&["pool", "create", "--pool", &pool], "it is a directory"),
         (&["bench", "--records", "10", "--pool", &pool], "it is a directory"),
-        (&["stress", "--seconds", "1", "--pool", &pool], "it is a directory"),
         (&["load", directory], "it is a directory"),
         (&["load", directory, "--format", "csv"], "it is a directory"),
         (&["import", directory], "it is a directory"),
         (&["export", directory], "it is a directory"),
-        (&["sim", "--runs", "0"], "--runs"),
-        (&["sim", "--threads", "0"], "--threads"),
-        (&["sim", "--replay", "@/nowhere/line"], "@/nowhere/line"),
         (&["man", "nonsense"], "there is no command"),
+        (&["get", "k", "--index", "sherman"], "there are:\n  quiver"),
         (&["completions", "cmd"], "possible values"),
     ] {
         scene.run(words).code(2).err(says);
@@ -110,16 +107,4 @@ fn messages_do_not_carry_control_characters() {
     let output = darter(&["load", "/no/such\u{1b}[31m.csv", "--pool", "mem:16M"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-#[test]
-fn a_replay_line_is_read_from_a_file() {
-    let found = darter(&["sim", "--hole", "freeze-parent"]);
-    let scene = Scene::new();
-    let file = scene.path("line");
-    fs::write(&file, &found.stdout).unwrap();
-    let again = darter(&["sim", "--replay", &format!("@{}", file.display())]);
-    let said = common::said(&again);
-    assert!(said.contains("VIOLATION"), "{}", said.chars().take(300).collect::<String>());
-    assert_eq!(again.status.code(), Some(1));
 }

@@ -3,7 +3,7 @@
 //!
 //! Its memory is this process's, its clock is that of a queueing model: a verb waits for its
 //! thread's processor, the NICs of both machines, their links, and an atomic for its address
-//! (docs/model.md draws it). What takes effect when, and so who loses a race and tries again,
+//! (lab/docs/model.md draws it). What takes effect when, and so who loses a race and tries again,
 //! follows from that. One thread of the host runs all of it; equal descriptions and equal tasks
 //! give equal times to the picosecond.
 //!

@@ -144,6 +144,6 @@ fn the_papers_own_figures_come_out() {
         writeln!(table, "| {what} | {paper} | {model:.2} |").unwrap();
         assert!((model / paper - 1.0).abs() < 0.15, "{what}: {model} instead of {paper}");
     }
-    let document = include_str!("../../../../docs/model.md");
-    assert!(document.contains(&table), "docs/model.md shall contain:\n\n{table}");
+    let document = include_str!("../../../../lab/docs/model.md");
+    assert!(document.contains(&table), "lab/docs/model.md shall contain:\n\n{table}");
 }

@@ -333,7 +333,7 @@ parameters! {
 mod tests {
     use super::*;
 
-    /// Returns the tables of docs/model.md: every parameter with each testbed's value, then where
+    /// Returns the tables of lab/docs/model.md: every parameter with each testbed's value, then where
     /// the values come from.
     fn reference() -> String {
         use std::fmt::Write;
@@ -365,8 +365,8 @@ mod tests {
 
     #[test]
     fn the_document_lists_what_the_program_holds() {
-        let document = include_str!("../../../../docs/model.md");
+        let document = include_str!("../../../../lab/docs/model.md");
         let reference = reference();
-        assert!(document.contains(&reference), "docs/model.md shall contain:\n\n{reference}");
+        assert!(document.contains(&reference), "lab/docs/model.md shall contain:\n\n{reference}");
     }
 }

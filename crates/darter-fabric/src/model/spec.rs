@@ -18,7 +18,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 
 /// Why a text describes no cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; docs/model.md lists what can be said")]
+#[error("{0}; lab/docs/model.md lists what can be said")]
 pub struct SpecError(String);
 
 /// One parameter of one cluster, for a table.
@@ -214,7 +214,7 @@ mod tests {
             (long.as_str(), "longer"),
         ] {
             let error = text.parse::<ModelSpec>().unwrap_err().to_string();
-            assert!(error.contains(word) && error.contains("docs/model.md"), "{text}: {error}");
+            assert!(error.contains(word) && error.contains("lab/docs/model.md"), "{text}: {error}");
         }
         let spec = ModelSpec { mtu_bytes: 0, ..ModelSpec::preset(Preset::Dart) };
         assert!(crate::Model::new(&spec).unwrap_err().to_string().contains("mtu-bytes"));

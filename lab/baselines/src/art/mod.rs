@@ -10,7 +10,7 @@
 //! [`ArtOptions::hashed`] puts the first of DART's parts, the hashed layout, under the same tree
 //! and locks (DART, section 5.3).
 //!
-//! `docs/art.md` has the formats, the arguments, and what the published design cannot survive. Root
+//! `lab/docs/art.md` has the formats, the arguments, and what the published design cannot survive. Root
 //! words: 3 the kind, 8 the root pointer, 9 the locks.
 
 mod bulk;

@@ -7,7 +7,7 @@
 //!
 //! Root words: 3 the kind, 8 the address of Sherman's descriptor.
 //!
-//! `docs/chime.md` has the layout, and says where it differs from the published one and why.
+//! `lab/docs/chime.md` has the layout, and says where it differs from the published one and why.
 
 mod holes;
 mod hot_spots;

@@ -9,7 +9,7 @@
 //! Root words: 3 the kind, 8 the address of a descriptor: shape, link to the root, descriptor of
 //! the locks.
 //!
-//! `docs/sherman.md` says what the published design leaves open, what is done here, and what that
+//! `lab/docs/sherman.md` says what the published design leaves open, what is done here, and what that
 //! costs.
 
 pub(crate) mod bound;

@@ -21,7 +21,7 @@
 //! the words of a READ or of a WRITE. So no version written first and last proves anything (SIGMOD
 //! 2023, 3589276); the check words do, up to a chance of 2^-62: words that hash to the check were
 //! written together, and entries that carry the header's stamp belong to this image of the node.
-//! `docs/sherman.md` has the argument.
+//! `lab/docs/sherman.md` has the argument.
 
 use super::bound::Bound;
 use super::entry::{Entry, EntryState};

@@ -10,7 +10,7 @@
 //! of caches.
 //!
 //! Where the paper is silent or the public code wrong (inserts behind a growing node, locks of dead
-//! clients, torn leaves, deletes, keys of any bytes, memory), `docs/smart.md` states the problem
+//! clients, torn leaves, deletes, keys of any bytes, memory), `lab/docs/smart.md` states the problem
 //! and argues the way taken here.
 
 mod bulk;

@@ -6,7 +6,7 @@
 //! Readers never wait. Writers take turns by one lock of the tree (the paper's trees have one
 //! thread), which is taken over when its holder dies.
 //!
-//! `docs/wort.md` has the formats, the arguments, and what is counted. Root words: 3 the kind, 8
+//! `lab/docs/wort.md` has the formats, the arguments, and what is counted. Root words: 3 the kind, 8
 //! the root's slot, 9 the lock's descriptor.
 
 mod bulk;

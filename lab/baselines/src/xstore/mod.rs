@@ -8,7 +8,7 @@
 //! every operation is a call: the paper's server-centric rival. Its other rivals go by the server's
 //! inner nodes, of which an image lies beside the models ([`image`]).
 //!
-//! `docs/xstore.md` says what the published design leaves open, what is done here, and what that
+//! `lab/docs/xstore.md` says what the published design leaves open, what is done here, and what that
 //! costs.
 
 mod check;

@@ -213,7 +213,7 @@ fn assert_close(what: &str, (trips, read, written): Cost, expected: Cost) {
 }
 
 /// One client, all inner nodes cached: beside the counts of the published code, which are in
-/// docs/chime.md.
+/// lab/docs/chime.md.
 #[test]
 fn operations_cost_what_they_do() {
     let options = ChimeOptions { hot_spot_percent: 0, ..ChimeOptions::default() }.records(INLINE);
@@ -235,7 +235,7 @@ fn operations_cost_what_they_do() {
 
 /// What one operation costs, on a million random keys: beside the counts of the published code.
 #[test]
-#[ignore = "takes minutes; the figures are in docs/chime.md"]
+#[ignore = "takes minutes; the figures are in lab/docs/chime.md"]
 fn figures() {
     for (name, cache_bytes, hot_spot_percent, records) in [
         ("inline, 1 MB, no hot spots", 1 << 20, 0, INLINE),

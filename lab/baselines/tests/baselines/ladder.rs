@@ -173,7 +173,7 @@ fn report(name: &str, figures: &Figures) {
     );
 }
 
-/// The table of docs/art.md: `RECORDS=1000000 cargo test -p darter-baselines --test baselines
+/// The table of lab/docs/art.md: `RECORDS=1000000 cargo test -p darter-baselines --test baselines
 /// ladder -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes half a minute at a million records, and gigabytes at ten million"]

@@ -163,7 +163,7 @@ mod records {
 
     /// What one operation costs, on a million random keys: beside the counts of the published code.
     #[test]
-    #[ignore = "takes a minute; the figures are in docs/sherman.md"]
+    #[ignore = "takes a minute; the figures are in lab/docs/sherman.md"]
     fn figures() {
         const KEYS: u64 = 1_000_000;
         let cases = [

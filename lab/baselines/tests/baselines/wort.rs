@@ -126,7 +126,7 @@ fn counts_of_five_thousand_inserts() {
     );
 }
 
-/// With 500,000 keys, the table of `docs/wort.md`. A minute without optimisation.
+/// With 500,000 keys, the table of `lab/docs/wort.md`. A minute without optimisation.
 #[test]
 #[ignore = "a minute without optimisation"]
 fn counts_of_half_a_million_inserts() {

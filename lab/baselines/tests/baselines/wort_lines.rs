@@ -1,6 +1,6 @@
 //! The cache lines that WORT, WOART and ART+CoW touch, held line by line against a model of tries
 //! that knows no pool: nodes by their children in the order of their slots, lines by the byte
-//! offsets of `docs/wort.md`.
+//! offsets of `lab/docs/wort.md`.
 
 use crate::wort::{Keys, keys};
 use darter_baselines::{Design, Line, Touch, Wort, WortOptions};

@@ -5,7 +5,7 @@
 //! index's type and with what makes its options from what is asked of it.
 
 use crate::index_target::from_index;
-use darter::{Dart, DartOptions, DefaultFabric, IndexKind, OrderedIndex, PoolUrl, Store, StoreOptions};
+use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex, PoolUrl, Store, StoreOptions};
 use darter_baselines::{
     Art, ArtOptions, Chime, ChimeOptions, Design, HoclOptions, Records, Sherman, ShermanOptions, Smart,
     SmartOptions, Unlock, Wort, WortOptions, XStore, XStoreOptions,
@@ -278,17 +278,14 @@ impl FromStr for IndexChoice {
     }
 }
 
-impl IndexChoice {
+impl Variant {
     /// Opens a pool with this index, for keys and values of any length, as [`StoreOptions::open_url`]
-    /// does; but the index may be any that can be compared.
+    /// does.
     ///
     /// # Errors
     /// Fails as [`StoreOptions::open_url`] does.
-    pub fn open(self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error> {
-        match self.0.name.parse::<IndexKind>() {
-            Ok(kind) => options.index(kind).open_url(url),
-            Err(_) => self.0.visit(Opener { options, url }),
-        }
+    pub fn open(&'static self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error> {
+        self.visit(Opener { options, url })
     }
 }
 

@@ -347,12 +347,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "export",
         "import-takes-an-export-without-its-end",
         "The last line of an export may be missing.",
-        FoundBy::Tests("-p darter-cli --bin darter every_cut_of_every_format_is_noticed"),
+        FoundBy::Tests("-p darter-cli --lib every_cut_of_every_format_is_noticed"),
     ),
     Mutant::new(
         "export",
         "import-compares-no-checksum",
         "The checksum of an export is not compared.",
-        FoundBy::Tests("-p darter-cli --bin darter every_flipped_bit_is_noticed_or_changes_no_pair"),
+        FoundBy::Tests("-p darter-cli --lib every_flipped_bit_is_noticed_or_changes_no_pair"),
     ),
 ];

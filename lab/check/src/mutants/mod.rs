@@ -68,7 +68,7 @@ pub enum FoundBy {
     },
     /// `cargo test` with these arguments.
     Tests(&'static str),
-    /// `darter stress` with these arguments.
+    /// `darter-lab stress` with these arguments.
     Stress(&'static str),
     /// Nothing can: no caller can tell the difference, for this reason.
     Equivalent(&'static str),

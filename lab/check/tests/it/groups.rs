@@ -1,4 +1,4 @@
-//! Indexes on simulated memory groups, whatever strikes these: what `darter sim --groups` explores.
+//! Indexes on simulated memory groups, whatever strikes these: what `darter-lab sim --groups` explores.
 
 use darter_check::explore::{
     Fixtures, GroupFaults, Replay, Schedule, Settings, Summary, parse_replay, subject, subjects,

@@ -1,13 +1,12 @@
 //! `sim`: many schedules of a few simulated clients, each judged; a violation ends it with a line
 //! that shows it again.
 
-use crate::Answer;
-use crate::failure::Failure;
 use clap::ValueEnum;
 use darter_check::explore::{
     Exhaustion, Explored, Fault, Finding, Fixtures, GroupFaults, Holes, Outcome, Plan, Replay, SLOW,
     Schedule, SchedulerKind, Settings, Sides, Summary, Sweep, exhaust, parse_replay, subject,
 };
+use darter_cli::{Answer, Failure};
 use darter_fabric::counted;
 use darter_fabric::sim::{Medium, Relaxations};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -36,9 +35,9 @@ enum SchedulerName {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  darter sim --runs 5000 --faults all
-  darter sim --sweep --faults kill --index sherman
-  darter sim --published")]
+  darter-lab sim --runs 5000 --faults all
+  darter-lab sim --sweep --faults kill --index sherman
+  darter-lab sim --published")]
 #[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
 pub(crate) struct SimCommand {
     /// The index to explore
@@ -253,7 +252,7 @@ impl SimCommand {
                 Some(finding) => {
                     let said = finding.violation.text.lines().next().unwrap_or_default();
                     writeln!(out, "  found in run {} ({}): {said}", finding.run, finding.violation.kind)?;
-                    writeln!(out, "  see it     darter sim --replay '{}'", finding.replay_line())?;
+                    writeln!(out, "  see it     darter-lab sim --replay '{}'", finding.replay_line())?;
                 }
                 None => writeln!(out, "  NOT FOUND in {}", counted(summary.runs, "schedule"))?,
             }
@@ -463,7 +462,7 @@ fn print_finding(out: &mut impl Write, finding: Option<&Finding>) -> std::io::Re
         finding.small_plan,
         finding.small_schedule.switches()
     )?;
-    writeln!(out, "see it     darter sim --replay '{}'", finding.replay_line())
+    writeln!(out, "see it     darter-lab sim --replay '{}'", finding.replay_line())
 }
 
 fn print_replay(

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Runs `darter stress` on a pool in a new directory. Returns its exit code, its output and the
+/// Runs `darter-lab stress` on a pool in a new directory. Returns its exit code, its output and the
 /// directory.
 fn stress(words: &[&str]) -> (i32, Value, String, TempDir) {
     let directory = tempfile::tempdir().unwrap();
@@ -17,7 +17,7 @@ fn stress(words: &[&str]) -> (i32, Value, String, TempDir) {
 
 fn stress_on(directory: &Path, options: &str, words: &[&str]) -> (i32, String, String) {
     let pool = format!("file:{}{options}", directory.join("pool").display());
-    let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
+    let mut program = Command::new(crate::PROGRAM);
     let output = program
         .args(["stress", "--json", "--pool", &pool])
         .args(words)
@@ -68,7 +68,7 @@ fn killed_clients_and_memory_nodes_leave_histories_that_are_linearizable() {
     let blows = ["--node-kills=1", "--node-pauses=1", "--keys=24"];
     let run = |links: &[&str]| {
         let words = [&["stress", "--json"], &nodes[..], &blows, links].concat();
-        let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
+        let mut program = Command::new(crate::PROGRAM);
         program.args(words).env_remove("DARTER_POOL").output().unwrap()
     };
     let mut output = run(&["--apart", "--cuts=2"]);
@@ -96,7 +96,7 @@ fn delays_and_stopped_threads_leave_histories_that_both_judges_accept() {
         ["--delays=0.05:20", "--thread-stops=10", "--second-judge", "--ops=20000", "--seconds=300"];
     let (code, file, err, _directory) = stress(&disturbed);
     assert_eq!((code, &file["verdict"]), (0, &"linearizable".into()), "{file:#}\n{err}");
-    let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
+    let mut program = Command::new(crate::PROGRAM);
     let words = [&["stress", "--json", "--memnodes=2"][..], &disturbed, &["--ops=3000"]].concat();
     let words = words.iter().filter(|word| **word != "--ops=20000");
     let output = program.args(words).env_remove("DARTER_POOL").output().unwrap();
@@ -180,7 +180,7 @@ fn what_cannot_be_is_refused() {
         assert!(err.contains(part), "{words:?}: {err}");
     }
     assert_eq!(names(directory.path()), [""; 0]);
-    let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
+    let mut program = Command::new(crate::PROGRAM);
     let output = program.args(["stress", "--pool", "mem:64M"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("file:PATH"));

@@ -45,7 +45,7 @@ impl Node {
     }
 
     fn start_again(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        let mut command = Command::new(crate::PROGRAM);
         command.args(["memnode", "--listen", &self.address]).args(&self.options);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let child = self.child.insert(child);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 fn deaths(words: &[&str]) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_darter"));
+    let mut program = Command::new(crate::PROGRAM);
     program.args(["bench", "deaths"]).args(words);
     // Credentials of whoever measures are not those of the measurement's own memory nodes.
     program.env_remove("DARTER_POOL").env("DARTER_TOKEN_FILE", "/no/such/token").output().unwrap()

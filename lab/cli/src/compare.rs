@@ -1,17 +1,17 @@
 //! `compare` and `paper`: indexes side by side, and the papers' figures, by the benchmark crate,
 //! with this program's exit codes.
 
-use crate::Answer;
-use crate::bench::{answer, program};
-use crate::failure::Failure;
-use crate::signals::Interrupt;
+use crate::bench::program;
+use darter_cli::bench::answer;
+use darter_cli::signals::Interrupt;
+use darter_cli::{Answer, Failure};
 use darter_lab_bench::{CompareArgs, PaperArgs, Setting};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  darter compare --indexes dart,art --workloads c,e --records 100K --html page.html
-  darter compare --pool sim:preset=dart --cache 1M,10M --svg plots")]
+  darter-lab compare --indexes dart,art --workloads c,e --records 100K --html page.html
+  darter-lab compare --pool sim:preset=dart --cache 1M,10M --svg plots")]
 pub(crate) struct CompareCommand {
     #[command(flatten)]
     args: CompareArgs,
@@ -20,8 +20,8 @@ pub(crate) struct CompareCommand {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  darter paper list
-  darter paper dart-fig7 --quick --out paper")]
+  darter-lab paper list
+  darter-lab paper dart-fig7 --quick --out paper")]
 pub(crate) struct PaperCommand {
     #[command(flatten)]
     args: PaperArgs,
@@ -42,12 +42,7 @@ impl PaperCommand {
 }
 
 fn setting() -> Result<Setting, Failure> {
-    Ok(Setting {
-        program: program()?,
-        command: command(),
-        stop: Interrupt::on_signals()?.flag(),
-        ..Setting::default()
-    })
+    Ok(Setting { program: program()?, command: command(), stop: Interrupt::on_signals()?.flag() })
 }
 
 /// The command line, as a shell would read it again.
@@ -61,5 +56,5 @@ fn command() -> String {
             format!("'{}'", word.replace('\'', "'\\''"))
         }
     });
-    std::iter::once("darter".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    std::iter::once("darter-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }

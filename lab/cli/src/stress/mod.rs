@@ -3,11 +3,6 @@
 
 mod summary;
 
-use crate::Answer;
-use crate::credentials::{ClientArgs, without_credentials};
-use crate::failure::{Failure, complain};
-use crate::pool::usable;
-use crate::signals::Interrupt;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use darter::{ByteSize, PoolUrl};
 use darter_check::Hole;
@@ -16,6 +11,11 @@ use darter_check::stress::{
     Environment, Launch, Progress, Site, StressConfig, StressError, SubjectKind, SubjectOptions, Verdict,
     coordinator, worker, worker::WorkerConfig,
 };
+use darter_cli::credentials::{ClientArgs, without_credentials};
+use darter_cli::failure::complain;
+use darter_cli::pool::usable;
+use darter_cli::signals::Interrupt;
+use darter_cli::{Answer, Failure};
 use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -33,9 +33,9 @@ pub(crate) const WORKER_COMMAND: &str = "stress-worker";
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  darter stress --pool 'file:/dev/shm/stress.pool?size=256M' --seconds 60
-  darter stress --memnodes 3 --node-kills 1 --until-kills 30
-  darter stress --memnodes 2 --replicas 2 --node-size 16M --node-kills 0.5 --node-pauses 0.5")]
+  darter-lab stress --pool 'file:/dev/shm/stress.pool?size=256M' --seconds 60
+  darter-lab stress --memnodes 3 --node-kills 1 --until-kills 30
+  darter-lab stress --memnodes 2 --replicas 2 --node-size 16M --node-kills 0.5 --node-pauses 0.5")]
 #[allow(clippy::struct_excessive_bools)] // switches of which any combination means something
 pub(crate) struct StressCommand {
     /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or the name of one without keys
@@ -106,7 +106,7 @@ pub(crate) struct StressCommand {
     /// Falsify one outcome before the judgement, which must find it
     #[arg(long, hide = true)]
     canary: bool,
-    /// Bring an error back into the workers' index, by its name in `darter sim`
+    /// Bring an error back into the workers' index, by its name in `darter-lab sim`
     #[arg(long, hide = true, value_parser = hole)]
     hole: Option<Hole>,
 }
@@ -199,10 +199,9 @@ fn delays(text: &str) -> Result<Jitter, String> {
     }
 }
 
-impl From<StressError> for Failure {
-    fn from(error: StressError) -> Self {
-        if error.is_usage() { Self::usage(error) } else { Self::failed(error) }
-    }
+/// Returns the exit code's side of an error.
+fn failure(error: StressError) -> Failure {
+    if error.is_usage() { Failure::usage(error) } else { Failure::failed(error) }
 }
 
 impl StressCommand {
@@ -243,7 +242,7 @@ impl StressCommand {
         let launch = Launch { worker: &worker, node: &launch_node };
         let report = coordinator::run(&config, launch, &mut |progress| self.show(&bar, progress));
         bar.finish_and_clear();
-        let report = report?;
+        let report = report.map_err(failure)?;
         let mut out = std::io::stdout().lock();
         if self.json {
             writeln!(out, "{}", self.as_json(&report))?;
@@ -414,7 +413,7 @@ impl WorkerCommand {
             large_values: self.large_values,
             hole: self.hole,
         };
-        worker::run(&config)?;
+        worker::run(&config).map_err(failure)?;
         Ok(Answer::Done)
     }
 }

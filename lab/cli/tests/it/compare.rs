@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 fn darter(words: &[&str]) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_darter"));
+    let mut program = Command::new(crate::PROGRAM);
     // Credentials of whoever measures are not those of the measurement's own memory nodes.
     program.args(words).env_remove("DARTER_POOL").env("DARTER_TOKEN_FILE", "/no/such/token").output().unwrap()
 }
@@ -32,7 +32,7 @@ fn a_comparison_over_tcp_leaves_rows_and_a_page() {
     assert_eq!(rows.lines().count(), 1 + 3 * 2, "{rows}");
     assert!(rows.lines().skip(1).all(|row| row.contains(",tcp,2,")), "{rows}");
     let page = fs::read_to_string(html).unwrap();
-    assert!(page.contains("darter compare --indexes dart,art --workloads load,a,c"), "{page}");
+    assert!(page.contains("darter-lab compare --indexes dart,art --workloads load,a,c"), "{page}");
     assert!(!page.contains("<script") && !page.contains("http"));
 }
 

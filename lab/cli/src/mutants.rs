@@ -1,9 +1,8 @@
-//! `darter sim --mutants`: plants every known error and checks that the explorer finds it as the
+//! `darter-lab sim --mutants`: plants every known error and checks that the explorer finds it as the
 //! list states.
 
-use crate::Answer;
-use crate::failure::Failure;
 use darter_check::mutants::{FoundBy, Mutant, mutants};
+use darter_cli::{Answer, Failure};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;

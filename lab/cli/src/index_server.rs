@@ -3,11 +3,12 @@
 //! The server reaches the pool as a client does, through TCP, its own node too: so it is a member
 //! like all others, which any of them can shut out when it is silent.
 
-use crate::credentials::NodeArgs;
-use crate::failure::Failure;
-use crate::signals::in_a_thread;
 use darter::PoolUrl;
 use darter_baselines::XStoreService;
+use darter_cli::Failure;
+use darter_cli::credentials::NodeArgs;
+use darter_cli::memnode::NodeServer;
+use darter_cli::signals::in_a_thread;
 use darter_fabric::{FabricError, Procedures, Tcp, TcpOptions, block_on};
 use darter_memnode::Stop;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,7 +33,7 @@ enum Served {
 pub(crate) struct ServerArgs {
     /// Run the server of this index: its clients call the node. The server joins the pool, and
     /// becomes the owner of its index, with the first call
-    #[arg(help_heading = "Server", long = "serve", value_name = "INDEX", conflicts_with = "device")]
+    #[arg(help_heading = "Server", long = "serve", value_name = "INDEX", conflicts_with_all = ["device", "replicas"])]
     index: Option<Served>,
     /// Threads that run the server's procedures
     #[arg(help_heading = "Server", long, value_name = "N", default_value_t = 2, requires = "index")]
@@ -49,13 +50,8 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Threads of the node that run procedures.
-    pub(crate) fn workers(&self) -> usize {
-        if self.index.is_some() { self.workers.into() } else { 0 }
-    }
-
-    /// The server that is asked for. It knows its node from [`IndexServer::serve_at`] on.
-    pub(crate) fn begin(&self, credentials: &NodeArgs) -> Result<Option<IndexServer>, Failure> {
+    /// The server that is asked for. It knows its node from [`NodeServer::serve_at`] on.
+    pub(crate) fn begin(&self, credentials: &NodeArgs) -> Result<Option<Box<dyn NodeServer>>, Failure> {
         let Some(Served::Xstore) = self.index else { return Ok(None) };
         let addresses = match &self.pool {
             Some(pool) => match pool.addresses().filter(|_| pool.device().is_none()) {
@@ -67,35 +63,39 @@ impl ServerArgs {
             None => OnceLock::new(),
         };
         let options = credentials.of_a_client(self.tls_ca.as_deref())?;
-        Ok(Some(IndexServer::new(addresses, options)))
+        Ok(Some(Box::new(IndexServer::new(addresses, options, self.workers))))
     }
 }
 
 /// A server in this process.
-pub(crate) struct IndexServer {
+struct IndexServer {
     service: XStoreService<Tcp>,
+    workers: u16,
     addresses: Arc<OnceLock<Vec<String>>>,
 }
 
 impl IndexServer {
-    fn new(addresses: OnceLock<Vec<String>>, options: TcpOptions) -> Self {
+    fn new(addresses: OnceLock<Vec<String>>, options: TcpOptions, workers: u16) -> Self {
         let addresses = Arc::new(addresses);
         let known = Arc::clone(&addresses);
         let service = XStoreService::connecting(move || {
             let addresses = known.get().ok_or(FabricError::Unreachable { node: 0 })?;
             Ok(Tcp::connect_present(addresses, options.clone())?)
         });
-        Self { service, addresses }
+        Self { service, workers, addresses }
+    }
+}
+
+impl NodeServer for IndexServer {
+    fn workers(&self) -> usize {
+        self.workers.into()
     }
 
-    /// The procedures that clients call.
-    pub(crate) fn procedures(&self) -> Procedures {
+    fn procedures(&self) -> Procedures {
         self.service.procedures()
     }
 
-    /// Does the upkeep of a server whose node listens here, until a stop is requested. Returns what
-    /// stops the node then: it needs the node to leave the pool.
-    pub(crate) fn serve_at(self, address: SocketAddr, stop: Arc<Stop>) -> Result<Arc<Stop>, Failure> {
+    fn serve_at(self: Box<Self>, address: SocketAddr, stop: Arc<Stop>) -> Result<Arc<Stop>, Failure> {
         self.addresses.get_or_init(|| vec![reachable(address).to_string()]);
         let of_node = Arc::new(Stop::default());
         let told = Arc::clone(&of_node);

@@ -1,0 +1,93 @@
+//! What the program `darter` is made of: its commands, and what they share. A program with more
+//! commands, or more indexes, is made of the same.
+//!
+//! Exit codes: 0, done; 1, a negative result (an absent key, a refused condition, a broken
+//! invariant, bad lines) or the operation failed; 2, the command cannot be carried out as given
+//! (arguments, pool name, no such pool or file); 130, ended by SIGINT, SIGTERM or
+//! SIGHUP. Results go to stdout, everything else to stderr.
+
+// Doc comments of arguments are the text of `--help`, and every error is a `Failure`, which says why.
+#![allow(missing_docs, clippy::missing_errors_doc)]
+
+mod arguments;
+pub mod bench;
+mod check;
+mod commands;
+pub mod credentials;
+mod delete;
+mod durability;
+mod envelope;
+mod export;
+pub mod failure;
+pub mod indexes;
+mod load;
+mod logging;
+pub mod memnode;
+mod named_table;
+mod notation;
+mod pairs;
+pub mod pool;
+mod range;
+pub mod reference;
+mod replication;
+mod scan;
+mod serve;
+mod shell;
+pub mod signals;
+mod stats;
+mod stdout;
+mod tables;
+mod tree;
+mod up;
+
+pub use commands::StoreCommand;
+pub use failure::{Answer, Failure};
+
+use clap::Parser;
+use clap::builder::Styles;
+use clap::builder::styling::AnsiColor;
+use std::process::ExitCode;
+
+/// How help and errors look on a terminal; plain elsewhere, and with `NO_COLOR`.
+pub const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default())
+    .error(AnsiColor::Red.on_default().bold());
+
+/// Runs a program: parses its arguments, performs the command, and chooses the exit code.
+/// Commands that `needs_stdout` does not name are performed without stdout too.
+pub fn run<A: Parser>(
+    needs_stdout: impl FnOnce(&A) -> bool,
+    perform: impl FnOnce(A) -> Result<Answer, Failure>,
+) -> ExitCode {
+    match try_run(needs_stdout, perform) {
+        Ok(Answer::Done) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(failure) => failure.report(),
+    }
+}
+
+fn try_run<A: Parser>(
+    needs_stdout: impl FnOnce(&A) -> bool,
+    perform: impl FnOnce(A) -> Result<Answer, Failure>,
+) -> Result<Answer, Failure> {
+    signals::report_limits_of_files()?;
+    let arguments = match A::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => {
+            stdout::fail_if_closed()?;
+            help.print()?;
+            stdout::finish()?;
+            return Ok(Answer::Done);
+        }
+    };
+    if needs_stdout(&arguments) {
+        stdout::fail_if_closed()?;
+    }
+    let answer = perform(arguments)?;
+    stdout::finish()?;
+    Ok(answer)
+}

@@ -1,0 +1,104 @@
+//! `bench`: what the benchmark crates run, with this program's exit codes.
+
+use darter_cli::bench::{answer, setting};
+use darter_cli::credentials::{ClientArgs, credential_variables};
+use darter_cli::signals::Interrupt;
+use darter_cli::{Answer, Failure};
+use darter_lab_bench::{DeathsArgs, FabricArgs, LabBenchArgs, Program, Setting, VictimArgs};
+
+/// The hidden command of the processes that `deaths` kills.
+pub(crate) const VICTIM_COMMAND: &str = "bench-victim";
+
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  darter-lab bench --index sherman --records 100K --ops 100K
+  darter-lab bench --dataset email --workload c
+  darter-lab bench deaths --kills 20"
+)]
+pub(crate) struct BenchCommand {
+    #[command(flatten)]
+    credentials: ClientArgs,
+    #[command(flatten)]
+    args: LabBenchArgs,
+    #[command(subcommand)]
+    other: Option<OtherBench>,
+}
+
+#[derive(clap::Subcommand)]
+enum OtherBench {
+    /// Measure verbs over TCP on this machine, beside a bare loop that does the same
+    Fabric(FabricArgs),
+    /// Kill clients of memory nodes at random moments, and measure what the others notice and when
+    /// memory is reclaimed again
+    Deaths(DeathsArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct WorkerCommand {
+    #[command(flatten)]
+    credentials: ClientArgs,
+    #[command(flatten)]
+    args: LabBenchArgs,
+    /// What the parent tells this worker
+    #[arg(long, value_name = "JSON")]
+    part: String,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct VictimCommand {
+    #[command(flatten)]
+    args: VictimArgs,
+}
+
+/// Returns this program, to be started again.
+pub(crate) fn program() -> Result<Program, Failure> {
+    Ok(Program {
+        path: std::env::current_exe().map_err(Failure::failed)?,
+        memnode: vec!["memnode".into()],
+        victim: vec![VICTIM_COMMAND.into()],
+        credentials: credential_variables().collect(),
+    })
+}
+
+impl BenchCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let mut out = std::io::stdout().lock();
+        let stop = Interrupt::on_signals()?.flag();
+        let outcome = match &self.other {
+            None => {
+                let setting = setting(self.args.run.pool.as_ref(), &self.credentials)?;
+                let setting = darter_bench::Setting { stop, ..setting };
+                darter_lab_bench::run_bench(&self.args, &setting, &mut out).map(drop)
+            }
+            Some(other) => {
+                let setting = Setting { program: program()?, stop, ..Setting::default() };
+                match other {
+                    OtherBench::Fabric(args) => {
+                        darter_lab_bench::run_fabric(args, &setting, &mut out).map(drop)
+                    }
+                    OtherBench::Deaths(args) => {
+                        darter_lab_bench::run_deaths(args, &setting, &mut out).map(drop)
+                    }
+                }
+            }
+        };
+        answer(outcome)
+    }
+}
+
+impl WorkerCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let setting = setting(self.args.run.pool.as_ref(), &self.credentials)?;
+        let (mut input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
+        answer(darter_bench::run_worker(&self.args, &setting, &self.part, &mut input, &mut out))
+    }
+}
+
+impl VictimCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        answer(darter_lab_bench::run_victim(&self.args, &mut std::io::stdout().lock()))
+    }
+}

@@ -1,0 +1,90 @@
+//! The product's crates depend on none of the laboratory's, in whatever kind of dependency, and its
+//! program is built without the hooks of the checker.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Returns the root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Returns the packages of the workspace, as `cargo metadata` describes them.
+fn packages() -> Vec<Value> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(root());
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+/// Returns the dependencies, of all kinds, by which a crate of `crates/` needs one of `lab/`.
+fn of_the_laboratory(packages: &[Value]) -> Vec<String> {
+    let (crates, lab) = (root().join("crates"), root().join("lab"));
+    let is_below =
+        |path: &Value, folder: &Path| path.as_str().is_some_and(|path| Path::new(path).starts_with(folder));
+    let product = packages.iter().filter(|package| is_below(&package["manifest_path"], &crates));
+    let found = product.flat_map(|package| {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let wrong = dependencies.filter(|dependency| is_below(&dependency["path"], &lab));
+        wrong.map(|dependency| {
+            let kind = dependency["kind"].as_str().unwrap_or("normal");
+            format!("{} -> {} ({kind})", package["name"], dependency["name"])
+        })
+    });
+    found.collect()
+}
+
+#[test]
+fn no_crate_of_the_product_depends_on_the_laboratory() {
+    let packages = packages();
+    let in_crates = packages.iter().filter(|one| one["manifest_path"].as_str().unwrap().contains("/crates/"));
+    assert!(in_crates.count() >= 10 && packages.len() >= 14, "only {} packages", packages.len());
+    let found = of_the_laboratory(&packages);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_dependency_on_the_laboratory_is_found_whatever_its_kind() {
+    for kind in [Value::Null, "dev".into(), "build".into()] {
+        let package = serde_json::json!({
+            "name": "darter-pool",
+            "manifest_path": root().join("crates/darter-pool/Cargo.toml"),
+            "dependencies": [
+                { "name": "darter-fabric", "kind": null, "path": root().join("crates/darter-fabric") },
+                { "name": "libc", "kind": null, "path": null },
+                { "name": "darter-check", "kind": kind, "path": root().join("lab/check") },
+            ],
+        });
+        assert_eq!(of_the_laboratory(&[package]).len(), 1, "{kind}");
+    }
+}
+
+/// Features that only the laboratory needs.
+const OF_THE_LABORATORY: [&str; 5] = [
+    "darter feature \"checker\"",
+    "darter-fabric feature \"model\"",
+    "darter-fabric feature \"mutants\"",
+    "darter-fabric feature \"sim\"",
+    "darter-index feature \"checker\"",
+];
+
+/// Returns the features of the laboratory that a package is built with by itself.
+fn features_of(package: &str) -> Vec<&'static str> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--offline", "--edges", "normal,features", "--prefix", "none", "--package", package]);
+    let output = cargo.current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let is_there = |feature: &&str| tree.lines().any(|line| line.starts_with(feature));
+    OF_THE_LABORATORY.into_iter().filter(is_there).collect()
+}
+
+#[test]
+fn the_program_is_built_without_hooks_of_the_checker() {
+    assert_eq!(features_of("darter-cli"), [""; 0]);
+    let of_the_other = features_of("darter-lab");
+    assert!(of_the_other.contains(&OF_THE_LABORATORY[0]) && of_the_other.len() >= 4, "{of_the_other:?}");
+}

@@ -1,0 +1,33 @@
+//! The program as its user meets it, and the checks of how the workspace is built.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+#![allow(clippy::format_collect)] // small inputs, and clear
+
+// What the tests of `darter` run it by; some of it serves these alone.
+#[allow(dead_code)]
+#[path = "../../../../crates/darter-cli/tests/it/common.rs"]
+mod common;
+mod compare;
+#[path = "../../../../crates/darter-cli/tests/it/daemon.rs"]
+mod daemon;
+mod deaths;
+mod dependencies;
+mod fabric;
+mod help;
+mod indexes;
+mod interrupt;
+mod modules;
+mod outputs;
+#[allow(dead_code)]
+#[path = "../../../../crates/darter-cli/tests/it/scene.rs"]
+mod scene;
+mod serve;
+mod stress;
+mod usage;
+#[allow(dead_code)]
+#[path = "../../../../crates/darter-cli/tests/it/work.rs"]
+mod work;
+mod xstore;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_darter-lab");
