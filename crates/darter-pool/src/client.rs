@@ -72,9 +72,10 @@ impl<F: Fabric> Pool<F> {
     pub fn client(&self) -> Result<Client<F>, PoolError> {
         let Process { blocks, grace, .. } = &*self.process;
         let endpoint = blocks.fabric().endpoint()?;
+        let stock = Stock::new(blocks);
         Ok(Client {
-            reclaimer: Reclaimer::new(grace, &endpoint),
-            stock: Stock::new(blocks),
+            reclaimer: Reclaimer::new(grace, &endpoint, stock.magazines()),
+            stock,
             link: Link(Some(endpoint)),
             pool: self.clone(),
             yields: false,
@@ -236,6 +237,9 @@ impl<F: Fabric> Client<F> {
             }
             let epoch = self.reclaimer.enter(&self.pool.process.grace, &*self.link);
             self.link.note_pin(Some(epoch));
+            if self.pool.process.blocks.is_handing_over() && !mutant!("magazines-kept-during-a-hand-over") {
+                self.flush_magazines();
+            }
         }
         self.reclaimer.nest();
         Ok(Pinned { client: self })
@@ -300,6 +304,7 @@ impl<F: Fabric> Client<F> {
     /// call [`Client::alloc`].
     #[inline]
     pub fn try_alloc(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Option<GlobalAddr> {
+        self.note_unpinned();
         self.stock.take(&self.pool.process.blocks, &mut *self.link, node, bytes, kind)
     }
 
@@ -317,10 +322,19 @@ impl<F: Fabric> Client<F> {
         {
             return Ok(addr);
         }
+        self.note_unpinned();
         if self.stock.take_refusal() {
             return Err(PoolError::OutOfSpace { needed: bytes, node });
         }
         Box::pin(self.alloc_slowly(node, bytes, kind)).await
+    }
+
+    /// Notes that an object is taken or given back outside of any operation, as some tests do.
+    #[inline]
+    fn note_unpinned(&self) {
+        if !self.reclaimer.is_pinned() {
+            self.pool.process.blocks.keep_blocks();
+        }
     }
 
     #[cold]
@@ -356,6 +370,7 @@ impl<F: Fabric> Client<F> {
             self.reclaimer.retire(&self.pool.process.grace, Object::new(addr, class));
             return;
         }
+        self.note_unpinned();
         self.stock.put(blocks, addr, class, kind);
     }
 

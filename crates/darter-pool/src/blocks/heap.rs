@@ -51,13 +51,15 @@ pub(crate) struct OwnBlock {
     pub free_pages: u32,
     /// On its way back to the pool.
     pub leaving: bool,
+    /// About to be handed over: nothing is taken from it.
+    pub handing: bool,
 }
 
 impl OwnBlock {
     /// A block with nothing in it.
     pub(crate) fn empty(layout: &Layout, word: BlockWord) -> Self {
         let pages = (0..layout.pages).map(|_| Page::Free).collect();
-        Self { kind: word.kind, word, pages, free_pages: layout.pages, leaving: false }
+        Self { kind: word.kind, word, pages, free_pages: layout.pages, leaving: false, handing: false }
     }
 
     /// A block as its page words describe it, with every object in use. Pages whose words
@@ -141,14 +143,16 @@ pub(crate) struct ClaimFilter {
 /// All blocks of this process.
 #[derive(Debug)]
 pub(crate) struct Heap {
-    layout: Layout,
-    blocks: BTreeMap<BlockId, OwnBlock>,
+    pub(super) layout: Layout,
+    pub(super) blocks: BTreeMap<BlockId, OwnBlock>,
     queues: Vec<Queue>,
-    /// Blocks with free pages, by node and kind.
-    open: Vec<Vec<BlockId>>,
-    empty_blocks: usize,
+    /// Blocks with free pages, by node and kind, those excepted that are about to be handed over.
+    pub(super) open: Vec<Vec<BlockId>>,
+    pub(super) empty_blocks: usize,
     cursor: Option<PageId>,
-    object_bytes: u64,
+    pub(super) object_bytes: u64,
+    /// How often objects were taken.
+    pub(super) taken: u64,
     bad_frees: u64,
 }
 
@@ -163,6 +167,7 @@ impl Heap {
             empty_blocks: 0,
             cursor: None,
             object_bytes: 0,
+            taken: 0,
             bad_frees: 0,
         };
         heap.take_nodes_in();
@@ -180,7 +185,7 @@ impl Heap {
         (usize::from(node) * AllocKind::COUNT + kind as usize) * CLASSES + usize::from(class)
     }
 
-    fn open_index(node: u8, kind: AllocKind) -> usize {
+    pub(super) fn open_index(node: u8, kind: AllocKind) -> usize {
         usize::from(node) * AllocKind::COUNT + kind as usize
     }
 
@@ -242,11 +247,11 @@ impl Heap {
     }
 
     /// Puts a slab with free objects in its queue, with all of them counted.
-    fn enqueue(&mut self, page: PageId) {
+    pub(super) fn enqueue(&mut self, page: PageId) {
         let Some(block) = self.blocks.get_mut(&page.block) else { return };
         let kind = block.kind;
         let Page::Slab(slab) = &mut block.pages[page.page as usize] else { return };
-        if slab.free == 0 || slab.place().is_some() {
+        if slab.free == 0 || slab.place().is_some() || block.handing {
             return;
         }
         let queue = &mut self.queues[Self::queue_index(page.block.node, kind, slab.class)];
@@ -256,7 +261,7 @@ impl Heap {
     }
 
     /// Takes a slab out of its queue; its free objects are no longer counted there.
-    fn dequeue(&mut self, page: PageId, free_counted: u32) {
+    pub(super) fn dequeue(&mut self, page: PageId, free_counted: u32) {
         let Some((slab, kind)) = self.slab_mut(page) else { return };
         let Some(place) = slab.place() else { return };
         slab.set_place(None);
@@ -281,6 +286,7 @@ impl Heap {
         out: &mut Vec<GlobalAddr>,
     ) -> bool {
         let index = Self::queue_index(node, kind, class);
+        self.taken += 1;
         let before = out.len();
         while out.len() - before < want {
             let Some(&page) = self.queues[index].slabs.last() else { break };
@@ -339,6 +345,7 @@ impl Heap {
         }
         let (all_free, count, claiming) = (slab.free == slab.count, slab.count, slab.claiming);
         let is_queued = slab.place().is_some();
+        let handing = self.block(page.block).is_some_and(|block| block.handing);
         self.object_bytes -= u64::from(given) * class_bytes(class);
         let index = Self::queue_index(page.block.node, kind, class);
         if is_queued {
@@ -348,7 +355,7 @@ impl Heap {
         }
         // A page goes back when another slab's worth of objects stays, so that a class does not cut
         // and return by turns.
-        if all_free && !claiming && self.queues[index].free >= 2 * u64::from(count) {
+        if all_free && !claiming && (handing || self.queues[index].free >= 2 * u64::from(count)) {
             self.release(page);
         }
         given
@@ -389,7 +396,7 @@ impl Heap {
         for page in &mut block.pages[first.page as usize..(first.page + pages) as usize] {
             *page = Page::Free;
         }
-        if block.free_pages == 0 {
+        if block.free_pages == 0 && !block.handing {
             self.open[Self::open_index(first.block.node, block.kind)].push(first.block);
         }
         block.free_pages += pages;
@@ -477,7 +484,8 @@ impl Heap {
             let wanted = filter.block.is_none_or(|block| block == id)
                 && filter.node.is_none_or(|node| node == id.node)
                 && filter.kind.is_none_or(|kind| kind == block.kind)
-                && !block.leaving;
+                && !block.leaving
+                && !block.handing;
             if !wanted {
                 continue;
             }
@@ -541,43 +549,6 @@ impl Heap {
         }
         for page in whole {
             self.release(page);
-        }
-    }
-
-    /// Takes wholly free blocks out of circulation, leaving `keep` of them.
-    pub(crate) fn begin_return(&mut self, keep: usize) -> Vec<(BlockId, BlockWord)> {
-        let surplus = self.empty_blocks.saturating_sub(keep);
-        if surplus == 0 {
-            return Vec::new();
-        }
-        let all = self.layout.pages;
-        let empty = self.blocks.iter_mut().filter(|(_, block)| block.free_pages == all && !block.leaving);
-        let mut leaving = Vec::with_capacity(surplus);
-        for (&id, block) in empty.take(surplus) {
-            block.leaving = true;
-            leaving.push((id, block.word));
-        }
-        self.empty_blocks -= leaving.len();
-        for &(id, _) in &leaving {
-            if mutant!("slab-cut-from-a-leaving-block") {
-                break;
-            }
-            if let Some(block) = self.blocks.get(&id) {
-                self.open[Self::open_index(id.node, block.kind)].retain(|&other| other != id);
-            }
-        }
-        leaving
-    }
-
-    /// Blocks on their way back, for a caller that repeats the return.
-    pub(crate) fn leaving(&self) -> Vec<(BlockId, BlockWord)> {
-        self.blocks.iter().filter(|(_, block)| block.leaving).map(|(&id, block)| (id, block.word)).collect()
-    }
-
-    /// Forgets a block that is no longer this process's.
-    pub(crate) fn finish_return(&mut self, id: BlockId, word: BlockWord) {
-        if self.blocks.get(&id).is_some_and(|block| block.leaving && block.word == word) {
-            self.blocks.remove(&id);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Magazines: a client's stock of free objects of one node, kind and class, so that most
 //! allocations touch nothing shared.
 //!
-//! Only the owning client changes a magazine; an audit may look at it from another thread. The
-//! words are atomics for that reason alone: relaxed loads and stores cost what plain ones do, and
-//! no operation needs read-modify-write. An audit that races with its owner may see an object twice
-//! or not at all, which it says of itself.
+//! Only the owning client changes a magazine, and only in an operation; an audit may read it from
+//! another thread, and upkeep may empty it between two operations (`hand_over`). The words are
+//! atomics for that reason alone: relaxed loads and stores cost what plain ones do, and no operation
+//! needs read-modify-write. An audit that races with its owner may see an object twice or not at
+//! all, which it says of itself.
 
 use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -75,14 +76,26 @@ impl Magazine {
     }
 }
 
-/// All magazines of one client, for audits.
+/// All magazines of one client.
 #[derive(Debug, Default)]
-pub(super) struct MagazineList(Mutex<Vec<Arc<Magazine>>>);
+pub(crate) struct MagazineList(Mutex<Vec<Arc<Magazine>>>);
 
 impl MagazineList {
     /// Adds a magazine.
     pub(super) fn push(&self, magazine: Arc<Magazine>) {
         lock(&self.0).push(magazine);
+    }
+
+    /// Empties the magazines, for their owner, or for another thread while the owner is in no
+    /// operation. Calls `free` with each object and its class.
+    pub(super) fn drain(&self, mut free: impl FnMut(GlobalAddr, u8)) {
+        // Held to the end: an owner that begins an operation waits here.
+        let magazines = lock(&self.0);
+        for magazine in &*magazines {
+            while let Some(addr) = magazine.pop() {
+                free(addr, magazine.class);
+            }
+        }
     }
 
     /// The objects in the magazines.

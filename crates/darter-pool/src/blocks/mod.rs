@@ -12,6 +12,7 @@
 //! | `grant` | where objects come from |
 //! | `claims` | how objects that others freed come back |
 //! | `release` | how objects of others and empty blocks go back |
+//! | `hand_over` | how other blocks leave a process that goes on |
 //! | `close` | exact books for the next owner |
 //! | `reachable` | what an index can reach |
 //! | `rebuild`, `sweep` | books rebuilt from that |
@@ -26,6 +27,7 @@ mod block;
 mod claims;
 mod close;
 mod grant;
+mod hand_over;
 mod heap;
 #[cfg(test)]
 mod heap_model;
@@ -47,6 +49,7 @@ pub use audit::AuditReport;
 pub use block::MemberId;
 pub(crate) use block::{BlockState, BlockWord};
 pub(crate) use layout::{BlockId, Layout};
+pub(crate) use magazine::MagazineList;
 pub use object::AllocKind;
 pub(crate) use object::Object;
 pub use reachable::ReachableSet;

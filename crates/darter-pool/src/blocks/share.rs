@@ -31,6 +31,10 @@ pub(crate) struct Blocks<F: Fabric> {
     magazine_objects_max: AtomicUsize,
     /// Other members have been seen, so objects of this process may be freed from outside.
     has_met_others: AtomicBool,
+    /// Clients empty their magazines, since blocks are about to be handed over.
+    pub(super) handing_over: AtomicBool,
+    /// No blocks are handed over.
+    pub(super) keeps_blocks: AtomicBool,
     /// Blocks of others in which this process has freed objects.
     touched: Mutex<BTreeSet<BlockId>>,
 }
@@ -43,6 +47,8 @@ impl<F: Fabric> Blocks<F> {
             stocks: Mutex::default(),
             magazine_objects_max: AtomicUsize::new(MAGAZINE_OBJECTS_MAX),
             has_met_others: AtomicBool::new(false),
+            handing_over: AtomicBool::new(false),
+            keeps_blocks: AtomicBool::new(false),
             touched: Mutex::default(),
             fabric,
             layout,
@@ -152,6 +158,12 @@ impl<F: Fabric> Blocks<F> {
         }
         let mut heap = self.heap();
         objects.iter().copied().filter(|o| heap.free(o.addr(), o.class()) == Freed::Elsewhere).collect()
+    }
+
+    /// Whether a block is this process's.
+    #[cfg(test)]
+    pub(crate) fn owns(&self, block: BlockId) -> bool {
+        self.heap().block(block).is_some()
     }
 
     /// Whether pages can be cut from a block on this node, once there is one.

@@ -186,12 +186,12 @@ impl Stock {
 
     /// Empties the magazines into the process's heap.
     pub(crate) fn flush<F: Fabric>(&mut self, blocks: &Blocks<F>) {
-        let mut heap = blocks.heap();
-        for magazine in self.magazines.iter().flatten() {
-            while let Some(addr) = magazine.pop() {
-                heap.free(addr, magazine.class);
-            }
-        }
+        blocks.empty_magazines(&self.listed);
+    }
+
+    /// The same magazines, for upkeep.
+    pub(crate) fn magazines(&self) -> &Arc<MagazineList> {
+        &self.listed
     }
 
     /// The same, at the end of the client.
@@ -202,6 +202,14 @@ impl Stock {
 }
 
 impl<F: Fabric> Blocks<F> {
+    /// Empties a client's magazines into the heap.
+    pub(crate) fn empty_magazines(&self, magazines: &MagazineList) {
+        let mut heap = self.heap();
+        magazines.drain(|addr, class| {
+            heap.free(addr, class);
+        });
+    }
+
     fn give_back(&self, objects: &[GlobalAddr], class: u8) {
         if !objects.is_empty() {
             let mut heap = self.heap();

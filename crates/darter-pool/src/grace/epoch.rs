@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex};
 
 use super::leftovers::Leftovers;
 use super::limbo::Ring;
+use crate::blocks::MagazineList;
 use crate::sync::lock;
 
 /// The value of a pin that is not there: above every epoch.
@@ -41,6 +42,8 @@ pub(super) struct Pin(AtomicU64);
 #[derive(Debug)]
 pub(super) struct ClientState {
     pin: Pin,
+    /// Its free objects.
+    pub magazines: Arc<MagazineList>,
     /// What the client has retired since the last stamping.
     pub ring: Mutex<Ring>,
     /// What its operations have left to be done.
@@ -159,9 +162,14 @@ impl Clients {
     }
 
     /// Adds a client, unpinned.
-    pub(super) fn add(&self, orphans: Option<Arc<dyn Orphans>>) -> Arc<ClientState> {
+    pub(super) fn add(
+        &self,
+        orphans: Option<Arc<dyn Orphans>>,
+        magazines: &Arc<MagazineList>,
+    ) -> Arc<ClientState> {
         let state = Arc::new(ClientState {
             pin: Pin(AtomicU64::new(UNPINNED)),
+            magazines: Arc::clone(magazines),
             ring: Mutex::default(),
             leftovers: Arc::default(),
             orphans,
@@ -220,7 +228,7 @@ mod tests {
     #[test]
     fn the_oldest_pin_holds_back() {
         let clients = Clients::new(5);
-        let (one, two) = (clients.add(None), clients.add(None));
+        let (one, two) = (clients.add(None, &Arc::default()), clients.add(None, &Arc::default()));
         assert_eq!(clients.oldest_pin(), None);
         assert_eq!(one.pin(&clients), 5);
         clients.observe(6);
@@ -238,7 +246,7 @@ mod tests {
     #[test]
     fn an_epoch_that_moved_before_it_was_pinned_is_not_pinned() {
         let clients = Clients::new(5);
-        let client = clients.add(None);
+        let client = clients.add(None, &Arc::default());
         let read = clients.epoch();
         clients.observe(6);
         assert_eq!(clients.oldest_pin(), None, "6 is published");
@@ -255,7 +263,7 @@ mod tests {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 let (clients, published) = (Arc::clone(&clients), Arc::clone(&published));
-                let state = clients.add(None);
+                let state = clients.add(None, &Arc::default());
                 std::thread::spawn(move || {
                     for _ in 0..rounds {
                         let pinned = state.pin(&clients);

@@ -7,6 +7,7 @@
 //! | `leftovers` | work that waits for the verbs of dropped operations |
 //! | `reclaimer` | [`Reclaimer`], one client's pin and what it has retired |
 //! | `upkeep` | [`Grace`], the process's part, and a round of upkeep |
+//! | `hand_over` | when the steps of a hand-over of blocks follow each other |
 //! | `extension` | what upkeep does for other crates |
 //! | `room` | waiting for memory that others have yet to let go |
 //! | `wait` | rounds until something has come about |
@@ -15,6 +16,7 @@
 
 mod epoch;
 mod extension;
+mod hand_over;
 mod leftovers;
 mod limbo;
 #[cfg(test)]

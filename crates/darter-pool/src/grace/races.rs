@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::limbo::{Limbo, Ring, Unlinked};
-use crate::blocks::{AllocKind, Object, class_of};
+use crate::blocks::{AllocKind, BlockState, BlockWord, Layout, Object, class_of};
 use crate::fixtures::{create, is_pending_after, maintain, open, options, poll, slow, word_at};
 use crate::members::{MemberLine, MemberTable};
 use crate::region::EPOCH_AT;
 use crate::sync::lock;
-use crate::{Extension, Pool, Room};
+use crate::{Client, Extension, Pool, Room};
 
 const NEVER: u64 = u64::MAX;
 
@@ -330,4 +330,59 @@ fn a_member_that_asks_for_room_gets_what_others_hold_and_do_not_use() {
     maintain(&one, 1);
     assert!(!one.is_asked_for_room());
     drop((holder, asking));
+}
+
+/// What a client has of a block that is handed over when the other member asks for room.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Has {
+    /// Free objects in its magazine, and it begins no operation.
+    Magazine,
+    /// The same, and it is in an operation when the block is closed, which began after the block was
+    /// chosen.
+    MagazineInAnOperation,
+    /// An object in hand, since before the block was chosen.
+    Draft,
+}
+
+/// The next owner's sweep would take for free whatever a client has of the block.
+#[test]
+fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
+    for has in [Has::Magazine, Has::MagazineInAnOperation, Has::Draft] {
+        let sim = Sim::new(1, 4 << 20);
+        let (one, two) = (create(&sim), open(&sim, 1));
+        let (mut client, mut other) = (one.client().unwrap(), one.client().unwrap());
+        let blocks = &one.process.blocks;
+        let block_of = |addr| blocks.layout().page_of(addr).unwrap().block;
+        let alloc = |client: &mut Client<Sim>| {
+            let mut pinned = block_on(client.pin(OpKind::Insert)).unwrap();
+            block_of(block_on(pinned.alloc(0, 1000, AllocKind::Leaf)).unwrap())
+        };
+        let block = alloc(&mut client);
+        let is_closed = || {
+            let word = BlockWord::decode(word_at(&sim, Layout::block_word(block)));
+            word.unwrap().state == BlockState::Closed
+        };
+        let draft = (has == Has::Draft).then(|| block_on(client.pin(OpKind::Insert)).unwrap());
+        // Nothing has been taken since the round before.
+        maintain(&one, 1);
+        let request = two.ask_for_room();
+        maintain(&two, 1);
+        maintain(&one, 1);
+        assert!(blocks.is_handing_over() && !is_closed(), "{has:?}");
+        let older = (has == Has::MagazineInAnOperation).then(|| block_on(other.pin(OpKind::Insert)).unwrap());
+        if draft.is_some() || older.is_some() {
+            for _ in 0..4 {
+                maintain(&two, 1);
+                maintain(&one, 1);
+            }
+            assert!(!is_closed(), "{has:?}: an operation has begun in the epoch of the choice");
+        }
+        drop(draft);
+        let pinned = older.is_some().then(|| block_on(client.pin(OpKind::Insert)).unwrap());
+        drop(older);
+        maintain(&one, 1);
+        assert!(is_closed(), "{has:?}");
+        drop((pinned, request));
+        assert!(blocks.owns(alloc(&mut client)), "{has:?}: an object of another's block");
+    }
 }

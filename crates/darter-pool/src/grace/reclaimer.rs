@@ -8,7 +8,7 @@ use super::epoch::ClientState;
 use super::leftovers::Leftovers;
 use super::limbo::{Limbo, Unlinked};
 use super::upkeep::Grace;
-use crate::blocks::{AllocKind, Object};
+use crate::blocks::{AllocKind, MagazineList, Object};
 use crate::sync::lock;
 
 /// Operations between looks at whether upkeep is due.
@@ -34,11 +34,11 @@ pub(crate) struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// A client with an endpoint, unpinned.
-    pub(crate) fn new<E: Endpoint>(grace: &Grace, endpoint: &E) -> Self {
+    /// A client with an endpoint and these magazines, unpinned.
+    pub(crate) fn new<E: Endpoint>(grace: &Grace, endpoint: &E, magazines: &Arc<MagazineList>) -> Self {
         Self {
             epoch: grace.epoch(),
-            state: grace.add_client(endpoint.orphans()),
+            state: grace.add_client(endpoint.orphans(), magazines),
             depth: 0,
             lingers: false,
             has_leftovers: false,

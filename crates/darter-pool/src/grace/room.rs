@@ -13,8 +13,9 @@ use std::fmt;
 use super::upkeep::{EpochDemand, Grace};
 use crate::laggard::Laggard;
 
-/// Epochs in which every member has read the request, given back what it can, and published.
-const EPOCHS: u64 = 5;
+/// Epochs in which every member has read the request, given back and handed over what it can, which
+/// takes two more epochs at most, and published.
+const EPOCHS: u64 = 7;
 /// Bounds of the time without a new epoch after which a request gives up, in ms.
 const PATIENCE_MS: (u64, u64) = (1_000, 10_000);
 

@@ -26,8 +26,9 @@ use std::sync::{Arc, Mutex};
 
 use super::epoch::{ClientState, Clients};
 use super::extension::{Extension, Extensions};
+use super::hand_over::HandOver;
 use super::limbo::Limbo;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, MagazineList};
 use crate::error::PoolError;
 use crate::laggard::Laggard;
 use crate::members::{MemberLine, MemberTable, Members, News};
@@ -53,6 +54,8 @@ pub(crate) struct Grace {
     room_requests: AtomicU32,
     /// Another member waits for room.
     is_asked: AtomicBool,
+    /// How far this process has come with the blocks that it hands over.
+    pub(super) hand_over: Mutex<HandOver>,
     /// The member that the epoch waited for in the last round.
     laggard: Mutex<Option<Laggard>>,
     /// The oldest birth among freed bits whose landing is unknown.
@@ -103,6 +106,7 @@ impl Grace {
             waiting: AtomicU32::new(0),
             room_requests: AtomicU32::new(0),
             is_asked: AtomicBool::new(false),
+            hand_over: Mutex::default(),
             laggard: Mutex::default(),
             stuck: AtomicU64::new(u64::MAX),
         }
@@ -141,8 +145,12 @@ impl Grace {
     }
 
     /// Adds a client, unpinned.
-    pub(super) fn add_client(&self, orphans: Option<Arc<dyn Orphans>>) -> Arc<ClientState> {
-        self.clients.add(orphans)
+    pub(super) fn add_client(
+        &self,
+        orphans: Option<Arc<dyn Orphans>>,
+        magazines: &Arc<MagazineList>,
+    ) -> Arc<ClientState> {
+        self.clients.add(orphans, magazines)
     }
 
     fn begin_round(&self) -> Option<RoundGuard<'_>> {
@@ -224,9 +232,9 @@ impl Grace {
         Ok(Some(table))
     }
 
-    /// Gives surplus blocks back; all that are empty, and those that become so by what others freed,
-    /// while another member waits for room. Before this round's epoch is published, on which that
-    /// member relies.
+    /// Gives surplus blocks back. While another member waits for room, claims what others freed,
+    /// gives back all empty blocks, and hands over others, before it publishes this round's epoch,
+    /// on which that member relies.
     async fn give_back<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -237,11 +245,15 @@ impl Grace {
         let me = u32::from(members.me().member);
         let is_asked = table.live().any(|(slot, line)| slot != me && line.wants_room);
         self.is_asked.store(is_asked, Ordering::Relaxed);
-        if !is_asked || mutant!("room-kept-from-those-who-ask") {
-            return blocks.return_blocks(endpoint, EMPTY_BLOCKS_KEPT).await;
+        let is_asked = is_asked && !mutant!("room-kept-from-those-who-ask");
+        if is_asked {
+            blocks.claim_and_trim(endpoint).await?;
         }
-        blocks.claim_and_trim(endpoint).await?;
-        blocks.return_blocks(endpoint, 0).await
+        blocks.return_blocks(endpoint, if is_asked { 0 } else { EMPTY_BLOCKS_KEPT }).await?;
+        if self.go_on_with_hand_over(blocks, is_asked, table.epoch) {
+            blocks.finish_hand_over(endpoint).await?;
+        }
+        Ok(())
     }
 
     /// Stamps what was in limbo at `mark` with the global epoch, makes that the process epoch, and
@@ -432,7 +444,8 @@ mod tests {
     fn client_with_verbs(pool: &Pool<Local>, in_flight: usize) -> (Arc<ClientState>, Arc<AfterTheLook>) {
         let in_flight = AtomicUsize::new(in_flight);
         let orphans = Arc::new(AfterTheLook { in_flight, then: Mutex::default() });
-        let state = pool.process.grace.clients.add(Some(Arc::clone(&orphans) as Arc<dyn Orphans>));
+        let state =
+            pool.process.grace.clients.add(Some(Arc::clone(&orphans) as Arc<dyn Orphans>), &Arc::default());
         (state, orphans)
     }
 

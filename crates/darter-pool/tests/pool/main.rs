@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)] // these are tests
 
 mod cancellation;
+mod hand_over;
 mod membership;
 mod reclamation;

@@ -41,6 +41,32 @@ fn a_pool_that_is_overwritten_is_never_full() {
     });
 }
 
+/// Each process has its own pages for each size of objects. The third member comes when the others
+/// hold all blocks.
+#[test]
+fn values_of_many_sizes_are_overwritten_in_a_small_pool() {
+    let directory = tempfile::tempdir().unwrap();
+    for size in ["4M", "8M"] {
+        let url = format!("file:{}?size={size}", directory.path().join(size).display());
+        let stores = [(); 3].map(|()| crate::options().open(&url).unwrap());
+        std::thread::scope(|scope| {
+            for (writer, store) in stores.iter().take(2).enumerate() {
+                scope.spawn(move || {
+                    let session = store.session().unwrap();
+                    for number in 0..3000_usize {
+                        let bytes = number.wrapping_mul(7919 + writer) % 10_000;
+                        session.put([number as u8 % 100], vec![writer as u8; bytes]).unwrap();
+                    }
+                });
+            }
+        });
+        let session = stores[2].session().unwrap();
+        for bytes in [100, 1000, 3000, 9000] {
+            session.put([200], vec![2; bytes]).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_pool_that_is_overwritten_without_an_upkeep_thread_is_never_full() {
     let directory = tempfile::tempdir().unwrap();

@@ -13,6 +13,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
+        "magazines-kept-during-a-hand-over",
+        "A client that begins an operation keeps the free objects of blocks that are about to be handed over.",
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
+        ),
+    ),
+    Mutant::new(
+        "pool",
+        "idle-magazines-kept-in-a-hand-over",
+        "Idle clients keep the free objects of blocks that are handed over.",
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
+        ),
+    ),
+    Mutant::new(
+        "pool",
+        "blocks-handed-over-under-operations",
+        "Blocks are handed over while an operation may have an object of them in hand.",
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
+        ),
+    ),
+    Mutant::new(
+        "pool",
         "store-stays-shut-out",
         "A store does not join its pool again.",
         FoundBy::Tests("-p darter --lib sessions_of_all_threads_go_on_after_one_join"),

@@ -1,0 +1,206 @@
+//! How blocks leave the heap of a process that goes on: wholly free ones back to the pool, and others
+//! handed over, closed, to members that want room.
+//!
+//! Blocks fill up and empty as the pool is written to, and a single object in use keeps a block with
+//! its owner. So when another member finds no room, this one hands over blocks of which an eighth
+//! or more is free. What it holds of such a block without the index must not be there any more when
+//! the block is closed, since a sweep of the next owner would take it for free:
+//!
+//! 1. [`Blocks::begin_hand_over`]: from here on nothing is taken from the blocks, and clients empty
+//!    their magazines when they begin an operation ([`Blocks::is_handing_over`]).
+//! 2. When the operations that had begun before are over: the magazines of idle clients are emptied.
+//!    Now no client has an object of the blocks in a magazine or in hand, and
+//!    [`Blocks::finish_hand_over`] closes them (`close`).
+//!
+//! What was unlinked and waits to be freed may lie in the blocks. It is freed as objects in other
+//! members' blocks are, and sweeps wait for it.
+
+use darter_fabric::{Fabric, mutant};
+use std::sync::atomic::Ordering;
+
+use super::block::BlockWord;
+use super::close::Closing;
+use super::heap::{Heap, OwnBlock, Page};
+use super::layout::{BlockId, PageId};
+use super::share::Blocks;
+use super::size_class::class_bytes;
+use crate::error::PoolError;
+
+/// Blocks of one node and kind that are handed over at once, at most.
+const BLOCKS_AT_ONCE: usize = 4;
+/// A block is handed over if at least this part of it is free.
+const ROOM_PART_MIN: u64 = 8;
+
+impl OwnBlock {
+    /// Whether no verbs of this process change its pages.
+    fn is_at_rest(&self) -> bool {
+        self.pages.iter().all(|page| match page {
+            Page::Taken | Page::FreedRun { .. } | Page::Run { claiming: true, .. } => false,
+            Page::Slab(slab) => !slab.claiming,
+            _ => true,
+        })
+    }
+
+    /// Bytes of its objects in use.
+    fn object_bytes(&self) -> u64 {
+        let bytes = |page: &Page| match page {
+            Page::Slab(slab) => u64::from(slab.count - slab.free) * class_bytes(slab.class),
+            Page::Run { class, .. } => class_bytes(*class),
+            _ => 0,
+        };
+        self.pages.iter().map(bytes).sum()
+    }
+}
+
+impl Heap {
+    /// Takes wholly free blocks out of circulation, leaving `keep` of them.
+    pub(crate) fn begin_return(&mut self, keep: usize) -> Vec<(BlockId, BlockWord)> {
+        let surplus = self.empty_blocks.saturating_sub(keep);
+        if surplus == 0 {
+            return Vec::new();
+        }
+        let all = self.layout.pages;
+        let empty = self.blocks.iter_mut().filter(|(_, block)| block.free_pages == all && !block.leaving);
+        let mut leaving = Vec::with_capacity(surplus);
+        for (&id, block) in empty.take(surplus) {
+            block.leaving = true;
+            leaving.push((id, block.word));
+        }
+        self.empty_blocks -= leaving.len();
+        for &(id, _) in &leaving {
+            if mutant!("slab-cut-from-a-leaving-block") {
+                break;
+            }
+            if let Some(block) = self.blocks.get(&id) {
+                self.open[Self::open_index(id.node, block.kind)].retain(|&other| other != id);
+            }
+        }
+        leaving
+    }
+
+    /// Blocks on their way back, for a caller that repeats the return.
+    pub(crate) fn leaving(&self) -> Vec<(BlockId, BlockWord)> {
+        self.blocks.iter().filter(|(_, block)| block.leaving).map(|(&id, block)| (id, block.word)).collect()
+    }
+
+    /// Forgets a block that is no longer this process's.
+    pub(crate) fn finish_return(&mut self, id: BlockId, word: BlockWord) {
+        if self.blocks.get(&id).is_some_and(|block| block.leaving && block.word == word) {
+            self.blocks.remove(&id);
+        }
+    }
+
+    /// Chooses blocks to hand over, those with the most room of each node and kind, and takes
+    /// nothing more from them. Keeps the roomiest of each, unless this process `is_idle`. Returns
+    /// whether there are any.
+    pub(crate) fn begin_hand_over(&mut self, is_idle: bool) -> bool {
+        let least = self.layout.block_bytes / ROOM_PART_MIN;
+        let mut roomy: Vec<_> = self
+            .blocks
+            .iter()
+            .filter(|(_, block)| !block.leaving && block.is_at_rest())
+            .map(|(&id, block)| (Self::open_index(id.node, block.kind), block.room(&self.layout), id))
+            .filter(|&(_, room, _)| room >= least)
+            .collect();
+        roomy.sort_unstable_by_key(|&(list, room, id)| (list, std::cmp::Reverse(room), id));
+        let kept = usize::from(!is_idle);
+        let chosen: Vec<_> = roomy
+            .chunk_by(|one, other| one.0 == other.0)
+            .flat_map(|same| same.iter().skip(kept).take(BLOCKS_AT_ONCE))
+            .map(|&(_, _, id)| id)
+            .collect();
+        for &id in &chosen {
+            let Some(block) = self.blocks.get_mut(&id) else { continue };
+            block.handing = true;
+            let list = Self::open_index(id.node, block.kind);
+            self.open[list].retain(|&other| other != id);
+            for page in 0..self.layout.pages {
+                let page = PageId { block: id, page };
+                let free = match self.block(id).map(|block| &block.pages[page.page as usize]) {
+                    Some(Page::Slab(slab)) => slab.free,
+                    _ => continue,
+                };
+                self.dequeue(page, free);
+            }
+        }
+        !chosen.is_empty()
+    }
+
+    /// Takes objects again from blocks that were about to be handed over.
+    pub(crate) fn end_hand_over(&mut self) {
+        let handing: Vec<_> =
+            self.blocks.iter().filter(|(_, block)| block.handing).map(|(&id, _)| id).collect();
+        for id in handing {
+            let Some(block) = self.blocks.get_mut(&id) else { continue };
+            block.handing = false;
+            if block.leaving {
+                continue;
+            }
+            if block.free_pages > 0 {
+                let list = Self::open_index(id.node, block.kind);
+                self.open[list].push(id);
+            }
+            for page in 0..self.layout.pages {
+                self.enqueue(PageId { block: id, page });
+            }
+        }
+    }
+
+    /// Takes a block that is handed over out of the heap. Passes over those whose pages verbs of
+    /// this process may change.
+    pub(crate) fn take_handed(&mut self) -> Option<(BlockId, OwnBlock)> {
+        let is_ready = |block: &OwnBlock| block.handing && !block.leaving && block.is_at_rest();
+        let id = self.blocks.iter().find(|(_, block)| is_ready(block)).map(|(&id, _)| id)?;
+        let taken = self.blocks.remove_entry(&id)?;
+        self.object_bytes -= taken.1.object_bytes();
+        self.empty_blocks -= usize::from(taken.1.free_pages == self.layout.pages);
+        Some(taken)
+    }
+}
+
+impl<F: Fabric> Blocks<F> {
+    /// Returns how often objects were taken from the heap so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.heap().taken
+    }
+
+    /// Whether clients empty their magazines, since blocks are about to be handed over. A client
+    /// looks when it is pinned: either it finds this, or it is seen pinned in step 2.
+    #[inline]
+    pub(crate) fn is_handing_over(&self) -> bool {
+        self.handing_over.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a client has an object in hand outside of any operation: when it gives it back or
+    /// links it is unknown, so this process hands over no blocks.
+    #[cold]
+    pub(crate) fn keep_blocks(&self) {
+        self.keeps_blocks.store(true, Ordering::SeqCst);
+    }
+
+    /// Step 1. Returns whether there are blocks to hand over.
+    pub(crate) fn begin_hand_over(&self, is_idle: bool) -> bool {
+        if self.keeps_blocks.load(Ordering::SeqCst) || !self.heap().begin_hand_over(is_idle) {
+            return false;
+        }
+        self.handing_over.store(true, Ordering::SeqCst);
+        true
+    }
+
+    /// Hands nothing over.
+    pub(crate) fn end_hand_over(&self) {
+        self.heap().end_hand_over();
+        self.handing_over.store(false, Ordering::SeqCst);
+    }
+
+    /// The end of step 2.
+    pub(crate) async fn finish_hand_over(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        loop {
+            let Some((block, books)) = self.heap().take_handed() else { break };
+            let closing = Closing::new(self.layout(), block, &books);
+            self.post_closing(endpoint, block, closing).await?;
+        }
+        self.end_hand_over();
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! When the steps of a hand-over follow each other (`blocks/hand_over`): the operations that had begun
+//! before a step must be over.
+
+use darter_fabric::{Fabric, mutant};
+use std::sync::atomic::{Ordering, fence};
+
+use super::upkeep::Grace;
+use crate::blocks::Blocks;
+use crate::sync::lock;
+
+/// How far a process has come with the blocks that it hands over.
+#[derive(Debug, Default)]
+pub(super) struct HandOver {
+    /// The process epoch at which nothing was taken from the blocks any more; `None` if there are
+    /// none.
+    since: Option<u64>,
+    /// How often objects had been taken from the heap at the last round.
+    taken: u64,
+}
+
+impl Grace {
+    /// Does what a round at the process epoch `epoch` can do for a hand-over. Returns whether the
+    /// blocks must be closed now.
+    pub(super) fn go_on_with_hand_over<F: Fabric>(
+        &self,
+        blocks: &Blocks<F>,
+        is_asked: bool,
+        epoch: u64,
+    ) -> bool {
+        let mut hand_over = lock(&self.hand_over);
+        let taken = blocks.taken();
+        let is_idle = std::mem::replace(&mut hand_over.taken, taken) == taken;
+        if !is_asked {
+            hand_over.since = None;
+            if blocks.is_handing_over() {
+                blocks.end_hand_over();
+            }
+            return false;
+        }
+        let Some(since) = hand_over.since else {
+            // A round that was cancelled may have left some.
+            let has_blocks = blocks.is_handing_over() || blocks.begin_hand_over(is_idle);
+            hand_over.since = has_blocks.then_some(epoch);
+            return false;
+        };
+        // Pins are read after the blocks were chosen: an operation whose pin is not seen here sees
+        // that blocks are handed over.
+        fence(Ordering::SeqCst);
+        let are_over = self.clients.oldest_pin().is_none_or(|pin| pin > since);
+        if !are_over && !mutant!("blocks-handed-over-under-operations") {
+            return false;
+        }
+        hand_over.since = None;
+        self.empty_idle_magazines(blocks);
+        true
+    }
+
+    /// Empties the magazines of idle clients. The others have emptied them when their operations
+    /// began.
+    fn empty_idle_magazines<F: Fabric>(&self, blocks: &Blocks<F>) {
+        for client in self.clients.all() {
+            if client.pinned().is_none() && !mutant!("idle-magazines-kept-in-a-hand-over") {
+                blocks.empty_magazines(&client.magazines);
+            }
+        }
+    }
+}
