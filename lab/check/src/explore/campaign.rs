@@ -254,9 +254,15 @@ impl Settings {
         // Or upkeep all the time, as processes that live do it: epochs pass while operations are under way.
         if scenario.churns || dice.one_in(3) {
             let (least, most) = if scenario.churns { CHURNED_ROUNDS } else { ROUNDS };
+            // The others hand blocks over to a process that asks for room.
+            let asks = dice.one_in(3).then(|| dice.below(u64::from(plan.processes())) as u32);
             for process in 0..plan.processes() {
                 let rounds = least + dice.below(most - least);
-                plan.clients.push(vec![Op::Maintain; rounds as usize]);
+                let upkeep = match asks {
+                    Some(asking) if asking == process => vec![Op::Room; rounds as usize / 8 + 1],
+                    _ => vec![Op::Maintain; rounds as usize],
+                };
+                plan.clients.push(upkeep);
                 plan.processes.push(process as u8);
             }
         }

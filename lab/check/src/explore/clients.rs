@@ -180,6 +180,8 @@ async fn visit<S: Subject>(
     Ok(outcome)
 }
 
+/// Rounds of upkeep during which a process asks for room.
+const ROUNDS_OF_A_REQUEST: usize = 8;
 /// Rounds of upkeep that a client with nothing left to do does beside sweeps.
 const ROUNDS_BESIDE_SWEEPS: usize = 500;
 
@@ -407,7 +409,9 @@ fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         Op::MultiGet | Op::Scan(_) | Op::Windows(_) => {
             (0..identity.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
         }
-        Op::Load(true) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure | Op::Rest => Vec::new(),
+        Op::Load(true) | Op::Maintain | Op::Room | Op::Sweep | Op::Adjust | Op::Restructure | Op::Rest => {
+            Vec::new()
+        }
     }
 }
 
@@ -486,6 +490,15 @@ async fn operate<S: Subject>(
         Op::Maintain => {
             pool.maintain(own).await?;
             index.maintain(own).await?;
+            Answer::Done
+        }
+        Op::Room => {
+            let request = pool.ask_for_room();
+            for _ in 0..ROUNDS_OF_A_REQUEST {
+                pool.maintain(own).await?;
+                index.maintain(own).await?;
+            }
+            drop(request);
             Answer::Done
         }
         Op::Sweep => {

@@ -30,6 +30,8 @@ pub enum Op {
     Load(bool),
     /// A round of the pool's upkeep and of the index's.
     Maintain,
+    /// The same a few times, while the process asks the others for room.
+    Room,
     /// A sweep of what the dead have left.
     Sweep,
     /// A process of its own joins the pool, puts a key and leaves.
@@ -55,6 +57,7 @@ impl Op {
             Self::Load(_)
                 | Self::Visit(_)
                 | Self::Maintain
+                | Self::Room
                 | Self::Sweep
                 | Self::Adjust
                 | Self::Restructure
@@ -88,6 +91,7 @@ impl Op {
             Self::Load(false) => ('B', None),
             Self::Load(true) => ('U', None),
             Self::Maintain => ('M', None),
+            Self::Room => ('R', None),
             Self::Sweep => ('W', None),
             Self::Adjust => ('A', None),
             Self::Restructure => ('L', None),
@@ -109,8 +113,9 @@ impl FromStr for Op {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad =
-            || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 e0 j0 m s z w y B U M W A L H");
+        let bad = || {
+            format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 e0 j0 m s z w y B U M R W A L H")
+        };
         let mut letters = text.chars();
         let letter = letters.next().ok_or_else(bad)?;
         let rest = letters.as_str();
@@ -124,6 +129,7 @@ impl FromStr for Op {
                 'B' => Ok(Self::Load(false)),
                 'U' => Ok(Self::Load(true)),
                 'M' => Ok(Self::Maintain),
+                'R' => Ok(Self::Room),
                 'W' => Ok(Self::Sweep),
                 'A' => Ok(Self::Adjust),
                 'L' => Ok(Self::Restructure),
