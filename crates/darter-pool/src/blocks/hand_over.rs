@@ -175,12 +175,12 @@ impl<F: Fabric> Blocks<F> {
     /// links it is unknown, so this process hands over no blocks.
     #[cold]
     pub(crate) fn keep_blocks(&self) {
-        self.keeps_blocks.store(true, Ordering::SeqCst);
+        self.never_hands_over.store(true, Ordering::SeqCst);
     }
 
     /// Step 1. Returns whether there are blocks to hand over.
     pub(crate) fn begin_hand_over(&self, is_idle: bool) -> bool {
-        if self.keeps_blocks.load(Ordering::SeqCst) || !self.heap().begin_hand_over(is_idle) {
+        if self.never_hands_over.load(Ordering::SeqCst) || !self.heap().begin_hand_over(is_idle) {
             return false;
         }
         self.handing_over.store(true, Ordering::SeqCst);

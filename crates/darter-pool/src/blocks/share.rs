@@ -34,7 +34,7 @@ pub(crate) struct Blocks<F: Fabric> {
     /// Clients empty their magazines, since blocks are about to be handed over.
     pub(super) handing_over: AtomicBool,
     /// No blocks are handed over.
-    pub(super) keeps_blocks: AtomicBool,
+    pub(super) never_hands_over: AtomicBool,
     /// Blocks of others in which this process has freed objects.
     touched: Mutex<BTreeSet<BlockId>>,
 }
@@ -48,7 +48,7 @@ impl<F: Fabric> Blocks<F> {
             magazine_objects_max: AtomicUsize::new(MAGAZINE_OBJECTS_MAX),
             has_met_others: AtomicBool::new(false),
             handing_over: AtomicBool::new(false),
-            keeps_blocks: AtomicBool::new(false),
+            never_hands_over: AtomicBool::new(false),
             touched: Mutex::default(),
             fabric,
             layout,

@@ -45,7 +45,9 @@ fn blocks_with_few_objects_in_use_are_handed_over() {
     let objects = fill(&mut holder, 1000, AllocKind::Leaf);
     let count = objects.len();
     let (kept, freed): (Vec<_>, Vec<_>) = (0..).zip(objects).partition(|(at, _)| at % 16 == 0);
-    freed.iter().for_each(|&(_, addr)| retire(&mut holder, addr, 1000, AllocKind::Leaf));
+    for (_, addr) in freed {
+        retire(&mut holder, addr, 1000, AllocKind::Leaf);
+    }
     for _ in 0..8 {
         block_on(one.maintain(&mut holder)).unwrap();
         block_on(two.maintain(&mut asking)).unwrap();
