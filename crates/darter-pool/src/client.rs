@@ -329,7 +329,8 @@ impl<F: Fabric> Client<F> {
         Box::pin(self.alloc_slowly(node, bytes, kind)).await
     }
 
-    /// Notes that an object is taken or given back outside of any operation, as some tests do.
+    /// Keeps the process's blocks if an object is taken or given back outside of any operation, as some
+    /// tests do: when it is linked is unknown.
     #[inline]
     fn note_unpinned(&self) {
         if !self.reclaimer.is_pinned() {

@@ -117,6 +117,13 @@ impl<F: Fabric> Pool<F> {
         grace.ask_for_room(members.lease_ms())
     }
 
+    /// From here on, this process hands over no blocks that are partly in use to members that want
+    /// room. An index must call it in an operation before it keeps, beyond the operation's end, an
+    /// object that nothing in the pool names: the block's next owner would take the object for free.
+    pub fn keep_blocks(&self) {
+        self.process.blocks.keep_blocks();
+    }
+
     /// Whether another member waits for room: then rounds of upkeep should follow each other within
     /// milliseconds.
     pub fn is_asked_for_room(&self) -> bool {

@@ -99,7 +99,7 @@ impl Heap {
             .blocks
             .iter()
             .filter(|(_, block)| !block.leaving && block.is_at_rest())
-            .map(|(&id, block)| (Self::open_index(id.node, block.kind), block.room(&self.layout), id))
+            .map(|(&id, block)| (Self::open_index(id.node, block.kind), block.room(), id))
             .filter(|&(_, room, _)| room >= least)
             .collect();
         roomy.sort_unstable_by_key(|&(list, room, id)| (list, std::cmp::Reverse(room), id));
@@ -171,8 +171,7 @@ impl<F: Fabric> Blocks<F> {
         self.handing_over.load(Ordering::SeqCst)
     }
 
-    /// Notes that a client has an object in hand outside of any operation: when it gives it back or
-    /// links it is unknown, so this process hands over no blocks.
+    /// From here on, this process hands over no blocks.
     #[cold]
     pub(crate) fn keep_blocks(&self) {
         self.never_hands_over.store(true, Ordering::SeqCst);
@@ -195,7 +194,8 @@ impl<F: Fabric> Blocks<F> {
 
     /// The end of step 2.
     pub(crate) async fn finish_hand_over(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
-        loop {
+        // An operation of step 1 may have kept an object.
+        while !self.never_hands_over.load(Ordering::SeqCst) {
             let Some((block, books)) = self.heap().take_handed() else { break };
             let closing = Closing::new(self.layout(), block, &books);
             self.post_closing(endpoint, block, closing).await?;

@@ -4,9 +4,8 @@
 use darter_fabric::{Fabric, mutant};
 use std::sync::atomic::{Ordering, fence};
 
-use super::upkeep::Grace;
+use super::epoch::Clients;
 use crate::blocks::Blocks;
-use crate::sync::lock;
 
 /// How far a process has come with the blocks that it hands over.
 #[derive(Debug, Default)]
@@ -18,50 +17,45 @@ pub(super) struct HandOver {
     taken: u64,
 }
 
-impl Grace {
+impl HandOver {
     /// Does what a round at the process epoch `epoch` can do for a hand-over. Returns whether the
     /// blocks must be closed now.
-    pub(super) fn go_on_with_hand_over<F: Fabric>(
-        &self,
+    pub(super) fn go_on<F: Fabric>(
+        &mut self,
+        clients: &Clients,
         blocks: &Blocks<F>,
         is_asked: bool,
         epoch: u64,
     ) -> bool {
-        let mut hand_over = lock(&self.hand_over);
         let taken = blocks.taken();
-        let is_idle = std::mem::replace(&mut hand_over.taken, taken) == taken;
+        let is_idle = std::mem::replace(&mut self.taken, taken) == taken;
         if !is_asked {
-            hand_over.since = None;
+            self.since = None;
             if blocks.is_handing_over() {
                 blocks.end_hand_over();
             }
             return false;
         }
-        let Some(since) = hand_over.since else {
+        let Some(since) = self.since else {
             // A round that was cancelled may have left some.
             let has_blocks = blocks.is_handing_over() || blocks.begin_hand_over(is_idle);
-            hand_over.since = has_blocks.then_some(epoch);
+            self.since = has_blocks.then_some(epoch);
             return false;
         };
         // Pins are read after the blocks were chosen: an operation whose pin is not seen here sees
         // that blocks are handed over.
         fence(Ordering::SeqCst);
-        let are_over = self.clients.oldest_pin().is_none_or(|pin| pin > since);
+        let are_over = clients.oldest_pin().is_none_or(|pin| pin > since);
         if !are_over && !mutant!("blocks-handed-over-under-operations") {
             return false;
         }
-        hand_over.since = None;
-        self.empty_idle_magazines(blocks);
-        true
-    }
-
-    /// Empties the magazines of idle clients. The others have emptied them when their operations
-    /// began.
-    fn empty_idle_magazines<F: Fabric>(&self, blocks: &Blocks<F>) {
-        for client in self.clients.all() {
+        self.since = None;
+        // The others have emptied their magazines when their operations began.
+        for client in clients.all() {
             if client.pinned().is_none() && !mutant!("idle-magazines-kept-in-a-hand-over") {
                 blocks.empty_magazines(&client.magazines);
             }
         }
+        true
     }
 }

@@ -342,12 +342,14 @@ enum Has {
     MagazineInAnOperation,
     /// An object in hand, since before the block was chosen.
     Draft,
+    /// The same, and it keeps the object beyond the operation.
+    Kept,
 }
 
 /// The next owner's sweep would take for free whatever a client has of the block.
 #[test]
 fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
-    for has in [Has::Magazine, Has::MagazineInAnOperation, Has::Draft] {
+    for has in [Has::Magazine, Has::MagazineInAnOperation, Has::Draft, Has::Kept] {
         let sim = Sim::new(1, 4 << 20);
         let (one, two) = (create(&sim), open(&sim, 1));
         let (mut client, mut other) = (one.client().unwrap(), one.client().unwrap());
@@ -362,7 +364,7 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
             let word = BlockWord::decode(word_at(&sim, Layout::block_word(block)));
             word.unwrap().state == BlockState::Closed
         };
-        let draft = (has == Has::Draft).then(|| block_on(client.pin(OpKind::Insert)).unwrap());
+        let draft = matches!(has, Has::Draft | Has::Kept).then(|| block_on(client.pin(OpKind::Insert)).unwrap());
         // Nothing has been taken since the round before.
         maintain(&one, 1);
         let request = two.ask_for_room();
@@ -377,11 +379,15 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
             }
             assert!(!is_closed(), "{has:?}: an operation has begun in the epoch of the choice");
         }
+        if has == Has::Kept {
+            one.keep_blocks();
+        }
         drop(draft);
         let pinned = older.is_some().then(|| block_on(client.pin(OpKind::Insert)).unwrap());
         drop(older);
         maintain(&one, 1);
-        assert!(is_closed(), "{has:?}");
+        assert_eq!(is_closed(), has != Has::Kept, "{has:?}");
+        assert!(!blocks.is_handing_over(), "{has:?}");
         drop((pinned, request));
         assert!(blocks.owns(alloc(&mut client)), "{has:?}: an object of another's block");
     }

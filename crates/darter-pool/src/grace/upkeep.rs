@@ -55,7 +55,7 @@ pub(crate) struct Grace {
     /// Another member waits for room.
     is_asked: AtomicBool,
     /// How far this process has come with the blocks that it hands over.
-    pub(super) hand_over: Mutex<HandOver>,
+    hand_over: Mutex<HandOver>,
     /// The member that the epoch waited for in the last round.
     laggard: Mutex<Option<Laggard>>,
     /// The oldest birth among freed bits whose landing is unknown.
@@ -250,7 +250,8 @@ impl Grace {
             blocks.claim_and_trim(endpoint).await?;
         }
         blocks.return_blocks(endpoint, if is_asked { 0 } else { EMPTY_BLOCKS_KEPT }).await?;
-        if self.go_on_with_hand_over(blocks, is_asked, table.epoch) {
+        let must_close = lock(&self.hand_over).go_on(&self.clients, blocks, is_asked, table.epoch);
+        if must_close {
             blocks.finish_hand_over(endpoint).await?;
         }
         Ok(())

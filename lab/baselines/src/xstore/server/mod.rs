@@ -125,6 +125,8 @@ impl<F: Fabric> Owner<F> {
     /// fabric.
     pub(super) async fn start(pool: &Pool<F>, range: Option<GlobalAddr>) -> Result<Arc<Self>> {
         let mut client = pool.client()?;
+        // Models that a CAS may or may not have linked are kept beyond their operation.
+        pool.keep_blocks();
         let index = Descriptor::read(&mut client).await?;
         let descriptor = {
             let mut client = client.pin(OpKind::Maintain).await?;
