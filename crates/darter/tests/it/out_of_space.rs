@@ -41,29 +41,27 @@ fn a_pool_that_is_overwritten_is_never_full() {
     });
 }
 
-/// Each process has its own pages for each size of objects. The third member comes when the others
-/// hold all blocks.
+/// One object keeps a block with its process, so two members that overwrite little come to hold all
+/// blocks. The third comes then.
 #[test]
-fn values_of_many_sizes_are_overwritten_in_a_small_pool() {
+fn members_that_overwrite_values_of_many_sizes_leave_room_for_another() {
     let directory = tempfile::tempdir().unwrap();
-    for size in ["4M", "8M"] {
-        let url = format!("file:{}?size={size}", directory.path().join(size).display());
-        let stores = [(); 3].map(|()| crate::options().open(&url).unwrap());
-        std::thread::scope(|scope| {
-            for (writer, store) in stores.iter().take(2).enumerate() {
-                scope.spawn(move || {
-                    let session = store.session().unwrap();
-                    for number in 0..3000_usize {
-                        let bytes = number.wrapping_mul(7919 + writer) % 10_000;
-                        session.put([number as u8 % 100], vec![writer as u8; bytes]).unwrap();
-                    }
-                });
-            }
-        });
-        let session = stores[2].session().unwrap();
-        for bytes in [100, 1000, 3000, 9000] {
-            session.put([200], vec![2; bytes]).unwrap();
+    let url = format!("file:{}?size=16M", directory.path().join("pool").display());
+    let stores = [(); 3].map(|()| crate::options().open(&url).unwrap());
+    std::thread::scope(|scope| {
+        for (writer, store) in stores.iter().take(2).enumerate() {
+            scope.spawn(move || {
+                let session = store.session().unwrap();
+                for number in 0..3000_usize {
+                    let bytes = number.wrapping_mul(7919 + writer) % 10_000;
+                    session.put([number as u8 % 100], vec![writer as u8; bytes]).unwrap();
+                }
+            });
         }
+    });
+    let session = stores[2].session().unwrap();
+    for bytes in [100, 1000, 3000, 9000] {
+        session.put([200], vec![2; bytes]).unwrap();
     }
 }
 
