@@ -10,7 +10,7 @@
 //!                                             memory groups, each with all its replicas
 //! rdma://HOST:PORT[,HOST:PORT…]?device=DEVICE[:PORT[:GID]]
 //!                                             the same, verbs through this machine's RDMA device
-//! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; lab/docs/model.md lists the names
+//! model:[NAME=VALUE,…]                          a modelled cluster, in virtual time; lab/docs/model.md lists the names
 //! ```
 //!
 //! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up
@@ -21,7 +21,7 @@
 //! With `durability=flush` a file lies in persistent memory, and what is acknowledged was flushed.
 //! With `durability=log` every node must be one whose replies say nothing that is not on its disk.
 //! The addresses of `rdma:` are those at which the nodes listen for TCP connections.
-//! `tcp:` and `rdma:` need the feature `tcp`, `sim:` the feature `model`.
+//! `tcp:` and `rdma:` need the feature `tcp`, `model:` the feature `model`.
 
 use crate::files::Sharing;
 use crate::local::{FileOptions, Space};
@@ -55,7 +55,7 @@ pub enum Scheme {
     },
     /// A modelled cluster.
     #[cfg(feature = "model")]
-    Sim(Box<ModelSpec>),
+    Model(Box<ModelSpec>),
 }
 
 /// A parsed pool name.
@@ -74,7 +74,7 @@ pub struct PoolUrl {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`, `tcp://host:7000`, \
-     `rdma://host:7000?device=mlx5_0` or `sim:preset=dart,threads=24`"
+     `rdma://host:7000?device=mlx5_0` or `model:preset=dart,threads=24`"
 )]
 pub struct UrlError {
     text: String,
@@ -106,8 +106,8 @@ impl PoolUrl {
 
     /// Returns a modelled cluster.
     #[cfg(feature = "model")]
-    pub fn sim(spec: ModelSpec) -> Self {
-        Self::of(Scheme::Sim(Box::new(spec)))
+    pub fn modelled(spec: ModelSpec) -> Self {
+        Self::of(Scheme::Model(Box::new(spec)))
     }
 
     fn of(scheme: Scheme) -> Self {
@@ -159,7 +159,7 @@ impl PoolUrl {
             #[cfg(feature = "tcp")]
             Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => addresses.len(),
             #[cfg(feature = "model")]
-            Scheme::Sim(spec) => spec.memory_nodes as usize,
+            Scheme::Model(spec) => spec.memory_nodes as usize,
             Scheme::Memory | Scheme::File(_) => usize::from(self.nodes.unwrap_or(1)),
         }
     }
@@ -268,14 +268,14 @@ impl PoolUrl {
                 );
             }
             #[cfg(feature = "model")]
-            (Scheme::Sim(_), _) if self.is_durable => {
+            (Scheme::Model(_), _) if self.is_durable => {
                 return Err("a modelled cluster has no disks; only memory nodes are durable".to_owned());
             }
             #[cfg(feature = "model")]
-            (Scheme::Sim(_), size)
+            (Scheme::Model(_), size)
                 if size.is_some() || self.nodes.is_some() || self.space != Space::Reserved =>
             {
-                return Err("a modelled cluster's shape is told as `sim:mn=3,memory-bytes=4G`".to_owned());
+                return Err("a modelled cluster's shape is told as `model:mn=3,memory-bytes=4G`".to_owned());
             }
             (Scheme::File(_), _) if self.is_durable => {
                 return Err(
@@ -314,7 +314,7 @@ impl PoolUrl {
     fn parse(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text
             .split_once(':')
-            .ok_or("it does not begin with `mem:`, `file:`, `tcp://`, `rdma://` or `sim:`")?;
+            .ok_or("it does not begin with `mem:`, `file:`, `tcp://`, `rdma://` or `model:`")?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut url = match scheme {
             "mem" if place.is_empty() => Self { size: None, ..Self::memory(0) },
@@ -340,7 +340,7 @@ impl PoolUrl {
             "sim" => return Err(absent("modelled clusters, which are for measurements alone", "model")),
             _ => {
                 return Err(format!(
-                    "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://`, `rdma://` and `sim:`"
+                    "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://`, `rdma://` and `model:`"
                 ));
             }
         };
@@ -418,7 +418,7 @@ impl fmt::Display for PoolUrl {
                 option(f, format_args!("device={device}"))?;
             }
             #[cfg(feature = "model")]
-            (Scheme::Sim(spec), _) => write!(f, "sim:{spec}")?,
+            (Scheme::Model(spec), _) => write!(f, "model:{spec}")?,
             (Scheme::File(path), size) => {
                 write!(f, "file:{}", path.display())?;
                 if let Some(size) = size {
@@ -495,7 +495,7 @@ mod tests {
         assert!(!TcpOptions::default().for_pool(&url).must_be_durable);
         let url: PoolUrl = "tcp://a:1?durability=log".parse().unwrap();
         assert!(TcpOptions::default().for_pool(&url).must_be_durable);
-        let url: PoolUrl = "sim:preset=smart,mn=4".parse().unwrap();
+        let url: PoolUrl = "model:preset=smart,mn=4".parse().unwrap();
         assert_eq!((url.nodes(), url.node_bytes(), url.path()), (4, None, None));
         assert_eq!(url.to_string().parse::<PoolUrl>().unwrap(), url);
         assert_eq!(PoolUrl::file("/p").sized(2 << 30, 2).to_string(), "file:/p?size=2G&nodes=2");
@@ -545,8 +545,8 @@ mod tests {
             ("mem:1G?preallocate", "for files"),
             ("mem:4K?nodes=2", "4096"),
             ("mem:3T", "more nodes"),
-            ("sim:threads=none", "not a number"),
-            ("sim:mn=2?nodes=3", "memory-bytes"),
+            ("model:threads=none", "not a number"),
+            ("model:mn=2?nodes=3", "memory-bytes"),
             ("file:", "lacks a path"),
             ("file:?size=1G", "lacks a path"),
             ("file:/p?nodes=2", "need `size`"),

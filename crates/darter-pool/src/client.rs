@@ -1,7 +1,7 @@
 //! One thread's or task's access to a pool: verbs, pins, allocation, retirement.
 //!
 //! A client is composed of an endpoint, a stock of free objects (`blocks`) and its part in
-//! reclamation (`grace`). [`Client::pin`] begins an operation; the [`Pinned`] guard ends it. A
+//! reclamation (`reclaim`). [`Client::pin`] begins an operation; the [`Pinned`] guard ends it. A
 //! cancelled operation drops its guard while verbs may still be on their way: the pin then stays
 //! until the endpoint has seen them complete (rule R6), so nothing the operation had in hand is
 //! reused under a late verb. For the same reason objects given to [`Client::free_unpublished`]
@@ -14,10 +14,10 @@ use std::task::Poll;
 
 use crate::blocks::{AllocKind, Found, MemberId, Object, Stock, class_of};
 use crate::error::PoolError;
-use crate::grace::{Leftovers, Reclaimer, Unlinked};
 use crate::members::is_live;
 use crate::pool::Pool;
 use crate::process::Process;
+use crate::reclaim::{Leftovers, Reclaimer, Unlinked};
 use crate::round_trip::{self, Completed, Swap};
 
 /// One thread's or task's access to a pool.
@@ -70,11 +70,11 @@ impl<F: Fabric> Pool<F> {
     /// # Errors
     /// When the fabric gives no endpoint.
     pub fn client(&self) -> Result<Client<F>, PoolError> {
-        let Process { blocks, grace, .. } = &*self.process;
+        let Process { blocks, reclamation, .. } = &*self.process;
         let endpoint = blocks.fabric().endpoint()?;
         let stock = Stock::new(blocks);
         Ok(Client {
-            reclaimer: Reclaimer::new(grace, &endpoint, stock.magazines()),
+            reclaimer: Reclaimer::new(reclamation, &endpoint, stock.magazines()),
             stock,
             link: Link(Some(endpoint)),
             pool: self.clone(),
@@ -235,7 +235,7 @@ impl<F: Fabric> Client<F> {
                 // Boxed, so that the future of every operation need not have room for it.
                 Box::pin(self.due_upkeep()).await?;
             }
-            let epoch = self.reclaimer.enter(&self.pool.process.grace, &*self.link);
+            let epoch = self.reclaimer.enter(&self.pool.process.reclamation, &*self.link);
             self.link.note_pin(Some(epoch));
             if self.pool.process.blocks.is_handing_over() && !mutant!("magazines-kept-during-a-hand-over") {
                 self.flush_magazines();
@@ -255,8 +255,8 @@ impl<F: Fabric> Client<F> {
 
     #[cold]
     async fn due_upkeep(&mut self) -> Result<(), PoolError> {
-        for _ in 0..self.reclaimer.take_due_rounds(&self.pool.process.grace) {
-            if self.reclaimer.has_garbage(&self.pool.process.grace) {
+        for _ in 0..self.reclaimer.take_due_rounds(&self.pool.process.reclamation) {
+            if self.reclaimer.has_garbage(&self.pool.process.reclamation) {
                 self.maintain().await?;
             }
         }
@@ -268,13 +268,13 @@ impl<F: Fabric> Client<F> {
     /// # Errors
     /// As [`Pool::maintain`].
     pub async fn maintain(&mut self) -> Result<(), PoolError> {
-        self.reclaimer.release_lingering_pin(&self.pool.process.grace);
+        self.reclaimer.release_lingering_pin(&self.pool.process.reclamation);
         let (process, endpoint) = self.parts();
         process.upkeep(endpoint).await
     }
 
     pub(crate) async fn settle(&mut self) -> Result<(), PoolError> {
-        self.reclaimer.release_lingering_pin(&self.pool.process.grace);
+        self.reclaimer.release_lingering_pin(&self.pool.process.reclamation);
         self.flush_magazines();
         let (process, endpoint) = self.parts();
         process.settle(endpoint).await
@@ -350,7 +350,7 @@ impl<F: Fabric> Client<F> {
         let mut found = Vec::with_capacity(shortage.want);
         if let Err(error) = process.obtain(endpoint, shortage, &mut found).await {
             if matches!(error, PoolError::OutOfSpace { .. }) {
-                reclaimer.note_out_of_space(&process.grace);
+                reclaimer.note_out_of_space(&process.reclamation);
             }
             return Err(error);
         }
@@ -368,7 +368,7 @@ impl<F: Fabric> Client<F> {
         let has_late_verbs = self.reclaimer.lingers() || self.link.in_flight() > 0;
         if has_late_verbs && !mutant!("draft-freed-under-late-verbs") {
             // Out of any operation it counts as older than all others.
-            self.reclaimer.retire(&self.pool.process.grace, Object::new(addr, class));
+            self.reclaimer.retire(&self.pool.process.reclamation, Object::new(addr, class));
             return;
         }
         self.note_unpinned();
@@ -380,12 +380,12 @@ impl<F: Fabric> Client<F> {
     /// there are none.
     #[inline]
     pub fn take_graced(&mut self) -> Vec<Unlinked> {
-        self.reclaimer.take_graced(&self.pool.process.grace)
+        self.reclaimer.take_graced(&self.pool.process.reclamation)
     }
 
     /// Hands over an object from [`Client::take_graced`] again, for another first grace period.
     pub fn put_back(&mut self, object: Unlinked) {
-        self.reclaimer.put_back(&self.pool.process.grace, object);
+        self.reclaimer.put_back(&self.pool.process.reclamation, object);
     }
 
     /// Empties the magazines into the process's heap.
@@ -396,9 +396,9 @@ impl<F: Fabric> Client<F> {
 
 impl<F: Fabric> Drop for Client<F> {
     fn drop(&mut self) {
-        let Process { blocks, grace, .. } = &*self.pool.process;
+        let Process { blocks, reclamation, .. } = &*self.pool.process;
         self.stock.close(blocks);
-        self.reclaimer.close(grace, self.link.0.take());
+        self.reclaimer.close(reclamation, self.link.0.take());
     }
 }
 
@@ -452,7 +452,7 @@ impl<F: Fabric> Pinned<'_, F> {
     pub fn retire(&mut self, addr: GlobalAddr, bytes: u64, _kind: AllocKind) {
         let Some(class) = class_of(bytes) else { return };
         let Client { pool, reclaimer, .. } = &mut *self.client;
-        reclaimer.retire(&pool.process.grace, Object::new(addr, class));
+        reclaimer.retire(&pool.process.reclamation, Object::new(addr, class));
     }
 
     /// Hands over an object that this operation has unlinked and that hints may still name (rule
@@ -461,7 +461,7 @@ impl<F: Fabric> Pinned<'_, F> {
     /// that failed.
     pub fn unlink(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind, note: Box<[u8]>) {
         let Client { pool, reclaimer, .. } = &mut *self.client;
-        reclaimer.unlink(&pool.process.grace, addr, bytes, kind, note);
+        reclaimer.unlink(&pool.process.reclamation, addr, bytes, kind, note);
     }
 
     /// Where this operation leaves what is to be done when its verbs have completed, whether it

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::blocks::{Blocks, Layout};
 use crate::error::PoolError;
-use crate::grace::Grace;
-use crate::members::{self, Absent, Founding, LEASE_MS_MAX, Members, Superblock};
+use crate::members::{self, Absent, Bootstrap, LEASE_MS_MAX, Members, Superblock};
 use crate::pool::Pool;
 use crate::process::Process;
+use crate::reclaim::Reclamation;
 
 /// How to create a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +65,11 @@ impl<F: Fabric> Pool<F> {
         let superblock = Superblock::new(sizes.len() as u32, block_bytes, options.lease_ms, options.secret);
         let mut endpoint = fabric.endpoint()?;
         let nodes = layout.node_count();
-        let founding = Founding::begin(&fabric, &mut endpoint, nodes, superblock.lease_ms).await?;
+        let bootstrap = Bootstrap::begin(&fabric, &mut endpoint, nodes, superblock.lease_ms).await?;
         members::begin_superblocks(&fabric, &mut endpoint, &superblock, &layout).await?;
         members::write_directory(&fabric, &mut endpoint, &layout).await?;
         members::finish_superblocks(&fabric, &mut endpoint, &superblock, &layout).await?;
-        founding.end(&mut endpoint).await?;
+        bootstrap.end(&mut endpoint).await?;
         Self::join(fabric, endpoint, superblock, layout).await
     }
 
@@ -145,9 +145,9 @@ impl<F: Fabric> Pool<F> {
             let nodes = registration.nodes;
             members::learn(&fabric, &mut endpoint, &superblock, &layout, nodes, Absent::Expected).await?;
         }
-        let grace = Grace::new(registration.epoch);
+        let reclamation = Reclamation::new(registration.epoch);
         let blocks = Blocks::new(fabric, layout, registration.me);
         let members = Members::new(superblock, registration, nodes, endpoint.now_ms());
-        Ok(Self { process: Arc::new(Process::new(blocks, members, grace)) })
+        Ok(Self { process: Arc::new(Process::new(blocks, members, reclamation)) })
     }
 }

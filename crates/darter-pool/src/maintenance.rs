@@ -61,8 +61,8 @@ impl<F: Fabric> Pool<F> {
     /// pool is then as it was.
     pub async fn add_node(&self, client: &mut Client<F>, address: &str) -> Result<u8, PoolError> {
         let (process, endpoint) = client.parts();
-        let Process { blocks, members, grace, .. } = process;
-        members.add_node(endpoint, blocks, || grace.epoch(), address).await
+        let Process { blocks, members, reclamation, .. } = process;
+        members.add_node(endpoint, blocks, || reclamation.epoch(), address).await
     }
 
     /// Waits until all live members can reach all nodes, a few of their rounds of upkeep. Returns
@@ -72,8 +72,8 @@ impl<F: Fabric> Pool<F> {
     /// As [`Pool::maintain`].
     pub async fn await_nodes(&self, client: &mut Client<F>, patience_ms: u64) -> Result<Vec<u32>, PoolError> {
         let (process, endpoint) = client.parts();
-        let Process { blocks, members, grace, .. } = process;
-        grace.await_nodes(endpoint, blocks, members, patience_ms).await
+        let Process { blocks, members, reclamation, .. } = process;
+        reclamation.await_nodes(endpoint, blocks, members, patience_ms).await
     }
 
     /// Ends all members that are gone, however short their silence. If the provider does not know
@@ -83,8 +83,8 @@ impl<F: Fabric> Pool<F> {
     /// As [`Pool::maintain`].
     pub async fn evict(&self, client: &mut Client<F>) -> Result<(), PoolError> {
         let (process, endpoint) = client.parts();
-        let Process { blocks, members, grace, .. } = process;
-        grace.evict_gone(endpoint, blocks, members).await
+        let Process { blocks, members, reclamation, .. } = process;
+        reclamation.evict_gone(endpoint, blocks, members).await
     }
 
     /// First step of a sweep: takes the blocks of dead members, and those that members left behind

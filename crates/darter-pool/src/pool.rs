@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::blocks::MemberId;
 use crate::error::PoolError;
-use crate::grace::{Extension, RoomRequest};
 use crate::process::Process;
+use crate::reclaim::{Extension, RoomRequest};
 use crate::region::{index_mark, root_word};
 
 /// A process's membership in a pool. Clones are handles of the same membership.
@@ -71,7 +71,7 @@ impl<F: Fabric> Pool<F> {
     /// The extension of a type, made by the first call. It lives as long as the membership, and
     /// every round of upkeep serves it.
     pub fn extension<T: Extension + Default>(&self) -> Arc<T> {
-        self.process.grace.extension()
+        self.process.reclamation.extension()
     }
 
     /// The pool's random id.
@@ -96,25 +96,25 @@ impl<F: Fabric> Pool<F> {
 
     /// This process's view of the global epoch.
     pub fn epoch(&self) -> u64 {
-        self.process.grace.epoch()
+        self.process.reclamation.epoch()
     }
 
     /// Objects of this process that wait to be freed, as far as it knows at once (clients keep up
     /// to 64 more each).
     pub fn garbage(&self) -> usize {
-        self.process.grace.garbage()
+        self.process.reclamation.garbage()
     }
 
     /// Whether anything that this process has unlinked waits to be freed.
     pub fn has_garbage(&self) -> bool {
-        self.process.grace.has_garbage()
+        self.process.reclamation.has_garbage()
     }
 
     /// Asks for room after an allocation has found none: while the request exists, rounds of upkeep
     /// of this process and of the others bring back what was freed ([`RoomRequest::progress`]).
     pub fn ask_for_room(&self) -> RoomRequest<'_> {
-        let Process { grace, members, .. } = &*self.process;
-        grace.ask_for_room(members.lease_ms())
+        let Process { reclamation, members, .. } = &*self.process;
+        reclamation.ask_for_room(members.lease_ms())
     }
 
     /// From here on, this process hands over no blocks that are partly in use to members that want
@@ -127,13 +127,13 @@ impl<F: Fabric> Pool<F> {
     /// Whether another member waits for room: then rounds of upkeep should follow each other within
     /// milliseconds.
     pub fn is_asked_for_room(&self) -> bool {
-        self.process.grace.is_asked_for_room()
+        self.process.reclamation.is_asked_for_room()
     }
 
     /// Whether the reply to frees of this process was lost, so that nobody knows whether they have
     /// landed. Sweeps wait for a member that has such until it has ended.
     pub fn has_unconfirmed_frees(&self) -> bool {
-        self.process.grace.stuck() < u64::MAX
+        self.process.reclamation.stuck() < u64::MAX
     }
 
     /// Frees of this process that named no object in use: signs of damage, which changed nothing.

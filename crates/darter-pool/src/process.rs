@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::blocks::{AuditReport, Blocks, ReachableSet, Shortage, class_bytes};
 use crate::error::PoolError;
-use crate::grace::Grace;
 use crate::members::{Adoption, MemberTable, Members, SweepReport};
+use crate::reclaim::Reclamation;
 
 /// One process's membership in a pool.
 pub(crate) struct Process<F: Fabric> {
     pub(crate) blocks: Blocks<F>,
     pub(crate) members: Members,
-    pub(crate) grace: Grace,
+    pub(crate) reclamation: Reclamation,
     /// Closing has begun, or is not to be done.
     closing: AtomicBool,
 }
 
 impl<F: Fabric> Process<F> {
     /// A membership that has just begun.
-    pub(crate) fn new(blocks: Blocks<F>, members: Members, grace: Grace) -> Self {
-        Self { blocks, members, grace, closing: AtomicBool::new(false) }
+    pub(crate) fn new(blocks: Blocks<F>, members: Members, reclamation: Reclamation) -> Self {
+        Self { blocks, members, reclamation, closing: AtomicBool::new(false) }
     }
 
     /// Leaves everything as a crash would.
@@ -35,17 +35,17 @@ impl<F: Fabric> Process<F> {
     /// Reads epoch and members, and makes sure that this process is still one.
     pub(crate) async fn read_members(&self, endpoint: &mut F::Endpoint) -> Result<MemberTable, PoolError> {
         // Taken before the read: another thread may see a later epoch meanwhile.
-        self.members.read(endpoint, &self.blocks, self.grace.epoch()).await
+        self.members.read(endpoint, &self.blocks, self.reclamation.epoch()).await
     }
 
     /// One round of upkeep, unless one is under way.
     pub(crate) async fn upkeep(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
-        self.grace.round(endpoint, &self.blocks, &self.members).await.map(drop)
+        self.reclamation.round(endpoint, &self.blocks, &self.members).await.map(drop)
     }
 
     /// Rounds of upkeep until limbo is empty or nothing moves, then gives back what is empty.
     pub(crate) async fn settle(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
-        self.grace.settle(endpoint, &self.blocks, &self.members).await?;
+        self.reclamation.settle(endpoint, &self.blocks, &self.members).await?;
         self.blocks.reopen_touched(endpoint).await?;
         self.blocks.claim_and_trim(endpoint).await?;
         self.blocks.return_blocks(endpoint, 0).await
@@ -88,7 +88,7 @@ impl<F: Fabric> Process<F> {
 
     /// The first step of a sweep.
     pub(crate) async fn adopt(&self, endpoint: &mut F::Endpoint) -> Result<Adoption, PoolError> {
-        self.grace.evict_gone(endpoint, &self.blocks, &self.members).await?;
+        self.reclamation.evict_gone(endpoint, &self.blocks, &self.members).await?;
         let early = if mutant!("adopt-reads-members-before-blocks") {
             Some(self.read_members(endpoint).await?)
         } else {
@@ -113,7 +113,7 @@ impl<F: Fabric> Process<F> {
         if adoption.is_empty() {
             return Ok(SweepReport { finished: true, ..SweepReport::default() });
         }
-        let waiting_for = self.grace.wait_until_flushed(endpoint, &self.blocks, &self.members).await?;
+        let waiting_for = self.reclamation.wait_until_flushed(endpoint, &self.blocks, &self.members).await?;
         if !waiting_for.is_empty() {
             return Ok(SweepReport { waiting_for, ..SweepReport::default() });
         }
@@ -126,7 +126,7 @@ impl<F: Fabric> Process<F> {
         endpoint: &mut F::Endpoint,
         reachable: &ReachableSet,
     ) -> Result<AuditReport, PoolError> {
-        let idle = self.blocks.idle(self.grace.in_limbo());
+        let idle = self.blocks.idle(self.reclamation.in_limbo());
         let tables = self.read_block_tables(endpoint).await?;
         let members = self.read_members(endpoint).await?;
         self.blocks.audit(endpoint, reachable, &idle, tables, |owner| members.is_live(owner)).await
@@ -141,7 +141,7 @@ impl<F: Fabric> Process<F> {
         }
         let mut endpoint = self.blocks.fabric().endpoint()?;
         self.settle(&mut endpoint).await?;
-        if self.grace.has_lingering_pins() && !mutant!("close-over-lingering-pins") {
+        if self.reclamation.has_lingering_pins() && !mutant!("close-over-lingering-pins") {
             // Verbs of cancelled operations are still on their way into our blocks: leave as a dead
             // process would.
             return Ok(());

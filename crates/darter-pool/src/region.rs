@@ -5,7 +5,7 @@
 //!                     | superblock constants, 16 words             |  every node (`superblock`)
 //!                 128 | global epoch | member lines | nodes in use |  node 0, zero elsewhere
 //!                 512 | root words, 64, for the index              |  node 0
-//!                1024 | founder word, then unused                  |  every node (`founding`)
+//!                1024 | founder word, then unused                  |  every node (`bootstrap`)
 //!                1536 | mark of an index, then unused              |  node 0, for the index
 //!                2048 | which file it is, 3 words, then unused     |  node 0 (`local/stamp.rs` of the fabric)
 //!                4096 +--------------------------------------------+

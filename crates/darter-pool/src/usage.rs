@@ -153,7 +153,7 @@ pub(crate) async fn usage<F: Fabric>(
     process: &Process<F>,
     endpoint: &mut F::Endpoint,
 ) -> Result<PoolUsage, PoolError> {
-    let Process { blocks, grace, .. } = process;
+    let Process { blocks, reclamation, .. } = process;
     let me = process.members.me();
     let mut tables = Vec::new();
     for node in 0..blocks.layout().node_count() {
@@ -216,7 +216,7 @@ pub(crate) async fn usage<F: Fabric>(
         members: lines.collect(),
         object_bytes: blocks.object_bytes().saturating_sub(magazine_bytes),
         magazine_bytes,
-        garbage_objects: grace.garbage() as u64,
+        garbage_objects: reclamation.garbage() as u64,
         bad_frees: blocks.bad_frees(),
     })
 }

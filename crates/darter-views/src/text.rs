@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn views_survive_as_text() {
         for (primary, backups) in [(1, vec![]), (u64::MAX, vec![1 << 53 | 1, 2])] {
-            let mut view = View::founding(primary, backups);
+            let mut view = View::bootstrap(primary, backups);
             view.number = u64::MAX;
             assert_eq!(parse(&of(&view)), Ok(view));
         }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_is_no_view_is_refused() {
-        let view = of(&View::founding(1, [2]));
+        let view = of(&View::bootstrap(1, [2]));
         assert!(parse(&view).is_ok());
         for text in [
             "",
@@ -76,6 +76,6 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         let many: Vec<_> = (2..100).collect();
-        assert!(parse(&of(&View::founding(1, many))).is_err());
+        assert!(parse(&of(&View::bootstrap(1, many))).is_err());
     }
 }

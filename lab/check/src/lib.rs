@@ -8,12 +8,12 @@
 //!
 //! `lab/docs/checking.md` teaches how to use it.
 
+pub mod cross_check;
 mod dice;
 pub mod explore;
 pub mod history;
 pub mod linear;
 pub mod mutants;
-pub mod second;
 pub mod stress;
 
 #[doc(hidden)]

@@ -11,7 +11,7 @@ use darter_lab_bench::{CompareArgs, PaperArgs, Setting};
 #[command(after_help = "\
 Examples:
   darter-lab compare --indexes dart,art --workloads c,e --records 100K --html page.html
-  darter-lab compare --pool sim:preset=dart --cache 1M,10M --svg plots")]
+  darter-lab compare --pool model:preset=dart --cache 1M,10M --svg plots")]
 pub(crate) struct CompareCommand {
     #[command(flatten)]
     args: CompareArgs,

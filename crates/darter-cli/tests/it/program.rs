@@ -329,7 +329,7 @@ fn a_modelled_cluster_is_no_place_to_keep_things() {
         &["pool", "status"],
         &["bench", "--records", "1000", "--ops", "1000"],
     ] {
-        let command = scene.command(words).args(["--pool", "sim:preset=dart,threads=4"]).output().unwrap();
+        let command = scene.command(words).args(["--pool", "model:preset=dart,threads=4"]).output().unwrap();
         let error = String::from_utf8(command.stderr).unwrap();
         assert_eq!(command.status.code(), Some(2), "{words:?}: {error}");
         // Tests of the whole workspace are built with the model.

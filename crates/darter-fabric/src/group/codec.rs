@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     fn messages() -> Vec<Message> {
-        let view = Arc::new(View { number: 7, ..View::founding(u64::MAX, [2, 3]) });
+        let view = Arc::new(View { number: 7, ..View::bootstrap(u64::MAX, [2, 3]) });
         let stream = StreamId { view: 7, primary: 1, number: 9 };
         let (last, sent) = (Position { view: 6, lsn: 5 }, Duration::from_millis(1234));
         let frame = FrameId { session: 4, channel: u32::MAX, id: 12, answered: 11 };

@@ -55,7 +55,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub enum Start {
     /// As a member of a group that has never served, in its first view.
-    Founding(Arc<View>),
+    Bootstrap(Arc<View>),
     /// With nothing.
     Empty,
     /// With the memory of when it stopped, and what it left beside it. Under its new name it goes on

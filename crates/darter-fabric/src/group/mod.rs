@@ -17,8 +17,6 @@
 
 mod answers;
 mod backup;
-#[cfg(feature = "sim")]
-pub mod bed;
 mod change;
 mod codec;
 mod duplicates;
@@ -34,6 +32,8 @@ mod record;
 mod replica;
 mod serve;
 mod stream;
+#[cfg(feature = "sim")]
+pub mod testbed;
 mod view;
 
 pub use answers::Answers;

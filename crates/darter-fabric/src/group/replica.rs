@@ -80,7 +80,7 @@ impl<M: Memory> Replica<M> {
             changed: Vec::new(),
         };
         match start {
-            Start::Founding(view) => {
+            Start::Bootstrap(view) => {
                 replica.is_sound = true;
                 replica.adopt(&view, now);
             }

@@ -25,7 +25,7 @@ pub struct View {
 
 impl View {
     /// Returns a group's first view.
-    pub fn founding(primary: ReplicaId, backups: impl IntoIterator<Item = ReplicaId>) -> Self {
+    pub fn bootstrap(primary: ReplicaId, backups: impl IntoIterator<Item = ReplicaId>) -> Self {
         Self { group: primary, number: 1, primary, backups: backups.into_iter().collect() }
     }
 

@@ -141,7 +141,7 @@ impl Fabric for Model {
     }
 
     fn node_address(&self, node: u8) -> Option<String> {
-        Some(format!("sim:mn{node}"))
+        Some(format!("model:mn{node}"))
     }
 
     fn capabilities(&self) -> Capabilities {

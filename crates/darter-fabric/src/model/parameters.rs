@@ -26,7 +26,7 @@ impl Preset {
     /// All of them, in the order of their columns.
     pub const ALL: [Self; Self::COUNT] = [Self::Dart, Self::Smart, Self::Sherman, Self::XStore];
 
-    /// Its name in a `sim:` pool.
+    /// Its name in a `model:` pool.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dart => "dart",
@@ -81,7 +81,7 @@ impl Unit {
 /// What one parameter is.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name in a `sim:` pool.
+    /// Its name in a `model:` pool.
     pub name: &'static str,
     /// What its value counts.
     pub unit: Unit,

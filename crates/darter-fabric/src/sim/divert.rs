@@ -1,6 +1,6 @@
 //! Diverted batches: the simulation's nodes execute none of them, and whoever drives it says what
 //! became of each. So what runs on a simulation runs on simulated memory groups
-//! (`group::bed`) unchanged.
+//! (`group::testbed`) unchanged.
 
 use super::diverted::{Diversion, DivertedBatch};
 use super::endpoint::Sim;

@@ -19,12 +19,12 @@ mod est;
 mod frontier;
 mod hints;
 mod holes;
+#[cfg(test)]
+mod interleavings;
 mod log_reader;
 mod node;
 mod operation;
 mod prefetch;
-#[cfg(test)]
-mod races;
 mod retired_log;
 mod retirement;
 mod scan;

@@ -182,8 +182,8 @@ pub(super) fn write_log(batch: &mut Batch, writes: &LogWrites) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::interleavings::options;
     use super::super::log_reader::LogReader;
-    use super::super::races::options;
     use super::super::{Dart, DartOptions};
     use super::*;
     use crate::fixtures::{self, Unscheduled, alone, finish, go_on, touches};

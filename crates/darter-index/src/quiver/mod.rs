@@ -23,6 +23,8 @@ mod hit_rate;
 mod holes;
 #[cfg(test)]
 mod hot_words;
+#[cfg(test)]
+mod interleavings;
 mod map;
 mod map_copy;
 #[cfg(test)]
@@ -35,8 +37,6 @@ mod pace;
 mod page;
 mod pair;
 mod plan;
-#[cfg(test)]
-mod races;
 mod rebuild;
 mod scan;
 mod search;

@@ -369,7 +369,7 @@ impl Group {
         let others = self.links.first_reached(self.options.members() - 1);
         let others = others.filter(|_| self.options.is_founder());
         self.keeper.ask(match others {
-            Some(others) => StoreRequest::Set(Arc::new(View::founding(self.me, others))),
+            Some(others) => StoreRequest::Set(Arc::new(View::bootstrap(self.me, others))),
             None => StoreRequest::Read,
         });
     }
@@ -379,10 +379,10 @@ impl Group {
     fn begin(&mut self, view: &Arc<View>) {
         let Some(memory) = self.memory.take() else { return };
         let now = self.clock();
-        let is_founding = view.number == 1 && view.members().any(|id| id == self.me);
-        let start = if is_founding { Start::Founding(Arc::clone(view)) } else { Start::Empty };
+        let is_bootstrap = view.number == 1 && view.members().any(|id| id == self.me);
+        let start = if is_bootstrap { Start::Bootstrap(Arc::clone(view)) } else { Start::Empty };
         let mut replica = Replica::new(self.me, self.options.times.clone(), memory, start, now);
-        if !is_founding {
+        if !is_bootstrap {
             replica.store_replied(&StoreReply { view: Arc::clone(view) }, now);
         }
         self.replica = Some(replica);

@@ -31,11 +31,11 @@ mod hand_over;
 mod heap;
 #[cfg(test)]
 mod heap_model;
+#[cfg(test)]
+mod interleavings;
 mod layout;
 mod magazine;
 mod object;
-#[cfg(test)]
-mod races;
 mod reachable;
 mod rebuild;
 mod release;

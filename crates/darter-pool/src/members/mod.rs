@@ -4,7 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `superblock` | what a pool is, checked before anything else is believed |
-//! | `founding` | how one process at a time makes a pool |
+//! | `bootstrap` | how one process at a time makes a pool |
 //! | `member` | the member table, and the argument about leases and incarnations |
 //! | `register` | how a process goes live |
 //! | `silence` | how long somebody gave no sign of life |
@@ -18,21 +18,21 @@
 
 mod addition;
 mod adoption;
+mod bootstrap;
 mod erasure;
 mod evict;
-mod founding;
+#[cfg(test)]
+mod interleavings;
 mod member;
 mod membership;
 mod nodes;
-#[cfg(test)]
-mod races;
 mod register;
 mod silence;
 mod superblock;
 
 pub use adoption::{Adoption, SweepReport};
+pub(crate) use bootstrap::Bootstrap;
 pub use erasure::erase_if_lost;
-pub(crate) use founding::Founding;
 pub use member::members_in_use;
 pub(crate) use member::{MemberLine, MemberTable, is_live, read_table};
 pub(crate) use membership::{Members, News};

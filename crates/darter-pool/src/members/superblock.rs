@@ -122,7 +122,7 @@ pub(crate) fn node_sizes<F: Fabric>(fabric: &F) -> Result<Vec<u64>, PoolError> {
 }
 
 /// Writes the superblocks and empty tables of a new pool, node 0's superblock excepted, on nodes
-/// that this process has taken (`founding`).
+/// that this process has taken (`bootstrap`).
 pub(crate) async fn begin<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,

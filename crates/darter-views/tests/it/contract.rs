@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A view with a primary of its own number.
 pub(crate) fn view(number: u64, primary: u64) -> View {
-    View { number, ..View::founding(primary, [u64::MAX - 1, u64::MAX]) }
+    View { number, ..View::bootstrap(primary, [u64::MAX - 1, u64::MAX]) }
 }
 
 /// Asks for a view; returns the one that the store holds then.

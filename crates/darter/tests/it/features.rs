@@ -13,7 +13,7 @@ fn memory_nodes_need_a_feature() {
 /// Modelled clusters are never a store's, whether or not the fabric has them.
 #[test]
 fn modelled_clusters_are_refused() {
-    let error = Store::open("sim:preset=dart").unwrap_err();
+    let error = Store::open("model:preset=dart").unwrap_err();
     let text = error.to_string();
     assert!(error.is_usage(), "{text}");
     assert!(text.contains("feature `model`") || text.contains("ends with the measurement"), "{text}");

@@ -11,9 +11,9 @@
 
 mod holes;
 mod hot_spots;
-mod options;
 #[cfg(test)]
-mod races;
+mod interleavings;
+mod options;
 mod search;
 mod situations;
 mod write;

@@ -21,13 +21,13 @@ pub(crate) mod format;
 mod holes;
 pub(crate) mod hopscotch;
 mod hopscotch_layout;
+#[cfg(test)]
+mod interleavings;
 mod link;
 mod merge;
 pub(crate) mod nodes;
 pub(crate) mod options;
 pub(crate) mod page;
-#[cfg(test)]
-mod races;
 mod scan;
 pub(crate) mod search;
 pub(crate) mod situations;

@@ -20,12 +20,12 @@ mod collapse;
 mod descent;
 mod holes;
 mod in_place;
+#[cfg(test)]
+mod interleavings;
 mod leaf;
 mod node;
 mod node_type;
 mod quarantine;
-#[cfg(test)]
-mod races;
 mod rdwc;
 mod scan;
 mod search;

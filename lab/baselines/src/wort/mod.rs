@@ -15,11 +15,11 @@ mod delete;
 mod descent;
 mod digits;
 mod header;
+#[cfg(test)]
+mod interleavings;
 mod lines;
 mod node;
 mod publish;
-#[cfg(test)]
-mod races;
 mod scan;
 mod search;
 mod shared;

@@ -16,12 +16,12 @@ mod check_models;
 mod client;
 mod descriptor;
 mod image;
+#[cfg(test)]
+mod interleavings;
 mod leaf;
 mod load;
 mod model;
 mod options;
-#[cfg(test)]
-mod races;
 mod record;
 mod root;
 mod server;

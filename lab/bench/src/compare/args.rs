@@ -85,7 +85,7 @@ pub struct Comparison {
     pub value_bytes: usize,
     /// Where each index has its pool: `local` (memory of this process), `tcp` (memory nodes that
     /// are started for it), `tcp:log` (the same, durable: their logs are in the directory for
-    /// temporary files, TMPDIR) or `sim:preset=dart,…` (a modelled cluster: all times are then
+    /// temporary files, TMPDIR) or `model:preset=dart,…` (a modelled cluster: all times are then
     /// modelled)
     #[arg(long, default_value = "local", value_name = "PLACE")]
     pub pool: PoolLocation,
@@ -190,7 +190,7 @@ impl Comparison {
         match self.memnodes {
             Some(_) if self.pool.is_modelled() => {
                 return usage(
-                    "--memnodes: a modelled cluster says how many it has, as in sim:mn=3".to_owned(),
+                    "--memnodes: a modelled cluster says how many it has, as in model:mn=3".to_owned(),
                 );
             }
             Some(count) if !(1..=MEMNODES_MAX).contains(&count) => {
@@ -208,7 +208,7 @@ impl Comparison {
     pub(crate) fn thread_counts(&self) -> Vec<usize> {
         match &self.pool {
             _ if !self.threads.is_empty() => self.threads.clone(),
-            PoolLocation::Sim { spec, .. } => vec![spec.threads as usize],
+            PoolLocation::Model { spec, .. } => vec![spec.threads as usize],
             PoolLocation::Local | PoolLocation::Tcp { .. } => vec![1],
         }
     }
@@ -217,7 +217,7 @@ impl Comparison {
     pub(crate) fn in_flight_counts(&self) -> Vec<usize> {
         match &self.pool {
             _ if !self.in_flight.is_empty() => self.in_flight.clone(),
-            PoolLocation::Sim { spec, .. } => vec![spec.coroutines as usize],
+            PoolLocation::Model { spec, .. } => vec![spec.coroutines as usize],
             PoolLocation::Local | PoolLocation::Tcp { .. } => vec![1],
         }
     }
@@ -225,7 +225,7 @@ impl Comparison {
     /// Returns the number of memory nodes of each pool.
     pub(crate) fn memory_nodes(&self) -> usize {
         match &self.pool {
-            PoolLocation::Sim { spec, .. } => spec.memory_nodes as usize,
+            PoolLocation::Model { spec, .. } => spec.memory_nodes as usize,
             PoolLocation::Local | PoolLocation::Tcp { .. } => self.memnodes.unwrap_or(1),
         }
     }

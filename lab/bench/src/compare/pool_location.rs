@@ -15,7 +15,7 @@ pub enum PoolLocation {
         is_logged: bool,
     },
     /// A modelled cluster: times are of the model's clock.
-    Sim {
+    Model {
         /// As it was asked for.
         asked: String,
         /// What that means.
@@ -25,27 +25,27 @@ pub enum PoolLocation {
 
 impl PoolLocation {
     /// A modelled cluster.
-    pub fn sim(spec: ModelSpec) -> Self {
-        Self::Sim { asked: spec.to_string(), spec: Box::new(spec) }
+    pub fn modelled(spec: ModelSpec) -> Self {
+        Self::Model { asked: spec.to_string(), spec: Box::new(spec) }
     }
 
     /// Whether times are of a model's clock.
     pub fn is_modelled(&self) -> bool {
-        matches!(self, Self::Sim { .. })
+        matches!(self, Self::Model { .. })
     }
 
     /// Compute nodes at work, each with an index handle and a cache of its own.
     pub fn compute_nodes(&self) -> usize {
         match self {
             Self::Local | Self::Tcp { .. } => 1,
-            Self::Sim { spec, .. } => spec.compute_nodes as usize,
+            Self::Model { spec, .. } => spec.compute_nodes as usize,
         }
     }
 
     /// The whole of it: equal texts are equal places.
     pub(crate) fn canonical(&self) -> String {
         match self {
-            Self::Sim { spec, .. } => format!("sim:{spec}"),
+            Self::Model { spec, .. } => format!("model:{spec}"),
             Self::Local | Self::Tcp { .. } => self.to_string(),
         }
     }
@@ -56,7 +56,7 @@ impl fmt::Display for PoolLocation {
         match self {
             Self::Local => f.write_str("local"),
             Self::Tcp { is_logged } => f.write_str(if *is_logged { "tcp:log" } else { "tcp" }),
-            Self::Sim { asked, .. } => write!(f, "sim:{asked}"),
+            Self::Model { asked, .. } => write!(f, "model:{asked}"),
         }
     }
 }
@@ -65,16 +65,18 @@ impl FromStr for PoolLocation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.strip_prefix("sim:")) {
+        match (text, text.strip_prefix("model:")) {
             ("local", _) => Ok(Self::Local),
             ("tcp", _) => Ok(Self::Tcp { is_logged: false }),
             ("tcp:log", _) => Ok(Self::Tcp { is_logged: true }),
             (_, Some(asked)) => {
                 let spec: ModelSpec = asked.parse().map_err(|error| format!("{error}"))?;
-                Ok(Self::Sim { asked: asked.to_owned(), spec: Box::new(spec) })
+                Ok(Self::Model { asked: asked.to_owned(), spec: Box::new(spec) })
             }
-            _ => Err("choose local, tcp, tcp:log, or sim: with a cluster to model, as in sim:preset=dart"
-                .to_owned()),
+            _ => {
+                Err("choose local, tcp, tcp:log, or model: with a cluster to model, as in model:preset=dart"
+                    .to_owned())
+            }
         }
     }
 }
@@ -85,13 +87,13 @@ mod tests {
 
     #[test]
     fn places_survive_parsing() {
-        for text in ["local", "tcp", "tcp:log", "sim:preset=smart,mn=4"] {
+        for text in ["local", "tcp", "tcp:log", "model:preset=smart,mn=4"] {
             assert_eq!(text.parse::<PoolLocation>().unwrap().to_string(), text);
         }
-        let place: PoolLocation = "sim:preset=dart,cn=2".parse().unwrap();
+        let place: PoolLocation = "model:preset=dart,cn=2".parse().unwrap();
         assert!(place.is_modelled() && place.canonical().contains("cn=2,") && place.compute_nodes() == 2);
-        assert_ne!(place.canonical(), "sim:preset=dart".parse::<PoolLocation>().unwrap().canonical());
-        for text in ["", "mem:1G", "sim", "sim:cn=none"] {
+        assert_ne!(place.canonical(), "model:preset=dart".parse::<PoolLocation>().unwrap().canonical());
+        for text in ["", "mem:1G", "sim", "model:cn=none"] {
             assert!(text.parse::<PoolLocation>().is_err(), "{text}");
         }
     }

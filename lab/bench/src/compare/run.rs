@@ -169,7 +169,7 @@ impl Run<'_> {
                 let own = OwnMemory::tcp((bytes, nodes), &self.setting.program, server, *is_logged);
                 own.map(Environment::Real)
             }
-            PoolLocation::Sim { spec, .. } => {
+            PoolLocation::Model { spec, .. } => {
                 // Points use as many of the threads as they ask for.
                 let spec = ModelSpec {
                     threads: most(&comparison.thread_counts()),

@@ -79,7 +79,7 @@ pub(crate) fn modelled(
     workloads: &[Workload],
 ) -> Comparison {
     let asked = format!("preset={}", preset.name());
-    let pool = PoolLocation::Sim { asked, spec: Box::new(ModelSpec::preset(preset)) };
+    let pool = PoolLocation::Model { asked, spec: Box::new(ModelSpec::preset(preset)) };
     Comparison { pool, ..counts(scale, indexes, dataset, workloads) }
 }
 

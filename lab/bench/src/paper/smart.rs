@@ -40,7 +40,7 @@ fn motivation(scale: &Scale, indexes: &[&str], dataset: &DatasetSpec, workloads:
         ..preset
     };
     let asked = "preset=smart,cn=8,mn=1,shared=0,threads=256,coroutines=1".to_owned();
-    let pool = PoolLocation::Sim { asked, spec: Box::new(spec) };
+    let pool = PoolLocation::Model { asked, spec: Box::new(spec) };
     Comparison { pool, ..testbed(scale, indexes, dataset, workloads).with_values(64) }
 }
 

@@ -16,7 +16,7 @@ use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
 use super::subject::Holes;
 use crate::dice::Dice;
-use darter_fabric::group::bed::Counts;
+use darter_fabric::group::testbed::Counts;
 use darter_fabric::sim::{Medium, Relaxations};
 use darter_index::checker::{Situation, take_situations, take_trail};
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 use super::fault::Fault;
 use super::schedule::Schedule;
 use crate::history::Operation;
-use darter_fabric::group::bed::Counts;
+use darter_fabric::group::testbed::Counts;
 use darter_fabric::sim::SimCounts;
 use std::any::Any;
 

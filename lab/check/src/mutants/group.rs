@@ -4,7 +4,7 @@
 
 use super::{FoundBy, Mutant};
 
-const BED: FoundBy = FoundBy::Tests("-p darter-fabric --test group_bed groups_survive_whatever_happens");
+const BED: FoundBy = FoundBy::Tests("-p darter-fabric --test group_testbed groups_survive_whatever_happens");
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -24,27 +24,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "group-no-lease",
         "Reads are answered whether a lease covers them or not.",
         FoundBy::Tests(
-            "-p darter-fabric --test group_bed a_lease_covers_what_was_executed_before_it_was_granted",
+            "-p darter-fabric --test group_testbed a_lease_covers_what_was_executed_before_it_was_granted",
         ),
     ),
     Mutant::new(
         "group",
         "group-lease-from-its-arrival",
         "The lease begins when a backup's grant arrives, and not when the heartbeat was sent.",
-        FoundBy::Tests("-p darter-fabric --test group_bed a_lease_counts_from_the_sending_of_the_heartbeat"),
+        FoundBy::Tests(
+            "-p darter-fabric --test group_testbed a_lease_counts_from_the_sending_of_the_heartbeat",
+        ),
     ),
     Mutant::new("group", "group-no-duplicate-table", "A frame that is sent again is executed again.", BED),
     Mutant::new(
         "group",
         "group-frames-of-an-old-connection-executed",
         "A frame is executed though its client has begun another connection for the channel.",
-        FoundBy::Tests("-p darter-fabric --test group_bed a_frame_of_an_older_connection_is_void"),
+        FoundBy::Tests("-p darter-fabric --test group_testbed a_frame_of_an_older_connection_is_void"),
     ),
     Mutant::new(
         "group",
         "group-frames-of-another-view-executed",
         "A primary executes frames of clients that go by another view.",
-        FoundBy::Tests("-p darter-fabric --test group_bed a_frame_of_another_view_is_void"),
+        FoundBy::Tests("-p darter-fabric --test group_testbed a_frame_of_another_view_is_void"),
     ),
     Mutant::new(
         "group",
@@ -68,14 +70,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "group",
         "group-copy-slower-than-patience",
         "A learner is sent parts so seldom that it is taken for silent, and forgotten.",
-        FoundBy::Tests("-p darter-fabric --test group_bed a_learner_is_heard_of_at_the_lowest_rate"),
+        FoundBy::Tests("-p darter-fabric --test group_testbed a_learner_is_heard_of_at_the_lowest_rate"),
     ),
     Mutant::new(
         "group",
         "group-shown-not-told",
         "A primary shows what all have, notes it nowhere, and makes a learner a backup that lacks it.",
         FoundBy::Tests(
-            "-p darter-fabric --test group_bed a_read_waits_for_the_learner_that_is_awaited_at_the_end_of_its_turn",
+            "-p darter-fabric --test group_testbed a_read_waits_for_the_learner_that_is_awaited_at_the_end_of_its_turn",
         ),
     ),
     Mutant::new(
@@ -100,7 +102,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "group",
         "group-floor-forgotten",
         "A new primary shows what the one before had executed before all backups have it.",
-        FoundBy::Tests("-p darter-fabric --test group_bed a_new_primary_shows_nothing_that_a_backup_lacks"),
+        FoundBy::Tests(
+            "-p darter-fabric --test group_testbed a_new_primary_shows_nothing_that_a_backup_lacks",
+        ),
     ),
     Mutant::new(
         "group",
@@ -134,7 +138,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "group",
         "group-spare-joins-at-once",
         "A primary takes in whoever asks, however many members there are.",
-        FoundBy::Tests("-p darter-fabric --test group_bed a_spare_stands_by_until_a_member_is_lost"),
+        FoundBy::Tests("-p darter-fabric --test group_testbed a_spare_stands_by_until_a_member_is_lost"),
     ),
     Mutant::new(
         "group",

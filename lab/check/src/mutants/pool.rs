@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "room-kept-from-those-who-ask",
         "A member that another one asks for room keeps what others have freed in its blocks.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::a_member_that_asks_for_room_gets_what_others_hold_and_do_not_use",
+            "--package darter-pool --lib interleavings::a_member_that_asks_for_room_gets_what_others_hold_and_do_not_use",
         ),
     ),
     Mutant::new(
@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "magazines-kept-during-a-hand-over",
         "A client that begins an operation keeps the free objects of blocks that are about to be handed over.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
+            "--package darter-pool --lib interleavings::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
         ),
     ),
     Mutant::new(
@@ -24,7 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "idle-magazines-kept-in-a-hand-over",
         "Idle clients keep the free objects of blocks that are handed over.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
+            "--package darter-pool --lib interleavings::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
         ),
     ),
     Mutant::new(
@@ -32,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "blocks-handed-over-under-operations",
         "Blocks are handed over while an operation may have an object of them in hand.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
+            "--package darter-pool --lib interleavings::a_block_is_handed_over_without_anything_that_a_client_has_of_it",
         ),
     ),
     Mutant::new(
@@ -88,7 +88,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "lease-compared-across-clocks",
         "A member writes when its lease ends by its own clock, and others compare that with theirs.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::clocks_that_differ_and_drift_shut_out_only_a_member_that_is_silent",
+            "--package darter-pool --lib interleavings::clocks_that_differ_and_drift_shut_out_only_a_member_that_is_silent",
         ),
     ),
     Mutant::new(
@@ -96,7 +96,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool-created-after-a-look-alone",
         "A pool is made of nodes that held none when they were looked at, without taking them first.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::of_two_that_make_a_pool_at_once_one_wins_and_the_other_is_told",
+            "--package darter-pool --lib interleavings::of_two_that_make_a_pool_at_once_one_wins_and_the_other_is_told",
         ),
     ),
     Mutant::new(
@@ -104,7 +104,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "adopt-reads-members-before-blocks",
         "A sweep reads the members before the block table, so the block of a member that joined in between seems a dead one's.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::the_block_of_a_member_that_joins_during_a_look_round_is_not_swept",
+            "--package darter-pool --lib interleavings::the_block_of_a_member_that_joins_during_a_look_round_is_not_swept",
         ),
     ),
     Mutant::new(
@@ -135,20 +135,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "sweep-ignores-freed-bits",
         "A sweep takes reachable objects for objects in use that were freed since the walk met them.",
-        FoundBy::Tests("--package darter-pool --lib races::what_is_freed_after_the_walk_of_a_sweep_is_free"),
+        FoundBy::Tests(
+            "--package darter-pool --lib interleavings::what_is_freed_after_the_walk_of_a_sweep_is_free",
+        ),
     ),
     Mutant::new(
         "pool",
         "sweep-adds-bits-that-are-set",
         "A sweep adds the bits of all free objects to the freed bits, also those that are set already.",
-        FoundBy::Tests("--package darter-pool --lib races::what_is_freed_during_a_sweep_is_free"),
+        FoundBy::Tests("--package darter-pool --lib interleavings::what_is_freed_during_a_sweep_is_free"),
     ),
     Mutant::new(
         "pool",
         "sweep-begins-again-under-late-bits",
         "A sweep that was cut short while it added bits is begun again by the same process, with those bits still on their way.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::a_sweep_cut_short_while_it_adds_bits_is_not_begun_again",
+            "--package darter-pool --lib interleavings::a_sweep_cut_short_while_it_adds_bits_is_not_begun_again",
         ),
     ),
     Mutant::new(
@@ -188,7 +190,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "born-in-the-process-epoch",
         "What is unlinked counts as born in the process epoch of the moment instead of its operation's pin.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::what_is_unlinked_was_born_when_its_operation_began",
+            "--package darter-pool --lib interleavings::what_is_unlinked_was_born_when_its_operation_began",
         ),
     ),
     Mutant::new(
@@ -196,7 +198,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "hold-over-before-its-late-verbs",
         "What a cancelled operation left is done when the next operation begins, whatever is on its way.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way",
+            "--package darter-pool --lib interleavings::leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way",
         ),
     ),
     Mutant::new(
@@ -209,7 +211,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "close-over-lingering-pins",
         "A process closes its blocks although verbs of cancelled operations are on their way into them.",
-        FoundBy::Tests("--package darter-pool --lib races::no_block_is_closed_under_late_verbs"),
+        FoundBy::Tests("--package darter-pool --lib interleavings::no_block_is_closed_under_late_verbs"),
     ),
     Mutant::new(
         "pool",
@@ -222,7 +224,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "close-writes-over-freed-bits",
         "A close writes the freed bits instead of adding to them, over what others have freed meanwhile.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::a_block_says_closed_when_its_books_are_there_and_keeps_what_others_freed",
+            "--package darter-pool --lib interleavings::a_block_says_closed_when_its_books_are_there_and_keeps_what_others_freed",
         ),
     ),
     Mutant::new(
@@ -259,39 +261,41 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "claim-wins-bits-by-a-lost-cas",
         "Freed bits count as won although the CAS that was to clear them has lost.",
-        FoundBy::Tests("--package darter-pool --lib races::freed_bits_are_won_once"),
+        FoundBy::Tests("--package darter-pool --lib interleavings::freed_bits_are_won_once"),
     ),
     Mutant::new(
         "pool",
         "page-released-under-a-claim",
         "A slab becomes a free page while somebody is fetching its freed bits.",
-        FoundBy::Tests("--package darter-pool --lib races::a_slab_under_a_claim_stays_a_slab"),
+        FoundBy::Tests("--package darter-pool --lib interleavings::a_slab_under_a_claim_stays_a_slab"),
     ),
     Mutant::new(
         "pool",
         "slab-cut-from-a-leaving-block",
         "A block on its way back to the pool can still be cut into slabs.",
-        FoundBy::Tests("--package darter-pool --lib races::nothing_is_cut_from_a_block_on_its_way_back"),
+        FoundBy::Tests(
+            "--package darter-pool --lib interleavings::nothing_is_cut_from_a_block_on_its_way_back",
+        ),
     ),
     Mutant::new(
         "pool",
         "run-keeps-its-last-page",
         "The last page of a freed run stays out of use.",
-        FoundBy::Tests("--package darter-pool --lib races::all_pages_of_a_freed_run_are_free"),
+        FoundBy::Tests("--package darter-pool --lib interleavings::all_pages_of_a_freed_run_are_free"),
     ),
     Mutant::new(
         "pool",
         "limbo-forgets-the-birth-in-hand",
         "What was handed out for scrubbing is retired with the birth of the operation that retires it.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::what_is_retired_while_something_is_in_hand_is_as_old",
+            "--package darter-pool --lib interleavings::what_is_retired_while_something_is_in_hand_is_as_old",
         ),
     ),
     Mutant::new(
         "pool",
         "limbo-birth-of-the-last-in-the-ring",
         "A bag counts as born with the last object in it instead of the oldest.",
-        FoundBy::Tests("--package darter-pool --lib races::the_oldest_in_a_ring_counts"),
+        FoundBy::Tests("--package darter-pool --lib interleavings::the_oldest_in_a_ring_counts"),
     ),
     Mutant::new(
         "pool",
@@ -321,19 +325,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "limbo-oldest-looks-once",
         "The oldest birth is taken from limbo, then from rings, and not from limbo again: what moves over is missed.",
-        FoundBy::Tests("--package darter-pool --lib races::the_oldest_in_a_ring_counts"),
+        FoundBy::Tests("--package darter-pool --lib interleavings::the_oldest_in_a_ring_counts"),
     ),
     Mutant::new(
         "pool",
         "member-lines-read-before-the-epoch",
         "The member lines are read before the global epoch, so a member that registers in between is missed.",
-        FoundBy::Tests("--package darter-pool --lib races::whoever_joined_before_an_epoch_is_seen_with_it"),
+        FoundBy::Tests(
+            "--package darter-pool --lib interleavings::whoever_joined_before_an_epoch_is_seen_with_it",
+        ),
     ),
     Mutant::new(
         "pool",
         "member-lines-counted-beside-the-epoch",
         "How many member lines there are is read in the READ of the epoch, from before a member registered perhaps, and not after it.",
-        FoundBy::Tests("--package darter-pool --lib races::whoever_joined_before_an_epoch_is_seen_with_it"),
+        FoundBy::Tests(
+            "--package darter-pool --lib interleavings::whoever_joined_before_an_epoch_is_seen_with_it",
+        ),
     ),
     Mutant::new(
         "pool",
@@ -346,7 +354,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "member-goes-live-by-what-it-read-before",
         "A new member publishes the epoch that it read before it went live.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
+            "--package darter-pool --lib interleavings::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
         ),
     ),
     Mutant::new(
@@ -354,7 +362,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "bury-though-the-lease-was-renewed",
         "A member counts as lapsed although it renewed its lease between two looks at its line.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::who_renewed_its_lease_after_the_first_look_has_not_lapsed",
+            "--package darter-pool --lib interleavings::who_renewed_its_lease_after_the_first_look_has_not_lapsed",
         ),
     ),
     Mutant::new(
@@ -362,35 +370,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "silence-counted-while-nobody-could-look",
         "A member counts as silent for all of the time in which its memory node was away, for whoever looks first.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew",
+            "--package darter-pool --lib interleavings::whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew",
         ),
     ),
     Mutant::new(
         "pool",
         "lease-left-to-rounds-that-wait",
         "A lease is renewed by rounds of upkeep alone, also while one waits for a memory node.",
-        FoundBy::Tests("--package darter-pool --lib races::a_lease_is_renewed_beside_a_round_that_waits"),
+        FoundBy::Tests(
+            "--package darter-pool --lib interleavings::a_lease_is_renewed_beside_a_round_that_waits",
+        ),
     ),
     Mutant::new(
         "pool",
         "bury-whoever-the-line-names-now",
         "The holder to be fenced is taken from the second look at a line, where the next one may have its name already.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::the_next_in_a_slot_is_not_shut_out_for_the_one_before",
+            "--package darter-pool --lib interleavings::the_next_in_a_slot_is_not_shut_out_for_the_one_before",
         ),
     ),
     Mutant::new(
         "pool",
         "member-line-read-once",
         "A member's line is believed although its state is read beside words of the member before.",
-        FoundBy::Tests("--package darter-pool --lib races::who_is_seen_live_is_seen_with_words_of_its_own"),
+        FoundBy::Tests(
+            "--package darter-pool --lib interleavings::who_is_seen_live_is_seen_with_words_of_its_own",
+        ),
     ),
     Mutant::new(
         "pool",
         "bury-without-the-nodes-that-came-since",
         "A member is ended although memory nodes were added that do not know that it was shut out.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::nobody_is_ended_who_may_write_to_nodes_that_are_not_known",
+            "--package darter-pool --lib interleavings::nobody_is_ended_who_may_write_to_nodes_that_are_not_known",
         ),
     ),
     Mutant::new(
@@ -398,7 +410,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "node-used-before-all-reach-it",
         "A process allocates on a new memory node before all members can reach it.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
+            "--package darter-pool --lib interleavings::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
         ),
     ),
     Mutant::new(
@@ -412,7 +424,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "join-without-the-nodes-that-came-since",
         "A new member does not learn of memory nodes that were added before others could see it.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
+            "--package darter-pool --lib interleavings::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
         ),
     ),
     Mutant::new(
@@ -420,7 +432,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "limbo-marked-after-the-epoch-was-read",
         "The mark in limbo is set after the epoch was read, so what was unlinked in between bears an older stamp.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::what_is_unlinked_within_a_round_has_no_stamp_of_it",
+            "--package darter-pool --lib interleavings::what_is_unlinked_within_a_round_has_no_stamp_of_it",
         ),
     ),
     Mutant::new(
@@ -440,20 +452,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "holds-settled-under-late-verbs",
         "Upkeep does what operations have left without asking whether their verbs have landed.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way",
+            "--package darter-pool --lib interleavings::leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way",
         ),
     ),
     Mutant::new(
         "pool",
         "cancelled-frees-taken-for-landed",
         "Freed bits whose landing is unknown do not hold sweeps back.",
-        FoundBy::Tests("--package darter-pool --lib races::frees_that_may_land_late_hold_sweeps_back"),
+        FoundBy::Tests(
+            "--package darter-pool --lib interleavings::frees_that_may_land_late_hold_sweeps_back",
+        ),
     ),
     Mutant::new(
         "pool",
         "flushed-without-looking-at-pins",
         "The flushed epoch passes operations under way that have yet to retire what they unlinked.",
-        FoundBy::Tests("--package darter-pool --lib races::a_pin_holds_back_what_counts_as_flushed"),
+        FoundBy::Tests("--package darter-pool --lib interleavings::a_pin_holds_back_what_counts_as_flushed"),
     ),
     Mutant::new(
         "pool",
@@ -477,14 +491,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "lease-renewed-with-news-alone",
         "A process renews its lease only when it has something else to publish.",
-        FoundBy::Tests("--package darter-pool --lib races::members_that_renew_their_leases_are_not_shut_out"),
+        FoundBy::Tests(
+            "--package darter-pool --lib interleavings::members_that_renew_their_leases_are_not_shut_out",
+        ),
     ),
     Mutant::new(
         "pool",
         "frees-forgotten-in-a-block-just-taken",
         "Objects freed by their bits in a block that the process takes over meanwhile are never fetched.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::objects_freed_in_a_block_just_taken_over_are_fetched",
+            "--package darter-pool --lib interleavings::objects_freed_in_a_block_just_taken_over_are_fetched",
         ),
     ),
     Mutant::new(

@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "quiver-helper-reads-leaves-of-linked-parts",
         "Who finishes a replacement reads the leaves of parts that are linked, which are retired when those change.",
         FoundBy::Tests(
-            "-p darter-index --lib quiver::races::who_finishes_a_parting_reads_no_leaf_of_a_linked_part",
+            "-p darter-index --lib quiver::interleavings::who_finishes_a_parting_reads_no_leaf_of_a_linked_part",
         ),
     ),
     Mutant::new(
@@ -28,7 +28,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "quiver-scan-reads-leaves-of-linked-parts",
         "A scan reads all leaves of a page, those of parts that are linked included.",
         FoundBy::Tests(
-            "-p darter-index --lib quiver::races::readers_read_no_leaf_of_a_linked_part_by_the_page",
+            "-p darter-index --lib quiver::interleavings::readers_read_no_leaf_of_a_linked_part_by_the_page",
         ),
     ),
     Mutant::new(
@@ -47,7 +47,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Quiver",
         "quiver-blind-cas-in-any-life",
         "The blind CAS of a put expects INLINE of whatever life lies at the record.",
-        FoundBy::Tests("-p darter-index --lib quiver::races::a_blind_cas_changes_no_page_of_another_life"),
+        FoundBy::Tests(
+            "-p darter-index --lib quiver::interleavings::a_blind_cas_changes_no_page_of_another_life",
+        ),
     ),
     Mutant::new(
         "Quiver",
@@ -77,7 +79,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Quiver",
         "quiver-undone-leaf-given-back-at-once",
         "The leaf of a CAS that was undone is free at once, although others may be reading it.",
-        FoundBy::Tests("-p darter-index --lib quiver::races::the_leaf_of_an_undone_cas_stays"),
+        FoundBy::Tests("-p darter-index --lib quiver::interleavings::the_leaf_of_an_undone_cas_stays"),
     ),
     Mutant::new(
         "Quiver",
@@ -145,13 +147,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Quiver",
         "quiver-skip-identity-not-compared",
         "A descent believes the node that the skip table leads to, whatever prefix it is of.",
-        FoundBy::Tests("-p darter-index --lib quiver::skip::races::a_node_of_another_prefix_is_not_believed"),
+        FoundBy::Tests(
+            "-p darter-index --lib quiver::skip::interleavings::a_node_of_another_prefix_is_not_believed",
+        ),
     ),
     Mutant::new(
         "Quiver",
         "quiver-skip-born-not-compared",
         "A descent believes the node that the skip table leads to, whatever life it is of.",
-        FoundBy::Tests("-p darter-index --lib quiver::skip::races::a_node_of_another_life_is_not_believed"),
+        FoundBy::Tests(
+            "-p darter-index --lib quiver::skip::interleavings::a_node_of_another_life_is_not_believed",
+        ),
     ),
     Mutant::new(
         "Quiver",
@@ -164,7 +170,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "quiver-skip-view-kept-too-long",
         "A process goes by a skip table that it has not found current in the last epochs.",
         FoundBy::Tests(
-            "-p darter-index --lib quiver::skip::races::a_late_search_goes_by_no_table_that_is_free",
+            "-p darter-index --lib quiver::skip::interleavings::a_late_search_goes_by_no_table_that_is_free",
         ),
     ),
     Mutant::new(
@@ -172,7 +178,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "quiver-skip-table-freed-at-once",
         "A skip table that was replaced is free at once.",
         FoundBy::Tests(
-            "-p darter-index --lib quiver::skip::races::a_late_search_goes_by_no_table_that_is_free",
+            "-p darter-index --lib quiver::skip::interleavings::a_late_search_goes_by_no_table_that_is_free",
         ),
     ),
     Mutant::new(
@@ -180,7 +186,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "quiver-sweep-fails-in-a-full-pool",
         "A sweep that has no room to finish what a dead client began frees nothing.",
         FoundBy::Tests(
-            "-p darter-index --lib quiver::races::a_sweep_passes_over_what_a_full_pool_has_no_room_to_finish",
+            "-p darter-index --lib quiver::interleavings::a_sweep_passes_over_what_a_full_pool_has_no_room_to_finish",
         ),
     ),
     Mutant::new(

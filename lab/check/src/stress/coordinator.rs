@@ -10,8 +10,8 @@ use super::repairer::{Repairs, next_in, repair_often};
 use super::tally::WorkerCounts;
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
 use super::{EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
+use crate::cross_check;
 use crate::dice::Dice;
-use crate::second;
 use darter::{KeySpace, PoolUrl, StoreOptions};
 use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
@@ -98,7 +98,7 @@ pub fn run(
             repaired_bytes: 0,
             longest_history: 0,
             checker_steps: 0,
-            second: config.second_judge.then(second::Counts::default),
+            second: config.second_judge.then(cross_check::Counts::default),
             failures: Vec::new(),
             pool: PoolJudgement::default(),
             findings: Vec::new(),

@@ -5,9 +5,9 @@ use super::collect::Collected;
 use super::keys::{KeySet, value_number};
 use super::worker::scan_reads;
 use super::{Site, StressError, SubjectStore};
+use crate::cross_check::{self, Opinion};
 use crate::history::{Action, Operation, Outcome};
 use crate::linear::{Checker, Verdict, explain};
-use crate::second::{self, Opinion};
 use darter::ScanRange;
 use std::collections::BTreeMap;
 
@@ -78,11 +78,11 @@ pub fn judge_again(
     collected: &Collected,
     initial: &BTreeMap<u32, u64>,
     first: &Judgement,
-) -> (second::Counts, Vec<String>) {
-    let mut counts = second::Counts::default();
+) -> (cross_check::Counts, Vec<String>) {
+    let mut counts = cross_check::Counts::default();
     let mut disagreements = Vec::new();
     for (rank, operations) in (0..).zip(collected.histories()) {
-        let opinion = second::judge(operations, initial.get(&rank).copied(), &mut counts);
+        let opinion = cross_check::judge(operations, initial.get(&rank).copied(), &mut counts);
         let failure = first.failures.iter().find(|failure| failure.rank == rank);
         let name = || format!("key {rank} (`{}`)", keys.key(rank).escape_ascii());
         match (failure, opinion) {

@@ -51,7 +51,7 @@ pub use error::StressError;
 pub use fleet::LaunchWorker;
 pub use subject::{Subject, SubjectKind, SubjectOptions, SubjectStore};
 
-use crate::second;
+use crate::cross_check;
 use cluster::{ClusterConfig, LaunchNode};
 use collect::Collected;
 use darter::{DefaultFabric, PoolUrl, Store, StoreOptions};
@@ -238,7 +238,7 @@ pub struct Report {
     /// Steps the checker took.
     pub checker_steps: u64,
     /// What the outside checker judged, if it did.
-    pub second: Option<second::Counts>,
+    pub second: Option<cross_check::Counts>,
     /// Keys whose history is not known to be linearizable.
     pub failures: Vec<KeyFailure>,
     /// What the last checks of the pool found.

@@ -7,9 +7,9 @@ use std::cell::Cell;
 
 use super::histories::{Mix, Random, disturb, executed, perturbed, sketches, stretched};
 use super::judges::{assert_respects, longest_by_brute_force, published_checker_accepts};
+use darter_check::cross_check::{self, Opinion};
 use darter_check::history::{Action, Operation, Outcome};
 use darter_check::linear::{Checker, Verdict, explain};
-use darter_check::second::{self, Opinion};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 /// Enough for every small history.
@@ -101,7 +101,7 @@ fn a_published_checker_agrees() {
 #[test]
 fn the_second_judge_agrees() {
     let mut checker = Checker::new();
-    let mut counts = second::Counts::default();
+    let mut counts = cross_check::Counts::default();
     let (mut right, mut wrong) = (0, 0);
     for seed in 0..20_000 {
         let mut random = Random::new(seed);
@@ -114,7 +114,7 @@ fn the_second_judge_agrees() {
             disturb(&mut random, &mut operations);
         }
         let expected = judged(&mut checker, &operations, initial);
-        let opinion = second::judge(&operations, initial, &mut counts);
+        let opinion = cross_check::judge(&operations, initial, &mut counts);
         match opinion {
             Opinion::Linearizable => assert!(expected, "seed {seed}: {operations:?}"),
             Opinion::Violation(text) => assert!(!expected, "seed {seed}: {text}\n{operations:?}"),

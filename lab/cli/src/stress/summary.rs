@@ -1,7 +1,7 @@
 //! What `stress` prints in the end: for people, and as one JSON object.
 
 use super::StressCommand;
-use darter_check::second;
+use darter_check::cross_check;
 use darter_check::stress::Report;
 use darter_check::stress::log::Call;
 use darter_fabric::{counted, inflected};
@@ -196,7 +196,7 @@ impl StressCommand {
     }
 }
 
-fn print_second(out: &mut impl Write, second: &second::Counts) -> std::io::Result<()> {
+fn print_second(out: &mut impl Write, second: &cross_check::Counts) -> std::io::Result<()> {
     writeln!(
         out,
         "second judge  {} linearizable, {} given up in part, {}",
@@ -235,7 +235,7 @@ fn disturbances_as_json(report: &Report) -> serde_json::Map<String, Value> {
     object.as_object().cloned().unwrap_or_default()
 }
 
-fn second_as_json(second: &second::Counts) -> Value {
+fn second_as_json(second: &cross_check::Counts) -> Value {
     json!({
         "histories": second.histories,
         "histories_given_up": second.histories_undecided,

@@ -55,7 +55,7 @@ fn what_cannot_be_asked_for_is_refused() {
     for (words, part) in [
         (&["compare", "--indexes", "nope"][..], "express skip table"),
         (&["compare", "--indexes", "dart", "--ops", "0"], "--ops"),
-        (&["compare", "--indexes", "dart", "--pool", "sim:preset=dart", "--memnodes", "2"], "--memnodes"),
+        (&["compare", "--indexes", "dart", "--pool", "model:preset=dart", "--memnodes", "2"], "--memnodes"),
         (&["paper", "dart-fig99"], "paper list"),
         (&["paper", "dart-fig9"], "128 bytes"),
     ] {

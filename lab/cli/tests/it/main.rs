@@ -23,6 +23,7 @@ mod outputs;
 mod scene;
 mod serve;
 mod stress;
+mod unsafe_code;
 mod usage;
 #[allow(dead_code)]
 #[path = "../../../../crates/darter-cli/tests/it/work.rs"]

@@ -34,7 +34,7 @@
 
 pub(crate) mod install;
 #[cfg(test)]
-mod races;
+mod interleavings;
 pub(crate) mod scrub;
 pub(crate) mod split;
 pub(crate) mod table;

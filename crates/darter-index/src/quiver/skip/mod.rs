@@ -19,7 +19,7 @@ mod entry;
 mod guide;
 mod inspect;
 #[cfg(test)]
-mod races;
+mod interleavings;
 mod table;
 mod view;
 

@@ -8,7 +8,7 @@ use super::super::fault::Fault;
 use super::super::outcome::Violation;
 use super::super::subject::Subject;
 use super::nodes::Nodes;
-use darter_fabric::group::bed::{MS, Random};
+use darter_fabric::group::testbed::{MS, Random};
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

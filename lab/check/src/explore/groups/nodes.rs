@@ -3,7 +3,7 @@
 
 use super::outcomes::Outcomes;
 use darter_fabric::group::Options;
-use darter_fabric::group::bed::{Counts, MS, Payload, Random, Setup, World};
+use darter_fabric::group::testbed::{Counts, MS, Payload, Random, Setup, World};
 use darter_fabric::sim::{DivertedBatch, Sim};
 use darter_fabric::{Fabric, FabricError, Verb};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

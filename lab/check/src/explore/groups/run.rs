@@ -10,7 +10,7 @@ use super::super::run::{abandon, begin, end, note_struck, spawn_clients};
 use super::super::subject::Subject;
 use super::driver::Driver;
 use super::nodes::Nodes;
-use darter_fabric::group::bed::{MS, Random};
+use darter_fabric::group::testbed::{MS, Random};
 use darter_fabric::sim::Executor;
 use std::collections::BTreeMap;
 

@@ -45,7 +45,7 @@ impl Life {
         let local = Local::memory(bytes as u64, 1).expect("memory for a replica");
         let mut region = Region::new(&local).expect("an endpoint of this process");
         let content = content.map_or_else(
-            || if matches!(start, Start::Founding(_)) { vec![0; bytes] } else { used(id, bytes) },
+            || if matches!(start, Start::Bootstrap(_)) { vec![0; bytes] } else { used(id, bytes) },
             <[u8]>::to_vec,
         );
         assert!(region.store(0, &content), "a memory of this size");

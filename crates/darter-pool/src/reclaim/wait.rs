@@ -2,7 +2,7 @@
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
 
-use super::upkeep::Grace;
+use super::upkeep::Reclamation;
 use crate::blocks::Blocks;
 use crate::error::PoolError;
 use crate::members::{MemberTable, Members, read_table};
@@ -11,13 +11,13 @@ use crate::round_trip::read_words;
 
 /// Pauses between two questions about members of which the provider knows nothing.
 const PAUSES_BEFORE_ASKING: u32 = 20;
-/// Milliseconds that [`Grace::settle`] waits without progress, and altogether.
+/// Milliseconds that [`Reclamation::settle`] waits without progress, and altogether.
 const SETTLE_QUIET_MS: u64 = 250;
 const SETTLE_LIMIT_MS: u64 = 5000;
 /// Milliseconds that a sweep waits for the others, beyond their lease.
 const PATIENCE_MS: u64 = 1000;
 
-impl Grace {
+impl Reclamation {
     /// Rounds until limbo is empty or nothing moves.
     pub(crate) async fn settle<F: Fabric>(
         &self,

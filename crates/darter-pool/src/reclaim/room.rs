@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::upkeep::{EpochDemand, Grace};
+use super::upkeep::{EpochDemand, Reclamation};
 use crate::laggard::Laggard;
 
 /// Epochs in which every member has read the request, given back and handed over what it can, which
@@ -35,7 +35,7 @@ pub enum Room {
 
 /// A request for room. The members help while it exists.
 pub struct RoomRequest<'g> {
-    grace: &'g Grace,
+    reclamation: &'g Reclamation,
     _demand: EpochDemand<'g>,
     _request: EpochDemand<'g>,
     first: u64,
@@ -55,11 +55,11 @@ impl RoomRequest<'_> {
     /// Returns what has become of the request, after a round of upkeep that ended at `now_ms` by the
     /// clock of the process's endpoints.
     pub fn progress(&mut self, now_ms: u64) -> Room {
-        let epoch = self.grace.epoch();
-        if self.grace.limbo.freed() > self.freed {
+        let epoch = self.reclamation.epoch();
+        if self.reclamation.limbo.freed() > self.freed {
             return Room::Freed;
         }
-        if epoch >= self.first + EPOCHS && !self.grace.has_garbage() {
+        if epoch >= self.first + EPOCHS && !self.reclamation.has_garbage() {
             return Room::Full;
         }
         let since = match self.moved {
@@ -71,15 +71,15 @@ impl RoomRequest<'_> {
         if for_ms <= self.patience_ms {
             return Room::NotYet;
         }
-        self.grace.laggard().map_or(Room::Full, |laggard| Room::HeldBack(Laggard { for_ms, ..laggard }))
+        self.reclamation.laggard().map_or(Room::Full, |laggard| Room::HeldBack(Laggard { for_ms, ..laggard }))
     }
 }
 
-impl Grace {
+impl Reclamation {
     /// Makes the epoch advance and the other members help while the value lives.
     pub(crate) fn ask_for_room(&self, lease_ms: u64) -> RoomRequest<'_> {
         RoomRequest {
-            grace: self,
+            reclamation: self,
             _demand: self.demand_epochs(),
             _request: self.request_room(),
             first: self.epoch(),

@@ -2,7 +2,7 @@
 
 use crate::history::History;
 use crate::linear::Kind;
-use darter_fabric::group::bed::{Frame, Payload, Random, Users};
+use darter_fabric::group::testbed::{Frame, Payload, Random, Users};
 use darter_fabric::{Batch, GlobalAddr};
 
 /// Words that clients use, each in a line of its own.

@@ -259,8 +259,8 @@ impl Limbo {
     ) {
         let mut state = lock(&self.state);
         let is_ripe = |stamp: Option<u64>, epochs| stamp.is_some_and(|stamp| stamp + epochs <= global);
-        let grace = if mutant!("limbo-frees-one-epoch-early") { 1 } else { 2 };
-        while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp, grace)) {
+        let epochs = if mutant!("limbo-frees-one-epoch-early") { 1 } else { 2 };
+        while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp, reclamation)) {
             let Some(bag) = state.bags.pop_front() else { break };
             let remote = free(&bag.objects);
             self.freed.fetch_add(bag.objects.len() as u64, Ordering::Relaxed);
@@ -270,8 +270,8 @@ impl Limbo {
                 state.remote.extend(remote);
             }
         }
-        let grace = if mutant!("limbo-first-grace-of-one-epoch") { 1 } else { 2 };
-        while state.noted.front().is_some_and(|noted| is_ripe(noted.stamp, grace)) {
+        let epochs = if mutant!("limbo-first-grace-of-one-epoch") { 1 } else { 2 };
+        while state.noted.front().is_some_and(|noted| is_ripe(noted.stamp, epochs)) {
             let Some(noted) = state.noted.pop_front() else { break };
             noted.stamp.into_iter().for_each(&mut graced);
             state.graced.push(noted.object);

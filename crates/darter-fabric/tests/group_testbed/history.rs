@@ -2,7 +2,7 @@
 
 use crate::client::WORDS;
 use crate::linear::{Event, Kind, is_linearizable};
-use darter_fabric::group::bed::Frame;
+use darter_fabric::group::testbed::Frame;
 
 /// Verbs that were answered, and until when those of each client that were not may take effect.
 #[derive(Debug, Default)]

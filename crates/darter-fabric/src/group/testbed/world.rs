@@ -78,7 +78,7 @@ impl<U: Users> World<U> {
     pub fn new(seed: u64, users: U, setup: Setup, is_traced: bool) -> Self {
         let mut random = Random::new(seed);
         let replicas = 2 + random.below(2);
-        let view = Arc::new(View::founding(0, 1..replicas));
+        let view = Arc::new(View::bootstrap(0, 1..replicas));
         let mut world = Self {
             users,
             random,
@@ -112,7 +112,7 @@ impl<U: Users> World<U> {
             let clock = (world.random.below(1 << 40), 950 + world.random.below(101));
             world.nodes.push(Node::new(clock));
             let (start, content) = if node < replicas {
-                (Start::Founding(Arc::clone(&view)), content.as_deref())
+                (Start::Bootstrap(Arc::clone(&view)), content.as_deref())
             } else {
                 (Start::Empty, None)
             };

@@ -15,7 +15,7 @@
 //!
 //! A round that is cancelled anywhere does no harm: what it may still write late is a publication
 //! or an epoch that was true when it was composed, and both only grow stale on the safe side. Only
-//! freed bits on their way must not be taken for landed: their birth then stays in [`Grace::stuck`]
+//! freed bits on their way must not be taken for landed: their birth then stays in [`Reclamation::stuck`]
 //! and holds sweeps back.
 
 use darter_fabric::{Fabric, GlobalAddr, ObjectState, Orphans, mutant};
@@ -38,7 +38,7 @@ use crate::sync::lock;
 const EMPTY_BLOCKS_KEPT: usize = 2;
 
 /// The pins of this process's clients, what they have unlinked, and the state of upkeep.
-pub(crate) struct Grace {
+pub(crate) struct Reclamation {
     pub(super) clients: Clients,
     pub(super) limbo: Limbo,
     extensions: Extensions,
@@ -92,7 +92,7 @@ impl Drop for UnconfirmedFrees<'_> {
     }
 }
 
-impl Grace {
+impl Reclamation {
     /// No clients yet, since registration at `epoch`.
     pub(crate) fn new(epoch: u64) -> Self {
         Self {
@@ -380,7 +380,7 @@ mod tests {
         };
         for is_put_back in [true, false, true] {
             maintain(&mut client);
-            assert_eq!(pool.process.grace.flushed(), born);
+            assert_eq!(pool.process.reclamation.flushed(), born);
             if is_put_back {
                 let taken = client.take_graced();
                 assert_eq!(taken.len(), 1);
@@ -396,7 +396,7 @@ mod tests {
             }
         }
         maintain(&mut client);
-        assert_eq!(pool.process.grace.flushed(), born);
+        assert_eq!(pool.process.reclamation.flushed(), born);
 
         // In hand, the object is garbage to an audit, not leaked.
         let mut other = pool.client().unwrap();
@@ -414,7 +414,7 @@ mod tests {
         drop(pinned);
         assert_eq!(audit(), (64, 0));
         maintain(&mut client);
-        assert_eq!(pool.process.grace.flushed(), pool.epoch());
+        assert_eq!(pool.process.reclamation.flushed(), pool.epoch());
         assert_eq!(audit(), (0, 0));
     }
 
@@ -445,8 +445,11 @@ mod tests {
     fn client_with_verbs(pool: &Pool<Local>, in_flight: usize) -> (Arc<ClientState>, Arc<AfterTheLook>) {
         let in_flight = AtomicUsize::new(in_flight);
         let orphans = Arc::new(AfterTheLook { in_flight, then: Mutex::default() });
-        let state =
-            pool.process.grace.clients.add(Some(Arc::clone(&orphans) as Arc<dyn Orphans>), &Arc::default());
+        let state = pool
+            .process
+            .reclamation
+            .clients
+            .add(Some(Arc::clone(&orphans) as Arc<dyn Orphans>), &Arc::default());
         (state, orphans)
     }
 
@@ -483,11 +486,11 @@ mod tests {
         let (ended, process) = (Arc::clone(&state), Arc::downgrade(&pool.process));
         *lock(&orphans.then) = Some(Box::new(move || {
             ended.gone.store(true, Ordering::SeqCst);
-            let clients = &process.upgrade().unwrap().grace.clients;
+            let clients = &process.upgrade().unwrap().reclamation.clients;
             clients.end_pin(&ended, &mut lock(&ended.lingering));
         }));
         state.settle_leftovers();
-        assert_eq!(pool.process.grace.clients.all().len(), 1);
+        assert_eq!(pool.process.reclamation.clients.all().len(), 1);
         assert!(is_done.load(Ordering::SeqCst));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::epoch::ClientState;
 use super::leftovers::Leftovers;
 use super::limbo::{Limbo, Unlinked};
-use super::upkeep::Grace;
+use super::upkeep::Reclamation;
 use crate::blocks::{AllocKind, MagazineList, Object};
 use crate::sync::lock;
 
@@ -35,10 +35,14 @@ pub(crate) struct Reclaimer {
 
 impl Reclaimer {
     /// A client with an endpoint and these magazines, unpinned.
-    pub(crate) fn new<E: Endpoint>(grace: &Grace, endpoint: &E, magazines: &Arc<MagazineList>) -> Self {
+    pub(crate) fn new<E: Endpoint>(
+        reclamation: &Reclamation,
+        endpoint: &E,
+        magazines: &Arc<MagazineList>,
+    ) -> Self {
         Self {
-            epoch: grace.epoch(),
-            state: grace.add_client(endpoint.orphans(), magazines),
+            epoch: reclamation.epoch(),
+            state: reclamation.add_client(endpoint.orphans(), magazines),
             depth: 0,
             lingers: false,
             has_leftovers: false,
@@ -78,34 +82,34 @@ impl Reclaimer {
     }
 
     /// Begins a span of operations, and returns how many rounds of upkeep the last one owes.
-    pub(crate) fn take_due_rounds(&mut self, grace: &Grace) -> u32 {
+    pub(crate) fn take_due_rounds(&mut self, reclamation: &Reclamation) -> u32 {
         self.until_upkeep = UPKEEP_OPERATIONS;
         self.bags = 0;
         // Under pressure the epoch has to advance twice beyond the garbage's stamp, once a round.
-        if grace.take_pressure() { 4 } else { 1 }
+        if reclamation.take_pressure() { 4 } else { 1 }
     }
 
     /// Whether upkeep could bring anything back.
-    pub(crate) fn has_garbage(&self, grace: &Grace) -> bool {
-        grace.limbo.waiting() > 0 || !Limbo::is_empty(&self.state.ring)
+    pub(crate) fn has_garbage(&self, reclamation: &Reclamation) -> bool {
+        reclamation.limbo.waiting() > 0 || !Limbo::is_empty(&self.state.ring)
     }
 
     /// Notes that an allocation found no room. The caller is pinned, so nothing ripens now; upkeep
     /// before the next operation tries harder.
-    pub(crate) fn note_out_of_space(&mut self, grace: &Grace) {
-        grace.set_pressure();
+    pub(crate) fn note_out_of_space(&mut self, reclamation: &Reclamation) {
+        reclamation.set_pressure();
         self.until_upkeep = 1;
     }
 
     /// Pins the process epoch, or keeps a pin whose verbs are still on their way, and returns the
     /// epoch. Inside another operation call [`Reclaimer::nest`] alone.
     #[inline]
-    pub(crate) fn enter<E: Endpoint>(&mut self, grace: &Grace, endpoint: &E) -> u64 {
+    pub(crate) fn enter<E: Endpoint>(&mut self, reclamation: &Reclamation, endpoint: &E) -> u64 {
         if self.has_hand || self.lingers {
             self.enter_slowly(endpoint);
         }
         if !self.lingers {
-            self.epoch = self.state.pin(&grace.clients);
+            self.epoch = self.state.pin(&reclamation.clients);
         }
         self.epoch
     }
@@ -174,9 +178,9 @@ impl Reclaimer {
     }
 
     /// Ends a pin that outlived its operation, when its verbs have completed.
-    pub(crate) fn release_lingering_pin(&mut self, grace: &Grace) {
+    pub(crate) fn release_lingering_pin(&mut self, reclamation: &Reclamation) {
         if self.depth == 0 && self.lingers {
-            grace.clients.reap(&self.state);
+            reclamation.clients.reap(&self.state);
             self.lingers = self.state.is_lingering();
             self.settle_leftovers();
         }
@@ -184,14 +188,14 @@ impl Reclaimer {
 
     /// The epoch that what is unlinked now counts as born in: the operation's. Out of any operation
     /// none is known.
-    fn birth(&self, grace: &Grace) -> u64 {
-        let epoch = if mutant!("born-in-the-process-epoch") { grace.epoch() } else { self.epoch };
+    fn birth(&self, reclamation: &Reclamation) -> u64 {
+        let epoch = if mutant!("born-in-the-process-epoch") { reclamation.epoch() } else { self.epoch };
         if self.depth > 0 { epoch } else { 0 }
     }
 
     /// Takes an object that the operation has unlinked.
-    pub(crate) fn retire(&mut self, grace: &Grace, object: Object) {
-        if grace.limbo.retire(&self.state.ring, object, self.birth(grace)) {
+    pub(crate) fn retire(&mut self, reclamation: &Reclamation, object: Object) {
+        if reclamation.limbo.retire(&self.state.ring, object, self.birth(reclamation)) {
             self.bags += 1;
             if self.bags >= UPKEEP_BAGS {
                 self.until_upkeep = 1;
@@ -202,41 +206,41 @@ impl Reclaimer {
     /// Takes an object that the operation has unlinked and that hints may still name.
     pub(crate) fn unlink(
         &mut self,
-        grace: &Grace,
+        reclamation: &Reclamation,
         addr: GlobalAddr,
         bytes: u64,
         kind: AllocKind,
         note: Box<[u8]>,
     ) {
-        let object = Unlinked { addr, bytes, kind, note, born: self.birth(grace), hand: None };
-        self.put_back(grace, object);
+        let object = Unlinked { addr, bytes, kind, note, born: self.birth(reclamation), hand: None };
+        self.put_back(reclamation, object);
     }
 
     /// Takes an object from [`Reclaimer::take_graced`] again.
-    pub(crate) fn put_back(&mut self, grace: &Grace, object: Unlinked) {
-        grace.limbo.unlink(&self.state.ring, object);
+    pub(crate) fn put_back(&mut self, reclamation: &Reclamation, object: Unlinked) {
+        reclamation.limbo.unlink(&self.state.ring, object);
     }
 
     /// Objects of any client of this process that have passed their first grace period.
     #[inline]
-    pub(crate) fn take_graced(&mut self, grace: &Grace) -> Vec<Unlinked> {
-        if grace.limbo.graced() == 0 {
+    pub(crate) fn take_graced(&mut self, reclamation: &Reclamation) -> Vec<Unlinked> {
+        if reclamation.limbo.graced() == 0 {
             return Vec::new();
         }
         self.has_hand = true;
-        grace.limbo.take_graced(&self.state.ring)
+        reclamation.limbo.take_graced(&self.state.ring)
     }
 
     /// Ends the client, and its endpoint. Its pin outlives it as long as its last verbs are on
     /// their way.
-    pub(crate) fn close<E: Endpoint>(&mut self, grace: &Grace, endpoint: Option<E>) {
-        grace.limbo.collect(&self.state.ring);
+    pub(crate) fn close<E: Endpoint>(&mut self, reclamation: &Reclamation, endpoint: Option<E>) {
+        reclamation.limbo.collect(&self.state.ring);
         self.state.gone.store(true, Ordering::SeqCst);
         let mut lingering = lock(&self.state.lingering);
         *lingering = endpoint.is_some_and(|endpoint| endpoint.in_flight() > 0)
             && !mutant!("pin-of-a-dropped-client-ends-at-once");
         if !*lingering {
-            grace.clients.end_pin(&self.state, &mut lingering);
+            reclamation.clients.end_pin(&self.state, &mut lingering);
         }
     }
 }

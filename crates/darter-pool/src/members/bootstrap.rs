@@ -1,4 +1,4 @@
-//! Founding: how one process at a time makes a pool of some memory nodes.
+//! Bootstrap: how one process at a time makes a pool of some memory nodes.
 //!
 //! Whoever makes a pool takes every node first, by CAS on its *founder word* from free to the name
 //! of its [`darter_fabric::Identity`]. Only then does it look whether a node holds a pool, and
@@ -27,7 +27,7 @@ use crate::round_trip::{cas, submit};
 const FOUNDER_SLOT: u32 = MEMBERS;
 
 /// The nodes that this process has taken to make a pool of.
-pub(crate) struct Founding {
+pub(crate) struct Bootstrap {
     /// Proof of life until all is done.
     _identity: Box<dyn Identity>,
     /// What this process is called in the founder words.
@@ -47,7 +47,7 @@ struct Look {
     founder: u64,
 }
 
-impl Founding {
+impl Bootstrap {
     /// Takes all nodes.
     ///
     /// # Errors
@@ -68,12 +68,12 @@ impl Founding {
         };
         // Providers whose nodes no other process reaches have no names.
         let name = identity.holder().max(1);
-        let mut founding = Self { _identity: identity, name, before: Vec::new() };
-        let taken = founding.take_all(fabric, endpoint, nodes, lease_ms).await;
+        let mut bootstrap = Self { _identity: identity, name, before: Vec::new() };
+        let taken = bootstrap.take_all(fabric, endpoint, nodes, lease_ms).await;
         if taken.is_err() {
-            founding.give_back(endpoint).await?;
+            bootstrap.give_back(endpoint).await?;
         }
-        taken.map(|()| founding)
+        taken.map(|()| bootstrap)
     }
 
     async fn take_all<F: Fabric>(

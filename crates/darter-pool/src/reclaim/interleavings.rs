@@ -72,9 +72,10 @@ fn what_is_unlinked_was_born_when_its_operation_began() {
     let addr = block_on(client.alloc(0, 64, AllocKind::Leaf)).unwrap();
     let mut pinned = block_on(client.pin(OpKind::Delete)).unwrap();
     let epoch = pinned.epoch();
-    pool.process.grace.clients.observe(epoch + 1);
+    pool.process.reclamation.clients.observe(epoch + 1);
     pinned.retire(addr, 64, AllocKind::Leaf);
-    let oldest = pool.process.grace.clients.all().iter().map(|client| Limbo::oldest_in(&client.ring)).min();
+    let oldest =
+        pool.process.reclamation.clients.all().iter().map(|client| Limbo::oldest_in(&client.ring)).min();
     assert_eq!(oldest, Some(epoch));
     drop(pinned);
     drop(client);
@@ -85,25 +86,29 @@ fn what_is_unlinked_was_born_when_its_operation_began() {
 fn a_pin_holds_back_what_counts_as_flushed() {
     let pool = create(&Sim::new(1, 2 << 20));
     let mut client = pool.client().unwrap();
-    let _moving = pool.process.grace.demand_epochs();
+    let _moving = pool.process.reclamation.demand_epochs();
     let pinned = block_on(client.pin(OpKind::Get)).unwrap();
     maintain(&pool, 4);
     assert_eq!(pool.epoch(), pinned.epoch() + 1);
-    assert_eq!(pool.process.grace.flushed(), pinned.epoch());
+    assert_eq!(pool.process.reclamation.flushed(), pinned.epoch());
 }
 
 #[test]
 fn a_sweep_waits_until_all_have_flushed_its_epoch() {
     let pool = create(&Sim::new(1, 2 << 20));
-    let grace = &pool.process.grace;
+    let reclamation = &pool.process.reclamation;
     let table = |published, flushed| MemberTable {
         epoch: 9,
         nodes: 1,
         lines: vec![line(), MemberLine { published, flushed, ..line() }],
     };
-    let own = grace.flushed();
-    assert_eq!(grace.late(&table(own + 1, own), 0, own), [0, 1], "neither has flushed the epoch itself");
-    assert_eq!(grace.late(&table(own + 1, own + 1), 0, own), [0], "this process has not");
+    let own = reclamation.flushed();
+    assert_eq!(
+        reclamation.late(&table(own + 1, own), 0, own),
+        [0, 1],
+        "neither has flushed the epoch itself"
+    );
+    assert_eq!(reclamation.late(&table(own + 1, own + 1), 0, own), [0], "this process has not");
 }
 
 #[test]
@@ -128,7 +133,7 @@ fn frees_that_may_land_late_hold_sweeps_back() {
         let (word, bit) = process.blocks.layout().freed_bit(addr, class_of(64).unwrap()).unwrap();
         if is_cut && other.garbage() == 0 && word_at(&sim, word) & bit == 0 {
             met = true;
-            assert!(process.grace.stuck() <= born, "{rounds} rounds and {polls} polls");
+            assert!(process.reclamation.stuck() <= born, "{rounds} rounds and {polls} polls");
         }
         other.abandon();
         owner.abandon();
@@ -141,7 +146,7 @@ fn whoever_joins_is_at_most_an_epoch_behind() {
     for polls in 0.. {
         let sim = Sim::new(1, 4 << 20);
         let one = create(&sim);
-        let moving = one.process.grace.demand_epochs();
+        let moving = one.process.reclamation.demand_epochs();
         let mut opening = pin!(Pool::open(slow(&sim, 1)));
         if !is_pending_after(opening.as_mut(), polls) {
             assert!(polls > 3, "a process joins in several round trips");
@@ -168,7 +173,7 @@ fn whoever_joins_within_a_round_holds_the_epoch() {
         let sim = Sim::new(1, 4 << 20);
         let one = create(&sim);
         maintain(&one, 1);
-        let moving = one.process.grace.demand_epochs();
+        let moving = one.process.reclamation.demand_epochs();
         let mut executor = Executor::new(&sim);
         let (pool, mut client) = (one.clone(), one.client().unwrap());
         executor.spawn(0, async move { pool.maintain(&mut client).await.unwrap() });
@@ -180,7 +185,7 @@ fn whoever_joins_within_a_round_holds_the_epoch() {
         sim.schedule(false);
         let two = open(&sim, 1);
         let mut client = two.client().unwrap();
-        let also_moving = two.process.grace.demand_epochs();
+        let also_moving = two.process.reclamation.demand_epochs();
         let pinned = block_on(client.pin(OpKind::Get)).unwrap();
         maintain(&two, 1);
         sim.schedule(true);
@@ -212,7 +217,7 @@ fn what_is_unlinked_within_a_round_has_no_stamp_of_it() {
         while poll(round.as_mut()).is_pending() {}
     }
     let mut graces = 0;
-    pool.process.grace.limbo.ripen(NEVER / 2, |_| graces += 1, |_| Vec::new());
+    pool.process.reclamation.limbo.ripen(NEVER / 2, |_| graces += 1, |_| Vec::new());
     assert_eq!(graces, 0);
     drop((own, client));
     pool.abandon();
@@ -364,7 +369,8 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
             let word = BlockWord::decode(word_at(&sim, Layout::block_word(block)));
             word.unwrap().state == BlockState::Closed
         };
-        let draft = matches!(has, Has::Draft | Has::Kept).then(|| block_on(client.pin(OpKind::Insert)).unwrap());
+        let draft =
+            matches!(has, Has::Draft | Has::Kept).then(|| block_on(client.pin(OpKind::Insert)).unwrap());
         // Nothing has been taken since the round before.
         maintain(&one, 1);
         let request = two.ask_for_room();

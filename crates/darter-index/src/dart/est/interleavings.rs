@@ -1,7 +1,7 @@
 //! Races of scrubs and splits, driven by hand.
 
 use super::super::Dart;
-use super::super::races::options;
+use super::super::interleavings::options;
 use super::scrub::{Retired, scrub, scrub_everywhere, segments};
 use super::split::split;
 use super::table::hits;

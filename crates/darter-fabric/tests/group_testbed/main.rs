@@ -13,9 +13,9 @@
 //! equal, word by word.
 //!
 //! ```sh
-//! cargo test -p darter-fabric --test group_bed
-//! DARTER_GROUP_SEED=77 cargo test -p darter-fabric --test group_bed one_seed -- --ignored --nocapture
-//! DARTER_GROUP_RUNS=1000000 cargo test -p darter-fabric --test group_bed many_seeds -- --ignored
+//! cargo test -p darter-fabric --test group_testbed
+//! DARTER_GROUP_SEED=77 cargo test -p darter-fabric --test group_testbed one_seed -- --ignored --nocapture
+//! DARTER_GROUP_RUNS=1000000 cargo test -p darter-fabric --test group_testbed many_seeds -- --ignored
 //! ```
 
 #![allow(clippy::unwrap_used)] // a test may panic
@@ -27,7 +27,7 @@ mod linear;
 
 use client::{Clients, WORDS, offset};
 use darter_fabric::group::Options;
-use darter_fabric::group::bed::{Counts, MS, Setup, World};
+use darter_fabric::group::testbed::{Counts, MS, Setup, World};
 
 /// Bytes of a region.
 const REGION_BYTES: usize = 4096;

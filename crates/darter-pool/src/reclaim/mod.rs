@@ -1,4 +1,4 @@
-//! Grace: when what was unlinked may be used again.
+//! Reclamation: when what was unlinked may be used again.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `limbo` | what was unlinked and may still be read |
 //! | `leftovers` | work that waits for the verbs of dropped operations |
 //! | `reclaimer` | [`Reclaimer`], one client's pin and what it has retired |
-//! | `upkeep` | [`Grace`], the process's part, and a round of upkeep |
+//! | `upkeep` | [`Reclamation`], the process's part, and a round of upkeep |
 //! | `hand_over` | when the steps of a hand-over of blocks follow each other |
 //! | `extension` | what upkeep does for other crates |
 //! | `room` | waiting for memory that others have yet to let go |
@@ -17,10 +17,10 @@
 mod epoch;
 mod extension;
 mod hand_over;
+#[cfg(test)]
+mod interleavings;
 mod leftovers;
 mod limbo;
-#[cfg(test)]
-mod races;
 mod reclaimer;
 mod room;
 mod upkeep;
@@ -31,4 +31,4 @@ pub use leftovers::Leftovers;
 pub use limbo::Unlinked;
 pub(crate) use reclaimer::Reclaimer;
 pub use room::{Room, RoomRequest};
-pub(crate) use upkeep::Grace;
+pub(crate) use upkeep::Reclamation;

@@ -1,7 +1,7 @@
 //! Situations that seeds hardly meet, made by hand.
 
 use crate::REGION_BYTES;
-use darter_fabric::group::bed::Life;
+use darter_fabric::group::testbed::Life;
 use darter_fabric::group::{
     Answers, FrameId, Message, Options, Outcome, Output, ReplicaId, Request, Role, Start, StoreReply,
     StoreRequest, View,
@@ -42,10 +42,10 @@ impl Group {
 
     /// The same, of whom nobody has done anything.
     fn before(members: u64, others: u64, options: &Options) -> Self {
-        let store = Arc::new(View::founding(0, 1..members));
+        let store = Arc::new(View::bootstrap(0, 1..members));
         let now = Duration::from_secs(1);
         let live = |id| {
-            let start = if id < members { Start::Founding(Arc::clone(&store)) } else { Start::Empty };
+            let start = if id < members { Start::Bootstrap(Arc::clone(&store)) } else { Start::Empty };
             Life::new(id, (options.clone(), REGION_BYTES), start, None, now)
         };
         let lives = (0..members + others).map(live).collect();
