@@ -335,7 +335,7 @@ impl PoolUrl {
             #[cfg(not(feature = "tcp"))]
             "tcp" | "rdma" => return Err(absent("memory nodes over TCP and RDMA", "tcp")),
             #[cfg(feature = "model")]
-            "sim" => Self::sim(place.parse().map_err(|error: SpecError| error.to_string())?),
+            "model" => Self::modelled(place.parse().map_err(|error: SpecError| error.to_string())?),
             #[cfg(not(feature = "model"))]
             "sim" => return Err(absent("modelled clusters, which are for measurements alone", "model")),
             _ => {

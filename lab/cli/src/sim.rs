@@ -37,11 +37,11 @@ enum SchedulerName {
 Examples:
   darter-lab sim --runs 5000 --faults all
   darter-lab sim --sweep --faults kill --index sherman
-  darter-lab sim --published")]
+  darter-lab sim --index dart --published")]
 #[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
 pub(crate) struct SimCommand {
     /// The index to explore
-    #[arg(long, value_name = "NAME", default_value = "dart")]
+    #[arg(long, value_name = "NAME", default_value = "quiver")]
     index: String,
     /// Everything follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]

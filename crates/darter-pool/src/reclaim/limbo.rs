@@ -260,7 +260,7 @@ impl Limbo {
         let mut state = lock(&self.state);
         let is_ripe = |stamp: Option<u64>, epochs| stamp.is_some_and(|stamp| stamp + epochs <= global);
         let epochs = if mutant!("limbo-frees-one-epoch-early") { 1 } else { 2 };
-        while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp, reclamation)) {
+        while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp, epochs)) {
             let Some(bag) = state.bags.pop_front() else { break };
             let remote = free(&bag.objects);
             self.freed.fetch_add(bag.objects.len() as u64, Ordering::Relaxed);

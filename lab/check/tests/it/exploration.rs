@@ -8,12 +8,17 @@ use darter_check::explore::{
 use darter_check::history::{Operation, Outcome as Told};
 use darter_fabric::sim::{Medium, Relaxations};
 
+fn quiver() -> &'static Explored {
+    subject("quiver").unwrap()
+}
+
 fn dart() -> &'static Explored {
     subject("dart").unwrap()
 }
 
+/// Settings of Quiver, the main index.
 fn settings(seed: u64, runs: u64) -> Settings {
-    Settings { seed, runs, threads: 2, ..Settings::of(dart()) }
+    Settings { seed, runs, threads: 2, ..Settings::of(quiver()) }
 }
 
 fn sweep(subject: &'static Explored, fault: &str, scenarios: &[&str], seed: u64) -> Sweep {
@@ -152,10 +157,14 @@ fn nothing_is_found_as_it_stands() {
 #[test]
 fn faults_at_every_point_harm_nothing() {
     for fault in ["kill", "cancel", "pause", "cut", "refuse"] {
-        let sweep = sweep(dart(), fault, &["pair", "split", "grow-n4", "shrink-n12"], 3);
-        let summary = sweep.run(&|_| {});
-        assert_clean(summary.finding.as_ref());
-        assert!(summary.faults[fault] > 30, "{fault}: {:?}", summary.faults);
+        for (index, scenarios) in [
+            (quiver(), ["pair", "split", "grow-page", "shrink-page"]),
+            (dart(), ["pair", "split", "grow-n4", "shrink-n12"]),
+        ] {
+            let summary = sweep(index, fault, &scenarios, 3).run(&|_| {});
+            assert_clean(summary.finding.as_ref());
+            assert!(summary.faults[fault] > 30, "{index:?} {fault}: {:?}", summary.faults);
+        }
     }
 }
 
@@ -179,7 +188,7 @@ fn every_index_stands_power_failures_of_durable_memory() {
 #[test]
 fn power_fails_at_every_point_with_every_choice_that_tells() {
     for medium in DURABLE {
-        let sweep = Sweep { medium, ..sweep(dart(), "power", &["plain"], 3) };
+        let sweep = Sweep { medium, ..sweep(quiver(), "power", &["plain"], 3) };
         let summary = sweep.run(&|_| {});
         assert_clean(summary.finding.as_ref());
         let failures = summary.faults["power"];
@@ -209,9 +218,11 @@ fn a_lock_from_before_a_power_failure_is_not_believed() {
 
 #[test]
 fn a_client_may_be_held_at_any_event() {
-    let summary = sweep(dart(), "hold", &["plain", "full-segment"], 1).run(&|_| {});
-    assert_clean(summary.finding.as_ref());
-    assert!(summary.runs > 2000);
+    for (index, scenarios) in [(quiver(), ["plain", "full-page"]), (dart(), ["plain", "full-segment"])] {
+        let summary = sweep(index, "hold", &scenarios, 1).run(&|_| {});
+        assert_clean(summary.finding.as_ref());
+        assert!(summary.runs > 1000, "{index:?}: {} runs", summary.runs);
+    }
 }
 
 #[test]
@@ -240,20 +251,26 @@ fn a_process_that_comes_and_goes_leaves_nothing_that_a_sweep_does_not_find() {
 /// With any one client stopped for ever at any verb, the others' operations end within a bound.
 #[test]
 fn nobody_waits_for_a_client_that_stopped() {
-    let sweep = sweep(dart(), "stop", &["plain", "pair", "split", "grow-n8", "shrink-n16"], 4);
-    let summary = sweep.run(&|_| {});
-    assert_clean(summary.finding.as_ref());
-    let (trips, verbs) = summary.longest_beside_stopped;
-    assert!((1..100).contains(&trips) && verbs < 1000, "{trips} round trips, {verbs} verbs");
+    for (index, scenarios) in [
+        (quiver(), ["plain", "pair", "split", "grow-page", "full-page", "shrink-page"]),
+        (dart(), ["plain", "pair", "split", "grow-n4", "grow-n8", "shrink-n16"]),
+    ] {
+        let summary = sweep(index, "stop", &scenarios, 4).run(&|_| {});
+        assert_clean(summary.finding.as_ref());
+        let (trips, verbs) = summary.longest_beside_stopped;
+        assert!((1..100).contains(&trips) && verbs < 1000, "{index:?}: {trips} round trips, {verbs} verbs");
+    }
 }
 
 #[test]
 fn small_cases_are_searched_to_their_end() {
     for (plan, tears) in [
+        ("quiver/plain/nodes=1/process=each/warm/p1;p1", false),
+        ("quiver/plain/nodes=1/process=each/warm/i1;i2", false),
+        ("quiver/plain/nodes=1/process=each/warm/d0;g0", false),
+        ("quiver/pair/nodes=1/process=each/warm/d0;p1", false),
         ("dart/plain/nodes=1/process=each/warm/p1;p1", true),
         ("dart/plain/nodes=1/process=each/warm/d0;p0", false),
-        ("dart/plain/nodes=1/process=each/warm/i1;i2", false),
-        ("dart/plain/nodes=1/process=each/warm/d0;g0", false),
         ("dart/plain/nodes=1/process=each/warm/i1;i1;g1", false),
         ("dart/grow-n4/nodes=1/process=each/warm/i0;g1", false),
     ] {

@@ -15,10 +15,10 @@ use std::sync::LazyLock;
 
 static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
     vec![
-        Explored::of::<dart::OfDart>(),
         Explored::of::<quiver::OfQuiver<true, true>>(),
         Explored::of::<quiver::OfQuiver<false, true>>(),
         Explored::of::<quiver::OfQuiver<false, false>>(),
+        Explored::of::<dart::OfDart>(),
         Explored::of::<art::OfArt<false>>(),
         Explored::of::<art::OfArt<true>>(),
         Explored::of::<smart::OfSmart<false>>(),
