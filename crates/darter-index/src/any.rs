@@ -6,13 +6,17 @@
 
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::erased::ErasedIndex;
-use crate::ordered::{IndexStats, OrderedIndex, TreeView};
+use crate::ordered::{
+    CheckReport, Condition, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange, Swept,
+    TreeView,
+};
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
-use crate::{IndexError, Result, delegate_to_variants};
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, OpKind};
-use darter_pool::Client;
+use darter_pool::{Client, ReachableSet};
 use std::fmt;
+use std::pin::pin;
 use std::str::FromStr;
 
 /// The root word that says which index is being made. No index uses it.
@@ -202,6 +206,25 @@ async fn claim<F: Fabric>(client: &mut Client<F>, wanted: IndexKind) -> Result<I
     claimed.ok_or(IndexError::corrupt(word, "an index of an unknown kind is being made"))
 }
 
+/// Calls the same of each index.
+macro_rules! each {
+    ($self:ident, $index:ident => $call:expr) => {
+        match $self {
+            Self::Dart($index) => $call,
+            Self::Quiver($index) => $call,
+            Self::Other($index) => $call,
+        }
+    };
+}
+
+/// Awaits the same of each index. It is pinned where it is made: an awaited future would be moved once
+/// more.
+macro_rules! awaiting {
+    ($self:ident, $index:ident => $call:expr) => {
+        each!($self, $index => pin!($call).await)
+    };
+}
+
 impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
     /// Of those there can be; [`OrderedIndex::name`] is that of the one the pool holds.
     const NAME: &'static str = "dart or quiver";
@@ -235,13 +258,109 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         Self::open(client, options).await
     }
 
-    delegate_to_variants!(F: (Dart, Quiver, Other));
+    fn name(&self) -> &'static str {
+        each!(self, index => OrderedIndex::<F>::name(index))
+    }
+
+    async fn get_with<R>(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>> {
+        awaiting!(self, index => OrderedIndex::get_with(index, client, key, f))
+    }
+
+    async fn put(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome> {
+        awaiting!(self, index => OrderedIndex::put(index, client, key, value, condition))
+    }
+
+    async fn delete_when(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
+        awaiting!(self, index => OrderedIndex::delete_when(index, client, key, condition))
+    }
+
+    async fn modify_as(
+        &self,
+        client: &mut Client<F>,
+        kind: OpKind,
+        key: &[u8],
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision> {
+        awaiting!(self, index => OrderedIndex::modify_as(index, client, kind, key, decide))
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<()> {
+        each!(self, index => OrderedIndex::<F>::check_key(index, key))
+    }
+
+    async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        awaiting!(self, index => OrderedIndex::multi_get_chunk(index, client, keys))
+    }
+
+    async fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize> {
+        awaiting!(self, index => OrderedIndex::scan_with(index, client, range, limit, visit))
+    }
+
+    fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {
+        each!(self, index => OrderedIndex::<F>::prefetch(index, client, keys))
+    }
+
+    async fn bulk_load<P>(&self, client: &mut Client<F>, sorted: P) -> Result<u64>
+    where
+        P: Iterator<Item = KeyValue> + Send,
+    {
+        awaiting!(self, index => OrderedIndex::bulk_load(index, client, sorted))
+    }
+
+    async fn maintain(&self, client: &mut Client<F>) -> Result<()> {
+        awaiting!(self, index => OrderedIndex::maintain(index, client))
+    }
+
+    async fn adapt(&self, client: &mut Client<F>) -> Result<()> {
+        awaiting!(self, index => OrderedIndex::adapt(index, client))
+    }
+
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
+        awaiting!(self, index => OrderedIndex::check(index, client))
+    }
+
+    async fn sweep_dead(&self, client: &mut Client<F>) -> Result<Swept> {
+        awaiting!(self, index => OrderedIndex::sweep_dead(index, client))
+    }
+
+    async fn scrub_unreachable(&self, client: &mut Client<F>, reachable: &ReachableSet) -> Result<bool> {
+        awaiting!(self, index => OrderedIndex::scrub_unreachable(index, client, reachable))
+    }
+
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
+        awaiting!(self, index => OrderedIndex::stats(index, client))
+    }
+
+    fn cache_used_bytes(&self) -> u64 {
+        each!(self, index => OrderedIndex::<F>::cache_used_bytes(index))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Condition;
     use darter_fabric::{Local, block_on};
     use darter_pool::{Pool, PoolOptions};
 

@@ -7,7 +7,7 @@
 use crate::ordered::{CheckReport, Condition, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome};
 use crate::ordered::{ScanRange, Swept};
 use crate::{IndexError, Result};
-use darter_fabric::Fabric;
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, ReachableSet};
 use std::any::Any;
 use std::fmt;
@@ -38,9 +38,10 @@ trait Methods<F: Fabric>: Send + Sync {
         key: &'a [u8],
         condition: Condition<'a>,
     ) -> Pending<'a, bool>;
-    fn modify<'a>(
+    fn modify_as<'a>(
         &'a self,
         client: &'a mut Client<F>,
+        kind: OpKind,
         key: &'a [u8],
         decide: &'a mut Decide<'_>,
     ) -> Pending<'a, Decision>;
@@ -104,7 +105,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Methods<F> for I {
         get(key: &'a [u8]) -> Option<Vec<u8>>;
         put(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> PutOutcome;
         delete_when(key: &'a [u8], condition: Condition<'a>) -> bool;
-        modify(key: &'a [u8], decide: &'a mut Decide<'_>) -> Decision;
+        modify_as(kind: OpKind, key: &'a [u8], decide: &'a mut Decide<'_>) -> Decision;
         multi_get_chunk(keys: &'a [&'a [u8]]) -> Vec<Option<Vec<u8>>>;
         scan(range: &'a ScanRange, limit: usize) -> Vec<KeyValue>;
         bulk_load(sorted: &'a mut (dyn Iterator<Item = KeyValue> + Send)) -> u64;
@@ -186,13 +187,14 @@ impl<F: Fabric> OrderedIndex<F> for ErasedIndex<F> {
         self.0.delete_when(client, key, condition).await
     }
 
-    async fn modify(
+    async fn modify_as(
         &self,
         client: &mut Client<F>,
+        kind: OpKind,
         key: &[u8],
         mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
     ) -> Result<Decision> {
-        self.0.modify(client, key, &mut decide).await
+        self.0.modify_as(client, kind, key, &mut decide).await
     }
 
     fn check_key(&self, key: &[u8]) -> Result<()> {

@@ -40,9 +40,3 @@ pub use quiver::{QuiverHole, QuiverHoles};
 pub use quiver::{quiver_situations, quiver_twins};
 pub use radix::leaf::value_bytes_max;
 pub use radix::prefix_list::AdjustReport;
-
-/// What [`delegate_to_variants`] needs of the pool.
-#[doc(hidden)]
-pub mod pool {
-    pub use darter_pool::{Client, ReachableSet};
-}

@@ -14,7 +14,7 @@ use crate::link::{Link, Repeat, attempted};
 use crate::membership::Membership;
 use crate::{Change, Error, KeyRange};
 use darter_fabric::{Counters, Fabric};
-use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::PoolUsage;
 use std::ops::Bound;
 use std::pin::pin;
@@ -22,16 +22,16 @@ use std::sync::Arc;
 
 /// One task's access to a [`crate::Store`]. Methods take `&mut self`: a session does one operation
 /// at a time.
-pub struct AsyncSession<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    link: Link<F, I>,
+pub struct AsyncSession<F: Fabric = crate::DefaultFabric> {
+    link: Link<F>,
     /// The keys that it works on.
     space: KeySpace,
     /// For the place of a key.
     place: Vec<u8>,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
-    pub(crate) fn open(membership: &Arc<Membership<F, I>>, space: KeySpace) -> Result<Self, Error> {
+impl<F: Fabric> AsyncSession<F> {
+    pub(crate) fn open(membership: &Arc<Membership<F>>, space: KeySpace) -> Result<Self, Error> {
         Ok(Self { link: Link::open(membership)?, space, place: Vec::new() })
     }
 
@@ -39,7 +39,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
         self.space
     }
 
-    pub(crate) fn membership(&self) -> &Arc<Membership<F, I>> {
+    pub(crate) fn membership(&self) -> &Arc<Membership<F>> {
         self.link.membership()
     }
 
@@ -499,7 +499,7 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> std::fmt::Debug for AsyncSession<F, I> {
+impl<F: Fabric> std::fmt::Debug for AsyncSession<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AsyncSession").field("counters", &self.counters().total()).finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@
 
 use crate::Error;
 use darter_fabric::{Counters, Endpoint, Fabric};
-use darter_index::{Condition, OrderedIndex, PutOutcome};
+use darter_index::{AnyIndex, Condition, OrderedIndex, PutOutcome};
 use darter_pool::{Client, Pool};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -63,17 +63,16 @@ pub(crate) trait KeyOperation<F: Fabric>: Sync {
 }
 
 /// Puts of pairs.
-pub(crate) struct Puts<'p, I, K, V> {
-    pub(crate) index: &'p I,
+pub(crate) struct Puts<'p, F: Fabric, K, V> {
+    pub(crate) index: &'p AnyIndex<F>,
     /// The places of the keys.
     pub(crate) keys: &'p [&'p [u8]],
     pub(crate) pairs: &'p [(K, V)],
 }
 
-impl<F, I, K, V> KeyOperation<F> for Puts<'_, I, K, V>
+impl<F, K, V> KeyOperation<F> for Puts<'_, F, K, V>
 where
     F: Fabric,
-    I: OrderedIndex<F>,
     K: Sync,
     V: AsRef<[u8]> + Sync,
 {
@@ -86,12 +85,12 @@ where
 }
 
 /// Removals of keys.
-pub(crate) struct Deletes<'k, I> {
-    pub(crate) index: &'k I,
+pub(crate) struct Deletes<'k, F: Fabric> {
+    pub(crate) index: &'k AnyIndex<F>,
     pub(crate) keys: &'k [&'k [u8]],
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> KeyOperation<F> for Deletes<'_, I> {
+impl<F: Fabric> KeyOperation<F> for Deletes<'_, F> {
     type Output = bool;
 
     async fn operate(&self, client: &mut Client<F>, i: usize) -> Result<bool, Error> {

@@ -54,10 +54,7 @@ impl Check {
     }
 }
 
-pub(crate) async fn stats<F: Fabric, I: OrderedIndex<F>>(
-    open: &OpenIndex<F, I>,
-    client: &mut Client<F>,
-) -> Result<Stats, Error> {
+pub(crate) async fn stats<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Stats, Error> {
     let index = open.index.stats(client).await?;
     let prefix_list = index.est.as_ref().map(|est| est.prefix_list.clone()).unwrap_or_default();
     Ok(Stats {
@@ -69,10 +66,7 @@ pub(crate) async fn stats<F: Fabric, I: OrderedIndex<F>>(
     })
 }
 
-pub(crate) async fn check<F: Fabric, I: OrderedIndex<F>>(
-    open: &OpenIndex<F, I>,
-    client: &mut Client<F>,
-) -> Result<Check, Error> {
+pub(crate) async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
     open.settle(client).await?;
     let CheckReport { mut violations, mut remarks, reachable, stats, stale_hints: _ } =
         open.index.check(client).await?;
@@ -112,10 +106,7 @@ pub(crate) async fn check<F: Fabric, I: OrderedIndex<F>>(
     })
 }
 
-pub(crate) async fn repair<F: Fabric, I: OrderedIndex<F>>(
-    open: &OpenIndex<F, I>,
-    client: &mut Client<F>,
-) -> Result<Check, Error> {
+pub(crate) async fn repair<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
     let mut before = check(open, client).await?;
     if !before.is_sound() {
         before.remarks.push("nothing was repaired: what the walk did not reach may be alive".to_owned());

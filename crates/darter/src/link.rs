@@ -7,7 +7,6 @@ use crate::membership::Membership;
 use crate::open_index::OpenIndex;
 use crate::open_store::{OpenStore, Waits};
 use darter_fabric::{Counters, Endpoint, Fabric, mutant};
-use darter_index::OrderedIndex;
 use darter_pool::{Client, PoolError, Room};
 use std::sync::Arc;
 
@@ -26,13 +25,13 @@ pub(crate) enum Repeat {
 }
 
 /// A session's clients.
-pub(crate) struct Link<F: Fabric, I: OrderedIndex<F>> {
+pub(crate) struct Link<F: Fabric> {
     pub(crate) client: Client<F>,
     /// More clients, for operations on many keys at a time.
     pub(crate) lanes: Lanes<F>,
-    pub(crate) open: Arc<OpenIndex<F, I>>,
-    pub(crate) store: Arc<OpenStore<F, I>>,
-    membership: Arc<Membership<F, I>>,
+    pub(crate) open: Arc<OpenIndex<F>>,
+    pub(crate) store: Arc<OpenStore<F>>,
+    membership: Arc<Membership<F>>,
     /// The costs by former clients.
     spent: Counters,
 }
@@ -64,15 +63,15 @@ pub(crate) struct Attempts {
     joins: usize,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Link<F, I> {
-    pub(crate) fn open(membership: &Arc<Membership<F, I>>) -> Result<Self, Error> {
+impl<F: Fabric> Link<F> {
+    pub(crate) fn open(membership: &Arc<Membership<F>>) -> Result<Self, Error> {
         let store = membership.current();
         let (client, open) = (store.open.pool.client()?, Arc::clone(&store.open));
         let membership = Arc::clone(membership);
         Ok(Self { client, lanes: Lanes::default(), open, store, membership, spent: Counters::default() })
     }
 
-    pub(crate) fn membership(&self) -> &Arc<Membership<F, I>> {
+    pub(crate) fn membership(&self) -> &Arc<Membership<F>> {
         &self.membership
     }
 

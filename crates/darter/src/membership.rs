@@ -13,7 +13,6 @@ use crate::open_index::OpenIndex;
 use crate::open_store::OpenStore;
 use crate::{Error, StoreOptions};
 use darter_fabric::{Fabric, PoolUrl, Scheme, mutant};
-use darter_index::OrderedIndex;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -34,15 +33,15 @@ const CHECK: Duration = Duration::from_millis(50);
 const OLD_IN_USE: Duration = Duration::from_secs(60);
 
 /// Opens the pool and its index again, as the store was opened.
-pub(crate) type Reopen<F, I> = Arc<dyn Fn() -> Result<OpenIndex<F, I>, Error> + Send + Sync>;
+pub(crate) type Reopen<F> = Arc<dyn Fn() -> Result<OpenIndex<F>, Error> + Send + Sync>;
 
 /// What the clones and sessions of a store share.
-pub(crate) struct Membership<F: Fabric, I: OrderedIndex<F>> {
+pub(crate) struct Membership<F: Fabric> {
     pub(crate) url: Option<PoolUrl>,
     options: StoreOptions,
     /// `None` for a store that stays shut out.
-    reopen: Option<Reopen<F, I>>,
-    current: RwLock<Arc<OpenStore<F, I>>>,
+    reopen: Option<Reopen<F>>,
+    current: RwLock<Arc<OpenStore<F>>>,
     /// How many times the pool was joined again.
     joins: AtomicU64,
     rejoin: Arc<Rejoin>,
@@ -82,10 +81,10 @@ impl Rejoin {
 
     /// Starts the thread that joins the pool again in place of a membership that is over, unless it
     /// runs.
-    pub(crate) fn begin<F: Fabric, I: OrderedIndex<F>>(
+    pub(crate) fn begin<F: Fabric>(
         self: &Arc<Self>,
-        membership: &Weak<Membership<F, I>>,
-        over: &Arc<OpenIndex<F, I>>,
+        membership: &Weak<Membership<F>>,
+        over: &Arc<OpenIndex<F>>,
     ) {
         {
             let mut attempts = self.lock();
@@ -110,13 +109,13 @@ impl Rejoin {
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
+impl<F: Fabric> Membership<F> {
     /// Begins with an open pool.
     pub(crate) fn new(
-        open: OpenIndex<F, I>,
+        open: OpenIndex<F>,
         options: &StoreOptions,
         url: Option<PoolUrl>,
-        reopen: Option<Reopen<F, I>>,
+        reopen: Option<Reopen<F>>,
     ) -> Result<Arc<Self>, Error> {
         let is_lasting = url.as_ref().is_some_and(|url| !matches!(url.scheme(), Scheme::Memory));
         let reopen = reopen.filter(|_| options.rejoin && is_lasting);
@@ -134,7 +133,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
     }
 
     /// Starts the upkeep of an open pool.
-    fn keep_up(self: &Arc<Self>, open: &OpenStore<F, I>) -> Result<(), Error> {
+    fn keep_up(self: &Arc<Self>, open: &OpenStore<F>) -> Result<(), Error> {
         if !self.options.maintenance {
             return Ok(());
         }
@@ -149,7 +148,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
     }
 
     /// Returns the pool as it is open now.
-    pub(crate) fn current(&self) -> Arc<OpenStore<F, I>> {
+    pub(crate) fn current(&self) -> Arc<OpenStore<F>> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -169,7 +168,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
     }
 
     /// Has the pool opened again in place of a membership that is over. Does not wait.
-    pub(crate) fn begin(self: &Arc<Self>, over: &Arc<OpenIndex<F, I>>) {
+    pub(crate) fn begin(self: &Arc<Self>, over: &Arc<OpenIndex<F>>) {
         if self.rejoins() && Arc::ptr_eq(&self.current().open, over) {
             self.rejoin.begin(&Arc::downgrade(self), over);
         }
@@ -181,8 +180,8 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
     /// Fails with [`Error::Outside`] if it takes longer than operations wait.
     pub(crate) async fn after(
         self: &Arc<Self>,
-        over: &Arc<OpenIndex<F, I>>,
-    ) -> Result<Arc<OpenStore<F, I>>, Error> {
+        over: &Arc<OpenIndex<F>>,
+    ) -> Result<Arc<OpenStore<F>>, Error> {
         poll_fn(|context| {
             self.begin(over);
             let mut attempts = self.rejoin.lock();
@@ -201,7 +200,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
     }
 
     /// Installs a membership. Returns the old one.
-    fn replace(self: &Arc<Self>, open: OpenIndex<F, I>) -> Result<Arc<OpenStore<F, I>>, Error> {
+    fn replace(self: &Arc<Self>, open: OpenIndex<F>) -> Result<Arc<OpenStore<F>>, Error> {
         let open = OpenStore::new(open, &self.options);
         self.keep_up(&open)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -211,7 +210,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
     }
 
     /// Makes one attempt. Returns the membership that is replaced, `None` if another one has been.
-    fn attempt(self: &Arc<Self>, over: &Arc<OpenIndex<F, I>>) -> Result<Option<Arc<OpenStore<F, I>>>, Error> {
+    fn attempt(self: &Arc<Self>, over: &Arc<OpenIndex<F>>) -> Result<Option<Arc<OpenStore<F>>>, Error> {
         let Some(reopen) = self.reopen.as_ref().filter(|_| Arc::ptr_eq(&self.current().open, over)) else {
             return Ok(None);
         };
@@ -224,11 +223,11 @@ impl<F: Fabric, I: OrderedIndex<F>> Membership<F, I> {
 }
 
 /// Opens the pool again, as often as it takes. Returns the old membership.
-fn join_again<F: Fabric, I: OrderedIndex<F>>(
+fn join_again<F: Fabric>(
     rejoin: &Rejoin,
-    membership: &Weak<Membership<F, I>>,
-    over: &Arc<OpenIndex<F, I>>,
-) -> Option<Arc<OpenStore<F, I>>> {
+    membership: &Weak<Membership<F>>,
+    over: &Arc<OpenIndex<F>>,
+) -> Option<Arc<OpenStore<F>>> {
     let mut pause = PAUSE;
     loop {
         match membership.upgrade()?.attempt(over) {
@@ -247,7 +246,7 @@ fn join_again<F: Fabric, I: OrderedIndex<F>>(
 }
 
 /// Waits for a while until nothing else uses an old membership, and drops it.
-fn await_disuse<F: Fabric, I: OrderedIndex<F>>(mut old: Arc<OpenStore<F, I>>) {
+fn await_disuse<F: Fabric>(mut old: Arc<OpenStore<F>>) {
     let end = Instant::now() + OLD_IN_USE;
     while Arc::get_mut(&mut old).is_none() && Instant::now() < end {
         std::thread::sleep(CHECK);

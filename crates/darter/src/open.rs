@@ -57,10 +57,10 @@ impl StoreOptions {
     /// # Errors
     /// Fails as [`StoreOptions::open`] does.
     pub fn open_url(&self, url: &PoolUrl) -> Result<Store, Error> {
-        self.open_url_over(url, self.index)
+        self.open_with(url, self.index, std::convert::identity)
     }
 
-    /// [`StoreOptions::open_url`] over any index, with options of its own in place of those here.
+    /// [`StoreOptions::open_url`] over another index, with options of its own in place of those here.
     ///
     /// # Errors
     /// Fails as [`StoreOptions::open`] does.
@@ -68,45 +68,36 @@ impl StoreOptions {
         &self,
         url: &PoolUrl,
         index: I::Options,
-    ) -> Result<Store<DefaultFabric, I>, Error> {
-        let again: Reopen<DefaultFabric, I> = {
+    ) -> Result<Store, Error> {
+        self.open_with::<I>(url, index, other)
+    }
+
+    fn open_with<I: OrderedIndex<DefaultFabric>>(
+        &self,
+        url: &PoolUrl,
+        index: I::Options,
+        as_any: fn(I) -> AnyIndex<DefaultFabric>,
+    ) -> Result<Store, Error> {
+        let again: Reopen<DefaultFabric> = {
             let (options, url, index) = (self.existing(), url.clone(), index.clone());
-            Arc::new(move || options.open_index(&url, index.clone()))
+            Arc::new(move || options.open_index(&url, index.clone(), as_any))
         };
-        Store::over(self.open_index(url, index)?, self, Some(url.clone()), Some(again))
+        Store::over(self.open_index(url, index, as_any)?, self, Some(url.clone()), Some(again))
     }
 
     pub(crate) fn open_index<I: OrderedIndex<DefaultFabric>>(
         &self,
         url: &PoolUrl,
         index: I::Options,
-    ) -> Result<OpenIndex<DefaultFabric, I>, Error> {
+        as_any: fn(I) -> AnyIndex<DefaultFabric>,
+    ) -> Result<OpenIndex<DefaultFabric>, Error> {
         let pool = provision::open_or_create::<I>(url, self, &index)?;
-        Ok(OpenIndex::new(store::index_of(&pool, self, index)?, pool))
+        Ok(OpenIndex::new(as_any(store::index_of(&pool, self, index)?), pool))
     }
 
     /// Returns the same options for a pool that must be there already.
     fn existing(&self) -> Self {
         self.clone().must_exist(true).create(false).overwrite(false)
-    }
-
-    /// [`StoreOptions::open_url_over`], with the index behind a pointer: for programs that are
-    /// compiled once, over [`Store`] as it is, and are told at their start which index to work on.
-    ///
-    /// # Errors
-    /// Fails as [`StoreOptions::open`] does.
-    pub fn open_url_erased<I: OrderedIndex<DefaultFabric>>(
-        &self,
-        url: &PoolUrl,
-        index: I::Options,
-    ) -> Result<Store, Error> {
-        let erased =
-            |open: OpenIndex<_, I>| OpenIndex::new(AnyIndex::Other(ErasedIndex::new(open.index)), open.pool);
-        let again: Reopen<DefaultFabric, AnyIndex<DefaultFabric>> = {
-            let (options, url, index) = (self.existing(), url.clone(), index.clone());
-            Arc::new(move || options.open_index(&url, index.clone()).map(erased))
-        };
-        Store::over(self.open_index(url, index).map(erased)?, self, Some(url.clone()), Some(again))
     }
 
     /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`:
@@ -119,10 +110,10 @@ impl StoreOptions {
         url: &PoolUrl,
         decorate: impl FnOnce(DefaultFabric) -> F,
     ) -> Result<Store<F>, Error> {
-        self.open_decorated_over(url, decorate, self.index)
+        self.open_decorated_with(url, decorate, self.index, std::convert::identity)
     }
 
-    /// [`StoreOptions::open_decorated`] over any index, with options of its own in place of those
+    /// [`StoreOptions::open_decorated`] over another index, with options of its own in place of those
     /// here.
     ///
     /// # Errors
@@ -132,10 +123,20 @@ impl StoreOptions {
         url: &PoolUrl,
         decorate: impl FnOnce(DefaultFabric) -> F,
         index: I::Options,
-    ) -> Result<Store<F, I>, Error> {
+    ) -> Result<Store<F>, Error> {
+        self.open_decorated_with::<F, I>(url, decorate, index, other)
+    }
+
+    fn open_decorated_with<F: Fabric, I: OrderedIndex<F>>(
+        &self,
+        url: &PoolUrl,
+        decorate: impl FnOnce(DefaultFabric) -> F,
+        index: I::Options,
+        as_any: fn(I) -> AnyIndex<F>,
+    ) -> Result<Store<F>, Error> {
         let options = self.existing();
         let pool = provision::open_existing(url, &options, decorate)?;
-        let index = store::index_of(&pool, &options, index)?;
+        let index = as_any(store::index_of(&pool, &options, index)?);
         // The decorator is the program's, and may not be there twice.
         Store::over(OpenIndex::new(index, pool), &options, Some(url.clone()), None)
     }
@@ -159,7 +160,12 @@ impl StoreOptions {
     }
 
     fn over_fabric<F: Fabric>(&self, pool: Pool<F>) -> Result<Store<F>, Error> {
-        let index = store::index_of(&pool, self, self.index)?;
+        let index: AnyIndex<F> = store::index_of(&pool, self, self.index)?;
         Store::over(OpenIndex::new(index, pool), self, None, None)
     }
+}
+
+/// An index other than those that a store opens by itself.
+fn other<F: Fabric, I: OrderedIndex<F>>(index: I) -> AnyIndex<F> {
+    AnyIndex::Other(ErasedIndex::new(index))
 }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use darter_fabric::Fabric;
-use darter_index::OrderedIndex;
+use darter_index::{AnyIndex, OrderedIndex};
 use darter_pool::{Client, Pool};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 const SETTLE_ROUNDS: usize = 4;
 
 /// An open pool with its index.
-pub(crate) struct OpenIndex<F: Fabric, I: OrderedIndex<F>> {
-    pub(crate) index: I,
+pub(crate) struct OpenIndex<F: Fabric> {
+    pub(crate) index: AnyIndex<F>,
     pub(crate) pool: Pool<F>,
     /// The error of the last upkeep, if it failed.
     trouble: Mutex<Option<String>>,
@@ -22,8 +22,8 @@ pub(crate) struct OpenIndex<F: Fabric, I: OrderedIndex<F>> {
     is_shut_out: AtomicBool,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> OpenIndex<F, I> {
-    pub(crate) fn new(index: I, pool: Pool<F>) -> Self {
+impl<F: Fabric> OpenIndex<F> {
+    pub(crate) fn new(index: AnyIndex<F>, pool: Pool<F>) -> Self {
         Self { index, pool, trouble: Mutex::new(None), is_shut_out: AtomicBool::new(false) }
     }
 

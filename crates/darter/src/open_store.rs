@@ -6,7 +6,6 @@ use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
 use crate::{Error, StoreOptions};
 use darter_fabric::{Fabric, block_on, mutant};
-use darter_index::OrderedIndex;
 use darter_pool::{Client, Room};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, mpsc};
@@ -20,12 +19,12 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
 const SWEEPS_MAX: usize = 2;
 
 /// An open pool. Dropped with the last session of the membership, and with the store.
-pub(crate) struct OpenStore<F: Fabric, I: OrderedIndex<F>> {
+pub(crate) struct OpenStore<F: Fabric> {
     /// Empty for a program that does the upkeep itself.
     upkeep: OnceLock<Upkeep>,
     /// `None` for a program that does not want what the dead left to be swept.
-    pub(crate) sweeper: Option<Arc<Sweeper<F, I>>>,
-    pub(crate) open: Held<OpenIndex<F, I>>,
+    pub(crate) sweeper: Option<Arc<Sweeper<F>>>,
+    pub(crate) open: Held<OpenIndex<F>>,
     pub(crate) auto_adjust: bool,
 }
 
@@ -49,8 +48,8 @@ pub(crate) struct Waits {
     is_full: bool,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
-    pub(crate) fn new(open: OpenIndex<F, I>, options: &StoreOptions) -> Arc<Self> {
+impl<F: Fabric> OpenStore<F> {
+    pub(crate) fn new(open: OpenIndex<F>, options: &StoreOptions) -> Arc<Self> {
         let open = Arc::new(open);
         let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
         let open = Held(Some(open));
@@ -107,7 +106,7 @@ impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Drop for OpenStore<F, I> {
+impl<F: Fabric> Drop for OpenStore<F> {
     /// Ends the threads, frees what was retired, and closes the pool. Waits for memory nodes that do
     /// not respond for a failover and [`CLOSE_PATIENCE`] at most.
     fn drop(&mut self) {
@@ -135,11 +134,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Drop for OpenStore<F, I> {
 /// Ends the threads, then frees what was retired: only the index can scrub what it has unlinked, so
 /// this comes before the pool closes with its last handle. What cannot be freed, because others hold
 /// it back or the fabric fails, is left to a repair.
-fn close<F: Fabric, I: OrderedIndex<F>>(
-    upkeep: Option<Upkeep>,
-    sweeper: Option<Arc<Sweeper<F, I>>>,
-    open: &OpenIndex<F, I>,
-) {
+fn close<F: Fabric>(upkeep: Option<Upkeep>, sweeper: Option<Arc<Sweeper<F>>>, open: &OpenIndex<F>) {
     drop(upkeep);
     if let Some(sweeper) = sweeper {
         sweeper.stop();

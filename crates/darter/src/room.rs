@@ -9,7 +9,6 @@
 use crate::Error;
 use crate::open_index::OpenIndex;
 use darter_fabric::{Endpoint, Fabric};
-use darter_index::OrderedIndex;
 use darter_pool::{Client, Room};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -83,7 +82,7 @@ impl Rooms {
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> OpenIndex<F, I> {
+impl<F: Fabric> OpenIndex<F> {
     /// Runs rounds of upkeep until there is room or it is known that there will be none. `rest` is
     /// called between two rounds; `false` ends the wait.
     pub(crate) async fn find_room(

@@ -3,12 +3,12 @@
 use crate::cursor::{Cursor, End, Step};
 use crate::{AsyncSession, DefaultFabric, Error, KeyRange, Session};
 use darter_fabric::Fabric;
-use darter_index::{AnyIndex, KeyValue, OrderedIndex, ScanRange};
+use darter_index::{KeyValue, ScanRange};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
+impl<F: Fabric> Session<F> {
     /// Returns the pairs whose keys lie in a range, in order, from either end. The session serves
     /// other calls meanwhile: the loop over a scan may put and delete.
     ///
@@ -27,24 +27,24 @@ impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn scan(&self, range: impl KeyRange) -> Scan<'_, F, I> {
+    pub fn scan(&self, range: impl KeyRange) -> Scan<'_, F> {
         Scan::new(self, Cursor::new(range.into_scan_range()))
     }
 
     /// Returns the pairs whose keys begin with `prefix`, in order, from either end.
-    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Scan<'_, F, I> {
+    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Scan<'_, F> {
         self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
+impl<F: Fabric> AsyncSession<F> {
     /// Returns the pairs whose keys lie in a range, fetched in chunks as the scan proceeds.
-    pub fn scan(&mut self, range: impl KeyRange) -> AsyncScan<'_, F, I> {
+    pub fn scan(&mut self, range: impl KeyRange) -> AsyncScan<'_, F> {
         AsyncScan::new(self, Cursor::new(range.into_scan_range()))
     }
 
     /// Returns the pairs whose keys begin with `prefix`.
-    pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> AsyncScan<'_, F, I> {
+    pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> AsyncScan<'_, F> {
         self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 }
@@ -56,13 +56,13 @@ impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
 /// once.
 #[derive(Debug)]
 #[must_use = "a scan does nothing until iterated"]
-pub struct Scan<'s, F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    session: &'s Session<F, I>,
+pub struct Scan<'s, F: Fabric = DefaultFabric> {
+    session: &'s Session<F>,
     cursor: Cursor,
 }
 
-impl<'s, F: Fabric, I: OrderedIndex<F>> Scan<'s, F, I> {
-    pub(crate) fn new(session: &'s Session<F, I>, cursor: Cursor) -> Self {
+impl<'s, F: Fabric> Scan<'s, F> {
+    pub(crate) fn new(session: &'s Session<F>, cursor: Cursor) -> Self {
         Self { session, cursor }
     }
 
@@ -88,7 +88,7 @@ impl<'s, F: Fabric, I: OrderedIndex<F>> Scan<'s, F, I> {
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Iterator for Scan<'_, F, I> {
+impl<F: Fabric> Iterator for Scan<'_, F> {
     type Item = Result<KeyValue, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -96,31 +96,31 @@ impl<F: Fabric, I: OrderedIndex<F>> Iterator for Scan<'_, F, I> {
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> DoubleEndedIterator for Scan<'_, F, I> {
+impl<F: Fabric> DoubleEndedIterator for Scan<'_, F> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.next_from(false)
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> std::iter::FusedIterator for Scan<'_, F, I> {}
+impl<F: Fabric> std::iter::FusedIterator for Scan<'_, F> {}
 
 /// A chunk on its way, and the session that fetches it.
-type Fetch<'s, F, I> =
-    Pin<Box<dyn Future<Output = (&'s mut AsyncSession<F, I>, Result<Vec<KeyValue>, Error>)> + Send + 's>>;
+type Fetch<'s, F> =
+    Pin<Box<dyn Future<Output = (&'s mut AsyncSession<F>, Result<Vec<KeyValue>, Error>)> + Send + 's>>;
 
 /// A scan whose pairs are awaited; otherwise as [`Scan`]. With the feature `stream` it is a
 /// `futures_core::Stream`.
 #[must_use = "a scan does nothing until asked for its next pair"]
-pub struct AsyncScan<'s, F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
+pub struct AsyncScan<'s, F: Fabric = DefaultFabric> {
     /// `None` while it fetches.
-    session: Option<&'s mut AsyncSession<F, I>>,
+    session: Option<&'s mut AsyncSession<F>>,
     /// The chunk on its way, from which end, and of how many pairs at most.
-    fetch: Option<(Fetch<'s, F, I>, End, usize)>,
+    fetch: Option<(Fetch<'s, F>, End, usize)>,
     cursor: Cursor,
 }
 
-impl<'s, F: Fabric, I: OrderedIndex<F>> AsyncScan<'s, F, I> {
-    pub(crate) fn new(session: &'s mut AsyncSession<F, I>, cursor: Cursor) -> Self {
+impl<'s, F: Fabric> AsyncScan<'s, F> {
+    pub(crate) fn new(session: &'s mut AsyncSession<F>, cursor: Cursor) -> Self {
         Self { session: Some(session), fetch: None, cursor }
     }
 
@@ -172,7 +172,7 @@ impl<'s, F: Fabric, I: OrderedIndex<F>> AsyncScan<'s, F, I> {
 }
 
 #[cfg(feature = "stream")]
-impl<F: Fabric, I: OrderedIndex<F>> futures_core::Stream for AsyncScan<'_, F, I> {
+impl<F: Fabric> futures_core::Stream for AsyncScan<'_, F> {
     type Item = Result<KeyValue, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -180,7 +180,7 @@ impl<F: Fabric, I: OrderedIndex<F>> futures_core::Stream for AsyncScan<'_, F, I>
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> std::fmt::Debug for AsyncScan<'_, F, I> {
+impl<F: Fabric> std::fmt::Debug for AsyncScan<'_, F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AsyncScan").field("cursor", &self.cursor).finish_non_exhaustive()
     }

@@ -12,22 +12,22 @@ use crate::key_space::KeySpace;
 use crate::membership::Membership;
 use crate::{AsyncSession, Change, Error, KeyRange};
 use darter_fabric::{Counters, Fabric, block_on};
-use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Condition, KeyValue, PutOutcome, ScanRange};
 use send_wrapper::SendWrapper;
 use std::cell::RefCell;
 use std::sync::Arc;
 
 /// One thread's access to a [`crate::Store`]. It may move between threads, but is not shared by
 /// several: open one for each.
-pub struct Session<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
+pub struct Session<F: Fabric = crate::DefaultFabric> {
     /// Those that no call uses now.
-    idle: RefCell<Vec<Box<AsyncSession<F, I>>>>,
-    membership: Arc<Membership<F, I>>,
+    idle: RefCell<Vec<Box<AsyncSession<F>>>>,
+    membership: Arc<Membership<F>>,
     space: KeySpace,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
-    pub(crate) fn new(inner: AsyncSession<F, I>) -> Self {
+impl<F: Fabric> Session<F> {
+    pub(crate) fn new(inner: AsyncSession<F>) -> Self {
         let (membership, space) = (Arc::clone(inner.membership()), inner.space());
         Self { idle: RefCell::new(vec![Box::new(inner)]), membership, space }
     }
@@ -36,7 +36,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
     #[inline]
     pub(crate) fn run<R>(
         &self,
-        operation: impl FnOnce(&mut AsyncSession<F, I>) -> Result<R, Error>,
+        operation: impl FnOnce(&mut AsyncSession<F>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let idle = self.idle.borrow_mut().pop();
         let mut session = match idle {
@@ -49,7 +49,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
     }
 
     #[cold]
-    fn open_another(&self) -> Result<Box<AsyncSession<F, I>>, Error> {
+    fn open_another(&self) -> Result<Box<AsyncSession<F>>, Error> {
         Ok(Box::new(AsyncSession::open(&self.membership, self.space)?))
     }
 
@@ -351,7 +351,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> std::fmt::Debug for Session<F, I> {
+impl<F: Fabric> std::fmt::Debug for Session<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("counters", &self.counters().total()).finish_non_exhaustive()
     }

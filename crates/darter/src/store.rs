@@ -20,29 +20,29 @@ use std::time::Duration;
 /// is gone, that ends after a few seconds, and a thread goes on for as long as operations wait for a
 /// group. A process that ends without that, by any signal, does no harm: others notice its death and
 /// go on.
-pub struct Store<F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    membership: Arc<Membership<F, I>>,
+pub struct Store<F: Fabric = DefaultFabric> {
+    membership: Arc<Membership<F>>,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Clone for Store<F, I> {
+impl<F: Fabric> Clone for Store<F> {
     fn clone(&self) -> Self {
         Self { membership: Arc::clone(&self.membership) }
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> std::fmt::Debug for Store<F, I> {
+impl<F: Fabric> std::fmt::Debug for Store<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let url = self.url().map(ToString::to_string);
         f.debug_struct("Store").field("url", &url).finish_non_exhaustive()
     }
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
+impl<F: Fabric> Store<F> {
     pub(crate) fn over(
-        open: OpenIndex<F, I>,
+        open: OpenIndex<F>,
         options: &StoreOptions,
         url: Option<PoolUrl>,
-        reopen: Option<Reopen<F, I>>,
+        reopen: Option<Reopen<F>>,
     ) -> Result<Self, Error> {
         Ok(Self { membership: Membership::new(open, options, url, reopen)? })
     }
@@ -55,7 +55,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     }
 
     #[cfg(test)]
-    pub(crate) fn membership(&self) -> &Arc<Membership<F, I>> {
+    pub(crate) fn membership(&self) -> &Arc<Membership<F>> {
         &self.membership
     }
 
@@ -76,7 +76,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
-    pub fn session(&self) -> Result<Session<F, I>, Error> {
+    pub fn session(&self) -> Result<Session<F>, Error> {
         self.session_in(KeySpace::Program)
     }
 
@@ -84,7 +84,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
-    pub fn async_session(&self) -> Result<AsyncSession<F, I>, Error> {
+    pub fn async_session(&self) -> Result<AsyncSession<F>, Error> {
         self.async_session_in(KeySpace::Program)
     }
 
@@ -94,7 +94,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// # Errors
     /// Fails as [`Store::session`] does.
     #[doc(hidden)]
-    pub fn session_in(&self, space: KeySpace) -> Result<Session<F, I>, Error> {
+    pub fn session_in(&self, space: KeySpace) -> Result<Session<F>, Error> {
         self.async_session_in(space).map(Session::new)
     }
 
@@ -103,7 +103,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// # Errors
     /// Fails as [`Store::session`] does.
     #[doc(hidden)]
-    pub fn async_session_in(&self, space: KeySpace) -> Result<AsyncSession<F, I>, Error> {
+    pub fn async_session_in(&self, space: KeySpace) -> Result<AsyncSession<F>, Error> {
         AsyncSession::open(&self.membership, space)
     }
 
@@ -223,7 +223,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     /// Returns the index as it is open now, for calls with a client of one's own. It is that of the
     /// store's present membership: get it again after an error of which [`Error::is_shut_out`] is
     /// true.
-    pub fn index(&self) -> impl Deref<Target = I> + use<F, I> {
+    pub fn index(&self) -> impl Deref<Target = AnyIndex<F>> + use<F> {
         IndexOf(Arc::clone(&self.membership.current().open))
     }
 
@@ -233,10 +233,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     }
 
     /// Runs an operation that may be repeated, with a new client.
-    fn read<R>(
-        &self,
-        mut operation: impl AsyncFnMut(&mut Link<F, I>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+    fn read<R>(&self, mut operation: impl AsyncFnMut(&mut Link<F>) -> Result<R, Error>) -> Result<R, Error> {
         block_on(async {
             let link = &mut Link::open(&self.membership)?;
             attempted!(link, Repeat::Always, operation(link).await)
@@ -245,12 +242,12 @@ impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
 }
 
 /// An index that stays open.
-struct IndexOf<F: Fabric, I: OrderedIndex<F>>(Arc<OpenIndex<F, I>>);
+struct IndexOf<F: Fabric>(Arc<OpenIndex<F>>);
 
-impl<F: Fabric, I: OrderedIndex<F>> Deref for IndexOf<F, I> {
-    type Target = I;
+impl<F: Fabric> Deref for IndexOf<F> {
+    type Target = AnyIndex<F>;
 
-    fn deref(&self) -> &I {
+    fn deref(&self) -> &AnyIndex<F> {
         &self.0.index
     }
 }

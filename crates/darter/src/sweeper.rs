@@ -31,8 +31,8 @@ const WORK: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The sweeps of a process.
-pub(crate) struct Sweeper<F: Fabric, I: OrderedIndex<F>> {
-    open: Arc<OpenIndex<F, I>>,
+pub(crate) struct Sweeper<F: Fabric> {
+    open: Arc<OpenIndex<F>>,
     stop: AtomicBool,
     /// Somebody waits for the sweep that is under way.
     is_awaited: AtomicBool,
@@ -63,9 +63,9 @@ struct Outcome {
     made_room: bool,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Sweeper<F, I> {
+impl<F: Fabric> Sweeper<F> {
     /// Returns the sweeps of a process that has just opened the pool.
-    pub(crate) fn new(open: Arc<OpenIndex<F, I>>) -> Arc<Self> {
+    pub(crate) fn new(open: Arc<OpenIndex<F>>) -> Arc<Self> {
         let state = State {
             due: Some(Instant::now() + open.pool.lease() / LEASE_PART),
             has_evicted: false,
@@ -203,13 +203,13 @@ impl<F: Fabric, I: OrderedIndex<F>> Sweeper<F, I> {
 }
 
 /// Records the end of a sweep when dropped, also by a panic.
-struct End<'a, F: Fabric, I: OrderedIndex<F>> {
-    sweeper: &'a Sweeper<F, I>,
+struct End<'a, F: Fabric> {
+    sweeper: &'a Sweeper<F>,
     begin: Instant,
     outcome: Outcome,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Drop for End<'_, F, I> {
+impl<F: Fabric> Drop for End<'_, F> {
     fn drop(&mut self) {
         let (now, lease) = (Instant::now(), self.sweeper.open.pool.lease());
         let took = now - self.begin;
@@ -231,10 +231,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Drop for End<'_, F, I> {
 
 /// Sweeps if there is anything to sweep: blocks of the dead; or, when closed ones are to be taken
 /// too, those.
-async fn sweep<F: Fabric, I: OrderedIndex<F>>(
-    open: &OpenIndex<F, I>,
-    takes_closed: bool,
-) -> Result<Outcome, IndexError> {
+async fn sweep<F: Fabric>(open: &OpenIndex<F>, takes_closed: bool) -> Result<Outcome, IndexError> {
     let mut client = open.pool.client()?;
     client.set_yielding(true);
     open.pool.evict(&mut client).await?;

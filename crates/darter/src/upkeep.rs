@@ -7,7 +7,6 @@ use crate::open_index::OpenIndex;
 use crate::room::Rooms;
 use crate::sweeper::Sweeper;
 use darter_fabric::{Fabric, block_on};
-use darter_index::OrderedIndex;
 use darter_pool::{Client, Room};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -68,10 +67,10 @@ impl Upkeep {
     ///
     /// # Errors
     /// Fails if the pool does or the system has no thread.
-    pub(crate) fn start<F: Fabric, I: OrderedIndex<F>>(
-        open: Arc<OpenIndex<F, I>>,
+    pub(crate) fn start<F: Fabric>(
+        open: Arc<OpenIndex<F>>,
         adjust: bool,
-        sweeper: Option<Arc<Sweeper<F, I>>>,
+        sweeper: Option<Arc<Sweeper<F>>>,
         shut_out: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
         let mut upkeep =
@@ -122,15 +121,15 @@ impl Drop for Upkeep {
 }
 
 /// What the upkeep thread serves.
-struct Keep<F: Fabric, I: OrderedIndex<F>, S> {
-    open: Arc<OpenIndex<F, I>>,
-    sweeper: Option<Arc<Sweeper<F, I>>>,
+struct Keep<F: Fabric, S> {
+    open: Arc<OpenIndex<F>>,
+    sweeper: Option<Arc<Sweeper<F>>>,
     adjust: bool,
     /// Called after each round that finds the membership over.
     shut_out: S,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>, S: Fn()> Keep<F, I, S> {
+impl<F: Fabric, S: Fn()> Keep<F, S> {
     fn up(&self, mut client: Client<F>, stop: &Stop) {
         let open = &*self.open;
         // However much fails, the lease must be renewed.
@@ -159,11 +158,7 @@ impl<F: Fabric, I: OrderedIndex<F>, S: Fn()> Keep<F, I, S> {
 }
 
 /// Requests room, and wakes the operations that wait for it.
-fn find_room<F: Fabric, I: OrderedIndex<F>>(
-    open: &OpenIndex<F, I>,
-    client: &mut Client<F>,
-    stop: &Stop,
-) -> Result<(), Error> {
+fn find_room<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>, stop: &Stop) -> Result<(), Error> {
     let began = Instant::now();
     let found = block_on(open.find_room(client, async |_| !stop.wait(ROOM_INTERVAL)));
     // After an error nothing is known; the operations then report what they have met.
@@ -172,7 +167,7 @@ fn find_room<F: Fabric, I: OrderedIndex<F>>(
     found.map(drop)
 }
 
-fn keep_lease<F: Fabric, I: OrderedIndex<F>>(open: &OpenIndex<F, I>, mut client: Client<F>, stop: &Stop) {
+fn keep_lease<F: Fabric>(open: &OpenIndex<F>, mut client: Client<F>, stop: &Stop) {
     while !stop.wait((open.pool.lease() / 8).max(INTERVAL)) {
         // What fails here fails there, and is told there.
         let _ = block_on(open.pool.renew(&mut client));

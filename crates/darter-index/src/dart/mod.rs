@@ -45,7 +45,6 @@ pub use situations::dart_situations;
 pub(crate) use stats::Census;
 
 use crate::mark;
-use crate::ordered::scanned;
 use crate::radix::prefix_list::PrefixList;
 use crate::radix::{drafts, leaf, prefix_hash, seal};
 use crate::{
@@ -199,10 +198,6 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         Self::open(client, options).await
     }
 
-    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.get_with(client, key, <[u8]>::to_vec).await
-    }
-
     async fn put(
         &self,
         client: &mut Client<F>,
@@ -222,39 +217,18 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         self.get_with(client, key, f).await
     }
 
-    async fn delete_when(
+    async fn modify_as(
         &self,
         client: &mut Client<F>,
-        key: &[u8],
-        condition: Condition<'_>,
-    ) -> Result<bool> {
-        self.delete_if(client, key, |value| condition.holds_for(Some(value))).await
-    }
-
-    async fn delete_if(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-        is_wanted: impl FnMut(&[u8]) -> bool + Send,
-    ) -> Result<bool> {
-        self.delete_if(client, key, is_wanted).await
-    }
-
-    async fn modify(
-        &self,
-        client: &mut Client<F>,
+        kind: OpKind,
         key: &[u8],
         decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
     ) -> Result<Decision> {
-        self.modify(client, key, decide).await
+        self.modify_value(client, kind, key, decide).await
     }
 
     async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         self.values_of(client, keys).await
-    }
-
-    async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
-        scanned(self, client, range, limit).await
     }
 
     async fn scan_with(

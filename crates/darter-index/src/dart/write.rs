@@ -97,40 +97,8 @@ impl<F: Fabric> Dart<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for
-    /// [`Decision::Put`] it writes the new value. It may be asked several times, with the buffer
-    /// empty each time; the value it was asked of last is the one that its decision took the place
-    /// of. Answers that decision.
-    ///
-    /// # Errors
-    /// As [`crate::OrderedIndex::put`].
-    pub async fn modify(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
-    ) -> Result<Decision> {
-        self.modify_as(client, OpKind::Update, key, decide).await
-    }
-
-    /// Removes a key whose value `is_wanted`. Returns whether it did. The value that is judged last
-    /// is the one that goes: what comes between the look and the CAS makes the CAS fail.
-    ///
-    /// # Errors
-    /// As [`crate::OrderedIndex::delete`].
-    pub async fn delete_if(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-        mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
-    ) -> Result<bool> {
-        let decide = |value: Option<&[u8]>, _: &mut Vec<u8>| {
-            if value.is_some_and(&mut is_wanted) { Decision::Remove } else { Decision::Keep }
-        };
-        Ok(self.modify_as(client, OpKind::Delete, key, decide).await? == Decision::Remove)
-    }
-
-    async fn modify_as(
+    /// Puts, changes or removes a key as `decide` says: [`crate::OrderedIndex::modify_as`].
+    pub(super) async fn modify_value(
         &self,
         client: &mut Client<F>,
         kind: OpKind,

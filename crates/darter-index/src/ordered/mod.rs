@@ -11,7 +11,6 @@
 //! locks do while another client holds one; the lock of a client that can write no more is taken
 //! over.
 
-mod delegate;
 mod modify;
 mod sweep;
 mod tree;
@@ -31,21 +30,6 @@ pub(crate) const MULTI_GET_WIDTH: usize = 256;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-
-/// Collects the first `limit` pairs of a range: a scan of an index that hands them on.
-///
-/// # Errors
-/// As [`OrderedIndex::scan_with`].
-pub(crate) async fn scanned<F: Fabric>(
-    index: &impl OrderedIndex<F>,
-    client: &mut Client<F>,
-    range: &ScanRange,
-    limit: usize,
-) -> Result<Vec<KeyValue>> {
-    let mut pairs = Vec::new();
-    index.scan_with(client, range, limit, |key, value| pairs.push((key.to_vec(), value.to_vec()))).await?;
-    Ok(pairs)
-}
 
 /// Returns an error for a key that is too long.
 ///
@@ -185,6 +169,10 @@ impl ScanRange {
 /// An ordered index over a pool. `client` is the calling thread's or task's own. Clones are handles
 /// of the same index in the same compute node: they share its caches and whatever else its clients
 /// share.
+///
+/// An index writes the methods of the first part, and those of the second part that it has something to
+/// say to: of `get` and `get_with`, of `scan` and `scan_with`, and of `delete_when` and `modify_as` it
+/// writes at least one, by which the trait makes the other. All else follows.
 pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// The index's name in commands and tables.
     const NAME: &'static str;
@@ -193,17 +181,174 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// created.
     type Options: Clone + Default + Send + Sync + 'static;
 
-    /// Returns the index's name; that of the index itself where `Self` stands for one of several.
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     /// Opens the pool's index of this kind. Fails with [`IndexError::NoIndex`] if it holds none.
     fn open(client: &mut Client<F>, options: Self::Options) -> impl Future<Output = Result<Self>> + Send;
 
     /// Creates an index of this kind in a pool that holds none, and opens it. Of several clients
     /// that do so at once each gets the same index.
     fn create(client: &mut Client<F>, options: Self::Options) -> impl Future<Output = Result<Self>> + Send;
+
+    /// Stores a value under a key when the condition holds.
+    fn put(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> impl Future<Output = Result<PutOutcome>> + Send;
+
+    /// The values of the first of several keys, in their order, in the round trips of the longest
+    /// search among them: of at least one, and of all if the values are small. A part of
+    /// [`OrderedIndex::multi_get`], which has checked the keys.
+    fn multi_get_chunk(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>>> + Send;
+
+    /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is
+    /// visible before the end.
+    fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> impl Future<Output = Result<u64>> + Send
+    where
+        I: Iterator<Item = KeyValue> + Send;
+
+    /// Walks the whole index, verifies every invariant, and reports what is reachable.
+    fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport>> + Send;
+
+    /// Counts and sizes, by a walk of the whole index.
+    fn stats(&self, client: &mut Client<F>) -> impl Future<Output = Result<IndexStats>> + Send;
+
+    // Methods that an index may have of its own.
+
+    /// Returns the index's name; that of the index itself where `Self` stands for one of several.
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    /// Returns an error for a key that the index cannot hold, whatever its value.
+    ///
+    /// # Errors
+    /// [`IndexError::KeyTooLong`], or [`IndexError::WrongLength`].
+    fn check_key(&self, key: &[u8]) -> Result<()> {
+        check_key(key)
+    }
+
+    /// The value of a key.
+    fn get(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+    ) -> impl Future<Output = Result<Option<Vec<u8>>>> + Send {
+        self.get_with(client, key, <[u8]>::to_vec)
+    }
+
+    /// Returns what `f` makes of a key's value. An index that need not copy the value out first does
+    /// without.
+    fn get_with<R>(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> impl Future<Output = Result<Option<R>>> + Send {
+        async move { Ok(self.get(client, key).await?.map(|value| f(&value))) }
+    }
+
+    /// The first `limit` keys of a range in its direction, with their values. Fewer mean the range
+    /// is exhausted.
+    fn scan(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<KeyValue>>> + Send {
+        async move {
+            let mut pairs = Vec::new();
+            let keep = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
+            self.scan_with(client, range, limit, keep).await?;
+            Ok(pairs)
+        }
+    }
+
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit`; returns how many there
+    /// were. An index that need not copy them first does without.
+    fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> impl Future<Output = Result<usize>> + Send {
+        async move {
+            let pairs = self.scan(client, range, limit).await?;
+            for (key, value) in &pairs {
+                visit(key, value);
+            }
+            Ok(pairs.len())
+        }
+    }
+
+    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    fn delete_when(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> impl Future<Output = Result<bool>> + Send {
+        self.delete_if(client, key, move |value| condition.holds_for(Some(value)))
+    }
+
+    /// [`OrderedIndex::modify`], counted as an operation of this kind.
+    ///
+    /// An index without a way of its own reads the key, and puts or removes it on the condition that
+    /// its value is still that one, until the condition holds.
+    fn modify_as(
+        &self,
+        client: &mut Client<F>,
+        _kind: OpKind,
+        key: &[u8],
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> impl Future<Output = Result<Decision>> + Send {
+        modify::by_conditions(self, client, key, decide)
+    }
+
+    /// Prefetches what operations on these keys are going to read, where that is in memory of this
+    /// machine.
+    fn prefetch<'k>(&self, _client: &Client<F>, _keys: impl Iterator<Item = &'k [u8]>) {}
+
+    /// Upkeep that is due: scrubbing of hints, and the like. Cheap when nothing is.
+    fn maintain(&self, _client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Adapts what the index keeps to the accesses that it has seen, if that is due.
+    fn adapt(&self, _client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Frees what dead clients left behind. The client must not be pinned; other clients may be at
+    /// work, and are waited for as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot
+    /// go on, what was not freed is left to another sweep.
+    fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept>> + Send {
+        sweep::sweep_dead(self, client)
+    }
+
+    /// Clears what leads anywhere outside `reachable` although the index does not rest on it.
+    /// Returns whether that may have made more unreachable. A part of [`OrderedIndex::sweep_dead`],
+    /// for an index that keeps hints in the pool.
+    fn scrub_unreachable(
+        &self,
+        _client: &mut Client<F>,
+        _reachable: &ReachableSet,
+    ) -> impl Future<Output = Result<bool>> + Send {
+        std::future::ready(Ok(false))
+    }
+
+    /// Bytes this process caches for the index.
+    fn cache_used_bytes(&self) -> u64 {
+        0
+    }
+
+    // What follows from these.
 
     /// Opens the pool's index of this kind, creating it in a pool that holds none. Fails with
     /// [`IndexError::NoIndex`] if it holds another kind.
@@ -218,38 +363,6 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
             }
         }
     }
-
-    /// The value of a key.
-    fn get(&self, client: &mut Client<F>, key: &[u8])
-    -> impl Future<Output = Result<Option<Vec<u8>>>> + Send;
-
-    /// Stores a value under a key when the condition holds.
-    fn put(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-        value: &[u8],
-        condition: Condition<'_>,
-    ) -> impl Future<Output = Result<PutOutcome>> + Send;
-
-    /// Returns what `f` makes of a key's value. An index that need not copy the value out first does
-    /// without.
-    fn get_with<R>(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-        f: impl FnOnce(&[u8]) -> R + Send,
-    ) -> impl Future<Output = Result<Option<R>>> + Send {
-        async move { Ok(self.get(client, key).await?.map(|value| f(&value))) }
-    }
-
-    /// Removes a key when the condition holds. Returns whether it was there and is gone.
-    fn delete_when(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-        condition: Condition<'_>,
-    ) -> impl Future<Output = Result<bool>> + Send;
 
     /// Removes a key. Returns whether it was there.
     fn delete(&self, client: &mut Client<F>, key: &[u8]) -> impl Future<Output = Result<bool>> + Send {
@@ -268,7 +381,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
             let decide = |value: Option<&[u8]>, _: &mut Vec<u8>| {
                 if value.is_some_and(&mut is_wanted) { Decision::Remove } else { Decision::Keep }
             };
-            Ok(self.modify(client, key, decide).await? == Decision::Remove)
+            Ok(self.modify_as(client, OpKind::Delete, key, decide).await? == Decision::Remove)
         }
     }
 
@@ -276,34 +389,14 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// [`Decision::Put`] it writes the new value. It may be called several times, with the buffer
     /// empty each time; the value it was called with last is the one that its decision took the
     /// place of. Returns that decision.
-    ///
-    /// An index without a way of its own reads the key, and puts or removes it on the condition that
-    /// its value is still that one, until the condition holds.
     fn modify(
         &self,
         client: &mut Client<F>,
         key: &[u8],
         decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
     ) -> impl Future<Output = Result<Decision>> + Send {
-        modify::by_conditions(self, client, key, decide)
+        self.modify_as(client, OpKind::Update, key, decide)
     }
-
-    /// Returns an error for a key that the index cannot hold, whatever its value.
-    ///
-    /// # Errors
-    /// [`IndexError::KeyTooLong`], or [`IndexError::WrongLength`].
-    fn check_key(&self, key: &[u8]) -> Result<()> {
-        check_key(key)
-    }
-
-    /// The values of the first of several keys, in their order, in the round trips of the longest
-    /// search among them: of at least one, and of all if the values are small. A part of
-    /// [`OrderedIndex::multi_get`], which has checked the keys.
-    fn multi_get_chunk(
-        &self,
-        client: &mut Client<F>,
-        keys: &[&[u8]],
-    ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>>> + Send;
 
     /// The values of the first of several keys, in their order: of at least one if there is one. Large
     /// values end the read early. Up to 256 keys share the round trips of the longest search among
@@ -342,78 +435,6 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
             Ok(values)
         }
     }
-
-    /// The first `limit` keys of a range in its direction, with their values. Fewer mean the range
-    /// is exhausted.
-    fn scan(
-        &self,
-        client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-    ) -> impl Future<Output = Result<Vec<KeyValue>>> + Send;
-
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit`; returns how many there
-    /// were. An index that need not copy them first does without.
-    fn scan_with(
-        &self,
-        client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-        mut visit: impl FnMut(&[u8], &[u8]) + Send,
-    ) -> impl Future<Output = Result<usize>> + Send {
-        async move {
-            let pairs = self.scan(client, range, limit).await?;
-            for (key, value) in &pairs {
-                visit(key, value);
-            }
-            Ok(pairs.len())
-        }
-    }
-
-    /// Prefetches what operations on these keys are going to read, where that is in memory of this
-    /// machine.
-    fn prefetch<'k>(&self, _client: &Client<F>, _keys: impl Iterator<Item = &'k [u8]>) {}
-
-    /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is
-    /// visible before the end.
-    fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> impl Future<Output = Result<u64>> + Send
-    where
-        I: Iterator<Item = KeyValue> + Send;
-
-    /// Upkeep that is due: scrubbing of hints, and the like. Cheap when nothing is.
-    fn maintain(&self, client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send;
-
-    /// Adapts what the index keeps to the accesses that it has seen, if that is due.
-    fn adapt(&self, _client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send {
-        std::future::ready(Ok(()))
-    }
-
-    /// Walks the whole index, verifies every invariant, and reports what is reachable.
-    fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport>> + Send;
-
-    /// Frees what dead clients left behind. The client must not be pinned; other clients may be at
-    /// work, and are waited for as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot
-    /// go on, what was not freed is left to another sweep.
-    fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept>> + Send {
-        sweep::sweep_dead(self, client)
-    }
-
-    /// Clears what leads anywhere outside `reachable` although the index does not rest on it.
-    /// Returns whether that may have made more unreachable. A part of [`OrderedIndex::sweep_dead`],
-    /// for an index that keeps hints in the pool.
-    fn scrub_unreachable(
-        &self,
-        _client: &mut Client<F>,
-        _reachable: &ReachableSet,
-    ) -> impl Future<Output = Result<bool>> + Send {
-        std::future::ready(Ok(false))
-    }
-
-    /// Counts and sizes, by a walk of the whole index.
-    fn stats(&self, client: &mut Client<F>) -> impl Future<Output = Result<IndexStats>> + Send;
-
-    /// Bytes this process caches for the index.
-    fn cache_used_bytes(&self) -> u64;
 }
 
 /// What a check found.

@@ -55,7 +55,6 @@ pub use holes::{QuiverHole, QuiverHoles};
 pub use situations::quiver_situations;
 
 use crate::mark;
-use crate::ordered::scanned;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
     CheckReport, Condition, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
@@ -173,10 +172,6 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         Self::open(client, options).await
     }
 
-    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.get_with(client, key, <[u8]>::to_vec).await
-    }
-
     // Hands its future on as it is, as others below do: one more around it would move it.
     fn put(
         &self,
@@ -197,39 +192,18 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         self.get_with(client, key, f)
     }
 
-    async fn delete_when(
+    async fn modify_as(
         &self,
         client: &mut Client<F>,
-        key: &[u8],
-        condition: Condition<'_>,
-    ) -> Result<bool> {
-        self.delete_if(client, key, |value| condition.holds_for(Some(value))).await
-    }
-
-    async fn delete_if(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-        is_wanted: impl FnMut(&[u8]) -> bool + Send,
-    ) -> Result<bool> {
-        self.delete_if(client, key, is_wanted).await
-    }
-
-    async fn modify(
-        &self,
-        client: &mut Client<F>,
+        kind: OpKind,
         key: &[u8],
         decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
     ) -> Result<Decision> {
-        self.modify(client, key, decide).await
+        self.modify_value(client, kind, key, decide).await
     }
 
     async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         self.values_of(client, keys).await
-    }
-
-    async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
-        scanned(self, client, range, limit).await
     }
 
     fn scan_with(
@@ -247,10 +221,6 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         I: Iterator<Item = KeyValue> + Send,
     {
         self.load_sorted(client, sorted).await
-    }
-
-    async fn maintain(&self, _client: &mut Client<F>) -> Result<()> {
-        Ok(())
     }
 
     /// Builds a skip table if searches read many nodes.

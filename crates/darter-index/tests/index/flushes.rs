@@ -1,5 +1,7 @@
 //! What operations of DART flush on persistent memory, where the fabric makes all durable.
 
+use crate::common::{TestFabric, over};
+use darter_fabric::decorate::Delay;
 use darter_fabric::local::Persistence;
 use darter_fabric::{Local, block_on};
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, PutOutcome};
@@ -37,9 +39,10 @@ impl Persistence for Recorder {
     }
 }
 
-fn loaded() -> (Arc<Recorder>, Dart<Local>, Client<Local>) {
+fn loaded() -> (Arc<Recorder>, Dart<TestFabric>, Client<TestFabric>) {
     let recorder = Arc::new(Recorder::default());
-    let fabric = Local::memory_flushed(16 << 20, 2, Arc::clone(&recorder) as _).unwrap();
+    let memory = Local::memory_flushed(16 << 20, 2, Arc::clone(&recorder) as _).unwrap();
+    let fabric = over(memory, Delay::default());
     let secret = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
     let pool = block_on(Pool::create(fabric, &secret)).unwrap();
     let mut client = pool.client().unwrap();

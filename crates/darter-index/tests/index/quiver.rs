@@ -1,8 +1,8 @@
 //! Quiver under everything that every index must pass: with pages as large as they become, with
 //! small ones, so that little fills and parts them, and with nothing remembered.
 
-use crate::common::{Tested, damage_campaign, index_tests};
-use darter_fabric::{Fabric, Local, block_on};
+use crate::common::{Tested, damage_campaign, index_tests, memory};
+use darter_fabric::{Fabric, block_on};
 use darter_index::{Condition, IndexError, OrderedIndex, Quiver, QuiverOptions};
 use darter_pool::{Client, Pool, PoolOptions};
 
@@ -73,7 +73,7 @@ fn damage_to_small_pages_is_an_error_or_makes_no_difference() {
 fn an_index_that_grows_by_inserts_takes_all_memory_nodes_alike() {
     let secret = Some([1, 2, 3, 4]);
     let options = PoolOptions { block_bytes: Some(256 << 10), secret, ..PoolOptions::default() };
-    let pool = block_on(Pool::create(Local::memory(16 << 20, 4).unwrap(), &options)).unwrap();
+    let pool = block_on(Pool::create(memory(16 << 20, 4), &options)).unwrap();
     let mut client = pool.client().unwrap();
     let quiver = block_on(Quiver::open_or_create(&mut client, QuiverOptions::default())).unwrap();
     for number in 0..30_000_u64 {

@@ -1,13 +1,14 @@
 //! Round trips of Quiver's puts and scans, counted: what a remembered map saves, and what a CAS in
 //! vain does not cost.
 
-use darter_fabric::{Counting, Endpoint, GlobalAddr, Local, OpCounters, OpKind, block_on};
+use crate::common::{TestFabric, memory};
+use darter_fabric::{Endpoint, GlobalAddr, OpCounters, OpKind, block_on};
 use darter_index::{Condition, OrderedIndex, PutOutcome, Quiver, QuiverOptions, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-type Counted = Counting<Local>;
+type Counted = TestFabric;
 
 const KEYS: u64 = 2_000;
 
@@ -32,7 +33,7 @@ fn client_of_hot_words() -> (Quiver<Counted>, Client<Counted>) {
 }
 
 fn client_of(options: QuiverOptions) -> (Quiver<Counted>, Client<Counted>) {
-    let fabric = Counting::new(Local::memory(64 << 20, 1).unwrap());
+    let fabric = memory(64 << 20, 1);
     let secret = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
     let pool = block_on(Pool::create(fabric, &secret)).unwrap();
     let mut client = pool.client().unwrap();
@@ -353,7 +354,7 @@ fn loaded(
     is_bulk_loaded: bool,
     cache_bytes: u64,
 ) -> (Quiver<Counted>, Client<Counted>, Vec<Vec<u8>>) {
-    let fabric = Counting::new(Local::memory(256 << 20, 2).unwrap());
+    let fabric = memory(256 << 20, 2);
     let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
     let pool = block_on(Pool::create(fabric, &options)).unwrap();
     let mut client = pool.client().unwrap();
@@ -426,7 +427,7 @@ fn a_scan_reads_a_few_large_values_at_a_time() {
     const VALUE_BYTES: usize = 1 << 20;
     // Of the leaf beyond the bound and its class, and of pages with the values in them.
     const MOST_BYTES: u64 = (4 << 20) + (2 << 20);
-    let fabric = Counting::new(Local::memory(256 << 20, 1).unwrap());
+    let fabric = memory(256 << 20, 1);
     let pool = block_on(Pool::create(fabric, &PoolOptions::default())).unwrap();
     let mut client = pool.client().unwrap();
     for options in [QuiverOptions::default(), QuiverOptions { cache_bytes: 0, ..QuiverOptions::default() }] {

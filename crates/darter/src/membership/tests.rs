@@ -5,12 +5,12 @@ use crate::link::{Attempts, Link, Repeat};
 use crate::open_index::OpenIndex;
 use crate::{DefaultFabric, Error, Store, StoreOptions, block_on};
 use darter_fabric::{FabricError, PoolUrl};
-use darter_index::{AnyIndex, IndexOptions};
+use darter_index::IndexOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 
-type Open = OpenIndex<DefaultFabric, AnyIndex<DefaultFabric>>;
+type Open = OpenIndex<DefaultFabric>;
 
 /// Pools in files, a store of one of them, and the attempts to open it again.
 struct Scene {
@@ -42,13 +42,13 @@ impl Scene {
 
     fn store(&self, options: &StoreOptions) -> Store {
         let open = |url: &PoolUrl| -> Result<Open, Error> {
-            Store::options().must_exist(true).open_index(url, IndexOptions::default())
+            Store::options().must_exist(true).open_index(url, IndexOptions::default(), std::convert::identity)
         };
         let first = open(&self.url("pool")).unwrap();
         let (pool, other) = (self.url("pool"), self.url("other"));
         let (attempts, is_away, is_other) =
             (Arc::clone(&self.attempts), Arc::clone(&self.is_away), Arc::clone(&self.is_other));
-        let again: Reopen<_, _> = Arc::new(move || {
+        let again: Reopen<_> = Arc::new(move || {
             attempts.fetch_add(1, Ordering::SeqCst);
             if is_away.load(Ordering::SeqCst) {
                 return Err(Error::Fabric(FabricError::Unreachable { node: 0 }));

@@ -4,28 +4,28 @@ use super::codec::Codec;
 use super::{Table, TableKey, TableValue};
 use crate::{AsyncScan, AsyncSession, DefaultFabric, Error};
 use darter_fabric::Fabric;
-use darter_index::{AnyIndex, OrderedIndex, PutOutcome};
+use darter_index::PutOutcome;
 use foundationdb_tuple::TuplePack;
 use std::borrow::Borrow;
 use std::ops::RangeBounds;
 
 /// A table as an [`AsyncSession`] reaches it; otherwise as [`super::TableSession`].
-pub struct AsyncTableSession<'s, K, V, F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    session: &'s mut AsyncSession<F, I>,
+pub struct AsyncTableSession<'s, K, V, F: Fabric = DefaultFabric> {
+    session: &'s mut AsyncSession<F>,
     codec: Codec<K, V>,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
+impl<F: Fabric> AsyncSession<F> {
     /// Returns this session's view of a table.
     pub fn table<K: TableKey, V: TableValue>(
         &mut self,
         table: &Table<K, V>,
-    ) -> AsyncTableSession<'_, K, V, F, I> {
+    ) -> AsyncTableSession<'_, K, V, F> {
         AsyncTableSession { session: self, codec: Codec::new(table) }
     }
 }
 
-impl<K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> AsyncTableSession<'_, K, V, F, I> {
+impl<K: TableKey, V: TableValue, F: Fabric> AsyncTableSession<'_, K, V, F> {
     /// Returns the value of a key.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl<K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> AsyncTableSessio
     }
 
     /// Returns the pairs whose keys lie in a range, in order.
-    pub fn range<Q: ?Sized>(&mut self, range: impl RangeBounds<Q>) -> AsyncRows<'_, K, V, F, I>
+    pub fn range<Q: ?Sized>(&mut self, range: impl RangeBounds<Q>) -> AsyncRows<'_, K, V, F>
     where
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
@@ -103,19 +103,19 @@ impl<K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> AsyncTableSessio
     }
 
     /// Returns all pairs, in order.
-    pub fn scan(&mut self) -> AsyncRows<'_, K, V, F, I> {
+    pub fn scan(&mut self) -> AsyncRows<'_, K, V, F> {
         AsyncRows { scan: self.session.scan(self.codec.all()), codec: self.codec.clone() }
     }
 }
 
 /// A scan of a table whose pairs are awaited; otherwise as [`AsyncScan`].
 #[must_use = "a scan does nothing until asked for its next pair"]
-pub struct AsyncRows<'s, K, V, F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    scan: AsyncScan<'s, F, I>,
+pub struct AsyncRows<'s, K, V, F: Fabric = DefaultFabric> {
+    scan: AsyncScan<'s, F>,
     codec: Codec<K, V>,
 }
 
-impl<K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> AsyncRows<'_, K, V, F, I> {
+impl<K: TableKey, V: TableValue, F: Fabric> AsyncRows<'_, K, V, F> {
     /// As [`crate::Scan::limit`].
     pub fn limit(self, limit: usize) -> Self {
         Self { scan: self.scan.limit(limit), ..self }

@@ -4,21 +4,21 @@ use super::codec::{Codec, all_tables, table_at};
 use super::{Table, TableKey, TableValue};
 use crate::{Change, DefaultFabric, Error, Scan, Session};
 use darter_fabric::Fabric;
-use darter_index::{AnyIndex, OrderedIndex, PutOutcome};
+use darter_index::PutOutcome;
 use foundationdb_tuple::TuplePack;
 use std::borrow::Borrow;
 use std::ops::RangeBounds;
 
 /// A table as a [`Session`] reaches it. What is said there of guarantees and errors holds here; in
 /// addition every call fails with [`Error::Table`] if it meets a pair of other types.
-pub struct TableSession<'s, K, V, F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    session: &'s Session<F, I>,
+pub struct TableSession<'s, K, V, F: Fabric = DefaultFabric> {
+    session: &'s Session<F>,
     codec: Codec<K, V>,
 }
 
-impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
+impl<F: Fabric> Session<F> {
     /// Returns this session's view of a table.
-    pub fn table<K: TableKey, V: TableValue>(&self, table: &Table<K, V>) -> TableSession<'_, K, V, F, I> {
+    pub fn table<K: TableKey, V: TableValue>(&self, table: &Table<K, V>) -> TableSession<'_, K, V, F> {
         TableSession { session: self, codec: Codec::new(table) }
     }
 
@@ -43,7 +43,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
     }
 }
 
-impl<'s, K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> TableSession<'s, K, V, F, I> {
+impl<'s, K: TableKey, V: TableValue, F: Fabric> TableSession<'s, K, V, F> {
     /// Returns the value of a key.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl<'s, K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> TableSession
     }
 
     /// Returns the pairs whose keys lie in a range, in order, from either end.
-    pub fn range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> Rows<'s, K, V, F, I>
+    pub fn range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> Rows<'s, K, V, F>
     where
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
@@ -171,7 +171,7 @@ impl<'s, K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> TableSession
     }
 
     /// Returns all pairs, in order, from either end.
-    pub fn scan(&self) -> Rows<'s, K, V, F, I> {
+    pub fn scan(&self) -> Rows<'s, K, V, F> {
         Rows { scan: self.session.scan(self.codec.all()), codec: self.codec.clone() }
     }
 
@@ -222,19 +222,19 @@ impl<'s, K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> TableSession
 
 /// A scan of a table; otherwise as [`Scan`].
 #[must_use = "a scan does nothing until iterated"]
-pub struct Rows<'s, K, V, F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
-    scan: Scan<'s, F, I>,
+pub struct Rows<'s, K, V, F: Fabric = DefaultFabric> {
+    scan: Scan<'s, F>,
     codec: Codec<K, V>,
 }
 
-impl<K, V, F: Fabric, I: OrderedIndex<F>> Rows<'_, K, V, F, I> {
+impl<K, V, F: Fabric> Rows<'_, K, V, F> {
     /// As [`Scan::limit`].
     pub fn limit(self, limit: usize) -> Self {
         Self { scan: self.scan.limit(limit), ..self }
     }
 }
 
-impl<K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> Iterator for Rows<'_, K, V, F, I> {
+impl<K: TableKey, V: TableValue, F: Fabric> Iterator for Rows<'_, K, V, F> {
     type Item = Result<(K, V), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -242,7 +242,7 @@ impl<K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> Iterator for Row
     }
 }
 
-impl<K: TableKey, V: TableValue, F: Fabric, I: OrderedIndex<F>> DoubleEndedIterator for Rows<'_, K, V, F, I> {
+impl<K: TableKey, V: TableValue, F: Fabric> DoubleEndedIterator for Rows<'_, K, V, F> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.scan.next_back().map(|pair| self.codec.decode_pair(&pair?))
     }

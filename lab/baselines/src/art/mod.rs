@@ -188,20 +188,11 @@ impl<F: Fabric> OrderedIndex<F> for Art<F> {
         self.load_sorted(client, sorted).await
     }
 
-    /// There is nothing to keep up.
-    async fn maintain(&self, _client: &mut Client<F>) -> Result<()> {
-        Ok(())
-    }
-
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.check_all(client).await
     }
 
     async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         self.collect_stats(client).await
-    }
-
-    fn cache_used_bytes(&self) -> u64 {
-        0
     }
 }

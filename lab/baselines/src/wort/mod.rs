@@ -215,11 +215,6 @@ impl<F: Fabric> OrderedIndex<F> for Wort<F> {
         self.load_sorted(client, sorted).await
     }
 
-    /// There is nothing to keep up.
-    async fn maintain(&self, _client: &mut Client<F>) -> Result<()> {
-        Ok(())
-    }
-
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.walk(client, true).await
     }
@@ -227,9 +222,5 @@ impl<F: Fabric> OrderedIndex<F> for Wort<F> {
     /// Counts everything without reading a leaf.
     async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         Ok(self.walk(client, false).await?.stats)
-    }
-
-    fn cache_used_bytes(&self) -> u64 {
-        0
     }
 }

@@ -21,7 +21,7 @@ impl Kind {
     #[allow(clippy::unused_self)] // tests of the store's own indexes choose by it
     fn open(self, nodes: usize) -> Store {
         let url = format!("mem:{}M?nodes={nodes}", 96 * nodes).parse().unwrap();
-        Store::options().maintenance(false).open_url_erased::<Wort<_>>(&url, WortOptions::default()).unwrap()
+        Store::options().maintenance(false).open_url_over::<Wort<_>>(&url, WortOptions::default()).unwrap()
     }
 }
 

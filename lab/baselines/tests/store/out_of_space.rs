@@ -13,7 +13,7 @@ fn many_keys_are_stored_and_removed_in_a_pool_that_is_overwritten() {
     let url = format!("file:{}?size=8M", directory.path().join("copying").display()).parse().unwrap();
     let copying = || {
         let options = Store::options().block_bytes(256 << 10);
-        options.open_url_erased::<Wort<_>>(&url, WortOptions::of(Design::ArtCow)).unwrap()
+        options.open_url_over::<Wort<_>>(&url, WortOptions::of(Design::ArtCow)).unwrap()
     };
     let (store, _idle) = (copying(), copying());
     let mut session = store.async_session().unwrap();

@@ -301,7 +301,7 @@ impl Visitor for Opener<'_> {
     fn visit<I: Adjusts>(self, _: &'static Variant, options: fn(Demand) -> I::Options) -> Self::Output {
         let cache_bytes = DartOptions::default().cache_bytes;
         let demand = Demand { cache_bytes, fixed_key: None, value_bytes: usize::MAX };
-        self.options.open_url_erased::<I>(self.url, options(demand))
+        self.options.open_url_over::<I>(self.url, options(demand))
     }
 }
 

@@ -197,7 +197,7 @@ impl Served {
             .parse()
             .map_err(|error| BenchError::Usage(format!("a pool of {bytes} bytes: {error}")))?;
         let store = Store::options().sweep(false);
-        let store = store.open_url_erased::<Wort<DefaultFabric>>(&url, WortOptions::of(design))?;
+        let store = store.open_url_over::<Wort<DefaultFabric>>(&url, WortOptions::of(design))?;
         let index = store.index();
         let AnyIndex::Other(index) = &*index else { unreachable!("it was erased") };
         let index = index.downcast_ref::<Wort<_>>().unwrap_or_else(|| unreachable!("it is the tree")).clone();

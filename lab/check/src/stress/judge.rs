@@ -4,11 +4,11 @@ use super::clock::now_ns;
 use super::collect::Collected;
 use super::keys::{KeySet, value_number};
 use super::worker::scan_reads;
-use super::{Site, StressError, SubjectStore};
+use super::{Site, StressError};
 use crate::cross_check::{self, Opinion};
 use crate::history::{Action, Operation, Outcome};
 use crate::linear::{Checker, Verdict, explain};
-use darter::ScanRange;
+use darter::{ScanRange, Store};
 use std::collections::BTreeMap;
 
 /// Steps the checker may take for a key: about a gigabyte of memory at worst.
@@ -148,7 +148,7 @@ pub(super) struct FinalState {
 
 /// Reads every key, one by one and by a scan, and adds what was found to the histories.
 pub(super) fn read_all(
-    store: &SubjectStore,
+    store: &Store,
     keys: &KeySet,
     collected: &mut Collected,
 ) -> Result<FinalState, StressError> {

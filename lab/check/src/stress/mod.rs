@@ -49,7 +49,7 @@ pub mod worker;
 
 pub use error::StressError;
 pub use fleet::LaunchWorker;
-pub use subject::{Subject, SubjectKind, SubjectOptions, SubjectStore};
+pub use subject::{SubjectKind, SubjectOptions};
 
 use crate::cross_check;
 use cluster::{ClusterConfig, LaunchNode};
@@ -96,8 +96,8 @@ impl Site {
     ///
     /// # Errors
     /// As [`StoreOptions::open_url`].
-    pub fn open(&self) -> Result<SubjectStore, darter::Error> {
-        self.options.clone().must_exist(true).open_url_over(&self.url, self.index)
+    pub fn open(&self) -> Result<Store, darter::Error> {
+        self.index.open(&self.options.clone().must_exist(true), &self.url)
     }
 
     /// Opens the pool, which must be there, with its fabric wrapped by `decorate`.
@@ -107,13 +107,13 @@ impl Site {
     pub fn open_decorated<F: Fabric>(
         &self,
         decorate: impl FnOnce(DefaultFabric) -> F,
-    ) -> Result<SubjectStore<F>, darter::Error> {
-        self.options.open_decorated_over(&self.url, decorate, self.index)
+    ) -> Result<Store<F>, darter::Error> {
+        self.index.open_decorated(&self.options, &self.url, decorate)
     }
 
     /// Opens the pool, or makes it.
-    pub(crate) fn make(&self) -> Result<SubjectStore, darter::Error> {
-        self.options.open_url_over(&self.url, self.index)
+    pub(crate) fn make(&self) -> Result<Store, darter::Error> {
+        self.index.open(&self.options, &self.url)
     }
 }
 

@@ -1,17 +1,10 @@
-//! The indexes that a stress can be of, behind one type: workers, repairs and judgement are written
-//! once, over stores of it.
+//! The indexes that a stress can be of. Workers, repairs and judgement use any of them by a [`Store`].
 
-use darter::Store;
+use darter::{DefaultFabric, Error, IndexKind, Store, StoreOptions};
 use darter_baselines::{Art, ArtOptions, Chime, ChimeOptions, Sherman, ShermanOptions, Smart, SmartOptions};
-use darter_fabric::Fabric;
-use darter_index::{
-    Dart, DartOptions, Holes, OrderedIndex, Quiver, QuiverOptions, Result, delegate_to_variants,
-};
-use darter_pool::Client;
+use darter_fabric::{Fabric, PoolUrl};
+use darter_index::Holes;
 use std::str::FromStr;
-
-/// A store over an index under stress.
-pub type SubjectStore<F = darter::DefaultFabric> = Store<F, Subject<F>>;
 
 /// Which index a stress is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,55 +61,52 @@ pub struct SubjectOptions {
     pub holes: Holes,
 }
 
-/// The index under stress.
-#[derive(Clone)]
-pub enum Subject<F: Fabric> {
-    /// DART.
-    Dart(Dart<F>),
-    /// Quiver.
-    Quiver(Quiver<F>),
-    /// ART with locks.
-    Art(Art<F>),
-    /// SMART.
-    Smart(Smart<F>),
-    /// Sherman.
-    Sherman(Sherman<F>),
-    /// CHIME.
-    Chime(Chime<F>),
-}
-
 impl SubjectOptions {
-    fn dart(self) -> DartOptions {
-        DartOptions { holes: self.holes, ..DartOptions::default() }
-    }
-}
-
-impl<F: Fabric> OrderedIndex<F> for Subject<F> {
-    const NAME: &'static str = "any";
-
-    type Options = SubjectOptions;
-
-    async fn open(client: &mut Client<F>, options: SubjectOptions) -> Result<Self> {
-        Ok(match options.kind {
-            SubjectKind::Dart => Self::Dart(Dart::open(client, options.dart()).await?),
-            SubjectKind::Quiver => Self::Quiver(Quiver::open(client, QuiverOptions::default()).await?),
-            SubjectKind::Art => Self::Art(Art::open(client, ArtOptions::default()).await?),
-            SubjectKind::Smart => Self::Smart(Smart::open(client, SmartOptions::lock_free()).await?),
-            SubjectKind::Sherman => Self::Sherman(Sherman::open(client, ShermanOptions::default()).await?),
-            SubjectKind::Chime => Self::Chime(Chime::open(client, ChimeOptions::default()).await?),
-        })
+    /// Opens a pool over the index.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open_url`].
+    pub(super) fn open(self, options: &StoreOptions, url: &PoolUrl) -> Result<Store, Error> {
+        match self.kind {
+            SubjectKind::Dart => self.of_store(options, IndexKind::Dart).open_url(url),
+            SubjectKind::Quiver => self.of_store(options, IndexKind::Quiver).open_url(url),
+            SubjectKind::Art => options.open_url_over::<Art<_>>(url, ArtOptions::default()),
+            SubjectKind::Smart => options.open_url_over::<Smart<_>>(url, SmartOptions::lock_free()),
+            SubjectKind::Sherman => options.open_url_over::<Sherman<_>>(url, ShermanOptions::default()),
+            SubjectKind::Chime => options.open_url_over::<Chime<_>>(url, ChimeOptions::default()),
+        }
     }
 
-    async fn create(client: &mut Client<F>, options: SubjectOptions) -> Result<Self> {
-        Ok(match options.kind {
-            SubjectKind::Dart => Self::Dart(Dart::create(client, options.dart()).await?),
-            SubjectKind::Quiver => Self::Quiver(Quiver::create(client, QuiverOptions::default()).await?),
-            SubjectKind::Art => Self::Art(Art::create(client, ArtOptions::default()).await?),
-            SubjectKind::Smart => Self::Smart(Smart::create(client, SmartOptions::lock_free()).await?),
-            SubjectKind::Sherman => Self::Sherman(Sherman::create(client, ShermanOptions::default()).await?),
-            SubjectKind::Chime => Self::Chime(Chime::create(client, ChimeOptions::default()).await?),
-        })
+    /// Opens a pool that is there over the index, with its fabric wrapped by `decorate`.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open_decorated`].
+    pub(super) fn open_decorated<F: Fabric>(
+        self,
+        options: &StoreOptions,
+        url: &PoolUrl,
+        decorate: impl FnOnce(DefaultFabric) -> F,
+    ) -> Result<Store<F>, Error> {
+        match self.kind {
+            SubjectKind::Dart => self.of_store(options, IndexKind::Dart).open_decorated(url, decorate),
+            SubjectKind::Quiver => self.of_store(options, IndexKind::Quiver).open_decorated(url, decorate),
+            SubjectKind::Art => {
+                options.open_decorated_over::<F, Art<F>>(url, decorate, ArtOptions::default())
+            }
+            SubjectKind::Smart => {
+                options.open_decorated_over::<F, Smart<F>>(url, decorate, SmartOptions::lock_free())
+            }
+            SubjectKind::Sherman => {
+                options.open_decorated_over::<F, Sherman<F>>(url, decorate, ShermanOptions::default())
+            }
+            SubjectKind::Chime => {
+                options.open_decorated_over::<F, Chime<F>>(url, decorate, ChimeOptions::default())
+            }
+        }
     }
 
-    delegate_to_variants!(F: (Dart, Quiver, Art, Smart, Sherman, Chime));
+    /// Options for an index that a store opens by itself.
+    fn of_store(self, options: &StoreOptions, kind: IndexKind) -> StoreOptions {
+        options.clone().index(kind).holes(self.holes)
+    }
 }

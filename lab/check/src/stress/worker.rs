@@ -9,10 +9,10 @@ use super::keys::{KeySet, LARGE_VALUE, UNKNOWN_VALUE, value_bytes, value_number}
 use super::log::{Call, Entry, LogWriter, Refusal};
 use super::tally::Tally;
 use super::thread_stop::{self, SPARED};
-use super::{Site, StressError, Subject, SubjectStore};
+use super::{Site, StressError};
 use crate::dice::{Dice, mix};
 use crate::history::Outcome;
-use darter::{Error, PutOutcome, ScanRange, Session};
+use darter::{Error, PutOutcome, ScanRange, Session, Store};
 use darter_fabric::decorate::{Aging, Delay, Delaying, Jitter};
 use darter_fabric::{Fabric, counted};
 use darter_index::{Hole, Holes};
@@ -192,9 +192,9 @@ fn live(
 
 /// Opens the pool, trying again for a while; `None` when told to stop meanwhile.
 fn open<F: Fabric>(
-    attempt: impl Fn() -> Result<SubjectStore<F>, Error>,
+    attempt: impl Fn() -> Result<Store<F>, Error>,
     stop: &AtomicBool,
-) -> Result<Option<SubjectStore<F>>, StressError> {
+) -> Result<Option<Store<F>>, StressError> {
     let begin = Instant::now();
     loop {
         match attempt() {
@@ -208,7 +208,7 @@ fn open<F: Fabric>(
 
 /// Lets every client work in a thread of its own, until told to stop or one of them has lost the pool.
 fn work<F: Fabric>(
-    store: &SubjectStore<F>,
+    store: &Store<F>,
     clients: &mut [Client<'_>],
     stop: &AtomicBool,
 ) -> Result<(), StressError> {
@@ -258,7 +258,7 @@ struct Client<'k> {
 
 impl Client<'_> {
     /// One operation.
-    fn step<F: Fabric>(&mut self, session: &mut Session<F, Subject<F>>) -> Result<Step, StressError> {
+    fn step<F: Fabric>(&mut self, session: &mut Session<F>) -> Result<Step, StressError> {
         let phase = now_ns() / PHASE_NS;
         let key = self.choose_key(phase);
         match self.choose_call(phase) {
@@ -314,11 +314,7 @@ impl Client<'_> {
         large | u64::from(self.id) << COUNTER_BITS | u64::from(self.written)
     }
 
-    fn get<F: Fabric>(
-        &mut self,
-        session: &mut Session<F, Subject<F>>,
-        key: u32,
-    ) -> Result<Step, StressError> {
+    fn get<F: Fabric>(&mut self, session: &mut Session<F>, key: u32) -> Result<Step, StressError> {
         self.log.begin(Call::Get, key, 0, 0)?;
         match session.get(self.keys.key(key)) {
             Ok(found) => {
@@ -333,7 +329,7 @@ impl Client<'_> {
 
     fn write<F: Fabric>(
         &mut self,
-        session: &mut Session<F, Subject<F>>,
+        session: &mut Session<F>,
         call: Call,
         key: u32,
     ) -> Result<Step, StressError> {
@@ -382,7 +378,7 @@ impl Client<'_> {
 
     fn multi_get<F: Fabric>(
         &mut self,
-        session: &mut Session<F, Subject<F>>,
+        session: &mut Session<F>,
         key: u32,
         phase: u64,
     ) -> Result<Step, StressError> {
@@ -415,11 +411,7 @@ impl Client<'_> {
     }
 
     /// A scan that begins or ends at `key`, of any kind there is.
-    fn scan<F: Fabric>(
-        &mut self,
-        session: &mut Session<F, Subject<F>>,
-        key: u32,
-    ) -> Result<Step, StressError> {
+    fn scan<F: Fabric>(&mut self, session: &mut Session<F>, key: u32) -> Result<Step, StressError> {
         let count = self.keys.len() as u64;
         let length = if self.dice.one_in(8) { count } else { self.dice.below(12) };
         let other = (u64::from(key) + length).min(count - 1) as u32;

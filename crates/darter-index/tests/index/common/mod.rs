@@ -87,7 +87,12 @@ pub(crate) fn memory(node_bytes: u64, nodes: usize) -> TestFabric {
 
 /// Returns `nodes` regions of `node_bytes` bytes with these delays.
 pub(crate) fn delayed_memory(node_bytes: u64, nodes: usize, delay: Delay) -> TestFabric {
-    Failing::new(Delaying::new(Counting::new(ground(node_bytes, nodes)), delay))
+    over(ground(node_bytes, nodes), delay)
+}
+
+/// Returns this memory with these delays.
+pub(crate) fn over(ground: Ground, delay: Delay) -> TestFabric {
+    Failing::new(Delaying::new(Counting::new(ground), delay))
 }
 
 /// What an index should hold.
