@@ -319,7 +319,7 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
     }
 
     fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {
-        each!(self, index => OrderedIndex::<F>::prefetch(index, client, keys))
+        each!(self, index => OrderedIndex::<F>::prefetch(index, client, keys));
     }
 
     async fn bulk_load<P>(&self, client: &mut Client<F>, sorted: P) -> Result<u64>
