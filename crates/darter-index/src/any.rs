@@ -7,8 +7,8 @@
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::erased::ErasedIndex;
 use crate::ordered::{
-    CheckReport, Condition, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange, Swept,
-    TreeView,
+    CheckReport, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange,
+    Swept, TreeView, Visit,
 };
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
@@ -295,7 +295,7 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         client: &mut Client<F>,
         kind: OpKind,
         key: &[u8],
-        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+        decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         awaiting!(self, index => OrderedIndex::modify_as(index, client, kind, key, decide))
     }
@@ -308,14 +308,14 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         awaiting!(self, index => OrderedIndex::multi_get_chunk(index, client, keys))
     }
 
-    async fn scan_with(
+    async fn visit<'v>(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-        visit: impl FnMut(&[u8], &[u8]) + Send,
+        visit: &'v mut Visit<'v>,
     ) -> Result<usize> {
-        awaiting!(self, index => OrderedIndex::scan_with(index, client, range, limit, visit))
+        awaiting!(self, index => OrderedIndex::visit(index, client, range, limit, visit))
     }
 
     fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {

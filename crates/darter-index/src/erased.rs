@@ -4,7 +4,9 @@
 //! [`ErasedIndex`] calls through a table of functions, and boxes each operation's future. Both are
 //! nothing beside a round trip.
 
-use crate::ordered::{CheckReport, Condition, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome};
+use crate::ordered::{
+    CheckReport, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
+};
 use crate::ordered::{ScanRange, Swept};
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, OpKind};
@@ -16,9 +18,6 @@ use std::sync::Arc;
 
 /// The future of an operation.
 type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
-
-/// What decides about a key's value.
-type Decide<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send + 'a;
 
 /// The part of [`OrderedIndex`] that has no generic parameters.
 trait Methods<F: Fabric>: Send + Sync {
@@ -192,9 +191,9 @@ impl<F: Fabric> OrderedIndex<F> for ErasedIndex<F> {
         client: &mut Client<F>,
         kind: OpKind,
         key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+        decide: &mut Decide<'_>,
     ) -> Result<Decision> {
-        self.0.modify_as(client, kind, key, &mut decide).await
+        self.0.modify_as(client, kind, key, decide).await
     }
 
     fn check_key(&self, key: &[u8]) -> Result<()> {

@@ -29,8 +29,8 @@ pub use dart::{Hole, Holes};
 pub use erased::ErasedIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
-    CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
-    OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, check_key,
+    CheckReport, Condition, Decide, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
+    OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Visit, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]

@@ -48,7 +48,8 @@ use crate::mark;
 use crate::radix::prefix_list::PrefixList;
 use crate::radix::{drafts, leaf, prefix_hash, seal};
 use crate::{
-    CheckReport, Condition, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
+    CheckReport, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
+    ScanRange, Visit,
 };
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
@@ -222,7 +223,7 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         client: &mut Client<F>,
         kind: OpKind,
         key: &[u8],
-        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+        decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         self.modify_value(client, kind, key, decide).await
     }
@@ -231,14 +232,14 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         self.values_of(client, keys).await
     }
 
-    async fn scan_with(
+    async fn visit<'v>(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-        visit: impl FnMut(&[u8], &[u8]) + Send,
+        visit: &'v mut Visit<'v>,
     ) -> Result<usize> {
-        self.scan_with(client, range, limit, visit).await
+        self.visit_pairs(client, range, limit, visit).await
     }
 
     fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {

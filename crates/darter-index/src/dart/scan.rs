@@ -20,7 +20,7 @@ use super::prefix_hash::HashedKey;
 use crate::radix::frontier::{Weight, put_between, put_front, window};
 use crate::radix::limits::{Limits, Standing, Touches};
 use crate::radix::sink::{Sink, beyond, emit, first_bound, is_void};
-use crate::{Result, ScanRange};
+use crate::{Result, ScanRange, Visit};
 use darter_fabric::{Fabric, OpKind, ReadId, mutant};
 use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
@@ -35,12 +35,12 @@ impl<F: Fabric> Dart<F> {
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); pairs visited before stay valid.
-    pub async fn scan_with(
+    pub(super) async fn visit_pairs<'v>(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-        visit: impl FnMut(&[u8], &[u8]) + Send,
+        visit: &'v mut Visit<'v>,
     ) -> Result<usize> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Scan).await?;
         let mut sink = Sink::new(visit, limit, range.reverse);
@@ -94,11 +94,11 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then
     /// nothing was visited.
-    async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
+    async fn scan_below(
         &mut self,
         range: &ScanRange,
         hint: Option<(NodeRef, &[u8])>,
-        sink: &mut Sink<V>,
+        sink: &mut Sink<'_>,
     ) -> Result<bool> {
         let mut limits = Limits::new(self.shared.keys, range);
         let whole = limits.whole();

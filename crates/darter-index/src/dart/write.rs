@@ -26,7 +26,7 @@ use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
 use crate::radix::slot::SKIP_MAX;
 use crate::radix::{TURNS_MAX, no_progress};
-use crate::{Condition, Decision, IndexError, PutOutcome, Result};
+use crate::{Condition, Decide, Decision, IndexError, PutOutcome, Result};
 use darter_fabric::{Batch, Fabric, OpKind, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
@@ -103,7 +103,7 @@ impl<F: Fabric> Dart<F> {
         client: &mut Client<F>,
         kind: OpKind,
         key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+        decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         check_key(key)?;
         let mut operation = Operation::begin(&self.shared, client, kind).await?;

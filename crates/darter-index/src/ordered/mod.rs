@@ -42,6 +42,12 @@ pub fn check_key(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Takes the pairs of a scan.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) + Send + 'a;
+
+/// Decides by a key's value, none when it is absent; for [`Decision::Put`] it writes the new value.
+pub type Decide<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send + 'a;
+
 /// A key with its value.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
@@ -171,7 +177,7 @@ impl ScanRange {
 /// share.
 ///
 /// An index writes the methods of the first part, and those of the second part that it has something to
-/// say to: of `get` and `get_with`, of `scan` and `scan_with`, and of `delete_when` and `modify_as` it
+/// say to: of `get` and `get_with`, of `scan` and `visit`, and of `delete_when` and `modify_as` it
 /// writes at least one, by which the trait makes the other. All else follows.
 pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// The index's name in commands and tables.
@@ -263,20 +269,20 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<KeyValue>>> + Send {
         async move {
             let mut pairs = Vec::new();
-            let keep = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
-            self.scan_with(client, range, limit, keep).await?;
+            let mut keep = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
+            self.visit(client, range, limit, &mut keep).await?;
             Ok(pairs)
         }
     }
 
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit`; returns how many there
-    /// were. An index that need not copy them first does without.
-    fn scan_with(
+    /// [`OrderedIndex::scan_with`] by a reference, so that a scan is compiled once. An index that need
+    /// not copy the pairs first does without.
+    fn visit<'v>(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+        visit: &'v mut Visit<'v>,
     ) -> impl Future<Output = Result<usize>> + Send {
         async move {
             let pairs = self.scan(client, range, limit).await?;
@@ -297,7 +303,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         self.delete_if(client, key, move |value| condition.holds_for(Some(value)))
     }
 
-    /// [`OrderedIndex::modify`], counted as an operation of this kind.
+    /// [`OrderedIndex::modify`] by a reference, counted as an operation of this kind.
     ///
     /// An index without a way of its own reads the key, and puts or removes it on the condition that
     /// its value is still that one, until the condition holds.
@@ -306,7 +312,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         client: &mut Client<F>,
         _kind: OpKind,
         key: &[u8],
-        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+        decide: &mut Decide<'_>,
     ) -> impl Future<Output = Result<Decision>> + Send {
         modify::by_conditions(self, client, key, decide)
     }
@@ -378,10 +384,10 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> impl Future<Output = Result<bool>> + Send {
         async move {
-            let decide = |value: Option<&[u8]>, _: &mut Vec<u8>| {
+            let mut decide = |value: Option<&[u8]>, _: &mut Vec<u8>| {
                 if value.is_some_and(&mut is_wanted) { Decision::Remove } else { Decision::Keep }
             };
-            Ok(self.modify_as(client, OpKind::Delete, key, decide).await? == Decision::Remove)
+            Ok(self.modify_as(client, OpKind::Delete, key, &mut decide).await? == Decision::Remove)
         }
     }
 
@@ -393,9 +399,21 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         &self,
         client: &mut Client<F>,
         key: &[u8],
-        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+        mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
     ) -> impl Future<Output = Result<Decision>> + Send {
-        self.modify_as(client, OpKind::Update, key, decide)
+        async move { self.modify_as(client, OpKind::Update, key, &mut decide).await }
+    }
+
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit`; returns how many there
+    /// were.
+    fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> impl Future<Output = Result<usize>> + Send {
+        async move { self.visit(client, range, limit, &mut visit).await }
     }
 
     /// The values of the first of several keys, in their order: of at least one if there is one. Large

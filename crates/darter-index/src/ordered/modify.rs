@@ -1,7 +1,7 @@
 //! How an index that has no way of its own modifies a key: it reads the key, and writes on the
 //! condition that nobody came between.
 
-use super::{Condition, Decision, OrderedIndex, PutOutcome};
+use super::{Condition, Decide, Decision, OrderedIndex, PutOutcome};
 use crate::Result;
 use crate::radix::{TURNS_MAX, no_progress};
 use darter_fabric::Fabric;
@@ -12,7 +12,7 @@ pub(super) async fn by_conditions<F: Fabric, I: OrderedIndex<F>>(
     index: &I,
     client: &mut Client<F>,
     key: &[u8],
-    mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    decide: &mut Decide<'_>,
 ) -> Result<Decision> {
     let mut new = Vec::new();
     for _ in 0..TURNS_MAX {

@@ -57,8 +57,8 @@ pub use situations::quiver_situations;
 use crate::mark;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
-    CheckReport, Condition, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
-    ScanRange,
+    CheckReport, Condition, Decide, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome,
+    Result, ScanRange, Visit,
 };
 use arc_swap::ArcSwap;
 use cache::Cache;
@@ -197,7 +197,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         client: &mut Client<F>,
         kind: OpKind,
         key: &[u8],
-        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+        decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         self.modify_value(client, kind, key, decide).await
     }
@@ -206,14 +206,14 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         self.values_of(client, keys).await
     }
 
-    fn scan_with(
+    fn visit<'v>(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-        visit: impl FnMut(&[u8], &[u8]) + Send,
+        visit: &'v mut Visit<'v>,
     ) -> impl Future<Output = Result<usize>> + Send {
-        self.scan_with(client, range, limit, visit)
+        self.visit_pairs(client, range, limit, visit)
     }
 
     async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>

@@ -20,7 +20,7 @@ use crate::checker::note;
 use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
 use crate::radix::{TURNS_MAX, no_progress};
-use crate::{Condition, Decision, IndexError, PutOutcome, Result};
+use crate::{Condition, Decide, Decision, IndexError, PutOutcome, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant, turns};
 use darter_pool::Client;
 use std::pin::pin;
@@ -67,7 +67,7 @@ impl<F: Fabric> Quiver<F> {
         client: &mut Client<F>,
         kind: OpKind,
         key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+        decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         check_key(key)?;
         let mut operation = Operation::begin(&self.shared, client, kind).await?;

@@ -3,7 +3,7 @@
 use super::leaf::Leaf;
 use super::limits::{Limits, Touches};
 use super::{common_prefix, compare, leaf};
-use crate::{Result, ScanRange};
+use crate::{Result, ScanRange, Visit};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Pinned;
 use smallvec::SmallVec;
@@ -16,17 +16,17 @@ pub const WIDTH_MAX: usize = 256;
 pub const BYTES_MAX: u64 = 1 << 20;
 
 /// Takes pairs in order, at most so many.
-pub struct Sink<V> {
-    visit: V,
+pub struct Sink<'v> {
+    visit: &'v mut Visit<'v>,
     /// Pairs still to be taken.
     pub left: usize,
     reverse: bool,
     last: Option<Vec<u8>>,
 }
 
-impl<V: FnMut(&[u8], &[u8])> Sink<V> {
+impl<'v> Sink<'v> {
     /// Hands at most `limit` pairs to `visit`, in descending order if `reverse`.
-    pub fn new(visit: V, limit: usize, reverse: bool) -> Self {
+    pub fn new(visit: &'v mut Visit<'v>, limit: usize, reverse: bool) -> Self {
         Self { visit, left: limit, reverse, last: None }
     }
 
@@ -68,11 +68,11 @@ impl<V: FnMut(&[u8], &[u8])> Sink<V> {
 ///
 /// # Errors
 /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
-pub async fn emit<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
+pub async fn emit<F: Fabric>(
     client: &mut Pinned<'_, F>,
     limits: &Limits<'_>,
     leaves: impl Iterator<Item = (GlobalAddr, u8, Touches)> + Send,
-    sink: &mut Sink<V>,
+    sink: &mut Sink<'_>,
 ) -> Result<()> {
     let mut batch = client.batch();
     let reads: SmallVec<[_; 64]> = leaves

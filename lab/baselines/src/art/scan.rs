@@ -52,8 +52,8 @@ impl<F: Fabric> Art<F> {
         }
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Scan).await?;
         self.shared.refresh(&mut operation.client).await?;
-        let visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
-        let mut sink = Sink::new(visit, limit, range.reverse);
+        let mut visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
+        let mut sink = Sink::new(&mut visit, limit, range.reverse);
         let mut limits = Limits::new(self.shared.keys, range);
         let root = Item { slot: self.shared.root(), touches: limits.whole(), above: None };
         let mut frontier = VecDeque::from([root]);

@@ -95,8 +95,8 @@ impl<F: Fabric> Smart<F> {
             }
             let wanted = limit - pairs.len();
             let mut operation = self.begin(client, OpKind::Scan).await?;
-            let visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
-            let mut sink = Sink::new(visit, wanted, range.reverse);
+            let mut visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
+            let mut sink = Sink::new(&mut visit, wanted, range.reverse);
             let Some(holder) = operation.scan_pinned(rest, &mut sink, &mut over).await? else {
                 return Ok(pairs);
             };
@@ -108,10 +108,10 @@ impl<F: Fabric> Smart<F> {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Scans under one pin. Returns who locks the leaf that it could not go past, if any.
-    async fn scan_pinned<V: FnMut(&[u8], &[u8]) + Send>(
+    async fn scan_pinned(
         &mut self,
         mut rest: ScanRange,
-        sink: &mut Sink<V>,
+        sink: &mut Sink<'_>,
         over: &mut u64,
     ) -> Result<Option<u64>> {
         for _ in 0..HINTED_STARTS {
@@ -141,12 +141,12 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Scans below a node, which is a hint when its prefix is given.
-    async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
+    async fn scan_below(
         &mut self,
         range: &ScanRange,
         start: Place,
         prefix: Option<&[u8]>,
-        sink: &mut Sink<V>,
+        sink: &mut Sink<'_>,
         over: &mut u64,
     ) -> Result<Walked> {
         let limits = Limits::new(HashKeys::new(self.client.pool().secret()), range);
@@ -185,11 +185,11 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Reads a run of leaves in one round trip and hands on those in the range, as far as they are
     /// whole.
-    async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
+    async fn emit(
         &mut self,
         limits: &Limits<'_>,
         run: Vec<Item>,
-        sink: &mut Sink<V>,
+        sink: &mut Sink<'_>,
     ) -> Result<Emitted> {
         let mut batch = self.client.batch();
         let reads: Vec<_> = run

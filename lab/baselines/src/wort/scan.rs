@@ -137,8 +137,8 @@ impl<F: Fabric> Wort<F> {
         }
         let limits = Limits::new(HashKeys::new(client.pool().secret()), range);
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Scan).await?;
-        let visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
-        let mut sink = Sink::new(visit, limit, range.reverse);
+        let mut visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
+        let mut sink = Sink::new(&mut visit, limit, range.reverse);
         let digits = self.shared.format.digits;
         let (low, high, reverse) = (bound(&range.from), bound(&range.to), range.reverse);
         let bounds = Bounds { digits, low, high, reverse };

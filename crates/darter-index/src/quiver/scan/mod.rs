@@ -27,7 +27,7 @@ use super::situations;
 use crate::checker::note;
 use crate::radix::sink::{Sink, is_void};
 use crate::radix::{TURNS_MAX, no_progress};
-use crate::{IndexError, Result, ScanRange};
+use crate::{IndexError, Result, ScanRange, Visit};
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::Client;
 use std::pin::pin;
@@ -59,12 +59,12 @@ impl<F: Fabric> Quiver<F> {
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before stay valid.
-    pub async fn scan_with(
+    pub(super) async fn visit_pairs<'v>(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-        visit: impl FnMut(&[u8], &[u8]) + Send,
+        visit: &'v mut Visit<'v>,
     ) -> Result<usize> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Scan).await?;
         self.shared.cache.enter(operation.client.epoch());
@@ -185,11 +185,11 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Reads pages of a stretch and hands on their pairs. Returns where to go on.
-    async fn visit_pages<V: FnMut(&[u8], &[u8]) + Send>(
+    async fn visit_pages(
         &mut self,
         range: &ScanRange,
         stretch: Stretch,
-        sink: &mut Sink<V>,
+        sink: &mut Sink<'_>,
     ) -> Result<Option<Cursor>> {
         let wanted = (sink.left.saturating_mul(3) / (2 * self.shared.geometry.records) + 1).min(PAGES_MAX);
         let count = stretch.pages.len().min(wanted);

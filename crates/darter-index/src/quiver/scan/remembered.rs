@@ -157,11 +157,11 @@ impl Step {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Visits pages that the process remembers.
-    pub(super) async fn visit_remembered<V: FnMut(&[u8], &[u8]) + Send>(
+    pub(super) async fn visit_remembered(
         &mut self,
         range: &ScanRange,
         Ahead { steps, mut next, .. }: Ahead,
-        sink: &mut Sink<V>,
+        sink: &mut Sink<'_>,
     ) -> Result<Visited> {
         let mut batch = self.client.batch();
         let reads: Vec<_> = steps.iter().map(|step| step.post(&mut batch)).collect();

@@ -206,11 +206,11 @@ impl<'w> Rows<'w> {
     /// Reads the leaves that were not, and hands on the pairs in the range, in its order, until the
     /// sink wants no more. Returns the key of a pair whose leaf it has read, if the pair could stand
     /// in a page.
-    pub(super) async fn hand_on<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
+    pub(super) async fn hand_on<F: Fabric>(
         mut self,
         (shared, client): (&Shared, &mut Client<F>),
         range: &ScanRange,
-        sink: &mut Sink<V>,
+        sink: &mut Sink<'_>,
     ) -> Result<Option<Vec<u8>>> {
         let unread = self.leaves.iter().filter(|row| row.image.is_none());
         let is_much = unread.map(RowLeaf::bytes).sum::<usize>() > LEAVES_BYTES;
@@ -241,11 +241,11 @@ impl<'w> Rows<'w> {
     }
 
     /// The same for leaves of more than [`LEAVES_BYTES`].
-    async fn hand_on_by_pages<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
+    async fn hand_on_by_pages<F: Fabric>(
         self,
         (shared, client): (&Shared, &mut Client<F>),
         range: &ScanRange,
-        sink: &mut Sink<V>,
+        sink: &mut Sink<'_>,
     ) -> Result<Option<Vec<u8>>> {
         let Self { pairs, sources, leaves, end } = &self;
         let mut moved_out = None;
@@ -398,12 +398,12 @@ fn out_of_place(page: PageRef) -> IndexError {
 ///
 /// # Errors
 /// [`IndexError::Corrupt`], with the first page, if a key is there twice.
-async fn hand_on<V: FnMut(&[u8], &[u8]) + Send>(
+async fn hand_on(
     mut pairs: Vec<Leaf<'_>>,
     is_in_order: bool,
     (end, first): (Option<&[u8]>, Option<PageRef>),
     range: &ScanRange,
-    sink: &mut Sink<V>,
+    sink: &mut Sink<'_>,
 ) -> Result<()> {
     if !is_in_order {
         pairs.sort_by(|a, b| compare(a.key, b.key));
