@@ -2,7 +2,7 @@
 //!
 //! - [`history`]: what clients did and were told.
 //! - [`linear`]: whether all of it can be true of one key at a time.
-//! - [`second`]: the same by a checker that others wrote.
+//! - [`cross_check`]: the same by a checker that others wrote.
 //! - [`explore`]: simulated clients under many schedules and faults, judged after every run.
 //! - [`stress`]: real processes, killed and paused, judged by the same checker.
 //!

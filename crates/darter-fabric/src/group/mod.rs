@@ -9,7 +9,7 @@
 //! All of it is a state machine without input or output. [`Replica`] takes requests, messages,
 //! replies of the store and the time, and returns what is to be sent ([`Output`], [`Answers`]).
 //! Whoever drives it sees to connections, clocks and the store; tests drive it in a simulated world
-//! (`bed`, feature `sim`).
+//! (`testbed`, feature `sim`).
 //!
 //! `view` is who serves, `record` and `message` what replicas tell each other. A primary is in
 //! `serve`, `stream`, `held`, `answers` and `lease`, a backup in `backup`; `duplicates` is what both
