@@ -16,7 +16,7 @@ use std::collections::HashSet;
 
 use super::block::{BlockState, BlockWord, MemberId};
 use super::heap::{OwnBlock, Page};
-use super::layout::{BlockId, Layout, PAGE_BYTES, PageId, Spot};
+use super::layout::{BlockId, Layout, PageId, Spot};
 use super::reachable::ReachableSet;
 use super::rebuild::{Rebuilt, VIOLATIONS_MAX, rebuild};
 use super::share::Blocks;
@@ -98,7 +98,7 @@ impl<F: Fabric> Blocks<F> {
                     (BlockState::Free, _) => self.audit_free(block, reachable, &mut report),
                     (BlockState::Closed, _) => {
                         let books = self.closed_books(endpoint, block, word, &mut report).await?;
-                        let leaked = self.audit_books(block, &books, reachable, (idle, false), &mut report);
+                        let leaked = self.audit_books(block, &books, reachable, idle, &mut report);
                         report.closed_leaked_bytes += leaked;
                     }
                     (BlockState::Owned, Some(owner)) if owner == self.me() => {
@@ -148,7 +148,7 @@ impl<F: Fabric> Blocks<F> {
         let heap = self.heap();
         match heap.block(block) {
             Some(books) if !books.leaving => {
-                let leaked = self.audit_books(block, books, reachable, (idle, true), report);
+                let leaked = self.audit_books(block, books, reachable, idle, report);
                 report.own_leaked_bytes += leaked;
             }
             // Taken by an operation that was cancelled in between: unused until this process ends.
@@ -197,7 +197,7 @@ impl<F: Fabric> Blocks<F> {
         block: BlockId,
         books: &OwnBlock,
         reachable: &ReachableSet,
-        (idle, is_own): (&Idle, bool),
+        idle: &Idle,
         report: &mut AuditReport,
     ) -> u64 {
         let layout = self.layout();
@@ -213,7 +213,7 @@ impl<F: Fabric> Blocks<F> {
                 "{addr}: reachable object of {bytes} bytes in a block of kind {kind} {what}"
             ));
         }
-        let (mut leaked, mut taken) = (0, 0);
+        let mut leaked = 0;
         let mut count = |addr: GlobalAddr, bytes: u64| {
             if idle.in_limbo.contains(&addr) {
                 report.garbage_bytes += bytes;
@@ -221,20 +221,14 @@ impl<F: Fabric> Blocks<F> {
                 leaked += bytes;
             }
         };
-        for (page, held) in (0u32..).zip(&books.pages) {
+        for (page, slab) in books.slabs() {
             let page = PageId { block, page };
-            match held {
-                Page::Slab(slab) => {
-                    let used =
-                        slab.used().filter_map(|slot| layout.object_addr(Spot { page, slot }, slab.class));
-                    used.for_each(|addr| count(addr, class_bytes(slab.class)));
-                }
-                Page::Run { class, .. } => count(layout.page_addr(page), class_bytes(*class)),
-                Page::Taken if is_own => taken += 1,
-                _ => {}
-            }
+            let used = slab.used().filter_map(|slot| layout.object_addr(Spot { page, slot }, slab.class));
+            used.for_each(|addr| count(addr, class_bytes(slab.class)));
         }
-        leaked + taken * PAGE_BYTES
+        // Taken by an operation that was cancelled in between.
+        let taken = books.pages.iter().filter(|page| matches!(page, Page::Taken)).count();
+        leaked + taken as u64 * layout.page_bytes
     }
 }
 
@@ -250,7 +244,6 @@ fn check_reachable(
         Page::Slab(slab) if slab.class != class => Err("lies in a slab of another size"),
         Page::Slab(slab) if slab.is_free(spot.slot) => Err("is free"),
         Page::Slab(_) => Ok(()),
-        Page::Run { class: found, .. } if *found == class => Ok(()),
         Page::Lost => Err("lies in a page that was lost"),
         _ => Err("lies in no slab of its size"),
     }

@@ -1,13 +1,13 @@
 //! Claims: how an owner gets back the objects that others freed in its slabs.
 //!
-//! A member that frees an object of another's block sets the object's bit in the page's freed
+//! A member that frees an object of another's block sets the object's bit in the slab's freed
 //! bitmap. The owner reads the bitmaps and clears the bits that it finds by CAS, so that each bit
-//! is won once. The page stays what it is meanwhile (`heap`).
+//! is won once. The slab stays a slab of its class until then (`heap`).
 
 use darter_fabric::{Endpoint, Fabric, mutant};
 
 use super::heap::{Claim, ClaimFilter, OwnBlock, Page};
-use super::layout::{BlockId, PageId, run_pages};
+use super::layout::{BlockId, PageId};
 use super::share::Blocks;
 use crate::error::PoolError;
 use crate::round_trip::submit;
@@ -16,38 +16,23 @@ use crate::round_trip::submit;
 const BITMAP_WORDS_PER_BATCH: usize = 4096;
 
 impl OwnBlock {
-    /// The slabs and runs of a block with this number, whose freed bits name objects.
+    /// The slabs of a block with this number, whose freed bits name objects.
     pub(super) fn claimable(&self, block: BlockId) -> Vec<Claim> {
-        let claim = |(page, held): (u32, &Page)| {
-            let class = match held {
-                Page::Slab(slab) => slab.class,
-                Page::Run { class, .. } => *class,
-                _ => return None,
-            };
-            Some(Claim { page: PageId { block, page }, class })
-        };
-        (0u32..).zip(&self.pages).filter_map(claim).collect()
+        self.slabs().map(|(page, slab)| Claim { page: PageId { block, page }, class: slab.class }).collect()
     }
 
-    /// Marks the objects free that a word of a page's freed bits names; returns how many of them
+    /// Marks the objects free that a word of a slab's freed bits names; returns how many of them
     /// were in use. For books that are in no heap.
     pub(super) fn give(&mut self, page: u32, word: usize, bits: u64) -> u32 {
-        let first = page as usize;
-        match &mut self.pages[first] {
+        match &mut self.pages[page as usize] {
             Page::Slab(slab) => slab.give_word(word, bits),
-            Page::Run { class, .. } if word == 0 && bits & 1 != 0 => {
-                let pages = run_pages(*class).unwrap_or(1);
-                self.pages[first..first + pages as usize].fill_with(|| Page::Free);
-                self.free_pages += pages;
-                1
-            }
             _ => 0,
         }
     }
 }
 
 impl<F: Fabric> Blocks<F> {
-    /// Reads the freed bitmaps of pages, all in one batch.
+    /// Reads the freed bitmaps of slabs, all in one batch.
     pub(super) async fn read_bits(
         &self,
         endpoint: &mut F::Endpoint,
@@ -63,7 +48,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(reads.iter().map(|&read| done.words(read).to_vec()).collect())
     }
 
-    /// Fetches everything that others freed, and makes wholly free slabs free pages.
+    /// Fetches everything that others freed, and makes free pages of wholly free slabs.
     pub(crate) async fn claim_and_trim(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         if self.has_met_others() {
             let all = ClaimFilter { node: None, kind: None, class: None, block: None };
@@ -74,7 +59,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(())
     }
 
-    /// Fetches the freed bits of slabs and runs and frees what they name.
+    /// Fetches the freed bits of slabs and frees what they name.
     pub(crate) async fn fetch_claims(
         &self,
         endpoint: &mut F::Endpoint,
@@ -98,8 +83,8 @@ impl<F: Fabric> Blocks<F> {
         Ok(())
     }
 
-    /// Reads the freed bitmaps of pages and clears what it finds by CAS, so that each bit is won
-    /// once: for each page the words with the bits won.
+    /// Reads the freed bitmaps of slabs and clears what it finds by CAS, so that each bit is won
+    /// once: for each slab the words with the bits won.
     pub(crate) async fn fetch_bits(
         &self,
         endpoint: &mut F::Endpoint,

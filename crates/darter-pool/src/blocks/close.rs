@@ -13,7 +13,6 @@ use super::block::{BlockState, BlockWord};
 use super::heap::{Heap, OwnBlock, Page};
 use super::layout::{BlockId, Layout, PageId};
 use super::share::Blocks;
-use super::size_class::class_bytes;
 use crate::error::PoolError;
 use crate::round_trip::submit;
 
@@ -90,20 +89,22 @@ impl Closing {
         let mut is_empty = true;
         for (page, held) in (0u32..).zip(&books.pages) {
             let Page::Slab(slab) = held else {
-                is_empty &= matches!(held, Page::Free);
+                // A further page says nothing: its slab may be free.
+                is_empty &= matches!(held, Page::Free | Page::Tail);
                 continue;
             };
             if slab.free == slab.count {
-                continue; // its page word will say that the page is free
+                continue; // its page word will say that its pages are free
             }
             is_empty = false;
             let (addr, _) = layout.bitmap_of(PageId { block, page }, slab.class);
             let words = slab.free_bits().iter().enumerate().filter(|(_, bits)| **bits != 0);
             bits.extend(words.map(|(at, &bits)| (addr.plus(at as u64 * 8), bits)));
         }
-        debug_assert!(books.room() <= layout.block_bytes + class_bytes(127));
-        let next = if is_empty { books.word.freed() } else { books.word.closed(books.room()) };
-        Self { bits, page_words: Heap::page_words(books), word: books.word, next }
+        let room = books.room(layout);
+        debug_assert!(room <= layout.block_bytes);
+        let next = if is_empty { books.word.freed() } else { books.word.closed(room) };
+        Self { bits, page_words: Heap::page_words(layout, books), word: books.word, next }
     }
 
     /// Whether the block has nothing in use.

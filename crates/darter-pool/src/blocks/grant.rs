@@ -10,7 +10,7 @@ use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, ObjectState, muta
 
 use super::block::{BlockState, BlockWord};
 use super::heap::{ClaimFilter, Cut, OwnBlock};
-use super::layout::{BlockId, Layout, PageId, page_word, run_pages};
+use super::layout::{BlockId, Layout, PageId, is_run};
 use super::object::AllocKind;
 use super::share::Blocks;
 use super::stock::Shortage;
@@ -68,7 +68,7 @@ impl<F: Fabric> Blocks<F> {
         is_last: bool,
         out: &mut Vec<GlobalAddr>,
     ) -> Result<bool, PoolError> {
-        let mut may_claim = self.has_met_others() && run_pages(class).is_none();
+        let mut may_claim = self.has_met_others() && !is_run(class);
         // Other clients may take what we cut, and closed blocks may have no room for us; each turn
         // uses up a block.
         for _ in 0..=self.layout().blocks(node) {
@@ -87,8 +87,10 @@ impl<F: Fabric> Blocks<F> {
                 continue;
             }
             if let Some(cut) = cut {
-                if let Some(run) = self.cut(endpoint, cut).await? {
-                    out.push(run);
+                self.cut(endpoint, cut).await?;
+                let mut heap = self.heap();
+                heap.finish_slab(cut);
+                if heap.take(node, kind, class, want, out) {
                     return Ok(true);
                 }
                 continue;
@@ -100,28 +102,27 @@ impl<F: Fabric> Blocks<F> {
         Ok(false)
     }
 
-    /// Writes a new slab's or run's words, then puts it in circulation. Returns a run's object.
-    async fn cut(&self, endpoint: &mut F::Endpoint, cut: Cut) -> Result<Option<GlobalAddr>, PoolError> {
-        let PageId { block, page } = cut.page;
+    /// Writes a new slab's words.
+    async fn cut(
+        &self,
+        endpoint: &mut F::Endpoint,
+        Cut { page: first, class }: Cut,
+    ) -> Result<(), PoolError> {
+        let PageId { block, page } = first;
         let mut batch = endpoint.batch();
         batch.write(self.layout().freed_words(block).plus(u64::from(page) * 8), &[0]);
-        let shape = self.layout().shape(page, cut.class);
+        let shape = self.layout().shape(page, class);
         // The slab's bitmap may lie where objects have been.
         let head = shape.as_ref().map_or(0, |shape| u64::from(shape.first));
-        self.fabric().note_object(self.layout().page_addr(cut.page), head, ObjectState::Unmanaged);
-        if let Some(shape) =
-            shape.filter(|shape| shape.bitmap.is_some() && !mutant!("slab-cut-over-an-old-bitmap"))
-        {
-            batch.write(self.layout().bitmap_addr(cut.page, &shape), &vec![0; shape.bitmap_words()]);
+        self.fabric().note_object(self.layout().page_addr(first), head, ObjectState::Unmanaged);
+        if shape.is_some_and(|shape| shape.bitmap.is_some()) && !mutant!("slab-cut-over-an-old-bitmap") {
+            let (bitmap, words) = self.layout().bitmap_of(first, class);
+            batch.write(bitmap, &vec![0; words]);
         }
-        batch.write(self.layout().block_addr(block).plus(u64::from(page) * 8), &[page_word(cut.class)]);
+        let page_word = self.layout().page_word(class);
+        batch.write(self.layout().block_addr(block).plus(u64::from(page) * 8), &[page_word]);
         submit(endpoint, batch).await?;
-        let mut heap = self.heap();
-        if shape.is_some() {
-            heap.finish_slab(cut);
-            return Ok(None);
-        }
-        Ok(heap.finish_run(cut))
+        Ok(())
     }
 
     /// The words of a node's block table.

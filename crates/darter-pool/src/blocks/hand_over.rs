@@ -23,7 +23,6 @@ use super::close::Closing;
 use super::heap::{Heap, OwnBlock, Page};
 use super::layout::{BlockId, PageId};
 use super::share::Blocks;
-use super::size_class::class_bytes;
 use crate::error::PoolError;
 
 /// Blocks of one node and kind that are handed over at once, at most.
@@ -35,20 +34,15 @@ impl OwnBlock {
     /// Whether no verbs of this process change its pages.
     fn is_at_rest(&self) -> bool {
         self.pages.iter().all(|page| match page {
-            Page::Taken | Page::FreedRun { .. } | Page::Run { claiming: true, .. } => false,
+            Page::Taken => false,
             Page::Slab(slab) => !slab.claiming,
             _ => true,
         })
     }
 
     /// Bytes of its objects in use.
-    fn object_bytes(&self) -> u64 {
-        let bytes = |page: &Page| match page {
-            Page::Slab(slab) => u64::from(slab.count - slab.free) * class_bytes(slab.class),
-            Page::Run { class, .. } => class_bytes(*class),
-            _ => 0,
-        };
-        self.pages.iter().map(bytes).sum()
+    pub(super) fn object_bytes(&self) -> u64 {
+        self.slabs().map(|(_, slab)| slab.object_bytes()).sum()
     }
 }
 
@@ -99,7 +93,7 @@ impl Heap {
             .blocks
             .iter()
             .filter(|(_, block)| !block.leaving && block.is_at_rest())
-            .map(|(&id, block)| (Self::open_index(id.node, block.kind), block.room(), id))
+            .map(|(&id, block)| (Self::open_index(id.node, block.kind), block.room(&self.layout), id))
             .filter(|&(_, room, _)| room >= least)
             .collect();
         roomy.sort_unstable_by_key(|&(list, room, id)| (list, std::cmp::Reverse(room), id));

@@ -14,7 +14,7 @@ use darter_fabric::{GlobalAddr, mutant};
 use std::collections::BTreeMap;
 
 use super::block::BlockWord;
-use super::layout::{BlockId, Layout, PAGE_BYTES, PageId, Spot, page_word, run_pages};
+use super::layout::{BlockId, Layout, PageId, is_run};
 use super::object::AllocKind;
 use super::size_class::{CLASSES, class_bytes};
 use super::slab::Slab;
@@ -31,14 +31,9 @@ pub(crate) enum Page {
     Taken,
     /// Out of circulation for good: what it holds was contradictory when the block was taken over.
     Lost,
-    /// Objects of one class.
+    /// The first page of objects of one class.
     Slab(Slab),
-    /// The first page of a run: one object.
-    Run { class: u8, claiming: bool },
-    /// The first page of a run whose object was freed while the run's freed bit was being fetched.
-    /// The run's pages are free when that is done.
-    FreedRun { class: u8 },
-    /// A further page of a run.
+    /// A further page of a slab.
     Tail,
 }
 
@@ -68,30 +63,47 @@ impl OwnBlock {
         let mut block = Self::empty(layout, word);
         let mut page = 0;
         while let Some(&found) = words.get(page as usize).filter(|_| page < layout.pages) {
-            let (what, pages) = match layout.parse_page(page, found) {
-                Ok(None) => (Page::Free, 1),
-                Ok(Some((class, pages))) => match layout.shape(page, class) {
-                    Some(shape) => (Page::Slab(Slab::new(class, &shape, false)), 1),
-                    None => (Page::Run { class, claiming: false }, pages),
-                },
-                Err(()) => (Page::Lost, 1),
+            let pages = match layout.parse_page(page, found) {
+                Ok(None) => {
+                    page += 1;
+                    continue;
+                }
+                Ok(Some((class, shape))) => {
+                    block.set_slab(page, Slab::new(class, &shape, false));
+                    shape.pages
+                }
+                Err(()) => {
+                    block.pages[page as usize] = Page::Lost;
+                    1
+                }
             };
-            if !matches!(what, Page::Free) {
-                block.free_pages -= pages;
-            }
-            block.pages[page as usize] = what;
-            for tail in &mut block.pages[page as usize + 1..(page + pages) as usize] {
-                *tail = Page::Tail;
-            }
+            block.free_pages -= pages;
             page += pages;
         }
         block
     }
 
+    /// Notes a slab that begins at `page`.
+    pub(super) fn set_slab(&mut self, page: u32, slab: Slab) {
+        let pages = &mut self.pages[page as usize..(page + slab.pages) as usize];
+        if !mutant!("further-pages-of-a-slab-left-free") {
+            pages.fill_with(|| Page::Tail);
+        }
+        pages[0] = Page::Slab(slab);
+    }
+
+    /// Its slabs, each with its first page.
+    pub(super) fn slabs(&self) -> impl Iterator<Item = (u32, &Slab)> {
+        (0u32..).zip(&self.pages).filter_map(|(page, held)| match held {
+            Page::Slab(slab) => Some((page, slab)),
+            _ => None,
+        })
+    }
+
     /// Bytes of its free pages and free objects.
-    pub(crate) fn room(&self) -> u64 {
+    pub(crate) fn room(&self, layout: &Layout) -> u64 {
         let page_room = |page: &Page| match page {
-            Page::Free => PAGE_BYTES,
+            Page::Free => layout.page_bytes,
             Page::Slab(slab) => u64::from(slab.free) * class_bytes(slab.class),
             _ => 0,
         };
@@ -106,14 +118,14 @@ struct Queue {
     free: u64,
 }
 
-/// Pages taken out of circulation to become a slab or a run.
+/// Pages taken out of circulation to become a slab: its first page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub page: PageId,
     pub class: u8,
 }
 
-/// A slab or run whose freed bits are being fetched.
+/// A slab whose freed bits are being fetched: its first page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub page: PageId,
@@ -219,15 +231,7 @@ impl Heap {
         // Another thread may have laid its node out a moment ago.
         self.take_nodes_in();
         let kind = block.kind;
-        for page in 0..block.pages.len() as u32 {
-            match &block.pages[page as usize] {
-                Page::Slab(slab) => {
-                    self.object_bytes += u64::from(slab.count - slab.free) * class_bytes(slab.class);
-                }
-                Page::Run { class, .. } => self.object_bytes += class_bytes(*class),
-                _ => {}
-            }
-        }
+        self.object_bytes += block.object_bytes();
         if block.free_pages > 0 {
             self.open[Self::open_index(id.node, kind)].push(id);
         }
@@ -324,10 +328,6 @@ impl Heap {
             Some(_) => return Freed::Nowhere,
             None => return Freed::Elsewhere,
         }
-        if run_pages(class).is_some() { self.free_run(spot.page, class) } else { self.free_slot(spot, class) }
-    }
-
-    fn free_slot(&mut self, spot: Spot, class: u8) -> Freed {
         let bit = 1 << (spot.slot % 64);
         let given = self.free_slots(spot.page, class, [(spot.slot as usize / 64, bit)].into_iter());
         if given == 0 { Freed::Nowhere } else { Freed::Here }
@@ -340,9 +340,6 @@ impl Heap {
             return 0;
         }
         let given: u32 = words.map(|(word, bits)| slab.give_word(word, bits)).sum();
-        if given == 0 {
-            return 0;
-        }
         let (all_free, count, claiming) = (slab.free == slab.count, slab.count, slab.claiming);
         let is_queued = slab.place().is_some();
         let handing = self.block(page.block).is_some_and(|block| block.handing);
@@ -353,41 +350,25 @@ impl Heap {
         } else {
             self.enqueue(page);
         }
-        // A page goes back when another slab's worth of objects stays, so that a class does not cut
-        // and return by turns.
-        if all_free && !claiming && (handing || self.queues[index].free >= 2 * u64::from(count)) {
+        // A slab goes back when another slab's worth of objects stays, so that a class does not
+        // alternately cut and return; a run, which may be large, at once.
+        let enough = self.queues[index].free >= 2 * u64::from(count);
+        if all_free && !claiming && (handing || enough || is_run(class)) {
             self.release(page);
         }
         given
     }
 
-    fn free_run(&mut self, page: PageId, class: u8) -> Freed {
-        let Some(block) = self.blocks.get_mut(&page.block) else { return Freed::Elsewhere };
-        let held = &mut block.pages[page.page as usize];
-        match *held {
-            Page::Run { class: found, claiming: false } if found == class => self.set_run_free(page, class),
-            Page::Run { class: found, claiming: true } if found == class => *held = Page::FreedRun { class },
-            _ => return Freed::Nowhere,
-        }
-        self.object_bytes -= class_bytes(class);
-        Freed::Here
-    }
-
-    fn set_run_free(&mut self, first: PageId, class: u8) {
-        let pages = run_pages(class).unwrap_or(1);
-        let pages = if mutant!("run-keeps-its-last-page") { (pages - 1).max(1) } else { pages };
-        self.set_pages_free(first, pages);
-    }
-
-    /// Makes a wholly free slab a free page.
+    /// Makes free pages of a wholly free slab.
     fn release(&mut self, page: PageId) {
         let Some((slab, _)) = self.slab_mut(page) else { return };
         if slab.free < slab.count || slab.claiming && !mutant!("page-released-under-a-claim") {
             return;
         }
-        let free = slab.free;
+        let (free, pages) = (slab.free, slab.pages);
+        let pages = if mutant!("run-keeps-its-last-page") { (pages - 1).max(1) } else { pages };
         self.dequeue(page, free);
-        self.set_pages_free(page, 1);
+        self.set_pages_free(page, pages);
     }
 
     fn set_pages_free(&mut self, first: PageId, pages: u32) {
@@ -403,15 +384,15 @@ impl Heap {
         self.empty_blocks += usize::from(block.free_pages == all);
     }
 
-    /// Takes pages for a slab or a run of `class` out of circulation: single pages from a block's
-    /// start, runs from its end.
+    /// Takes pages for a slab of `class` out of circulation ([`Layout::room_for`]).
     pub(crate) fn begin_cut(&mut self, node: u8, kind: AllocKind, class: u8) -> Option<Cut> {
         let open = Self::open_index(node, kind);
+        let pages = self.layout.slab_pages(class);
         for at in (0..self.open[open].len()).rev() {
             let id = self.open[open][at];
             let Some(block) = self.blocks.get_mut(&id) else { continue };
-            let Some(first) = Self::room_for(&self.layout, block, class) else { continue };
-            let pages = run_pages(class).unwrap_or(1);
+            let is_free = |page: u32| matches!(block.pages[page as usize], Page::Free);
+            let Some(first) = self.layout.room_for(class, is_free) else { continue };
             self.empty_blocks -= usize::from(block.free_pages == self.layout.pages);
             for page in &mut block.pages[first as usize..(first + pages) as usize] {
                 *page = Page::Taken;
@@ -425,40 +406,12 @@ impl Heap {
         None
     }
 
-    fn room_for(layout: &Layout, block: &OwnBlock, class: u8) -> Option<u32> {
-        let is_free = |page: u32| matches!(block.pages[page as usize], Page::Free);
-        match run_pages(class) {
-            None => (0..layout.pages).find(|&page| is_free(page) && layout.shape(page, class).is_some()),
-            Some(pages) if pages > block.free_pages => None,
-            Some(pages) => {
-                let mut run = 0;
-                (1..layout.pages).rev().find(|&page| {
-                    run = if is_free(page) { run + 1 } else { 0 };
-                    run == pages
-                })
-            }
-        }
-    }
-
     /// Puts a slab in circulation after its words were written.
     pub(crate) fn finish_slab(&mut self, cut: Cut) {
         let Some(shape) = self.layout.shape(cut.page.page, cut.class) else { return };
         let Some(block) = self.blocks.get_mut(&cut.page.block) else { return };
-        block.pages[cut.page.page as usize] = Page::Slab(Slab::new(cut.class, &shape, true));
+        block.set_slab(cut.page.page, Slab::new(cut.class, &shape, true));
         self.enqueue(cut.page);
-    }
-
-    /// Notes a run as in use after its words were written, and returns its object.
-    pub(crate) fn finish_run(&mut self, cut: Cut) -> Option<GlobalAddr> {
-        let pages = run_pages(cut.class)?;
-        let block = self.blocks.get_mut(&cut.page.block)?;
-        let first = cut.page.page as usize;
-        block.pages[first] = Page::Run { class: cut.class, claiming: false };
-        for page in &mut block.pages[first + 1..first + pages as usize] {
-            *page = Page::Tail;
-        }
-        self.object_bytes += class_bytes(cut.class);
-        Some(self.layout.page_addr(cut.page))
     }
 
     /// Takes in a block that had another owner, and chooses all of it whose freed bits are to be
@@ -469,7 +422,7 @@ impl Heap {
         self.begin_claims(filter, usize::MAX, usize::MAX)
     }
 
-    /// Chooses slabs and runs in use whose freed bits are worth fetching, at most `max` of them,
+    /// Chooses slabs in use whose freed bits are worth fetching, at most `max` of them,
     /// going round from where the last choice ended and looking at about `look` pages at most, or
     /// at all with `usize::MAX`.
     pub(crate) fn begin_claims(&mut self, filter: ClaimFilter, max: usize, look: usize) -> Vec<Claim> {
@@ -492,17 +445,15 @@ impl Heap {
             let first = start.filter(|page| page.block == id).map_or(0, |page| page.page);
             for page in first..block.pages.len() as u32 {
                 looked += 1;
-                let (class, claiming) = match &mut block.pages[page as usize] {
-                    Page::Slab(slab) if slab.free < slab.count => (slab.class, &mut slab.claiming),
-                    Page::Run { class, claiming } => (*class, claiming),
-                    _ => continue,
-                };
-                if *claiming || filter.class.is_some_and(|wanted| wanted != class) {
+                let Page::Slab(slab) = &mut block.pages[page as usize] else { continue };
+                let is_wanted =
+                    slab.free < slab.count && filter.class.is_none_or(|class| class == slab.class);
+                if slab.claiming || !is_wanted {
                     continue;
                 }
-                *claiming = true;
+                slab.claiming = true;
                 let page = PageId { block: id, page };
-                claims.push(Claim { page, class });
+                claims.push(Claim { page, class: slab.class });
                 if claims.len() >= max {
                     self.cursor = Some(page);
                     return claims;
@@ -520,23 +471,12 @@ impl Heap {
     /// Ends a claim with the bits that were won, as bitmap word and bits; returns how many objects
     /// became free.
     pub(crate) fn finish_claim(&mut self, claim: Claim, won: &[(usize, u64)]) -> usize {
-        let Some(block) = self.blocks.get_mut(&claim.page.block) else { return 0 };
-        match &mut block.pages[claim.page.page as usize] {
-            Page::Slab(slab) if slab.class == claim.class => slab.claiming = false,
-            Page::Run { class, claiming } if *class == claim.class => *claiming = false,
-            // A bit that was won for it is a second free.
-            Page::FreedRun { class } if *class == claim.class => self.set_run_free(claim.page, claim.class),
+        match self.slab_mut(claim.page) {
+            Some((slab, _)) if slab.class == claim.class => slab.claiming = false,
             _ => return 0,
         }
         let bits: u32 = won.iter().map(|(_, bits)| bits.count_ones()).sum();
-        let is_run = run_pages(claim.class).is_some();
-        let freed = if !is_run {
-            self.free_slots(claim.page, claim.class, won.iter().copied())
-        } else if won.iter().any(|&(word, bits)| word == 0 && bits & 1 != 0) {
-            u32::from(self.free_run(claim.page, claim.class) == Freed::Here)
-        } else {
-            0
-        };
+        let freed = self.free_slots(claim.page, claim.class, won.iter().copied());
         self.bad_frees += u64::from(bits - freed);
         freed as usize
     }
@@ -553,13 +493,12 @@ impl Heap {
     }
 
     /// The page words to leave behind in a block: exactly what it holds.
-    pub(crate) fn page_words(block: &OwnBlock) -> Vec<u64> {
+    pub(crate) fn page_words(layout: &Layout, block: &OwnBlock) -> Vec<u64> {
         block
             .pages
             .iter()
             .map(|page| match page {
-                Page::Slab(slab) if slab.free < slab.count => page_word(slab.class),
-                Page::Run { class, .. } => page_word(*class),
+                Page::Slab(slab) if slab.free < slab.count => layout.page_word(slab.class),
                 Page::Lost => LOST_PAGE_WORD,
                 _ => 0,
             })

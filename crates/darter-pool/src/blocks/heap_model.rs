@@ -1,13 +1,13 @@
 //! The heap against a model: random takes, frees, claims, trims and returns, with every object
-//! accounted for.
+//! accounted for, over pages of each size.
 
 use darter_fabric::GlobalAddr;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::block::{BlockState, BlockWord, MemberId};
 use super::heap::{ClaimFilter, Freed, Heap, OwnBlock, Page};
-use super::layout::{BlockId, Layout, run_pages};
+use super::layout::{BlockId, Layout};
 use super::object::AllocKind;
 use super::size_class::{class_bytes, class_of};
 
@@ -23,13 +23,17 @@ enum Step {
     Reload,
 }
 
-const SIZES: [u64; 8] = [16, 100, 1000, 1024, 3000, 20_000, 40_000, 100_000];
+const SIZES: [u64; 11] = [16, 100, 1000, 1024, 3000, 5000, 10_000, 14_000, 20_000, 40_000, 100_000];
+/// Sizes of blocks whose pages have 8 KiB, 8, 16, 32 and 64.
+const BLOCKS: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
+/// Blocks of a node.
+const BLOCKS_PER_NODE: u64 = 7;
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..SIZES.len(), any::<bool>(), 1..200usize).prop_map(|(size, kind, want)| Step::Take { size, kind, want }),
         6 => any::<usize>().prop_map(|which| Step::Free { which }),
-        1 => (0..4u64 << 20, 0..SIZES.len()).prop_map(|(offset, size)| Step::FreeNonsense { offset, size }),
+        1 => (0..16u64 << 20, 0..SIZES.len()).prop_map(|(offset, size)| Step::FreeNonsense { offset, size }),
         2 => any::<usize>().prop_map(|which| Step::Claim { which }),
         2 => any::<usize>().prop_map(|which| Step::FreeDuringClaim { which }),
         1 => Just(Step::Trim),
@@ -52,8 +56,8 @@ fn word(kind: AllocKind) -> BlockWord {
 }
 
 impl Model {
-    fn new() -> Self {
-        let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();
+    fn new(block_bytes: u64) -> Self {
+        let layout = Layout::new(&[block_bytes * (BLOCKS_PER_NODE + 1)], block_bytes).unwrap();
         let free_blocks = (0..layout.blocks(0)).map(|index| BlockId { node: 0, index }).collect();
         Self { heap: Heap::new(layout.clone()), layout, used: BTreeMap::new(), free_blocks }
     }
@@ -80,11 +84,6 @@ impl Model {
                 return;
             }
             if let Some(cut) = self.heap.begin_cut(0, kind, class) {
-                if run_pages(class).is_some() {
-                    let addr = self.heap.finish_run(cut).unwrap();
-                    self.add(addr, class, kind);
-                    return;
-                }
                 self.heap.finish_slab(cut);
                 continue;
             }
@@ -140,14 +139,11 @@ impl Model {
     fn reload(&mut self) {
         let mut next = Heap::new(self.layout.clone());
         for (&block, books) in self.heap.blocks() {
-            let words = Heap::page_words(books);
+            let words = Heap::page_words(&self.layout, books);
             next.add(block, OwnBlock::from_page_words(&self.layout, books.word, &words));
             let here = ClaimFilter { node: None, kind: None, class: None, block: Some(block) };
             for claim in next.begin_claims(here, usize::MAX, usize::MAX) {
-                let Page::Slab(slab) = &books.pages[claim.page.page as usize] else {
-                    next.finish_claim(claim, &[]);
-                    continue;
-                };
+                let Page::Slab(slab) = &books.pages[claim.page.page as usize] else { unreachable!() };
                 let won: Vec<_> = slab.free_bits().iter().copied().enumerate().collect();
                 next.finish_claim(claim, &won);
             }
@@ -162,6 +158,30 @@ impl Model {
             let block = self.layout.spot(addr, class).unwrap().page.block;
             assert_eq!(self.heap.block(block).unwrap().kind, kind);
         }
+        for (_, block) in self.heap.blocks() {
+            let mut further = 0;
+            for page in &block.pages {
+                assert_eq!(matches!(page, Page::Tail), further > 0);
+                further = if let Page::Slab(slab) = page { slab.pages - 1 } else { further.max(1) - 1 };
+            }
+            let free = block.pages.iter().filter(|page| matches!(page, Page::Free)).count();
+            assert_eq!((free, further), (block.free_pages as usize, 0));
+        }
+    }
+
+    /// No two objects have the same freed bit, and none lies in an object.
+    fn check_freed_bits(&self) {
+        let mut bits = HashSet::new();
+        for (&addr, &(class, _)) in &self.used {
+            let (word, bit) = self.layout.freed_bit(addr, class).unwrap();
+            assert!(bits.insert((word, bit)), "{addr}");
+            if let Some((before, (class, _))) = self.used.range(..=word).next_back() {
+                assert!(
+                    before.bits() + class_bytes(*class) <= word.bits(),
+                    "{before} holds the bit of {addr}"
+                );
+            }
+        }
     }
 }
 
@@ -172,7 +192,7 @@ fn a_large_object_freed_during_a_claim_comes_back() {
     let class = class_of(100_000).unwrap();
     let all = ClaimFilter { node: None, kind: None, class: None, block: None };
     for (won, bad_frees) in [(&[][..], 0), (&[(0, 1)][..], 1)] {
-        let mut model = Model::new();
+        let mut model = Model::new(512 << 10);
         model.take(class, AllocKind::Leaf, 1);
         let (addr, _) = model.nth(0).unwrap();
         let claims = model.heap.begin_claims(all, usize::MAX, usize::MAX);
@@ -182,8 +202,8 @@ fn a_large_object_freed_during_a_claim_comes_back() {
 
         // The pages are not used for anything else as long as the claim's verbs are on their way.
         let books = model.heap.block(model.layout.page_of(addr).unwrap().block).unwrap();
-        assert_eq!(books.free_pages, model.layout.pages - run_pages(class).unwrap());
-        assert!(Heap::page_words(books).iter().all(|&word| word == 0));
+        assert_eq!(books.free_pages, model.layout.pages - model.layout.slab_pages(class));
+        assert!(Heap::page_words(&model.layout, books).iter().all(|&word| word == 0));
         assert!(model.heap.begin_return(0).is_empty());
 
         assert_eq!(model.heap.finish_claim(claims[0], won), 0);
@@ -199,8 +219,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn objects_never_overlap_and_all_come_back(steps in prop::collection::vec(step(), 1..80)) {
-        let mut model = Model::new();
+    fn objects_never_overlap_and_all_come_back(
+        block_bytes in prop::sample::select(&BLOCKS[..]),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut model = Model::new(block_bytes);
         for step in steps {
             match step {
                 Step::Take { size, kind, want } => {
@@ -233,6 +256,7 @@ proptest! {
             }
             model.check();
         }
+        model.check_freed_bits();
         let all: Vec<_> = model.used.iter().map(|(&addr, &(class, _))| (addr, class)).collect();
         for (addr, class) in all {
             assert_eq!(model.heap.free(addr, class), Freed::Here);

@@ -145,8 +145,10 @@ fn all_pages_of_a_freed_run_are_free() {
     let (layout, mut heap) = heap_of_one_block();
     let class = class_of(100_000).unwrap();
     let cut = heap.begin_cut(0, AllocKind::Leaf, class).unwrap();
-    let run = heap.finish_run(cut).unwrap();
-    heap.free(run, class);
+    heap.finish_slab(cut);
+    let mut run = Vec::new();
+    assert!(heap.take(0, AllocKind::Leaf, class, 1, &mut run));
+    heap.free(run[0], class);
     assert_eq!(heap.block(cut.page.block).unwrap().free_pages, layout.pages);
 }
 

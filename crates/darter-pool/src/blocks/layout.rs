@@ -2,18 +2,29 @@
 //!
 //! ```text
 //! block             0 +--------------------------------------------+
-//!                     | page words: class + 1, pages in the run    |  8 bytes a page, written by the owner
+//!                     | page words: class + 1, pages in the slab   |  8 bytes a page, written by the owner
 //!                     | freed words: objects freed, not reclaimed  |  8 bytes a page, FAA by anyone
 //!                     | rest of page 0: objects                    |
-//!               64 Ki | page 1 | page 2 | …                        |
+//!          page_bytes | page 1 | page 2 | …                        |
 //!                     +--------------------------------------------+
 //! ```
 //!
-//! A page is a slab of objects of one class, or part of a run of pages that one object fills. The
-//! freed bitmap of a slab of up to 64 objects, and of a run, is the page's freed word; a slab of
-//! more objects begins with its bitmap. What lies before the blocks is described in `region`.
+//! Pages have a 64th of a block, from 8 to 64 KiB, since each process has its own pages for each
+//! class: larger ones would fill a small pool with a few objects of each.
+//!
+//! A slab is one page or more with objects of one class. Its words are those of its first page; the
+//! words of its further pages mean nothing. An object's address and class alone say in which slab
+//! it lies, where in it, and which bit frees it:
+//!
+//! - A slab of a class of up to 32 KiB has 1, 2, 4 or 8 pages, at most 64 KiB, and its first page is
+//!   a multiple of their number. A class has as few pages as waste less than an eighth, or as waste
+//!   least. A slab that begins with page 0 has less room.
+//! - A larger object fills a *run*: a slab of one object, which begins at any page but page 0.
+//!
+//! The freed bitmap of a slab of up to 64 objects is its freed word; a slab of more objects begins
+//! with its bitmap. What lies before the blocks is described in `region`.
 
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, mutant};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -23,47 +34,73 @@ use crate::region::TABLE_AT;
 
 /// Most memory nodes of a pool: a node's number takes 8 bits, and 255 stands for none.
 const NODES_MAX: usize = 255;
-/// Bytes of a page.
-pub(crate) const PAGE_BYTES: u64 = 64 << 10;
+/// Smallest and largest page.
+const PAGE_BYTES_MIN: u64 = 8 << 10;
+const PAGE_BYTES_MAX: u64 = 64 << 10;
+/// Pages of a block, if they are neither smaller nor larger.
+const PAGES_PER_BLOCK: u64 = 64;
 /// Smallest and largest block.
 const BLOCK_BYTES_MIN: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// The largest class that shares a page with others of its kind; larger objects fill runs of pages.
+/// Most bytes of a slab, except runs.
+const SLAB_BYTES_MAX: u64 = PAGE_BYTES_MAX;
+/// A slab has as few pages as waste less than this part of it.
+const WASTED_PART: u64 = 8;
+/// The largest class that shares a slab with others of its kind; larger objects fill runs.
 const SLAB_CLASS_BYTES_MAX: u64 = 32 << 10;
 
-// Page words and freed words of the largest block leave room for objects in page 0.
-const _: () = assert!(BLOCK_BYTES_MAX / PAGE_BYTES * 16 < PAGE_BYTES / 2);
+// Page words and freed words leave room for objects in page 0.
+const _: () = assert!(BLOCK_BYTES_MAX / PAGE_BYTES_MAX * 16 < PAGE_BYTES_MAX / 2);
+const _: () = assert!(PAGES_PER_BLOCK * 16 < PAGE_BYTES_MIN / 2);
 
-/// Where the objects of a class lie in a page.
+/// Where the objects of a class lie in a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Offset of the first object in its page.
+    /// Pages of the slab.
+    pub pages: u32,
+    /// Offset of the first object in the slab.
     pub first: u32,
-    /// Objects in the page.
+    /// Objects in the slab.
     pub count: u32,
-    /// Offset of the freed bitmap in the page; `None` when it is the page's freed word.
+    /// Offset of the freed bitmap in the slab; `None` when it is the freed word of its first page.
     pub bitmap: Option<u32>,
 }
 
 impl Shape {
-    /// The shape of a slab of `class` in a page whose first `base` bytes are taken; `None` when
-    /// nothing fits or the class fills runs.
-    fn slab(class: u8, base: u64) -> Option<Self> {
+    /// The shape of the slabs of `class` outside page 0.
+    fn new(class: u8, page_bytes: u64) -> Self {
         let bytes = class_bytes(class);
-        if bytes > SLAB_CLASS_BYTES_MAX {
-            return None;
+        let run = Self { pages: bytes.div_ceil(page_bytes) as u32, first: 0, count: 1, bitmap: None };
+        if is_run(class) {
+            return run;
         }
+        // Of the most bytes that a slab can have, so that shapes compare.
+        let wasted = |shape: &Self| {
+            let whole = u64::from(shape.pages) * page_bytes;
+            let wasted = (whole - u64::from(shape.count) * bytes) * (SLAB_BYTES_MAX / whole);
+            if wasted < SLAB_BYTES_MAX / WASTED_PART { 0 } else { wasted }
+        };
+        let pages = (0..).map(|power| 1 << power).take_while(|pages| pages * page_bytes <= SLAB_BYTES_MAX);
+        let shapes = pages.filter_map(|pages| Self::slab(class, pages as u32, page_bytes, 0));
+        shapes.min_by_key(wasted).unwrap_or(run)
+    }
+
+    /// The shape of a slab of `class` with `pages` pages, whose first `base` bytes are taken; `None`
+    /// if nothing fits.
+    fn slab(class: u8, pages: u32, page_bytes: u64, base: u64) -> Option<Self> {
+        let (bytes, whole) = (class_bytes(class), u64::from(pages) * page_bytes);
         let up = |offset: u64| offset.next_multiple_of(class_align(class));
-        if bytes >= PAGE_BYTES / 64 {
-            let count = (PAGE_BYTES - up(base)) / bytes;
-            return (count > 0).then_some(Self { first: up(base) as u32, count: count as u32, bitmap: None });
+        if bytes >= whole / 64 {
+            let count = (whole - up(base)) / bytes;
+            let shape = Self { pages, first: up(base) as u32, count: count as u32, bitmap: None };
+            return (count > 0).then_some(shape);
         }
-        let mut count = (PAGE_BYTES - base) / bytes;
-        while up(base + count.div_ceil(64) * 8) + count * bytes > PAGE_BYTES {
+        let mut count = (whole - base) / bytes;
+        while up(base + count.div_ceil(64) * 8) + count * bytes > whole {
             count -= 1;
         }
         let first = up(base + count.div_ceil(64) * 8) as u32;
-        Some(Self { first, count: count as u32, bitmap: Some(base as u32) })
+        Some(Self { pages, first, count: count as u32, bitmap: Some(base as u32) })
     }
 
     /// Words of the freed bitmap.
@@ -72,10 +109,10 @@ impl Shape {
     }
 }
 
-/// Pages that an object of `class` fills, when it is too large for a slab.
-pub(crate) fn run_pages(class: u8) -> Option<u32> {
-    let bytes = class_bytes(class);
-    (bytes > SLAB_CLASS_BYTES_MAX).then(|| bytes.div_ceil(PAGE_BYTES) as u32)
+/// Whether each object of `class` fills a run.
+#[inline]
+pub(crate) fn is_run(class: u8) -> bool {
+    class_bytes(class) > SLAB_CLASS_BYTES_MAX
 }
 
 /// A block of a node.
@@ -92,7 +129,7 @@ pub(crate) struct PageId {
     pub page: u32,
 }
 
-/// An object's place: its page, and its position among the page's objects.
+/// An object's place: the first page of its slab, and its position among the slab's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub page: PageId,
@@ -119,8 +156,11 @@ struct Nodes {
 pub(crate) struct Layout {
     nodes: Arc<Nodes>,
     pub block_bytes: u64,
+    pub page_bytes: u64,
+    /// Pages of a block.
     pub pages: u32,
-    shapes: Box<[Option<Shape>; CLASSES]>,
+    shapes: Box<[Shape; CLASSES]>,
+    /// The shapes of slabs that begin at page 0.
     first_shapes: Box<[Option<Shape>; CLASSES]>,
 }
 
@@ -131,16 +171,22 @@ impl Layout {
         if !block_bytes.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block_bytes) {
             return Err(PoolError::Options("block_bytes must be a power of two from 256 KiB to 64 MiB"));
         }
-        let pages = (block_bytes / PAGE_BYTES) as u32;
-        let shapes = |base| Box::new(std::array::from_fn(|class| Shape::slab(class as u8, base)));
+        let page_bytes = (block_bytes / PAGES_PER_BLOCK).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+        let pages = (block_bytes / page_bytes) as u32;
+        let shapes: [Shape; CLASSES] = std::array::from_fn(|class| Shape::new(class as u8, page_bytes));
+        let first_shape = |class: usize| {
+            let shape = Shape::slab(class as u8, shapes[class].pages, page_bytes, u64::from(pages) * 16);
+            shape.filter(|_| !is_run(class as u8))
+        };
         let layouts = (0..NODES_MAX).map(|_| OnceLock::new()).collect();
         let nodes = Arc::new(Nodes { layouts, known: AtomicUsize::new(0) });
         let layout = Self {
             nodes,
             block_bytes,
+            page_bytes,
             pages,
-            shapes: shapes(0),
-            first_shapes: shapes(u64::from(pages) * 16),
+            first_shapes: Box::new(std::array::from_fn(first_shape)),
+            shapes: Box::new(shapes),
         };
         for (node, &bytes) in node_bytes.iter().enumerate() {
             layout.add_node(node, bytes)?;
@@ -151,7 +197,7 @@ impl Layout {
     /// How a node of so many bytes is laid out.
     pub(crate) fn lay_out(&self, node: u8, bytes: u64) -> Result<NodeLayout, PoolError> {
         let mut blocks = bytes / self.block_bytes;
-        let start = |blocks: u64| (TABLE_AT + blocks * 8).next_multiple_of(PAGE_BYTES);
+        let start = |blocks: u64| (TABLE_AT + blocks * 8).next_multiple_of(PAGE_BYTES_MAX);
         while blocks > 0 && start(blocks) + blocks * self.block_bytes > bytes {
             blocks -= 1;
         }
@@ -205,15 +251,56 @@ impl Layout {
 
     /// The largest object's bytes: the largest class that fits in a block beside its first page.
     pub(crate) fn object_bytes_max(&self) -> u64 {
-        let room = self.block_bytes - PAGE_BYTES;
+        let room = self.block_bytes - self.page_bytes;
         (0..CLASSES as u8).rev().map(class_bytes).find(|&bytes| bytes <= room).unwrap_or(0)
     }
 
-    /// The shape of a slab of `class` in page `page` of a block.
+    /// Pages of a slab of `class`.
+    #[inline]
+    pub(crate) fn slab_pages(&self, class: u8) -> u32 {
+        self.shapes[usize::from(class & 127)].pages
+    }
+
+    /// The first page of a slab of `class` that `page` belongs to, or would belong to.
+    #[inline]
+    fn first_page(&self, page: u32, class: u8) -> u32 {
+        let begins_anywhere = is_run(class) || mutant!("slab-begins-where-an-object-does");
+        if begins_anywhere { page } else { page & !(self.slab_pages(class) - 1) }
+    }
+
+    /// The shape of a slab of `class` that begins at page `page` of a block; `None` when none can.
     #[inline]
     pub(crate) fn shape(&self, page: u32, class: u8) -> Option<Shape> {
-        let shapes = if page == 0 { &self.first_shapes } else { &self.shapes };
-        shapes[usize::from(class & 127)]
+        if page == 0 {
+            return self.first_shapes[usize::from(class & 127)];
+        }
+        let shape = self.shapes[usize::from(class & 127)];
+        let fits = page == self.first_page(page, class) && page + shape.pages <= self.pages;
+        fits.then_some(shape)
+    }
+
+    /// The first of the free pages of a block from which a slab of `class` is best cut; `None` if there
+    /// are none. A run takes the last ones, any other slab the first ones in the smallest hole, so that
+    /// holes for larger slabs stay. `is_free` says which pages are free.
+    pub(crate) fn room_for(&self, class: u8, is_free: impl Fn(u32) -> bool) -> Option<u32> {
+        let pages = self.slab_pages(class);
+        if is_run(class) {
+            let mut run = 0;
+            return (1..self.pages).rev().find(|&page| {
+                run = if is_free(page) { run + 1 } else { 0 };
+                run == pages
+            });
+        }
+        let are_free = |first: u32, pages: u32| (first..first + pages).all(&is_free);
+        let most = (SLAB_BYTES_MAX / self.page_bytes) as u32;
+        let hole = |first: u32| {
+            let sizes = std::iter::successors(Some(pages), |pages| Some(pages * 2));
+            sizes.take_while(|&size| size <= most && are_free(first & !(size - 1), size)).last()
+        };
+        let firsts = (0..self.pages).step_by(pages as usize);
+        firsts
+            .filter(|&first| self.shape(first, class).is_some() && are_free(first, pages))
+            .min_by_key(|&first| hole(first))
     }
 
     /// The block table's word of a block.
@@ -236,22 +323,16 @@ impl Layout {
     /// The first byte of a page.
     #[inline]
     pub(crate) fn page_addr(&self, page: PageId) -> GlobalAddr {
-        self.block_addr(page.block).plus(u64::from(page.page) * PAGE_BYTES)
+        self.block_addr(page.block).plus(u64::from(page.page) * self.page_bytes)
     }
 
-    /// Where the freed bitmap of a slab begins.
-    pub(crate) fn bitmap_addr(&self, page: PageId, shape: &Shape) -> GlobalAddr {
-        match shape.bitmap {
-            Some(at) => self.page_addr(page).plus(u64::from(at)),
-            None => self.freed_words(page.block).plus(u64::from(page.page) * 8),
-        }
-    }
-
-    /// Where the freed bitmap of a page lies, and its words.
+    /// Where the freed bitmap of the slab of `class` at `page` lies, and its words.
     pub(crate) fn bitmap_of(&self, page: PageId, class: u8) -> (GlobalAddr, usize) {
         match self.shape(page.page, class) {
-            Some(shape) => (self.bitmap_addr(page, &shape), shape.bitmap_words()),
-            None => (self.freed_words(page.block).plus(u64::from(page.page) * 8), 1),
+            Some(shape @ Shape { bitmap: Some(at), .. }) => {
+                (self.page_addr(page).plus(u64::from(at)), shape.bitmap_words())
+            }
+            _ => (self.freed_words(page.block).plus(u64::from(page.page) * 8), 1),
         }
     }
 
@@ -264,19 +345,16 @@ impl Layout {
         if index >= u64::from(node.blocks) {
             return None;
         }
-        let page = (within % self.block_bytes / PAGE_BYTES) as u32;
+        let page = (within % self.block_bytes / self.page_bytes) as u32;
         Some(PageId { block: BlockId { node: addr.node(), index: index as u32 }, page })
     }
 
     /// Where an object of `class` at `addr` would lie; `None` when none can.
     pub(crate) fn spot(&self, addr: GlobalAddr, class: u8) -> Option<Spot> {
-        let page = self.page_of(addr)?;
-        let within = (addr.offset() - self.page_addr(page).offset()) as u32;
-        if let Some(pages) = run_pages(class) {
-            let fits = within == 0 && page.page > 0 && page.page + pages <= self.pages;
-            return fits.then_some(Spot { page, slot: 0 });
-        }
+        let mut page = self.page_of(addr)?;
+        page.page = self.first_page(page.page, class);
         let shape = self.shape(page.page, class)?;
+        let within = (addr.offset() - self.page_addr(page).offset()) as u32;
         let from_first = within.checked_sub(shape.first)?;
         let bytes = class_bytes(class) as u32;
         let slot = from_first / bytes;
@@ -285,45 +363,32 @@ impl Layout {
 
     /// The address of an object of `class`.
     pub(crate) fn object_addr(&self, spot: Spot, class: u8) -> Option<GlobalAddr> {
-        if run_pages(class).is_some() {
-            return Some(self.page_addr(spot.page));
-        }
-        let shape = self.shape(spot.page.page, class)?;
-        Some(
-            self.page_addr(spot.page)
-                .plus(u64::from(shape.first) + u64::from(spot.slot) * class_bytes(class)),
-        )
+        let first = u64::from(self.shape(spot.page.page, class)?.first);
+        Some(self.page_addr(spot.page).plus(first + u64::from(spot.slot) * class_bytes(class)))
     }
 
     /// The word and bit by which anyone frees the object of `class` at `addr`.
     pub(crate) fn freed_bit(&self, addr: GlobalAddr, class: u8) -> Option<(GlobalAddr, u64)> {
         let spot = self.spot(addr, class)?;
-        let bitmap = match self.shape(spot.page.page, class) {
-            Some(shape) => self.bitmap_addr(spot.page, &shape),
-            None => self.freed_words(spot.page.block).plus(u64::from(spot.page.page) * 8),
-        };
+        let (bitmap, _) = self.bitmap_of(spot.page, class);
         Some((bitmap.plus(u64::from(spot.slot / 64) * 8), 1 << (spot.slot % 64)))
     }
 
-    /// The class and run length that a page word names, when it can be: `Ok(None)` for a page that
-    /// is free.
-    pub(crate) fn parse_page(&self, page: u32, word: u64) -> Result<Option<(u8, u32)>, ()> {
+    /// The page word of a slab's first page.
+    pub(crate) fn page_word(&self, class: u8) -> u64 {
+        (u64::from(class) + 1) | (u64::from(self.slab_pages(class)) << 8)
+    }
+
+    /// The class and shape of the slab that a page word names, when it can be: `Ok(None)` for a page
+    /// that is free.
+    pub(crate) fn parse_page(&self, page: u32, word: u64) -> Result<Option<(u8, Shape)>, ()> {
         if word == 0 {
             return Ok(None);
         }
         let class = (word & 0xff).checked_sub(1).filter(|&class| class < CLASSES as u64).ok_or(())? as u8;
-        let expected = run_pages(class).unwrap_or(1);
-        let fits = match run_pages(class) {
-            Some(pages) => page > 0 && page + pages <= self.pages,
-            None => self.shape(page, class).is_some(),
-        };
-        (fits && word >> 8 == u64::from(expected)).then_some(Some((class, expected))).ok_or(())
+        let shape = self.shape(page, class).ok_or(())?;
+        (word == self.page_word(class)).then_some(Some((class, shape))).ok_or(())
     }
-}
-
-/// The page word of a slab, or of the first page of a run.
-pub(crate) fn page_word(class: u8) -> u64 {
-    (u64::from(class) + 1) | (u64::from(run_pages(class).unwrap_or(1)) << 8)
 }
 
 /// The size class of an object of `bytes` bytes in this pool.
@@ -335,31 +400,147 @@ pub(crate) fn class_in(layout: &Layout, bytes: u64) -> Result<u8, PoolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
+
+    /// Block sizes with their page sizes, in KiB.
+    const SIZES: [(u64, u64); 7] =
+        [(256, 8), (512, 8), (1024, 16), (2048, 32), (4096, 64), (16 << 10, 64), (64 << 10, 64)];
+
+    fn layouts() -> impl Iterator<Item = Layout> {
+        SIZES.into_iter().map(|(block, page)| {
+            let layout = Layout::new(&[(block << 10) * 3], block << 10).unwrap();
+            assert_eq!((layout.page_bytes, layout.blocks(0)), (page << 10, 2));
+            layout
+        })
+    }
+
+    fn page(page: u32) -> PageId {
+        PageId { block: BlockId { node: 0, index: 1 }, page }
+    }
 
     #[test]
-    fn slabs_fit_their_pages_and_objects_find_back() {
-        let layout = Layout::new(&[8 << 20, 3 << 20], 1 << 20).unwrap();
-        assert_eq!(layout.blocks(0), 7);
-        for class in 0..CLASSES as u8 {
-            for page in [0, 1, layout.pages - 1] {
-                let Some(shape) = layout.shape(page, class) else { continue };
-                let end = u64::from(shape.first) + u64::from(shape.count) * class_bytes(class);
-                assert!(end <= PAGE_BYTES && shape.count > 0);
-                let taken = if page == 0 { u64::from(layout.pages) * 16 } else { 0 };
-                assert!(u64::from(shape.first) >= taken);
-                assert!(shape.bitmap.is_some() || shape.count <= 64);
-                if let Some(at) = shape.bitmap {
-                    assert!(u64::from(at) >= taken && at + shape.bitmap_words() as u32 * 8 <= shape.first);
+    fn slabs_waste_less_than_an_eighth() {
+        for layout in layouts() {
+            for class in 0..CLASSES as u8 {
+                let (shape, bytes) = (layout.shapes[usize::from(class)], class_bytes(class));
+                let whole = u64::from(shape.pages) * layout.page_bytes;
+                let wasted = whole - u64::from(shape.count) * bytes;
+                if is_run(class) {
+                    assert!(shape.count == 1 && wasted < layout.page_bytes);
+                    continue;
                 }
-                let page = PageId { block: BlockId { node: 1, index: 1 }, page };
-                for slot in [0, shape.count / 2, shape.count - 1] {
-                    let addr = layout.object_addr(Spot { page, slot }, class).unwrap();
-                    assert_eq!(layout.spot(addr, class), Some(Spot { page, slot }));
-                    assert_eq!(addr.offset() % class_align(class), 0);
-                    assert_eq!(layout.spot(addr.plus(8), class), None);
+                assert!(whole <= SLAB_BYTES_MAX && shape.pages.is_power_of_two());
+                // No power of two up to 64 KiB holds these sizes better.
+                let part = match bytes >> 10 {
+                    24 => 4,
+                    14 | 28 => 8,
+                    _ => 9,
+                };
+                assert!(wasted * part <= whole, "{bytes} {shape:?}");
+                let half = Shape::slab(class, shape.pages / 2, layout.page_bytes, 0);
+                if let Some(half) = half.filter(|_| shape.pages > 1) {
+                    let half_wasted = whole / 2 - u64::from(half.count) * bytes;
+                    assert!(half_wasted * 8 >= whole / 2, "{bytes} {half:?}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn slabs_fit_their_pages_and_objects_find_back() {
+        for layout in layouts() {
+            for class in 0..CLASSES as u8 {
+                let pages = layout.slab_pages(class);
+                for first in [0, 1, 2, 3, 4, 6, 8, layout.pages - 8, layout.pages - 2, layout.pages - 1] {
+                    let taken = if first == 0 { u64::from(layout.pages) * 16 } else { 0 };
+                    let (whole, bytes) = (u64::from(pages) * layout.page_bytes, class_bytes(class));
+                    let is_place = if is_run(class) { first > 0 } else { first.is_multiple_of(pages) };
+                    let has_room = taken + bytes <= whole && first + pages <= layout.pages;
+                    let shape = layout.shape(first, class);
+                    assert_eq!(shape.is_some(), is_place && has_room, "{bytes} at {first}");
+                    let Some(shape) = shape else { continue };
+                    assert!(shape.pages == pages && shape.count > 0);
+                    assert!(u64::from(shape.first) + u64::from(shape.count) * bytes <= whole);
+                    assert!(u64::from(shape.first) >= taken);
+                    assert!(shape.bitmap.is_some() || shape.count <= 64);
+                    if let Some(at) = shape.bitmap {
+                        assert!(
+                            u64::from(at) >= taken && at + shape.bitmap_words() as u32 * 8 <= shape.first
+                        );
+                    }
+                    for slot in [0, shape.count / 3, shape.count / 2, shape.count - 1] {
+                        let spot = Spot { page: page(first), slot };
+                        let addr = layout.object_addr(spot, class).unwrap();
+                        assert_eq!(layout.spot(addr, class), Some(spot));
+                        assert_eq!(addr.offset() % class_align(class), 0);
+                        assert_eq!(layout.spot(addr.plus(8), class), None);
+                    }
+                    let word = layout.page_word(class);
+                    assert_eq!(layout.parse_page(first, word), Ok(Some((class, shape))));
+                    assert!(layout.parse_page(first, word + 0x100).is_err());
+                }
+            }
+        }
+    }
+
+    /// Slabs of all classes, one after the other in one block.
+    #[test]
+    fn no_two_objects_have_the_same_freed_bit() {
+        for layout in layouts() {
+            for from in 0..CLASSES as u8 {
+                let (mut bits, mut first) = (HashSet::new(), 0);
+                let (mut end, mut objects) =
+                    (layout.block_addr(page(0).block).plus(u64::from(layout.pages) * 16), 0);
+                for class in (from..CLASSES as u8).chain(0..from).step_by(3) {
+                    let Some(at) = (first..layout.pages).find(|&at| layout.shape(at, class).is_some()) else {
+                        continue;
+                    };
+                    let shape = layout.shape(at, class).unwrap();
+                    let (bitmap, words) = layout.bitmap_of(page(at), class);
+                    assert!(shape.bitmap.is_none() || bitmap >= end);
+                    for slot in 0..shape.count {
+                        let addr = layout.object_addr(Spot { page: page(at), slot }, class).unwrap();
+                        let (word, bit) = layout.freed_bit(addr, class).unwrap();
+                        assert!(
+                            (bitmap..bitmap.plus(words as u64 * 8)).contains(&word) && bit.is_power_of_two()
+                        );
+                        assert!(bits.insert((word, bit)), "{addr} {class}");
+                        assert!(addr >= end && (word < addr || word >= addr.plus(class_bytes(class))));
+                        end = addr.plus(class_bytes(class));
+                        objects += 1;
+                    }
+                    first = at + shape.pages;
+                }
+                assert_eq!(bits.len(), objects);
+            }
+        }
+    }
+
+    /// Single pages do not break up the last place of a large slab, nor of a run.
+    #[test]
+    fn a_slab_takes_the_smallest_hole() {
+        let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();
+        let [one, two, eight, run] = [1000, 5000, 20_000, 40_000].map(|bytes| class_of(bytes).unwrap());
+        assert_eq!([one, two, eight, run].map(|class| layout.slab_pages(class)), [1, 2, 8, 5]);
+        let all = |_| true;
+        let place = |class, is_free: &dyn Fn(u32) -> bool| layout.room_for(class, is_free);
+        assert_eq!(
+            [one, two, eight, run].map(|class| place(class, &all)),
+            [Some(0), Some(0), Some(0), Some(59)]
+        );
+        // Holes of 16 pages, of 5 that are not aligned, and of 2.
+        let is_free = |page: u32| matches!(page, 8..24 | 27..32 | 38..40);
+        assert_eq!(
+            [one, two, eight, run].map(|class| place(class, &is_free)),
+            [Some(27), Some(38), Some(8), Some(27)]
+        );
+        // Nine pages, of which no eight are aligned.
+        let is_free = |page: u32| matches!(page, 12..21);
+        assert_eq!(
+            [one, two, eight, run].map(|class| place(class, &is_free)),
+            [Some(20), Some(12), None, Some(16)]
+        );
+        assert_eq!(place(one, &|_| false), None);
     }
 
     #[test]
@@ -370,7 +551,10 @@ mod tests {
         assert!(layout.spot(GlobalAddr::new(0, (1 << 40) - 8), 3).is_none());
         assert!(layout.parse_page(3, 0xff).is_err());
         assert!(layout.parse_page(3, u64::MAX).is_err());
-        assert!(layout.parse_page(15, page_word(class_of(100 << 10).unwrap())).is_err());
+        let [slab, run] = [10_000, 100 << 10].map(|bytes| class_of(bytes).unwrap());
+        assert!(layout.parse_page(layout.pages - 1, layout.page_word(run)).is_err());
+        assert!(layout.parse_page(0, layout.page_word(run)).is_err());
+        assert!(layout.parse_page(3, layout.page_word(slab)).is_err(), "not aligned");
         assert!(Layout::new(&[100], 1 << 20).is_err());
         assert!(Layout::new(&[1 << 30], 3 << 20).is_err());
     }

@@ -5,7 +5,7 @@ use darter_fabric::GlobalAddr;
 
 use super::block::BlockWord;
 use super::heap::{OwnBlock, Page};
-use super::layout::{BlockId, Layout, PAGE_BYTES, run_pages};
+use super::layout::{BlockId, Layout};
 use super::reachable::ReachableSet;
 use super::size_class::class_of;
 use super::slab::Slab;
@@ -39,21 +39,13 @@ pub(super) fn rebuild(layout: &Layout, block: BlockId, word: BlockWord, reachabl
 fn place(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u64) -> Result<(), &'static str> {
     let class = class_of(bytes).ok_or("is larger than any class")?;
     let spot = layout.spot(addr, class).ok_or("does not lie where objects of its size do")?;
-    let first = spot.page.page as usize;
-    if let Some(pages) = run_pages(class) {
-        let run = &mut books.pages[first..first + pages as usize];
-        if !run.iter().all(|page| matches!(page, Page::Free)) {
-            return Err("shares a page with another object");
-        }
-        run.fill_with(|| Page::Tail);
-        run[0] = Page::Run { class, claiming: false };
-        return Ok(());
+    let first = spot.page.page;
+    let shape = layout.shape(first, class).ok_or("does not lie where objects of its size do")?;
+    let pages = &books.pages[first as usize..(first + shape.pages) as usize];
+    if pages.iter().all(|page| matches!(page, Page::Free)) {
+        books.set_slab(first, Slab::new(class, &shape, true));
     }
-    let shape = layout.shape(spot.page.page, class).ok_or("has no room in its page")?;
-    if matches!(books.pages[first], Page::Free) {
-        books.pages[first] = Page::Slab(Slab::new(class, &shape, true));
-    }
-    match &mut books.pages[first] {
+    match &mut books.pages[first as usize] {
         Page::Slab(slab) if slab.class == class => {
             if slab.occupy(spot.slot) {
                 Ok(())
@@ -61,17 +53,17 @@ fn place(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u64) ->
                 Err("lies where another does")
             }
         }
-        _ => Err("lies in a page of objects of another size"),
+        _ => Err("shares a page with an object of another size"),
     }
 }
 
-/// Takes all pages that an object touches out of use, and the whole of any run among them.
+/// Takes all pages that an object touches out of use, and the whole of any slab among them.
 fn lose_pages(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u64) {
     let Some(page) = layout.page_of(addr) else { return };
     let within = addr.offset() - layout.page_addr(page).offset();
     let mut first = page.page as usize;
-    let mut end =
-        (first as u64 + (within + bytes.max(1)).div_ceil(PAGE_BYTES)).min(books.pages.len() as u64) as usize;
+    let touched = (within + bytes.max(1)).div_ceil(layout.page_bytes) as usize;
+    let mut end = (first + touched).min(books.pages.len());
     while first > 0 && matches!(books.pages[first], Page::Tail) {
         first -= 1;
     }
@@ -84,22 +76,53 @@ fn lose_pages(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u6
 #[cfg(test)]
 mod tests {
     use super::super::block::{BlockState, MemberId};
-    use super::super::layout::PageId;
+    use super::super::layout::{PageId, Spot};
     use super::super::object::AllocKind;
+    use super::super::size_class::class_bytes;
     use super::*;
 
-    #[test]
-    fn an_object_at_the_end_of_a_block_takes_its_run_with_it_and_no_more() {
-        let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();
+    fn owned() -> BlockWord {
         let owner = MemberId { member: 1, incarnation: 1 };
-        let word = BlockWord::decode(0).unwrap().next(BlockState::Owned, AllocKind::Leaf, owner);
-        let mut books = OwnBlock::empty(&layout, word);
+        BlockWord::decode(0).unwrap().next(BlockState::Owned, AllocKind::Leaf, owner)
+    }
+
+    /// A slab of four pages and a run of five; then an object of another size lies in a further page
+    /// of the slab, between two objects.
+    #[test]
+    fn further_pages_of_a_slab_hold_nothing_else() {
+        let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();
+        let [slab, run, other] = [10_000, 40_000, 1000].map(|bytes| class_of(bytes).unwrap());
+        let block = BlockId { node: 0, index: 1 };
+        let mut reachable = ReachableSet::new();
+        let mut insert = |class, page, slot| {
+            let spot = Spot { page: PageId { block, page }, slot };
+            let addr = layout.object_addr(spot, class).unwrap();
+            assert!(reachable.insert(addr, class_bytes(class)));
+            rebuild(&layout, block, owned(), &reachable)
+        };
+        insert(slab, 8, 0);
+        insert(slab, 8, 2);
+        let made = insert(run, 21, 0);
+        assert_eq!((made.violations.len(), made.books.free_pages), (0, 64 - 9));
+        assert_eq!(made.books.room(&layout), (64 - 9) * layout.page_bytes + class_bytes(slab));
+        let made = insert(other, 9, 4);
+        assert_eq!(made.violations.len(), 2, "{:?}", made.violations);
+        assert!(made.violations[0].ends_with("shares a page with an object of another size"));
+        let lost = |page: &Page| matches!(page, Page::Lost);
+        assert!(made.books.pages[8..12].iter().all(lost) && !made.books.pages[..8].iter().any(lost));
+        assert_eq!((made.books.free_pages, made.kept_bytes), (64 - 9, 2 * 10_240 + 40_960 + 1008));
+    }
+
+    #[test]
+    fn an_object_at_the_end_of_a_block_takes_its_slab_with_it_and_no_more() {
+        let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();
+        let mut books = OwnBlock::empty(&layout, owned());
         let pages = books.pages.len();
         books.pages[pages - 3..].fill_with(|| Page::Tail);
         let page = PageId { block: BlockId { node: 0, index: 0 }, page: pages as u32 - 2 };
         lose_pages(&layout, &mut books, layout.page_addr(page), 64);
         let lost = books.pages.iter().filter(|page| matches!(page, Page::Lost)).count();
-        // The run's first page is the one before its tails.
+        // The slab's first page is the one before its tails.
         assert_eq!(lost, 4);
         assert!(books.pages[pages - 4..].iter().all(|page| matches!(page, Page::Lost)));
     }

@@ -1,10 +1,11 @@
-//! A slab: a page of objects of one class, and which of them are free, as the owner remembers it.
+//! A slab: pages with objects of one class, and which of them are free, as the owner remembers it.
 //!
 //! The owner's memory is the truth while a block is owned. The bitmap in the pool only collects
 //! what other members freed since the owner last looked.
 
 use super::bits::ones;
 use super::layout::Shape;
+use super::size_class::class_bytes;
 
 /// The place of a slab that is in no queue.
 const NO_PLACE: u32 = u32::MAX;
@@ -13,9 +14,10 @@ const NO_PLACE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Slab {
     pub class: u8,
+    pub pages: u32,
     pub count: u32,
     pub free: u32,
-    /// Someone is fetching what others freed; the page must stay a slab of this class meanwhile.
+    /// Someone is fetching what others freed; the pages stay a slab of this class until that is done.
     pub claiming: bool,
     place: u32,
     bits: Box<[u64]>,
@@ -32,7 +34,7 @@ impl Slab {
             }
         }
         let free = if all_free { shape.count } else { 0 };
-        Self { class, count: shape.count, free, claiming: false, place: NO_PLACE, bits }
+        Self { class, pages: shape.pages, count: shape.count, free, claiming: false, place: NO_PLACE, bits }
     }
 
     /// Takes the free object with the lowest position at or after word `*from`.
@@ -90,6 +92,11 @@ impl Slab {
         })
     }
 
+    /// Bytes of its objects in use.
+    pub(crate) fn object_bytes(&self) -> u64 {
+        u64::from(self.count - self.free) * class_bytes(self.class)
+    }
+
     /// Its place in the queue of slabs with free objects.
     pub(crate) fn place(&self) -> Option<usize> {
         (self.place != NO_PLACE).then_some(self.place as usize)
@@ -107,7 +114,7 @@ mod tests {
 
     #[test]
     fn objects_are_taken_once_and_given_once() {
-        let shape = Shape { first: 64, count: 70, bitmap: Some(0) };
+        let shape = Shape { pages: 1, first: 64, count: 70, bitmap: Some(0) };
         let mut slab = Slab::new(3, &shape, true);
         let mut from = 0;
         let taken: Vec<_> = std::iter::from_fn(|| slab.take(&mut from)).collect();

@@ -11,15 +11,15 @@ use super::bits::ones;
 use super::block::{BlockState, BlockWord};
 use super::close::Closing;
 use super::heap::{Claim, OwnBlock, Page};
-use super::layout::{BlockId, PAGE_BYTES, PageId, Spot};
+use super::layout::{BlockId, PageId, Spot};
 use super::reachable::ReachableSet;
 use super::rebuild::{Rebuilt, rebuild};
 use super::share::Blocks;
 use super::size_class::class_bytes;
 use crate::error::PoolError;
 
-/// Pages whose freed bits are read in one batch.
-const PAGES_PER_BATCH: usize = 64;
+/// Slabs whose freed bits are read in one batch.
+const SLABS_PER_BATCH: usize = 64;
 
 /// What came of the sweep of one block.
 pub(crate) struct Swept {
@@ -53,14 +53,14 @@ impl<F: Fabric> Blocks<F> {
         // What members have freed so far. What they free of the others from now on sets bits that
         // are not set below.
         let (mut freed_bytes, mut set) = (0, HashMap::new());
-        for pages in books.claimable(block).chunks(PAGES_PER_BATCH) {
-            for (page, words) in pages.iter().zip(self.read_bits(endpoint, pages).await?) {
-                let (addr, _) = self.layout().bitmap_of(page.page, page.class);
+        for slabs in books.claimable(block).chunks(SLABS_PER_BATCH) {
+            for (slab, words) in slabs.iter().zip(self.read_bits(endpoint, slabs).await?) {
+                let (addr, _) = self.layout().bitmap_of(slab.page, slab.class);
                 for (word, bits) in words.into_iter().enumerate().filter(|(_, bits)| *bits != 0) {
                     set.insert(addr.plus(word as u64 * 8), bits);
                     if !mutant!("sweep-ignores-freed-bits") {
-                        books.give(page.page.page, word, bits);
-                        freed_bytes += self.met_bytes(*page, (word, bits), reachable);
+                        books.give(slab.page.page, word, bits);
+                        freed_bytes += self.met_bytes(*slab, (word, bits), reachable);
                     }
                 }
             }
@@ -73,11 +73,11 @@ impl<F: Fabric> Blocks<F> {
                 *bits != 0
             });
         }
-        let room = if closing.is_empty() { self.layout().block_bytes } else { books.room() };
+        let room = if closing.is_empty() { self.layout().block_bytes } else { books.room(self.layout()) };
         Ok(Some((closing, Swept { kept_bytes: kept_bytes - freed_bytes, room, violations })))
     }
 
-    /// The bytes that the walk has met of the objects that a word of a page's freed bits names: those of
+    /// The bytes that the walk has met of the objects that a word of a slab's freed bits names: those of
     /// the index, not of their slots.
     fn met_bytes(&self, claim: Claim, (word, bits): (usize, u64), reachable: &ReachableSet) -> u64 {
         let met = |bit: u64| {
@@ -97,7 +97,7 @@ impl<F: Fabric> Blocks<F> {
                     let head = if page.page == 0 { u64::from(self.layout().pages) * 16 } else { 0 };
                     self.fabric().note_object(
                         self.layout().page_addr(page).plus(head),
-                        PAGE_BYTES - head,
+                        self.layout().page_bytes - head,
                         ObjectState::Reclaimed,
                     );
                 }

@@ -21,8 +21,9 @@ use crate::error::PoolError;
 use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
 
-/// The version of a pool's format. Version 2 had the records of gateways among the keys of programs.
-pub(crate) const FORMAT_VERSION: u64 = 3;
+/// The version of a pool's format. Version 3 had pages of 64 KiB in all pools; version 2 had the
+/// records of gateways among the keys of programs.
+pub(crate) const FORMAT_VERSION: u64 = 4;
 /// Words that never change.
 pub(crate) const CONSTANT_WORDS: usize = 16;
 /// The first epoch; older stamps than any can then be named.

@@ -6,3 +6,4 @@ mod cancellation;
 mod hand_over;
 mod membership;
 mod reclamation;
+mod slabs;

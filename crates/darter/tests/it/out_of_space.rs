@@ -41,12 +41,11 @@ fn a_pool_that_is_overwritten_is_never_full() {
     });
 }
 
-/// One object keeps a block with its process, so two members that overwrite little come to hold all
-/// blocks. The third comes then.
-#[test]
-fn members_that_overwrite_values_of_many_sizes_leave_room_for_another() {
+/// Two members overwrite values of many sizes, for each of which each process has its own pages.
+/// One object keeps a block with its process, so they come to hold all blocks; the third comes then.
+fn assert_room_for_values_of_many_sizes(size: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let url = format!("file:{}?size=16M", directory.path().join("pool").display());
+    let url = format!("file:{}?size={size}", directory.path().join("pool").display());
     let stores = [(); 3].map(|()| crate::options().open(&url).unwrap());
     std::thread::scope(|scope| {
         for (writer, store) in stores.iter().take(2).enumerate() {
@@ -63,6 +62,16 @@ fn members_that_overwrite_values_of_many_sizes_leave_room_for_another() {
     for bytes in [100, 1000, 3000, 9000] {
         session.put([200], vec![2; bytes]).unwrap();
     }
+}
+
+#[test]
+fn members_that_overwrite_values_of_many_sizes_leave_room_for_another() {
+    assert_room_for_values_of_many_sizes("16M");
+}
+
+#[test]
+fn values_of_many_sizes_are_overwritten_in_a_small_pool() {
+    assert_room_for_values_of_many_sizes("8M");
 }
 
 #[test]

@@ -185,12 +185,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Reads a run of leaves in one round trip and hands on those in the range, as far as they are
     /// whole.
-    async fn emit(
-        &mut self,
-        limits: &Limits<'_>,
-        run: Vec<Item>,
-        sink: &mut Sink<'_>,
-    ) -> Result<Emitted> {
+    async fn emit(&mut self, limits: &Limits<'_>, run: Vec<Item>, sink: &mut Sink<'_>) -> Result<Emitted> {
         let mut batch = self.client.batch();
         let reads: Vec<_> = run
             .iter()

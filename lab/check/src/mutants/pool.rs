@@ -237,7 +237,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "slab-cut-over-an-old-bitmap",
         "A slab is cut without clearing the place of its freed bitmap, where objects of another class have been.",
-        FoundBy::Explorer("dart", 4_000),
+        FoundBy::Tests(
+            "--package darter-pool --test pool slabs::slabs_of_several_pages_are_swept_after_a_death",
+        ),
     ),
     Mutant::new(
         "pool",
@@ -279,8 +281,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
+        "slab-begins-where-an-object-does",
+        "An object is looked for in a slab that begins with the object's own page.",
+        FoundBy::Tests(
+            "--package darter-pool --lib layout::tests::slabs_fit_their_pages_and_objects_find_back",
+        ),
+    ),
+    Mutant::new(
+        "pool",
+        "further-pages-of-a-slab-left-free",
+        "Only the first page of a slab is in use.",
+        FoundBy::Tests(
+            "--package darter-pool --lib rebuild::tests::further_pages_of_a_slab_hold_nothing_else",
+        ),
+    ),
+    Mutant::new(
+        "pool",
         "run-keeps-its-last-page",
-        "The last page of a freed run stays out of use.",
+        "The last page of a freed slab stays out of use.",
         FoundBy::Tests("--package darter-pool --lib interleavings::all_pages_of_a_freed_run_are_free"),
     ),
     Mutant::new(
