@@ -337,7 +337,7 @@ impl PoolUrl {
             #[cfg(feature = "model")]
             "model" => Self::modelled(place.parse().map_err(|error: SpecError| error.to_string())?),
             #[cfg(not(feature = "model"))]
-            "sim" => return Err(absent("modelled clusters, which are for measurements alone", "model")),
+            "model" => return Err(absent("modelled clusters, which are for measurements alone", "model")),
             _ => {
                 return Err(format!(
                     "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://`, `rdma://` and `model:`"
