@@ -308,6 +308,11 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         awaiting!(self, index => OrderedIndex::multi_get_chunk(index, client, keys))
     }
 
+    // An index that makes a list of its own would be copied from twice.
+    async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
+        awaiting!(self, index => OrderedIndex::scan(index, client, range, limit))
+    }
+
     async fn visit<'v>(
         &self,
         client: &mut Client<F>,
