@@ -118,6 +118,12 @@ mod tests {
     }
 
     #[test]
+    fn the_container_is_built_with_the_rust_that_the_workspace_needs() {
+        let image = format!("/rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
+        assert!(deployed("Containerfile").contains(&image), "no image {image}");
+    }
+
+    #[test]
     fn the_containers_commands_are_ours() {
         let file = deployed("Containerfile");
         let words = |name| {

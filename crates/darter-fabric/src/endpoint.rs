@@ -72,7 +72,7 @@ impl Durability {
     }
 }
 
-/// The outcome of an attempt to fence a client (design section 3): afterwards its verbs can land no
+/// The outcome of an attempt to fence a client: afterwards its verbs can land no
 /// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceOutcome {

@@ -2,7 +2,7 @@
 //!
 //! The futures are `Send` and hold no lock. Dropping one at any await is safe: the index's changes
 //! are single atomic words, and the pool keeps the session pinned until its posted verbs have
-//! completed (design rule R6).
+//! completed (rule R6 of `docs/dart.md`).
 //!
 //! The futures of the most frequent operations are pinned where they are made: to await one moves it
 //! once more, and in memory of this process that is felt.

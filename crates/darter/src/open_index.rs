@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Rounds of upkeep before a walk, so that what was retired is freed and does not count as leaked:
-/// a node waits two grace periods, with scrubbing between them (design rule R3), and the last round
+/// a node waits two grace periods, with scrubbing between them (rule R3), and the last round
 /// finds nothing to do.
 const SETTLE_ROUNDS: usize = 4;
 

@@ -2,7 +2,7 @@
 //!
 //! Every change is one CAS on one slot. What it links is written before, in the same doorbell batch
 //! when both are on one memory node. A CAS that fails changes nothing: the operation looks again
-//! and counts a retry. The slot rules (design, section 4) keep keys unique without a further round
+//! and counts a retry. The slot rules (`docs/dart.md`) keep keys unique without a further round
 //! trip: slots of a bucket fill in order and never become empty again, so two inserters of one edge
 //! meet at the same first empty slot.
 //!

@@ -1,4 +1,4 @@
-//! The explorer: one plan under many schedules, until something does not fit (design, section 6).
+//! The explorer: one plan under many schedules, until something does not fit.
 
 mod campaign;
 mod clients;

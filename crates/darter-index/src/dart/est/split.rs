@@ -1,6 +1,6 @@
 //! Splitting a segment: the table grows while everybody uses it.
 //!
-//! The rule is that of the tree's own nodes (design section 4, type switch): first every slot of
+//! The rule is that of the tree's own nodes (`docs/dart.md`): first every slot of
 //! the old segment is sealed, so that its contents can never change again; then anyone may build
 //! the two halves from them. So a scrub cannot miss an entry that is on its way from one segment to
 //! another: it either clears the old slot before the seal, or meets the seal and finishes the split
