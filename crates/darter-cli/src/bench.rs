@@ -5,7 +5,7 @@ use crate::failure::{Answer, Failure};
 use crate::pool::usable;
 use crate::signals::Interrupt;
 use darter::PoolUrl;
-use darter_bench::{BenchArgs, BenchError, Setting};
+use darter_bench::{BenchArgs, BenchError, Benchmark, Setting};
 use std::ffi::OsString;
 
 /// The hidden command of the processes that `--processes` starts.
@@ -23,12 +23,13 @@ pub struct BenchCommand {
     args: BenchArgs,
 }
 
+/// A worker of a benchmark with these arguments.
 #[derive(clap::Args)]
-pub struct WorkerCommand {
+pub struct WorkerCommand<A: clap::Args = BenchArgs> {
     #[command(flatten)]
     credentials: ClientArgs,
     #[command(flatten)]
-    args: BenchArgs,
+    args: A,
     /// What the parent tells this worker
     #[arg(long, value_name = "JSON")]
     part: String,
@@ -68,9 +69,9 @@ impl BenchCommand {
     }
 }
 
-impl WorkerCommand {
+impl<A: clap::Args + Benchmark> WorkerCommand<A> {
     pub fn run(&self) -> Result<Answer, Failure> {
-        let setting = setting(self.args.run.pool.as_ref(), &self.credentials)?;
+        let setting = setting(self.args.args().pool.as_ref(), &self.credentials)?;
         let (mut input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
         answer(darter_bench::run_worker(&self.args, &setting, &self.part, &mut input, &mut out))
     }

@@ -239,20 +239,7 @@ impl<F: Fabric> Store<F> {
             attempted!(link, Repeat::Always, operation(link).await)
         })
     }
-}
 
-/// An index that stays open.
-struct IndexOf<F: Fabric>(Arc<OpenIndex<F>>);
-
-impl<F: Fabric> Deref for IndexOf<F> {
-    type Target = AnyIndex<F>;
-
-    fn deref(&self) -> &AnyIndex<F> {
-        &self.0.index
-    }
-}
-
-impl<F: Fabric> Store<F> {
     /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
     ///
     /// # Errors
@@ -279,6 +266,17 @@ impl<F: Fabric> Store<F> {
         let open = Arc::clone(&self.membership.current().open);
         let mut client = open.pool.client()?;
         Ok(block_on(open.index.count_some(&mut client, census))?)
+    }
+}
+
+/// An index that stays open.
+struct IndexOf<F: Fabric>(Arc<OpenIndex<F>>);
+
+impl<F: Fabric> Deref for IndexOf<F> {
+    type Target = AnyIndex<F>;
+
+    fn deref(&self) -> &AnyIndex<F> {
+        &self.0.index
     }
 }
 

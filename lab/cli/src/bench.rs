@@ -36,16 +36,8 @@ enum OtherBench {
     Deaths(DeathsArgs),
 }
 
-#[derive(clap::Args)]
-pub(crate) struct WorkerCommand {
-    #[command(flatten)]
-    credentials: ClientArgs,
-    #[command(flatten)]
-    args: LabBenchArgs,
-    /// What the parent tells this worker
-    #[arg(long, value_name = "JSON")]
-    part: String,
-}
+/// A worker of `bench --processes`.
+pub(crate) type WorkerCommand = darter_cli::bench::WorkerCommand<LabBenchArgs>;
 
 #[derive(clap::Args)]
 pub(crate) struct VictimCommand {
@@ -86,14 +78,6 @@ impl BenchCommand {
             }
         };
         answer(outcome)
-    }
-}
-
-impl WorkerCommand {
-    pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let setting = setting(self.args.run.pool.as_ref(), &self.credentials)?;
-        let (mut input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
-        answer(darter_bench::run_worker(&self.args, &setting, &self.part, &mut input, &mut out))
     }
 }
 
