@@ -41,7 +41,7 @@ fn every_index() -> String {
 #[test]
 fn every_index_runs_every_workload() {
     for (dataset, pool) in
-        [("randint", "local"), ("email", "local"), ("randint", "sim:preset=dart,threads=6")]
+        [("randint", "local"), ("email", "local"), ("randint", "model:preset=dart,threads=6")]
     {
         let words = format!(
             "--indexes {} --records 2000 --ops 500 --rounds 2 --dataset {dataset} --pool {pool}",
@@ -57,11 +57,11 @@ fn every_index_runs_every_workload() {
                 figures.index_bytes + figures.kv_bytes > 0 && figures.p50_us <= figures.p99_us,
                 "{one:?}"
             );
-            assert_eq!(figures.modelled, pool.starts_with("sim:"));
+            assert_eq!(figures.modelled, pool.starts_with("model:"));
             assert_eq!(figures.modelled, !figures.bottleneck.is_empty());
             assert_eq!(figures.relative_to, "dart");
         }
-        assert_eq!(out.contains("modelled"), pool.starts_with("sim:"), "{out}");
+        assert_eq!(out.contains("modelled"), pool.starts_with("model:"), "{out}");
     }
 }
 
@@ -92,7 +92,7 @@ fn a_sweep_has_a_row_for_each_point_and_files_for_everybody() {
 
 #[test]
 fn counts_on_one_thread_and_times_of_a_model_repeat() {
-    for pool in ["local", "sim:preset=smart,threads=4,cn=2"] {
+    for pool in ["local", "model:preset=smart,threads=4,cn=2"] {
         let words = format!("--indexes dart,art --workloads a,c --records 2000 --ops 1000 --pool {pool}");
         let (one, _) = compare(&words).unwrap();
         let (other, _) = compare(&words).unwrap();
@@ -139,7 +139,7 @@ fn what_cannot_be_is_refused_as_usage() {
         ("--in-flight 0", "--in-flight"),
         ("--rounds 0", "--rounds"),
         ("--memnodes 0", "--memnodes"),
-        ("--memnodes 2 --pool sim:preset=dart", "--memnodes"),
+        ("--memnodes 2 --pool model:preset=dart", "--memnodes"),
         ("--value-bytes 99999999", "--value-bytes"),
         ("--dataset file:/nonexistent", "/nonexistent"),
         ("--records 1000 --csv /nonexistent/rows.csv", "/nonexistent"),
@@ -150,7 +150,7 @@ fn what_cannot_be_is_refused_as_usage() {
                 .unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(what), "{words}: {error}");
     }
-    for words in ["--indexes nope", "--pool nowhere", "--pool sim:cn=none", "--theta -1", "--cache 1X"] {
+    for words in ["--indexes nope", "--pool nowhere", "--pool model:cn=none", "--theta -1", "--cache 1X"] {
         let words = std::iter::once("compare").chain(words.split(' '));
         assert!(Compare::try_parse_from(words).is_err());
     }
