@@ -66,7 +66,6 @@ pub mod group;
 pub mod local;
 #[cfg(feature = "model")]
 pub mod model;
-pub mod mutants;
 mod op;
 mod provider;
 mod random;

@@ -5,7 +5,6 @@
 use super::request::Arguments;
 use super::subcommands::{SUBCOMMANDS, Subcommand};
 use super::table::Command;
-use darter_fabric::mutant;
 use darter_fabric::wire::{Inbox, Outbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -222,7 +221,7 @@ impl Clients {
     pub(super) fn make_room(&self, clients_max: usize) -> bool {
         let mut all = lock(&self.all);
         let is_full = |all: &Connected| all.clients.len() >= clients_max;
-        if is_full(&all) && !mutant!("gateway-strangers-stay") || all.strangers.len() >= STRANGERS_MAX {
+        if is_full(&all) || all.strangers.len() >= STRANGERS_MAX {
             let first = all.strangers.first_key_value().map(|(id, _)| *id);
             if let Some(id) = first {
                 all.end_stranger(id);

@@ -17,8 +17,8 @@ use super::request::Parser;
 use super::state::LogLine;
 use super::turns::TURN_BYTES;
 use super::worker::{KeyspaceLease, Worker};
+use darter_fabric::turns;
 use darter_fabric::wire::{Channel, Inbox, Outbox};
-use darter_fabric::{mutant, turns};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -215,7 +215,7 @@ impl Connection {
     fn poll_send(&mut self, most: usize, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let start = self.outbox.waiting();
         while self.outbox.waiting() > most {
-            if start - self.outbox.waiting() >= SENT_AT_ONCE && !mutant!("gateway-sends-without-end") {
+            if start - self.outbox.waiting() >= SENT_AT_ONCE {
                 return turns::poll_end(context);
             }
             ready!(self.stream.poll_write_ready(context))?;
@@ -305,8 +305,7 @@ impl Connection {
         let mut held: Option<KeyspaceLease<'_>> = None;
         let outcome = loop {
             // Before authentication, each request decides what the next one may do.
-            let is_foreseen = self.client.is_trusted || mutant!("gateway-strangers-requests-foreseen");
-            let most = if is_foreseen { FORESEEN } else { 1 };
+            let most = if self.client.is_trusted { FORESEEN } else { 1 };
             let parser = &mut self.parser;
             let parsed = pipeline.fill(parser, self.inbox.arrived(), self.client.is_trusted, most);
             if pipeline.len() > 0 {

@@ -24,8 +24,6 @@ pub use any::{AnyIndex, Census, IndexKind, IndexOptions};
 #[cfg(feature = "checker")]
 pub use dart::dart_situations;
 pub use dart::{Dart, DartOptions, SearchSamples};
-#[doc(hidden)]
-pub use dart::{Hole, Holes};
 pub use erased::ErasedIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
@@ -33,8 +31,6 @@ pub use ordered::{
     OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Visit, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};
-#[doc(hidden)]
-pub use quiver::{QuiverHole, QuiverHoles};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use quiver::{quiver_situations, quiver_twins};

@@ -10,7 +10,6 @@ use crate::service::{LogLine, Service};
 use crate::workers::Outcome;
 use darter_fabric::group::Answers;
 use darter_fabric::local::LocalEndpoint;
-use darter_fabric::mutant;
 use darter_telemetry::{Stop, descriptors};
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -69,8 +68,7 @@ fn flags((hears, sends): (bool, bool)) -> epoll::EventFlags {
 
 /// Returns the maximum number of connections, if the system allows `left` more descriptors.
 fn peers_allowed(left: usize) -> usize {
-    let kept = if mutant!("node-strangers-take-all-descriptors") { 0 } else { DESCRIPTORS_KEPT };
-    (left - (left / 4).min(kept)).max(4)
+    (left - (left / 4).min(DESCRIPTORS_KEPT)).max(4)
 }
 
 impl<'s> EventLoop<'s> {
@@ -321,7 +319,7 @@ impl<'s> EventLoop<'s> {
     /// Makes room for another connection. Returns whether there was one to be dropped.
     fn drop_oldest_ungreeted(&mut self) -> bool {
         while let Some(key) = self.ungreeted.pop_front() {
-            let may_go = |peer: &Peer| !peer.is_greeted() || mutant!("node-greeted-peer-makes-room");
+            let may_go = |peer: &Peer| !peer.is_greeted();
             if self.peers.get(&key).is_some_and(may_go) {
                 self.drop_for(key, DroppedFor::Silent);
                 return true;
@@ -379,12 +377,8 @@ impl<'s> EventLoop<'s> {
         for peer in self.peers.values_mut() {
             peer.rest(&self.service);
         }
-        let rank = |peer: &Peer| match peer.buffer_bytes() {
-            bytes if mutant!("node-drops-who-holds-least") => usize::MAX - bytes,
-            bytes => bytes,
-        };
         while self.holds_too_much()
-            && let Some((&most, _)) = self.peers.iter().max_by_key(|(_, peer)| rank(peer))
+            && let Some((&most, _)) = self.peers.iter().max_by_key(|(_, peer)| peer.buffer_bytes())
         {
             self.drop_for(most, DroppedFor::Memory);
         }

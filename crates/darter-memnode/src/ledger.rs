@@ -20,7 +20,7 @@
 
 use crate::error::MemNodeError;
 use darter_fabric::files::{Sharing, open_own};
-use darter_fabric::{mutant, random_word};
+use darter_fabric::random_word;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -102,9 +102,7 @@ impl Ledger {
         file.seek(SeekFrom::End(0)).map_err(refused("find its end"))?;
         let mut ledger = Self { file, path, is_serving: false };
         // Ends a line that was cut short; the next reader skips it.
-        if !mutant!("node-ledger-goes-on-in-a-cut-line") {
-            ledger.note("\n")?;
-        }
+        ledger.note("\n")?;
         Ok((ledger, remembered))
     }
 
@@ -162,9 +160,6 @@ fn read(file: &File) -> io::Result<Remembered> {
             serving = None;
         }
         let session = number(&line, "fenced ");
-        if session.is_none() && mutant!("node-ledger-ends-at-an-odd-line") {
-            break;
-        }
         fenced.extend(session);
     }
     Ok(Remembered { boot_id, fenced, serving, ..Remembered::default() })

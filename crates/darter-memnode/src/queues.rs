@@ -3,8 +3,6 @@
 //! A queue pair belongs to the connection that asked for it and ends with it. When a session is
 //! fenced, all of its queue pairs end before anyone learns that it is fenced: from then on no verb
 //! of the session lands.
-
-use darter_fabric::mutant;
 use darter_fabric::rdma::{Export, ServedQueue};
 use darter_fabric::wire::{Pairing, Refusal};
 use std::collections::HashMap;
@@ -66,8 +64,6 @@ impl Queues {
 
     /// Ends the queue pairs of all sessions that are fenced.
     pub(crate) fn end_fenced(&mut self, is_fenced: impl Fn(u64) -> bool) {
-        if !mutant!("node-fence-leaves-queue-pairs") {
-            self.served.retain(|_, (session, _)| !is_fenced(*session));
-        }
+        self.served.retain(|_, (session, _)| !is_fenced(*session));
     }
 }

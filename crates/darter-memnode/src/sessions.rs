@@ -9,7 +9,6 @@ use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
 use crate::redo_log::{Fact, SessionFacts};
 use crate::session_set::SessionSet;
-use darter_fabric::mutant;
 use darter_fabric::wire::Refusal;
 use std::collections::{HashMap, HashSet};
 
@@ -71,7 +70,7 @@ impl Sessions {
 
     /// Returns why a session is refused, if it is, with a text for people.
     pub(crate) fn refusal(&self, session: u64) -> Option<(Refusal, &'static str)> {
-        if self.forgotten.contains(&session) && !mutant!("node-crash-told-as-a-lapsed-lease") {
+        if self.forgotten.contains(&session) {
             Some((Refusal::Forgotten, "the node crashed, which has ended this session"))
         } else if self.is_fenced(session) {
             Some((Refusal::Fenced, "this session was shut out"))
@@ -112,7 +111,7 @@ impl Sessions {
     pub(crate) fn leave(&mut self, session: u64) {
         if let Some(count) = self.connected.get_mut(&session) {
             *count -= 1;
-            if *count == 0 || mutant!("node-session-gone-with-one-connection") {
+            if *count == 0 {
                 self.connected.remove(&session);
             }
         }
@@ -128,22 +127,16 @@ impl Sessions {
     /// learns of it.
     fn shut_out(&mut self, session: u64) -> Result<Refusal, MemNodeError> {
         if !self.is_fenced(session) {
-            if let Some(ledger) = &mut self.ledger
-                && !mutant!("node-fence-not-in-the-ledger")
-            {
+            if let Some(ledger) = &mut self.ledger {
                 ledger.fenced(session)?;
             }
             if let Some(logged) = &mut self.logged {
                 logged.known.remove(session);
-                if !mutant!("log-fence-not-recorded") {
-                    logged.facts.push(Fact::Fenced(session));
-                }
+                logged.facts.push(Fact::Fenced(session));
             }
             self.remember(session);
         }
-        if !mutant!("node-fenced-session-keeps-its-slot") {
-            self.slots.retain(|_, holder| *holder != session);
-        }
+        self.slots.retain(|_, holder| *holder != session);
         Ok(Refusal::None)
     }
 
@@ -152,7 +145,7 @@ impl Sessions {
         match self.slots.get(&slot).copied() {
             Some(holder) if holder == session => {}
             Some(holder) if self.connected.contains_key(&holder) => return Ok(Refusal::Taken),
-            Some(holder) if !mutant!("node-slot-taken-over-without-fence") => {
+            Some(holder) => {
                 self.shut_out(holder)?;
             }
             _ => {}
@@ -162,7 +155,7 @@ impl Sessions {
     }
 
     pub(crate) fn release(&mut self, slot: u64, session: u64) {
-        if self.slots.get(&slot) == Some(&session) || mutant!("node-slot-released-by-anybody") {
+        if self.slots.get(&slot) == Some(&session) {
             self.slots.remove(&slot);
         }
     }
@@ -178,7 +171,7 @@ impl Sessions {
     pub(crate) fn fence(&mut self, session: u64, lapsed: bool) -> Result<Refusal, MemNodeError> {
         let is_connected = self.connected.contains_key(&session);
         let was_here = self.slots.values().any(|&holder| holder == session);
-        let is_gone = !is_connected && (was_here || mutant!("node-stranger-taken-for-gone"));
+        let is_gone = !is_connected && was_here;
         if lapsed || is_gone || self.is_fenced(session) {
             self.shut_out(session)
         } else {

@@ -7,7 +7,7 @@
 
 use crate::bell::Bell;
 use crate::error::{MemNodeError, system};
-use darter_fabric::{CallFault, ProcedureError, Procedures, block_on, mutant};
+use darter_fabric::{CallFault, ProcedureError, Procedures, block_on};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,15 +69,11 @@ impl Shared {
     fn run(&self, call: Call) -> Outcome {
         let Call { peer, id, procedure, words, .. } = call;
         let run = || block_on(self.procedures.clone().run(procedure, words));
-        let result = if mutant!("node-worker-ends-with-a-panic") {
-            run()
-        } else {
-            // What a procedure shares with others it must keep whole itself, as across any thread.
-            catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-                let message = "the procedure panicked; the node's log says where";
-                Err(CallFault::Failed(ProcedureError::new(ProcedureError::PANIC, message)))
-            })
-        };
+        // What a procedure shares with others it must keep whole itself, as across any thread.
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+            let message = "the procedure panicked; the node's log says where";
+            Err(CallFault::Failed(ProcedureError::new(ProcedureError::PANIC, message)))
+        });
         Outcome { peer, id, result }
     }
 
@@ -141,12 +137,8 @@ impl Workers {
         if self.threads.is_empty() {
             return Err(CallFault::NoServer);
         }
-        if mutant!("node-call-in-the-nodes-turn") {
-            self.shared.finish(self.shared.run(call));
-            return Ok(());
-        }
         let mut state = self.shared.lock();
-        if state.waiting.len() >= self.waiting_max && !mutant!("node-calls-wait-without-bound") {
+        if state.waiting.len() >= self.waiting_max {
             return Err(CallFault::Busy);
         }
         state.waiting.push_back(call);
@@ -157,7 +149,7 @@ impl Workers {
 
     /// Takes back the waiting calls of sessions that are fenced: none of them begins any more.
     pub(crate) fn forget_fenced(&self, is_fenced: impl Fn(u64) -> bool) {
-        if !self.threads.is_empty() && !mutant!("node-fenced-sessions-call-runs") {
+        if !self.threads.is_empty() {
             self.shared.lock().waiting.retain(|call| !is_fenced(call.session));
         }
     }

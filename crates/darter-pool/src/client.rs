@@ -7,7 +7,7 @@
 //! reused under a late verb. For the same reason objects given to [`Client::free_unpublished`]
 //! while verbs are on their way are retired instead.
 
-use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, OpKind};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::task::Poll;
@@ -237,7 +237,7 @@ impl<F: Fabric> Client<F> {
             }
             let epoch = self.reclaimer.enter(&self.pool.process.reclamation, &*self.link);
             self.link.note_pin(Some(epoch));
-            if self.pool.process.blocks.is_handing_over() && !mutant!("magazines-kept-during-a-hand-over") {
+            if self.pool.process.blocks.is_handing_over() {
                 self.flush_magazines();
             }
         }
@@ -366,7 +366,7 @@ impl<F: Fabric> Client<F> {
             return;
         }
         let has_late_verbs = self.reclaimer.lingers() || self.link.in_flight() > 0;
-        if has_late_verbs && !mutant!("draft-freed-under-late-verbs") {
+        if has_late_verbs {
             // Out of any operation it counts as older than all others.
             self.reclaimer.retire(&self.pool.process.reclamation, Object::new(addr, class));
             return;

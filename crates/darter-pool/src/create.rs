@@ -1,6 +1,6 @@
 //! How a pool is made, opened and joined.
 
-use darter_fabric::{Endpoint, Fabric, FabricError, mutant};
+use darter_fabric::{Endpoint, Fabric, FabricError};
 use std::sync::Arc;
 
 use crate::blocks::{Blocks, Layout};
@@ -35,7 +35,7 @@ impl Default for PoolOptions {
 /// last for two and a half failovers.
 fn outlasts_failovers<F: Fabric>(fabric: &F, lease_ms: u64) -> Result<(), PoolError> {
     let needed = fabric.capabilities().failover.as_millis() * 5 / 2;
-    if u128::from(lease_ms) < needed && !mutant!("pool-lease-shorter-than-a-failover") {
+    if u128::from(lease_ms) < needed {
         return Err(PoolError::Options(
             "the pool's lease is shorter than two and a half failovers of a memory group; start the group's replicas \
              with less patience (`--suspect-after`), or make the pool with a longer lease",
@@ -118,9 +118,6 @@ impl<F: Fabric> Pool<F> {
         let found = members::read_superblock(&mut fabric.endpoint()?, 0, fabric.node_bytes(0)).await;
         let another =
             PoolError::NodeMismatch { node: 0, what: "another pool was made in its place just now" };
-        if mutant!("pool-not-confirmed-once-it-is-open") {
-            return Ok(());
-        }
         let confirmed = match found {
             Ok(found) if found == *self.process.members.superblock() => Ok(()),
             found => Err(found.err().unwrap_or(another)),
@@ -141,10 +138,8 @@ impl<F: Fabric> Pool<F> {
         let registration = members::register(&fabric, &mut endpoint, nodes).await?;
         // A member that missed our line went no further than this; the next upkeep tells the others
         // that we follow.
-        if !mutant!("join-without-the-nodes-that-came-since") {
-            let nodes = registration.nodes;
-            members::learn(&fabric, &mut endpoint, &superblock, &layout, nodes, Absent::Expected).await?;
-        }
+        let known = registration.nodes;
+        members::learn(&fabric, &mut endpoint, &superblock, &layout, known, Absent::Expected).await?;
         let reclamation = Reclamation::new(registration.epoch);
         let blocks = Blocks::new(fabric, layout, registration.me);
         let members = Members::new(superblock, registration, nodes, endpoint.now_ms());

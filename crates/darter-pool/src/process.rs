@@ -3,7 +3,7 @@
 //! Everything that needs verbs takes an endpoint, so that closing, which has no client any more,
 //! runs the same code.
 
-use darter_fabric::{Fabric, GlobalAddr, block_on, mutant};
+use darter_fabric::{Fabric, GlobalAddr, block_on};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::blocks::{AuditReport, Blocks, ReachableSet, Shortage, class_bytes};
@@ -89,17 +89,9 @@ impl<F: Fabric> Process<F> {
     /// The first step of a sweep.
     pub(crate) async fn adopt(&self, endpoint: &mut F::Endpoint) -> Result<Adoption, PoolError> {
         self.reclamation.evict_gone(endpoint, &self.blocks, &self.members).await?;
-        let early = if mutant!("adopt-reads-members-before-blocks") {
-            Some(self.read_members(endpoint).await?)
-        } else {
-            None
-        };
         let tables = self.read_block_tables(endpoint).await?;
         // Members after blocks: an owner that is not there now has gone for good.
-        let members = match early {
-            Some(members) => members,
-            None => self.read_members(endpoint).await?,
-        };
+        let members = self.read_members(endpoint).await?;
         self.members.adopt(endpoint, &self.blocks, tables, &members).await
     }
 
@@ -141,7 +133,7 @@ impl<F: Fabric> Process<F> {
         }
         let mut endpoint = self.blocks.fabric().endpoint()?;
         self.settle(&mut endpoint).await?;
-        if self.reclamation.has_lingering_pins() && !mutant!("close-over-lingering-pins") {
+        if self.reclamation.has_lingering_pins() {
             // Verbs of cancelled operations are still on their way into our blocks: leave as a dead
             // process would.
             return Ok(());

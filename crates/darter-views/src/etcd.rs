@@ -6,7 +6,6 @@ use crate::engine::{Engine, Revision, Stored, decoded};
 use crate::http::{Addresses, Answer};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use darter_fabric::mutant;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
@@ -81,11 +80,7 @@ impl Engine for Etcd {
             Revision::Absent => "0".to_owned(),
             Revision::At(revision) => revision,
         };
-        let compared = if mutant!("etcd-compares-existence-alone") && revision != "0" {
-            json!({ "key": key, "target": "CREATE", "result": "GREATER", "create_revision": "0" })
-        } else {
-            json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision })
-        };
+        let compared = json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision });
         let transaction = json!({
             "compare": [compared],
             "success": [{ "requestPut": { "key": key, "value": BASE64_STANDARD.encode(text) } }],

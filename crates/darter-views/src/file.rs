@@ -5,7 +5,6 @@
 use crate::StoreError;
 use crate::engine::{Engine, Revision, Stored};
 use darter_fabric::files::{Access, Sharing, write_output};
-use darter_fabric::mutant;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _};
 use std::path::PathBuf;
@@ -73,7 +72,7 @@ impl Engine for FileEngine {
 
     fn compare_and_set(&mut self, expected: Revision, text: &str) -> Result<bool, StoreError> {
         let set = || {
-            let _lock = (!mutant!("file-of-views-without-a-lock")).then(|| self.lock()).transpose()?;
+            let _lock = self.lock()?;
             if revision(self.load()?.as_ref()) != expected {
                 return Ok(false);
             }

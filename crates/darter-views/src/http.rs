@@ -5,7 +5,6 @@
 //! twice; its condition makes that harmless.
 
 use crate::StoreError;
-use darter_fabric::mutant;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read};
@@ -110,9 +109,7 @@ impl Addresses {
                 Ok(answer) => faults.push(answer.refused().to_string()),
                 Err(fault) => faults.push(format!("{address}: {fault}")),
             }
-            if !mutant!("store-asks-one-address") {
-                self.at = (self.at + 1) % self.all.len();
-            }
+            self.at = (self.at + 1) % self.all.len();
         }
         Err(StoreError::Unreachable(faults.join("; ")))
     }

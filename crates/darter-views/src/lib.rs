@@ -20,7 +20,6 @@ mod text;
 mod url;
 
 use darter_fabric::group::{StoreReply, StoreRequest, View};
-use darter_fabric::mutant;
 use engine::{Engine, Revision, Stored};
 use std::sync::Arc;
 
@@ -117,14 +116,11 @@ impl ViewStore {
             None if wanted.number == 1 => true,
             None => return Err(StoreError::Lost { name: self.engine.name(), wanted: wanted.number }),
         };
-        if !follows && !mutant!("store-sets-views-that-do-not-follow") {
+        if !follows {
             return Ok(current.map(reply));
         }
         if self.engine.compare_and_set(revision, &text::of(wanted))? {
             return Ok(Some(StoreReply { view: Arc::clone(wanted) }));
-        }
-        if mutant!("store-tells-what-it-read-before") {
-            return Ok(current.map(reply));
         }
         // Another replica was faster, or the first of two tries was not lost after all.
         Ok(self.view()?.map(reply))

@@ -6,7 +6,7 @@ use crate::batch::Lanes;
 use crate::membership::Membership;
 use crate::open_index::OpenIndex;
 use crate::open_store::{OpenStore, Waits};
-use darter_fabric::{Counters, Endpoint, Fabric, mutant};
+use darter_fabric::{Counters, Endpoint, Fabric};
 use darter_pool::{Client, PoolError, Room};
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ impl<F: Fabric> Link<F> {
         }
         let may_repeat = match repeat {
             Repeat::Always => true,
-            Repeat::IfUnsent => error.is_unsent() || mutant!("store-write-of-unknown-outcome-repeated"),
+            Repeat::IfUnsent => error.is_unsent(),
             Repeat::Never => false,
         };
         if may_repeat && attempts.joins < JOINS_MAX {

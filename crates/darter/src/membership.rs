@@ -12,7 +12,7 @@
 use crate::open_index::OpenIndex;
 use crate::open_store::OpenStore;
 use crate::{Error, StoreOptions};
-use darter_fabric::{Fabric, PoolUrl, Scheme, mutant};
+use darter_fabric::{Fabric, PoolUrl, Scheme};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -159,7 +159,7 @@ impl<F: Fabric> Membership<F> {
 
     /// Returns whether the pool is opened again when it has ended the membership.
     pub(crate) fn rejoins(&self) -> bool {
-        self.reopen.is_some() && !mutant!("store-stays-shut-out")
+        self.reopen.is_some()
     }
 
     /// Returns why the last attempt to join the pool again has failed.

@@ -5,7 +5,7 @@ use crate::open_index::OpenIndex;
 use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
 use crate::{Error, StoreOptions};
-use darter_fabric::{Fabric, block_on, mutant};
+use darter_fabric::{Fabric, block_on};
 use darter_pool::{Client, Room};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, mpsc};
@@ -72,7 +72,7 @@ impl<F: Fabric> OpenStore<F> {
     #[cold]
     pub(crate) async fn make_room(&self, client: &mut Client<F>, waits: &mut Waits) -> Room {
         let since = *waits.since.get_or_insert_with(Instant::now);
-        if !waits.is_full && since.elapsed() < TRIES_MAX && !mutant!("store-full-without-a-wait") {
+        if !waits.is_full && since.elapsed() < TRIES_MAX {
             match self.find_room(client).await {
                 Room::Freed => return Room::Freed,
                 held @ Room::HeldBack(_) => return held,
@@ -114,7 +114,7 @@ impl<F: Fabric> Drop for OpenStore<F> {
         let (upkeep, sweeper) = (self.upkeep.take(), self.sweeper.take());
         let fabric = open.pool.fabric();
         // Only memory nodes that are processes have ids, and only they can hang.
-        if fabric.node_id(0).is_none() || mutant!("store-drop-waits-for-a-node-that-hangs") {
+        if fabric.node_id(0).is_none() {
             return close(upkeep, sweeper, &open);
         }
         let patience = fabric.capabilities().failover + CLOSE_PATIENCE;

@@ -192,12 +192,4 @@ impl StoreOptions {
         self.snapshot = yes;
         self
     }
-
-    /// Reintroduces errors into the index, for the tests of its checkers.
-    #[cfg(feature = "checker")]
-    #[doc(hidden)]
-    pub fn holes(mut self, holes: darter_index::Holes) -> Self {
-        self.index.dart.holes = holes;
-        self
-    }
 }

@@ -21,7 +21,7 @@
 use crate::compute_node::{LocalGuard, LocalLocks};
 use crate::lock_token::{LockToken, LockTokens};
 use crate::remote_lock::{self, Acquired};
-use darter_fabric::{Batch, Fabric, GlobalAddr, NODES_MAX, OpKind, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr, NODES_MAX, OpKind};
 use darter_index::{CheckReport, IndexError, Result};
 use darter_pool::{AllocKind, Client, Pinned, PoolError, Swap};
 use std::sync::Arc;
@@ -56,22 +56,19 @@ pub struct HoclOptions {
     pub on_chip: bool,
     /// How a lock is given back.
     pub unlock: Unlock,
-    /// A lock whose holder can write no more is taken over. Without, as published, a client that
-    /// dies holding one leaves it taken for ever: not for use.
-    pub takes_over: bool,
 }
 
 impl Default for HoclOptions {
     /// All of it.
     fn default() -> Self {
-        Self { local: true, handovers_max: 8, on_chip: true, unlock: Unlock::Combined, takes_over: true }
+        Self { local: true, handovers_max: 8, on_chip: true, unlock: Unlock::Combined }
     }
 }
 
 impl HoclOptions {
     /// None of it: words in the pool, spun on, as before Sherman.
     pub fn spin() -> Self {
-        Self { local: false, handovers_max: 0, on_chip: false, unlock: Unlock::Atomic, takes_over: true }
+        Self { local: false, handovers_max: 0, on_chip: false, unlock: Unlock::Atomic }
     }
 }
 
@@ -245,14 +242,11 @@ impl Hocl {
             None => None,
         };
         if let Some(mut token) = local.as_mut().and_then(LocalGuard::take_handed) {
-            if !mutant!("lock-handed-over-in-the-giver-s-name") {
-                token.pass_to(client);
-            }
+            token.pass_to(client);
             let acquired = Acquired { token, is_taken_over: false, beside: None };
             return Ok((self.locked(word, acquired, local), None));
         }
-        let takes_over = self.options.takes_over;
-        let acquired = remote_lock::acquire(&self.tokens, client, (word, beside), takes_over).await?;
+        let acquired = remote_lock::acquire(&self.tokens, client, (word, beside)).await?;
         let read = acquired.beside;
         Ok((self.locked(word, acquired, local), read))
     }
@@ -291,8 +285,7 @@ impl Hocl {
         other: GlobalAddr,
     ) -> Result<(Locked, Option<Locked>)> {
         let words = (self.word_of(client, one).await?, self.word_of(client, other).await?);
-        let by_page = one.bits() <= other.bits() && mutant!("lock-two-in-the-order-of-pages");
-        let (first, second) = if words.0 <= words.1 || by_page { (one, other) } else { (other, one) };
+        let (first, second) = if words.0 <= words.1 { (one, other) } else { (other, one) };
         let locked = self.lock(client, first).await?;
         let second = if words.0 == words.1 { None } else { Some(self.lock(client, second).await?) };
         Ok((locked, second))
@@ -343,7 +336,7 @@ impl Locked {
     /// own. Then submit the batch and call [`Locked::end`].
     pub(crate) fn unlock_in<F: Fabric>(&mut self, fabric: &F, batch: &mut Batch) {
         let hands_over = self.local.as_ref().is_some_and(|local| local.may_hand_over(self.handovers_max));
-        if self.unlock == Unlock::Combined && (!hands_over || mutant!("lock-handed-over-and-given-back")) {
+        if self.unlock == Unlock::Combined && !hands_over {
             self.token.unlock_in(fabric, batch, self.word);
             self.unlocked = !hands_over;
         }

@@ -27,18 +27,12 @@ pub use art::{Art, ArtOptions};
 #[cfg(feature = "checker")]
 pub use chime::chime_situations;
 pub use chime::{Chime, ChimeOptions};
-#[doc(hidden)]
-pub use chime::{ChimeHole, ChimeHoles};
 pub use hocl::{HoclOptions, Unlock};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use sherman::sherman_situations;
 pub use sherman::{Records, Sherman, ShermanOptions};
-#[doc(hidden)]
-pub use sherman::{ShermanHole, ShermanHoles};
 pub use smart::{Smart, SmartOptions};
-#[doc(hidden)]
-pub use smart::{SmartHole, SmartHoles};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use wort::wort_situations;

@@ -9,7 +9,7 @@
 
 use crate::compute_node::yield_now;
 use crate::lock_token::{LockToken, LockTokens};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::Result;
 use darter_pool::Pinned;
 use std::sync::Arc;
@@ -66,8 +66,7 @@ pub(crate) async fn try_acquire<F: Fabric>(
 
 /// Takes a lock, waiting for as long as its holder can write: a round trip when it is free. A
 /// holder that is alive and does not go on, such as a stopped process on a provider that cannot
-/// shut it out, is waited for; without `takes_over`, as published, one that is dead too, for ever.
-/// With the lock comes the word at `beside`, on the same node.
+/// shut it out, is waited for. With the lock comes the word at `beside`, on the same node.
 ///
 /// # Errors
 /// Those of the pool and the fabric; the lock may then be taken, by a token that is over.
@@ -75,7 +74,6 @@ pub(crate) async fn acquire<F: Fabric>(
     tokens: &Arc<LockTokens>,
     client: &mut Pinned<'_, F>,
     (lock, beside): (GlobalAddr, Option<GlobalAddr>),
-    takes_over: bool,
 ) -> Result<Acquired> {
     let token = tokens.issue(client)?.at(lock);
     let (mut expected, mut holder, mut tries) = (0, 0, 0);
@@ -92,9 +90,7 @@ pub(crate) async fn acquire<F: Fabric>(
         tries += 1;
         if tries < SPINS || found == 0 {
             yield_now().await;
-        } else if takes_over
-            && (mutant!("lock-taken-over-without-asking") || tokens.is_over(client, found).await?)
-        {
+        } else if tokens.is_over(client, found).await? {
             expected = found;
         } else {
             client.pause().await;

@@ -16,6 +16,4 @@ pub mod linear;
 pub mod mutants;
 pub mod stress;
 
-#[doc(hidden)]
-pub use darter_index::Hole;
 pub use darter_index::checker::Situation;

@@ -47,6 +47,8 @@ enum Command {
     /// Explore schedules of simulated clients, judge each, and replay what was found; exit code 1
     /// on a violation
     Sim(Box<sim::SimCommand>),
+    /// Plant errors in a copy of the sources, and check that the explorer and the tests find them
+    Mutants(mutants::MutantsCommand),
     /// Kill and pause processes that work on one pool file, and judge whether all they were told
     /// can be true; exit code 1 when it cannot
     Stress(Box<stress::StressCommand>),
@@ -90,6 +92,7 @@ fn perform(command: Command) -> Result<Answer, Failure> {
         Command::Compare(command) => command.run(),
         Command::Paper(command) => command.run(),
         Command::Sim(command) => command.run(),
+        Command::Mutants(command) => command.run(),
         Command::Stress(command) => command.run(),
         Command::Memnode(command) => command.run(),
         Command::Store(command) => command.run(),

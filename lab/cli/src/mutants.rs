@@ -1,104 +1,240 @@
-//! `darter-lab sim --mutants`: plants every known error and checks that the explorer finds it as the
-//! list states.
+//! `mutants`: errors that are planted in a copy of the sources, to see which checks find them.
 
-use darter_check::mutants::{FoundBy, Mutant, mutants};
+use clap::{Args, Subcommand};
+use darter_check::mutants::{FoundBy, Mutant, check, mutants, prepare, sources, test_finds};
 use darter_cli::{Answer, Failure};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-/// How many of a hundred errors must be found. Which schedules there are changes with every verb
-/// that the code posts, so an error or two that need a rare one may be missed for a while.
+/// How many of a hundred errors the explorer must find. Which schedules there are changes with every
+/// verb that the code posts, so an error or two that need a rare one may be missed for a while.
 const FOUND_PERCENT_MIN: u64 = 95;
 
-/// The results for the errors of one area.
-#[derive(Default)]
-struct Score {
-    listed: u64,
-    sought: u64,
-    found: u64,
-    equivalent: u64,
-    by_tests: u64,
-    unfound: u64,
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  darter-lab mutants check
+  darter-lab mutants prepare target/planted
+  cd target/planted && cargo run --release -p darter-lab -- mutants hunt
+  cd target/planted && DARTER_MUTANT=limbo-frees-one-epoch-early cargo run --release -p darter-lab -- sim --faults all
+
+lab/docs/checking.md has more.")]
+pub(crate) struct MutantsCommand {
+    #[command(subcommand)]
+    command: Command,
 }
 
-/// Prints the list for scripts.
-pub(crate) fn list() -> Result<Answer, Failure> {
+#[derive(Subcommand)]
+enum Command {
+    /// Print the errors that can be planted, a line each, separated by tabs: area, name, what finds
+    /// it, what is wrong
+    List,
+    /// Check that every error still applies to the sources that this program was built from; name each
+    /// that does not
+    Check,
+    /// Copy the sources that this program was built from, but for what git ignores, to a directory and
+    /// plant all errors in the copy, each behind a switch; an earlier copy there is brought up to date
+    Prepare(PrepareCommand),
+    /// Plant one error after the other and run the check that finds it: by default of the errors that
+    /// the explorer finds. Exit code 1 if more than one in twenty is not found. Needs a program that
+    /// was built in a copy
+    Hunt(HuntCommand),
+}
+
+#[derive(Args)]
+struct PrepareCommand {
+    /// Where the copy goes
+    directory: PathBuf,
+}
+
+#[derive(Args)]
+struct HuntCommand {
+    /// Errors with one of these texts in their names; all by default
+    #[arg(value_name = "TEXT")]
+    texts: Vec<String>,
+    /// Run the tests that find the others, in the copy. Each must pass without the error, and fail with
+    /// it
+    #[arg(long)]
+    tests: bool,
+    /// How long a test may take; one that takes longer has not found the error
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "tests",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+    /// Threads. Default: one for each core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print one JSON object for each error
+    #[arg(long)]
+    json: bool,
+}
+
+impl MutantsCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        match &self.command {
+            Command::List => list(),
+            Command::Check => check_here(),
+            Command::Prepare(command) => command.run(),
+            Command::Hunt(command) => command.run(),
+        }
+    }
+}
+
+/// Returns the list.
+fn all() -> Result<Vec<Mutant>, Failure> {
+    mutants().map_err(Failure::failed)
+}
+
+fn list() -> Result<Answer, Failure> {
     let mut out = std::io::stdout().lock();
-    for mutant in mutants() {
-        let equivalent = if matches!(mutant.found_by, FoundBy::Equivalent(_)) { "equivalent" } else { "" };
-        writeln!(out, "{}\t{}\t{}\t{equivalent}", mutant.area, mutant.name, mutant.indexes().join(" "))?;
+    for Mutant { area, name, found_by, what, .. } in all()? {
+        let finder = match &found_by {
+            FoundBy::Schedules(schedules) => format!("schedules of {}", schedules.index),
+            FoundBy::Sweep { index, .. } => format!("sweep of {index}"),
+            FoundBy::Tests(arguments) => format!("cargo test {arguments}"),
+        };
+        writeln!(out, "{area}\t{name}\t{finder}\t{what}")?;
     }
     out.flush()?;
     Ok(Answer::Done)
 }
 
-/// Plants each error of the list whose name holds `text`, and looks for those that the explorer or
-/// the sweep is to find.
-pub(crate) fn seek_all(text: &str, threads: usize, is_json: bool) -> Result<Answer, Failure> {
-    if !darter_fabric::mutants::is_available() {
-        let what = "--mutants: this build can plant no errors; build it with --features mutants";
-        return Err(Failure::usage(what));
-    }
-    let chosen: Vec<&Mutant> = mutants().filter(|mutant| mutant.name.contains(text)).collect();
-    if chosen.is_empty() {
-        return Err(Failure::usage(format!("--mutants: no error of the list has '{text}' in its name")));
-    }
+fn check_here() -> Result<Answer, Failure> {
+    let mutants = all()?;
+    let faults = check(&sources(), &mutants).map_err(Failure::failed)?;
     let mut out = std::io::stdout().lock();
-    let (mut scores, mut missed) = (BTreeMap::<&str, Score>::new(), Vec::new());
-    for mutant in chosen {
-        let score = scores.entry(mutant.area).or_default();
-        score.listed += 1;
-        match mutant.found_by {
-            FoundBy::Equivalent(_) => score.equivalent += 1,
-            FoundBy::Tests(_) | FoundBy::Stress(_) => score.by_tests += 1,
-            FoundBy::Nobody => score.unfound += 1,
-            FoundBy::Explorer(..)
-            | FoundBy::Focused { .. }
-            | FoundBy::Relaxed { .. }
-            | FoundBy::Power { .. }
-            | FoundBy::Sweep { .. } => {}
-        }
-        let start = Instant::now();
-        let Some(summary) = mutant.hunt(None, threads) else { continue };
-        let (seconds, finding) = (start.elapsed().as_secs_f64(), summary.finding.as_ref());
-        score.sought += 1;
-        score.found += u64::from(finding.is_some());
-        let kind = finding.map_or("NOT FOUND", |finding| finding.violation.kind);
-        let runs = finding.map_or(summary.runs, |finding| finding.run + 1);
-        if finding.is_none() {
-            missed.push(mutant.name);
-        }
-        if is_json {
-            let found = finding.is_some();
-            let line = json!({ "area": mutant.area, "name": mutant.name, "found": found, "kind": kind,
-                "schedules": runs, "seconds": seconds });
-            writeln!(out, "{line}")?;
-        } else {
-            writeln!(
-                out,
-                "{:<12} {:<48} {kind:<10} {runs:>7} schedules {seconds:>6.1} s",
-                mutant.area, mutant.name
-            )?;
-        }
-        out.flush()?;
+    if faults.is_empty() {
+        writeln!(out, "all {} planted errors apply", mutants.len())?;
     }
-    if !is_json {
-        writeln!(out, "\n{:<12} listed  explorer  of  tests  equivalent  nobody", "area")?;
-        for (area, score) in &scores {
-            let Score { listed, sought, found, equivalent, by_tests, unfound } = score;
-            writeln!(
-                out,
-                "{area:<12} {listed:>6} {found:>9} {sought:>3} {by_tests:>6} {equivalent:>11} {unfound:>7}"
-            )?;
-        }
-        if !missed.is_empty() {
-            writeln!(out, "not found as listed: {}", missed.join(", "))?;
-        }
+    for fault in &faults {
+        writeln!(out, "{fault}")?;
     }
     out.flush()?;
-    let sought: u64 = scores.values().map(|score| score.sought).sum();
-    let is_enough = missed.len() as u64 * 100 <= sought * (100 - FOUND_PERCENT_MIN);
-    Ok(if is_enough { Answer::Done } else { Answer::No })
+    Ok(if faults.is_empty() { Answer::Done } else { Answer::No })
+}
+
+impl PrepareCommand {
+    fn run(&self) -> Result<Answer, Failure> {
+        let mutants = all()?;
+        let prepared = prepare(&sources(), &mutants, &self.directory).map_err(Failure::failed)?;
+        let mut out = std::io::stdout().lock();
+        writeln!(
+            out,
+            "{}: {} errors planted in {} of {} files; build darter-lab there, and run its `mutants hunt`",
+            self.directory.display(),
+            mutants.len(),
+            prepared.planted,
+            prepared.files
+        )?;
+        out.flush()?;
+        Ok(Answer::Done)
+    }
+}
+
+/// What came of one error.
+struct Outcome {
+    is_found: bool,
+    /// The kind of violation, or why it counts as missed.
+    how: String,
+    schedules: u64,
+}
+
+impl HuntCommand {
+    fn run(&self) -> Result<Answer, Failure> {
+        if !darter_mutant::IS_PREPARED {
+            let what = "mutants hunt: this program was built without planted errors; run `darter-lab mutants \
+                        prepare DIR`, build darter-lab in DIR, and run that program";
+            return Err(Failure::usage(what));
+        }
+        let is_chosen = |mutant: &&Mutant| {
+            self.texts.is_empty() || self.texts.iter().any(|text| mutant.name.contains(text))
+        };
+        let mutants = all()?;
+        let chosen: Vec<&Mutant> = mutants.iter().filter(is_chosen).collect();
+        if chosen.is_empty() {
+            let what = format!("mutants hunt: no error has '{}' in its name", self.texts.join("' or '"));
+            return Err(Failure::usage(what));
+        }
+        let mut out = std::io::stdout().lock();
+        let (mut scores, mut missed) = (BTreeMap::<&str, (u64, u64)>::new(), Vec::new());
+        let mut controls = BTreeMap::new();
+        for mutant in chosen {
+            let start = Instant::now();
+            let Some(found) = self.seek(mutant, &mut controls)? else { continue };
+            let seconds = start.elapsed().as_secs_f64();
+            let score = scores.entry(&mutant.area).or_default();
+            *score = (score.0 + 1, score.1 + u64::from(found.is_found));
+            if !found.is_found {
+                missed.push(&mutant.name[..]);
+            }
+            let Outcome { is_found, how, schedules } = found;
+            if self.json {
+                let line = json!({ "area": mutant.area, "name": mutant.name, "found": is_found, "how": how,
+                    "schedules": schedules, "seconds": seconds });
+                writeln!(out, "{line}")?;
+            } else {
+                let schedules = if self.tests { String::new() } else { format!("{schedules:>7} schedules ") };
+                writeln!(
+                    out,
+                    "{:<12} {:<48} {how:<10} {schedules}{seconds:>6.1} s",
+                    mutant.area, mutant.name
+                )?;
+            }
+            out.flush()?;
+        }
+        if !self.json {
+            writeln!(out, "\n{:<12} found  of", "area")?;
+            for (area, (sought, found)) in &scores {
+                writeln!(out, "{area:<12} {found:>5} {sought:>3}")?;
+            }
+            if !missed.is_empty() {
+                writeln!(out, "not found as listed: {}", missed.join(", "))?;
+            }
+        }
+        out.flush()?;
+        let sought: u64 = scores.values().map(|(sought, _)| sought).sum();
+        // Tests do not depend on chance.
+        let allowed = if self.tests { 0 } else { 100 - FOUND_PERCENT_MIN };
+        let is_enough = missed.len() as u64 * 100 <= sought * allowed;
+        Ok(if is_enough { Answer::Done } else { Answer::No })
+    }
+
+    /// Runs the check of one error, if the check that finds it is one of those to be run. `controls` holds the
+    /// tests that have passed without any error.
+    fn seek<'m>(
+        &self,
+        mutant: &'m Mutant,
+        controls: &mut BTreeMap<&'m str, bool>,
+    ) -> Result<Option<Outcome>, Failure> {
+        if !self.tests {
+            let Some(hunted) = mutant.hunt(self.threads()) else { return Ok(None) };
+            let finding = hunted.finding();
+            let kind = finding.map_or("NOT FOUND", |finding| finding.violation.kind);
+            let schedules = finding.map_or(hunted.summary.runs, |finding| finding.run + 1);
+            let how = hunted.objection.unwrap_or(kind).to_owned();
+            return Ok(Some(Outcome { is_found: finding.is_some(), how, schedules }));
+        }
+        let FoundBy::Tests(arguments) = &mutant.found_by else { return Ok(None) };
+        let (root, timeout) = (sources(), Duration::from_secs(self.timeout));
+        if !controls.contains_key(&arguments[..]) {
+            let passes = test_finds(&root, arguments, None, timeout).map_err(Failure::failed)? == Some(false);
+            controls.insert(arguments, passes);
+        }
+        let how = if controls[&arguments[..]] {
+            match test_finds(&root, arguments, Some(&mutant.name), timeout).map_err(Failure::failed)? {
+                Some(true) => "test",
+                Some(false) => "NOT FOUND",
+                None => "NO END",
+            }
+        } else {
+            "FAILS WITHOUT IT"
+        };
+        Ok(Some(Outcome { is_found: how == "test", how: how.to_owned(), schedules: 0 }))
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+    }
 }

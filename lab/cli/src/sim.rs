@@ -3,8 +3,8 @@
 
 use clap::ValueEnum;
 use darter_check::explore::{
-    Exhaustion, Explored, Fault, Finding, Fixtures, GroupFaults, Holes, Outcome, Plan, Replay, SLOW,
-    Schedule, SchedulerKind, Settings, Sides, Summary, Sweep, exhaust, parse_replay, subject,
+    Exhaustion, Explored, Fault, Finding, Fixtures, GroupFaults, Outcome, Plan, Replay, SLOW, Schedule,
+    SchedulerKind, Settings, Sides, Summary, Sweep, exhaust, parse_replay, subject,
 };
 use darter_cli::{Answer, Failure};
 use darter_fabric::counted;
@@ -36,8 +36,7 @@ enum SchedulerName {
 #[command(after_help = "\
 Examples:
   darter-lab sim --runs 5000 --faults all
-  darter-lab sim --sweep --faults kill --index sherman
-  darter-lab sim --index dart --published")]
+  darter-lab sim --sweep --faults kill --index sherman")]
 #[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
 pub(crate) struct SimCommand {
     /// The index to explore
@@ -68,24 +67,6 @@ pub(crate) struct SimCommand {
     /// Where runs begin, separated by commas; all by default
     #[arg(long, value_name = "LIST")]
     scenarios: Option<String>,
-    /// Bring an error back, to see it found; may be repeated. An unknown name lists those there are
-    #[arg(long = "hole", value_name = "NAME")]
-    holes: Vec<String>,
-    /// Show where the published design breaks: bring back each error that it has, or those of
-    /// --hole, one at a time, and fail when one is not found
-    #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs"])]
-    published: bool,
-    /// Plant the errors of the project's list that the explorer or the sweep is said to find, one
-    /// at a time, and fail when more than one in twenty is not found; needs a build with the
-    /// feature `mutants`. With a text, those whose names hold it
-    #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "",
-          conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs", "published"])]
-    mutants: Option<String>,
-    /// Print the errors that can be planted, a line each, separated by tabs: area, name, the
-    /// indexes under which the explorer can meet it, and `equivalent` where nothing can tell the
-    /// difference
-    #[arg(long)]
-    list_mutants: bool,
     /// What verbs promise: all that other providers' do (`ordered`), or only what RDMA's do: of their
     /// order (`reorder`), of a CAS that fails (`writeback`), of both (`rdma`), of atomics beside all
     /// else (`split`), of everything (`rdma+split`)
@@ -93,7 +74,7 @@ pub(crate) struct SimCommand {
     verbs: Relaxations,
     /// Has the nodes' processors execute the verbs of every other process, and their devices those of
     /// the others, to see why memory nodes refuse that; needs `--verbs split` or `rdma+split`
-    #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "published", "mutants"])]
+    #[arg(long, conflicts_with_all = ["sweep", "replay", "plan"])]
     mixed_sides: bool,
     /// What memory nodes keep when the power fails: `never`, what happens to have been written back;
     /// `log`, what they have executed, up to some moment, and all that a client was told; `flush`, the
@@ -102,7 +83,7 @@ pub(crate) struct SimCommand {
     durability: Medium,
     /// Run on simulated memory groups: replicas die, come back, pause and are parted in every run. Of
     /// --faults, kill, cancel, drop, pause and refuse strike clients beside that
-    #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "published", "mutants", "mixed_sides"])]
+    #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "mixed_sides"])]
     groups: bool,
     /// Do not make a violation short, which takes thousands of runs
     #[arg(long)]
@@ -135,16 +116,7 @@ impl SimCommand {
         if let Some(line) = &self.replay {
             return self.replay(line);
         }
-        if self.list_mutants {
-            return super::mutants::list();
-        }
-        if let Some(text) = &self.mutants {
-            return super::mutants::seek_all(text, self.threads(), self.json);
-        }
         let index = subject(&self.index).map_err(|error| Failure::usage(format!("--index: {error}")))?;
-        if self.published {
-            return self.published(index);
-        }
         let settings = self.settings(index)?;
         let start = Instant::now();
         if let SchedulerName::Exhaustive = self.scheduler {
@@ -186,9 +158,6 @@ impl SimCommand {
             let scenarios = names.split(',').map(|name| index.scenario(name.trim()));
             settings.scenarios = scenarios.collect::<Result<_, _>>().map_err(Failure::usage)?;
         }
-        for name in &self.holes {
-            settings.holes = settings.holes.with(index.hole(name).map_err(Failure::usage)?);
-        }
         Ok(settings)
     }
 
@@ -218,53 +187,6 @@ impl SimCommand {
         self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
     }
 
-    /// Looks for each error of the published design.
-    fn published(&self, index: &'static Explored) -> Result<Answer, Failure> {
-        let mut sought: Vec<usize> = self
-            .holes
-            .iter()
-            .map(|name| index.hole(name))
-            .collect::<Result<_, _>>()
-            .map_err(Failure::usage)?;
-        if sought.is_empty() {
-            sought.extend((0..index.holes.len()).filter(|&at| index.holes[at].is_published));
-        }
-        if sought.is_empty() {
-            let what =
-                format!("--published: {} is explored without any error of its published design", index.name);
-            return Err(Failure::usage(what));
-        }
-        let mut out = std::io::stdout().lock();
-        let (mut all_found, mut shown) = (true, Vec::new());
-        for at in sought {
-            let hole = &index.holes[at];
-            let summary = index.hunt(at, Holes::default().with(at), hole.budget, self.threads());
-            all_found &= summary.finding.is_some();
-            if self.json {
-                let finding = summary.finding.as_ref().map(finding_json);
-                shown.push(
-                    json!({ "hole": hole.name, "what": hole.what, "runs": summary.runs, "finding": finding }),
-                );
-                continue;
-            }
-            writeln!(out, "{}: {}", hole.name, hole.what)?;
-            match &summary.finding {
-                Some(finding) => {
-                    let said = finding.violation.text.lines().next().unwrap_or_default();
-                    writeln!(out, "  found in run {} ({}): {said}", finding.run, finding.violation.kind)?;
-                    writeln!(out, "  see it     darter-lab sim --replay '{}'", finding.replay_line())?;
-                }
-                None => writeln!(out, "  NOT FOUND in {}", counted(summary.runs, "schedule"))?,
-            }
-            out.flush()?;
-        }
-        if self.json {
-            writeln!(out, "{}", json!({ "index": index.name, "published": shown }))?;
-        }
-        out.flush()?;
-        Ok(if all_found { Answer::Done } else { Answer::No })
-    }
-
     fn explore(&self, settings: &Settings) -> Summary {
         let bar = self.bar(settings.runs);
         let summary = settings.explore(&|at| bar.set_position(at));
@@ -282,7 +204,6 @@ impl SimCommand {
             scenarios: settings.scenarios.clone(),
             schedules: 1,
             seed: settings.seed,
-            holes: settings.holes,
             verbs: settings.verbs,
             medium: settings.medium,
             shrinks: settings.shrinks,

@@ -6,7 +6,6 @@ use super::record::{Content, Record, StreamId};
 use super::replica::Replica;
 use super::view::{ReplicaId, View};
 use crate::effects::effects;
-use crate::mutant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +42,7 @@ impl<M: Memory> Replica<M> {
         {
             *has_begun = true;
             debug_assert_eq!(known.view, stream.view);
-            self.is_sound = mutant!("group-learner-promoted");
+            self.is_sound = false;
             self.log = super::log::Log::default();
             self.beside = state.clone();
             self.follower.copies = 0;
@@ -61,7 +60,7 @@ impl<M: Memory> Replica<M> {
             return;
         }
         for record in records {
-            let is_next = record.position.lsn == self.beside.last.lsn + 1 || mutant!("group-gap-in-the-log");
+            let is_next = record.position.lsn == self.beside.last.lsn + 1;
             if !is_next || !self.apply(record) {
                 return self.lose(stream);
             }
@@ -89,9 +88,7 @@ impl<M: Memory> Replica<M> {
                 self.beside.duplicates.executed(frame, record.position.lsn, Arc::clone(results));
             }
             Content::Fenced(session) => {
-                if !mutant!("group-fences-forgotten") {
-                    self.beside.fenced.insert(*session);
-                }
+                self.beside.fenced.insert(*session);
                 self.beside.duplicates.forget(*session);
             }
         }

@@ -9,7 +9,6 @@ use super::primary::Primary;
 use super::record::{Position, Record};
 use super::replica::{Follower, Replica};
 use super::view::{ReplicaId, StoreRequest, View};
-use crate::mutant;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +36,7 @@ impl<M: Memory> Replica<M> {
                 || {
                     let last = self.beside.last.lsn;
                     self.told = last;
-                    Primary::new(if mutant!("group-floor-forgotten") { 0 } else { last }, now)
+                    Primary::new(last, now)
                 },
                 |primary| primary.goes_on(now),
             );
@@ -51,7 +50,7 @@ impl<M: Memory> Replica<M> {
                 self.send(to, Message::View(Arc::clone(view)));
             }
         }
-        if !view.backups.contains(&self.me) && !mutant!("group-suffix-kept") {
+        if !view.backups.contains(&self.me) {
             // What it has may go on otherwise than the new primary's log, and cannot be undone.
             self.is_sound = false;
             (self.beside, self.log) = (Beside::default(), Log::default());
@@ -65,7 +64,7 @@ impl<M: Memory> Replica<M> {
     pub(super) fn joined_by(&mut self, from: ReplicaId, now: Duration) {
         let Some(primary) = &mut self.primary else { return self.correct(from) };
         let has_room = 1 + primary.peers.len() < self.options.members_max;
-        if has_room || mutant!("group-spare-joins-at-once") {
+        if has_room {
             primary.peers.entry(from).or_insert_with(|| Peer::new(now));
         }
     }

@@ -4,7 +4,6 @@ use super::held::HeldReplies;
 use super::peer::Peer;
 use super::view::ReplicaId;
 use crate::effects::Lines;
-use crate::mutant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ impl Primary {
     /// Returns the last record that a reply depends on, of which this is known. The floor is not
     /// behind it.
     pub(super) fn need(&self, known: u64) -> u64 {
-        if mutant!("group-floor-forgotten") || known == 0 { known } else { known.max(self.floor) }
+        if known == 0 { known } else { known.max(self.floor) }
     }
 
     /// Returns the same primary in its next view.

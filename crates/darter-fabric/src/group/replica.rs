@@ -88,7 +88,7 @@ impl<M: Memory> Replica<M> {
             Start::Kept(kept) => {
                 let Kept { id, view, beside, log, told } = *kept;
                 let was_alone = view.primary == id && view.backups.is_empty();
-                if was_alone || crate::mutant!("group-old-memory-serves") {
+                if was_alone {
                     replica.resumes = Some(view.number);
                     (replica.view, replica.beside, replica.log, replica.told) =
                         (Some(view), beside, log, told);

@@ -12,7 +12,6 @@ use super::record::{Content, Position, Record};
 use super::replica::Replica;
 use super::view::ReplicaId;
 use crate::effects::{EffectsObserver, effects};
-use crate::mutant;
 use crate::wire::FrameVerbs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ impl<M: Memory> Replica<M> {
     /// end or later.
     pub fn request(&mut self, request: &Request, verbs: FrameVerbs<'_>) {
         let takes = self.takes_requests();
-        let is_current = self.is_current(request.view) || mutant!("group-frames-of-another-view-executed");
+        let is_current = self.is_current(request.view);
         let Some(primary) = self.primary.as_mut().filter(|_| is_current) else {
             return self.reply(request, Outcome::View(self.view.clone()));
         };
@@ -44,7 +43,7 @@ impl<M: Memory> Replica<M> {
         }
         let last = self.beside.last.lsn;
         let attempt = primary.attempts.entry((request.frame.session, request.frame.channel)).or_default();
-        if request.attempt < *attempt && !mutant!("group-frames-of-an-old-connection-executed") {
+        if request.attempt < *attempt {
             return;
         }
         *attempt = request.attempt;
@@ -52,22 +51,21 @@ impl<M: Memory> Replica<M> {
             return self.hold(request, last, Leave::WithItsRecord, Outcome::Fenced);
         }
         match self.beside.duplicates.find(&request.frame) {
-            Known::Executed(results, lsn) if !mutant!("group-no-duplicate-table") => {
+            Known::Executed(results, lsn) => {
                 self.hold(request, lsn, Leave::WithItsRecord, Outcome::Done(results));
             }
-            Known::Over if !mutant!("group-no-duplicate-table") => {}
+            Known::Over => {}
             Known::New if self.beside.duplicates.kept(&request.frame) >= self.options.channel_frames_max => {
                 // Behind the replies that it waits for: a client that tries again has fewer left then.
                 self.hold(request, last, Leave::WithItsRecord, Outcome::Later);
             }
-            _ => self.execute(request, verbs),
+            Known::New => self.execute(request, verbs),
         }
     }
 
     fn execute(&mut self, request: &Request, verbs: FrameVerbs<'_>) {
         // Then all there is may be shown: no view will have a member that lacks it.
-        let may_show_all =
-            self.told >= self.lsn() || mutant!("group-shown-not-told") && self.everywhere_lsn() >= self.lsn();
+        let may_show_all = self.told >= self.lsn();
         let Some(primary) = &mut self.primary else { return };
         let changed = &mut self.changed;
         changed.clear();
@@ -81,7 +79,6 @@ impl<M: Memory> Replica<M> {
             primary.held.words().truncate(start);
             self.reply(request, Outcome::OutOfBounds);
         } else if changed.is_empty() {
-            let need = if mutant!("group-read-before-acknowledgement") { 0 } else { need };
             let need = primary.need(need);
             primary.held.hold_words(request.connection, request.frame.id, need, start);
         } else {
@@ -93,7 +90,6 @@ impl<M: Memory> Replica<M> {
             self.beside.duplicates.executed(&request.frame, lsn, Arc::clone(&results));
             let effects = changed[..].into();
             self.append(Content::Frame { frame: request.frame, results: Arc::clone(&results), effects });
-            let lsn = if mutant!("group-reply-before-acknowledgement") { 0 } else { lsn };
             self.hold(request, lsn, Leave::WithItsRecord, Outcome::Done(results));
         }
     }
@@ -174,7 +170,7 @@ impl<M: Memory> Replica<M> {
         let everywhere = self.everywhere(&primary);
         self.told = self.told.max(everywhere);
         let (is_alone, end) = (self.awaited(&primary).next().is_none(), self.lease_end(&primary));
-        let covers = |moment| is_alone || end.is_some_and(|end| moment <= end) || mutant!("group-no-lease");
+        let covers = |moment| is_alone || end.is_some_and(|end| moment <= end);
         primary.held.executed(clock, everywhere, covers, &mut self.answers);
         primary.held.release(everywhere, covers, &mut self.out);
         self.primary = Some(primary);
@@ -183,7 +179,7 @@ impl<M: Memory> Replica<M> {
     /// Returns the replicas whose acknowledgements count.
     pub(super) fn awaited<'p>(&'p self, primary: &'p Primary) -> impl Iterator<Item = &'p Peer> {
         let backups = self.view.iter().flat_map(|view| &view.backups);
-        let ids = backups.chain(primary.extra.iter().filter(|_| !mutant!("group-learner-not-awaited")));
+        let ids = backups.chain(&primary.extra);
         // One of whom nothing is known yet has nothing.
         ids.map(|id| primary.peers.get(id).unwrap_or(&NOBODY))
     }
@@ -203,8 +199,7 @@ impl<M: Memory> Replica<M> {
         let peers = self.primary.as_mut().filter(|_| is_current).map(|primary| &mut primary.peers);
         if let Some(peer) = peers.and_then(|peers| peers.get_mut(&from)) {
             peer.heard = now;
-            let from = if mutant!("group-lease-from-its-arrival") { now } else { sent };
-            peer.granted = peer.granted.max(Some(from));
+            peer.granted = peer.granted.max(Some(sent));
         }
     }
 
@@ -257,18 +252,10 @@ impl<M: Memory> Replica<M> {
         let is_silent = |peer: &Peer| now.saturating_sub(peer.heard) >= patience;
         primary.peers.retain(|id, peer| view.backups.contains(id) || !is_silent(peer));
         let peers = &primary.peers;
-        let is_whole = |id: &ReplicaId| {
-            let is_early = mutant!("group-learner-promoted");
-            let is_up =
-                |peer: &Peer| matches!(peer.stage, Stage::Copying { .. }) && is_early || peer.is_whole(parts);
-            peers.get(id).is_some_and(is_up)
-        };
+        let is_whole = |id: &ReplicaId| peers.get(id).is_some_and(|peer| peer.is_whole(parts));
         let learners = peers.keys().filter(|id| !view.backups.contains(id));
         let whole: BTreeSet<_> = learners.filter(|id| is_whole(id)).copied().collect();
-        let has_told = |id: &ReplicaId| {
-            let is_up = peers.get(id).is_some_and(|peer| peer.acked >= told);
-            is_up || mutant!("group-learner-promoted") || mutant!("group-learner-not-awaited")
-        };
+        let has_told = |id: &ReplicaId| peers.get(id).is_some_and(|peer| peer.acked >= told);
         let ready: Vec<_> = whole.iter().filter(|id| has_told(id) && primary.extra.contains(id)).collect();
         let backups: BTreeSet<_> = view.backups.iter().copied().chain(ready.into_iter().copied()).collect();
         primary.extra = whole;

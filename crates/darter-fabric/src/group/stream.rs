@@ -53,7 +53,7 @@ impl<M: Memory> Replica<M> {
         let is_mine = self.is_mine(stream);
         let fits = last.filter(|last| {
             let is_kept = self.log.after(last.lsn, self.beside.last.lsn).is_some();
-            (self.beside.contains(*last) || crate::mutant!("group-suffix-kept")) && is_kept
+            self.beside.contains(*last) && is_kept
         });
         let (Some(primary), Some(view)) = (&mut self.primary, &self.view) else { return };
         let Some(peer) = primary.peers.get_mut(&from).filter(|peer| is_mine && peer.stream == stream.number)
@@ -108,9 +108,8 @@ impl<M: Memory> Replica<M> {
         for (&id, peer) in &mut primary.peers {
             let stream = StreamId { view, primary: self.me, number: peer.stream };
             let (Stage::Following(sent) | Stage::Copying { sent, .. }) = &mut peer.stage else { continue };
-            let skipped = u64::from(crate::mutant!("group-gap-in-the-log") && *sent + 2 <= self.lsn());
             let rest = self.log.after(*sent, self.beside.last.lsn);
-            let records: Vec<_> = rest.into_iter().flatten().skip(skipped as usize).cloned().collect();
+            let records: Vec<_> = rest.into_iter().flatten().cloned().collect();
             *sent = self.beside.last.lsn;
             if !records.is_empty() {
                 let message = Message::Records { stream, records, everywhere };
@@ -157,7 +156,7 @@ impl<M: Memory> Replica<M> {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.options.copy_rate.max(1));
         let wanted = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         let most = self.options.patience / 4;
-        if crate::mutant!("group-copy-slower-than-patience") { wanted } else { wanted.min(most) }
+        wanted.min(most)
     }
 
     /// Returns when the next part of the memory may be sent to any learner; `None` if there is none

@@ -9,7 +9,7 @@
 
 use super::queue::{CompletionQueue, POLL_MAX, Queue};
 use super::verbs::{self, IbvSendWr, IbvSge, IbvWc};
-use crate::{Batch, FabricError, Verb, VerbKind, mutant};
+use crate::{Batch, FabricError, Verb, VerbKind};
 use std::collections::VecDeque;
 use std::io;
 use std::ptr;
@@ -88,7 +88,7 @@ impl<T: Copy> Lane<T> {
         Self {
             free: queue.depth,
             is_broken: false,
-            holds_fenced: device.forgets_fences() && !mutant!("rdma-fence-left-to-a-device-that-forgets"),
+            holds_fenced: device.forgets_fences(),
             piece_words: (device.message_bytes_max() / 8) as u32,
             requests: Vec::with_capacity(queue.depth as usize),
             places: Vec::with_capacity(queue.depth as usize),
@@ -124,7 +124,7 @@ impl<T: Copy> Lane<T> {
             if !verb.addr.offset().is_multiple_of(8) {
                 return Err(FabricError::Misaligned { addr: verb.addr });
             }
-            if verb.addr.offset() + bytes > self.target.bytes && !mutant!("rdma-bounds-left-to-the-device") {
+            if verb.addr.offset() + bytes > self.target.bytes {
                 return Err(FabricError::out_of_bounds(verb.addr, bytes, self.target.bytes));
             }
         }
@@ -161,14 +161,13 @@ impl<T: Copy> Lane<T> {
                 continue;
             }
             let mut done = if at == from.verb { from.words } else { 0 };
-            let is_fenced = verb.is_fenced && !mutant!("rdma-fence-not-posted");
-            if is_fenced && self.holds_fenced && has_answers {
+            if verb.is_fenced && self.holds_fenced && has_answers {
                 rest = Some(Rest { batch: from.batch, verb: at, words: 0 });
                 break;
             }
             while done < verb.words && self.requests.len() < self.free as usize {
                 let words = (verb.words - done).min(self.piece_words);
-                self.add(verb, (done, words), base, key, data, is_fenced && !self.holds_fenced);
+                self.add(verb, (done, words), base, key, data, verb.is_fenced && !self.holds_fenced);
                 done += words;
             }
             if done < verb.words {
@@ -228,7 +227,7 @@ impl<T: Copy> Lane<T> {
     pub(crate) fn completed(&mut self) -> Option<T> {
         let chain = self.sent.pop_front()?;
         self.free += chain.requests;
-        let Some(rest) = chain.rest.filter(|_| !mutant!("rdma-chain-cut-and-forgotten")) else {
+        let Some(rest) = chain.rest else {
             return Some(chain.batch);
         };
         self.waiting.push_front(rest);

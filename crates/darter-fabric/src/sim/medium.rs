@@ -10,7 +10,7 @@
 //! choice is made when a verb first reads the word, which leaves few enough to try all of them
 //! (Gorjiara et al., Jaaru, ASPLOS 2021).
 
-use crate::{Batch, Verb, VerbKind, mutant};
+use crate::VerbKind;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
@@ -113,17 +113,10 @@ impl Volatile {
 
     /// Adds what a batch needs of which a verb has read these words, or stored them.
     pub(super) fn add_needs(&self, node: u8, words: Range<usize>, by: VerbKind, needs: &mut Vec<Need>) {
-        let is_read = by == VerbKind::Read;
-        if self.medium == Medium::Never
-            || is_read && mutant!("medium-read-shown-early")
-            || !is_read && mutant!("medium-reply-before-its-sync")
-        {
+        if self.medium == Medium::Never {
             return;
         }
-        let mut words = words.start as u32..words.end as u32;
-        if !is_read && words.len() > 1 && mutant!("medium-last-line-not-flushed") {
-            words.end = words.start.max((words.end - 1) / LINE_WORDS * LINE_WORDS);
-        }
+        let words = words.start as u32..words.end as u32;
         let pending = self.words.range(words).filter(|(_, pending)| pending.last > 0);
         if self.medium == Medium::Log {
             let last = pending.map(|(_, pending)| pending.last).max();
@@ -223,14 +216,6 @@ impl Volatile {
         let words = std::mem::take(&mut self.words);
         (Vec::new(), words.into_iter().map(|(word, pending)| (word, pending.values)).collect())
     }
-}
-
-/// Returns whether a batch waits until what one of its verbs has read or stored is on the medium.
-pub(super) fn is_awaited(batch: &Batch, verb: &Verb) -> bool {
-    if mutant!("medium-volatile-hides-the-rest") {
-        return !batch.verbs().iter().any(|verb| verb.is_volatile);
-    }
-    !verb.is_volatile
 }
 
 /// What a power failure has left, choice by choice.

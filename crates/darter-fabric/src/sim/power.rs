@@ -4,14 +4,12 @@ use super::endpoint::Sim;
 use super::medium::{Choices, Medium, Volatile};
 use super::memory::Memory;
 use super::world::{Lane, Posted, World};
-use crate::{Verb, VerbKind, mutant};
+use crate::{Verb, VerbKind};
 
 impl Posted {
     /// Returns whether a verb has to wait until something before it in its batch is on the medium.
     pub(super) fn awaits_medium(&self, medium: Medium, lane: &Lane, verb: &Verb) -> bool {
-        let is_ordered = verb.kind == VerbKind::Write && !mutant!("medium-writes-in-any-order")
-            || verb.is_atomic() && !mutant!("medium-no-fence-before-a-cas")
-            || verb.is_fenced;
+        let is_ordered = verb.kind == VerbKind::Write || verb.is_atomic() || verb.is_fenced;
         if medium != Medium::Flush || !is_ordered || verb.is_volatile && !verb.is_fenced {
             return false;
         }

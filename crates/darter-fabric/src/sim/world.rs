@@ -4,7 +4,7 @@ use super::calls::Calls;
 use super::clocks::Clocks;
 use super::counts::SimCounts;
 use super::diverted::Diversion;
-use super::medium::{Choices, Medium, Need, is_awaited};
+use super::medium::{Choices, Medium, Need};
 use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
 use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
@@ -444,7 +444,8 @@ impl World {
                     if stores { memory.end_atomic(verb, start, word, pin) } else { misuse }
                 };
                 let by = if stores { verb.kind } else { VerbKind::Read };
-                if is_awaited(&posted.batch, &verb) {
+                // The reply waits until what the verb has read or stored is on the medium.
+                if !verb.is_volatile {
                     memory.add_needs(lane.node, touched, by, &mut posted.needs);
                 }
                 self.misuse = self.misuse.or(misuse);

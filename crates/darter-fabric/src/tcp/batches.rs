@@ -1,7 +1,5 @@
 //! The batches and calls that are under way on a hub: a slab, whose slots are reused under another
 //! generation.
-
-use crate::mutant;
 use crate::{Batch, CallFault, FabricError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,12 +31,9 @@ impl Pending {
     /// Records that a node may have executed some of it, which outweighs that another node has none
     /// of it.
     pub(super) fn lost(&mut self, node: u8) {
-        let outweighs = |error: &FabricError| {
-            matches!(error, FabricError::Unreachable { .. }) && !mutant!("tcp-lost-does-not-outweigh-unsent")
-        };
+        let outweighs = |error: &FabricError| matches!(error, FabricError::Unreachable { .. });
         if self.error.as_ref().is_none_or(outweighs) {
             self.error = Some(match &self.called {
-                Some(_) if mutant!("tcp-lost-call-told-as-unsent") => FabricError::Unreachable { node },
                 Some(called) => CallFault::ServerGone.of(node, called.procedure),
                 None => FabricError::Disconnected { node },
             });
@@ -145,7 +140,7 @@ impl Batches {
     pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
         let pending = self.get(ticket)?;
         match &pending.waker {
-            Some(known) if known.will_wake(waker) || mutant!("tcp-waker-not-replaced") => None,
+            Some(known) if known.will_wake(waker) => None,
             _ => pending.waker.replace(waker.clone()),
         }
     }
@@ -154,7 +149,7 @@ impl Batches {
     pub(super) fn give_up(&mut self, ticket: Ticket, count: &Arc<AtomicUsize>) -> Option<Waker> {
         let pending = self.get(ticket)?;
         let waker = pending.waker.take();
-        if pending.parts == 0 || mutant!("tcp-orphan-not-counted") {
+        if pending.parts == 0 {
             self.clear(ticket.at);
         } else {
             pending.orphan = Some(Orphan::new(count));

@@ -5,9 +5,9 @@
 //! (`group_channel.rs`).
 
 use super::batches::Ticket;
+use crate::Verb;
 use crate::rdma::Lane;
 use crate::wire::{self, Channel, FramedHead, Inbox, Outbox, Refusal, RequestHead, RequestKind};
-use crate::{Verb, mutant};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -147,7 +147,7 @@ impl Connection {
         let at = if self.view.is_some() {
             self.sent.binary_search_by_key(&head.id, |sent| sent.id).ok()
         } else {
-            let is_next = |sent: &Sent| sent.id == head.id || mutant!("tcp-reply-of-any-request");
+            let is_next = |sent: &Sent| sent.id == head.id;
             self.sent.front().is_some_and(is_next).then_some(0)
         };
         let refusal = Refusal::from_code(head.refusal)
@@ -164,12 +164,7 @@ impl Connection {
         }
         self.input.take(wire::HEADER_BYTES);
         let range = self.input.take(bytes);
-        let call = match self.calls.first_entry() {
-            // The oldest call is the one that has waited longest, not the one that was answered.
-            Some(oldest) if at.is_none() && mutant!("tcp-answer-to-the-oldest-call") => Some(oldest.remove()),
-            _ => self.calls.remove(&head.id),
-        };
-        let replied = match call {
+        let replied = match self.calls.remove(&head.id) {
             Some(ticket) => Some(Replied::Call(ticket)),
             None => at.and_then(|at| self.sent.remove(at)).map(Replied::Next),
         };

@@ -6,8 +6,8 @@ use super::connection::{Connection, Sent};
 use super::handshake::Caller;
 use super::reach::connect_within;
 use super::session::{NodeInfo, Session};
+use crate::FabricError;
 use crate::wire::{self, Control, Refusal, RequestKind};
-use crate::{FabricError, mutant};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ impl ControlLink {
             Caller::of(session.number),
             &session.options,
         )?;
-        if Some(welcome.boot_id) != known.boot_id && !mutant!("tcp-control-takes-any-memory") {
+        if Some(welcome.boot_id) != known.boot_id {
             return Err(FabricError::Disconnected { node });
         }
         self.down_until = None;
@@ -136,7 +136,7 @@ impl ControlLink {
         about: Control,
     ) -> Option<(Refusal, String)> {
         let reply = exchange(&mut connection, kind, about).ok();
-        if reply.is_some() || mutant!("tcp-late-answer-taken-for-the-next") {
+        if reply.is_some() {
             self.connection = Some(connection);
         }
         reply

@@ -5,7 +5,7 @@ use super::hub::{Driver, Hub, Request};
 use super::links::Links;
 use crate::executor::{Drive, adopt, is_driving};
 use crate::spares::Spares;
-use crate::{Batch, CallFault, Endpoint, FabricError, OpKind, Orphans, VerbKind, mutant};
+use crate::{Batch, CallFault, Endpoint, FabricError, OpKind, Orphans, VerbKind};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -62,7 +62,6 @@ impl TcpEndpoint {
     fn settle<T>(&mut self, atomics: Atomics, done: Result<T, FabricError>) -> Result<T, FabricError> {
         let done = match done {
             Err(error) => match error.unsent_to() {
-                Some(_) if mutant!("tcp-earlier-changes-told-as-unsent") => Err(error),
                 Some(node) if !self.has_changed && !atomics.are_elsewhere(node) => return Err(error),
                 Some(_) if error.is_shut_out() => Err(FabricError::Fenced),
                 Some(node) => Err(FabricError::Disconnected { node }),

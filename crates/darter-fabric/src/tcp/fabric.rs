@@ -14,7 +14,7 @@ use crate::rdma::{Adapter, BareLoop};
 use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
 use crate::{
     Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX,
-    ReplicaComparison, ReplicaStatus, Suspect, mutant,
+    ReplicaComparison, ReplicaStatus, Suspect,
 };
 use std::any::Any;
 use std::io::ErrorKind;
@@ -114,9 +114,7 @@ impl Tcp {
         let patience = Duration::from_millis(welcome.patience_ms.into());
         let admitted = NodeInfo { address: address.to_owned(), bytes, boot_id, is_durable, patience };
         self.links.session.with_nodes(|nodes| {
-            if let Some(known) = nodes.iter().position(|known| known.boot_id == admitted.boot_id)
-                && !mutant!("tcp-node-admitted-twice")
-            {
+            if let Some(known) = nodes.iter().position(|known| known.boot_id == admitted.boot_id) {
                 return Err(FabricError::geometry(format!(
                     "{address}: it is memory node {known} already; name each node once"
                 )));
@@ -348,17 +346,9 @@ impl Fabric for Tcp {
             Refusal::Stranger => return Ok(FenceOutcome::Unknown),
             _ => {}
         }
-        if !mutant!("tcp-fence-leaves-others-to-judge") {
-            about.flag = 1;
-        }
+        about.flag = 1;
         for node in (0..self.links.session.node_count() as u8).filter(|&node| node != ARBITER) {
-            if mutant!("tcp-fence-told-to-the-arbiter-only") {
-                break;
-            }
-            let fenced = self.request(node, RequestKind::Fence, about);
-            if !mutant!("tcp-fence-passes-over-the-absent") {
-                fenced?;
-            }
+            self.request(node, RequestKind::Fence, about)?;
         }
         Ok(FenceOutcome::Fenced)
     }

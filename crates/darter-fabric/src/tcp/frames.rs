@@ -5,7 +5,7 @@ use super::calls::post_call;
 use super::connection::{Connection, Sent};
 use crate::rdma::Posted;
 use crate::wire::{self, FramedHead};
-use crate::{FabricError, Verb, mutant};
+use crate::{FabricError, Verb};
 
 /// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
 /// frames as it takes; or on its device, which knows the batch's words.
@@ -51,9 +51,8 @@ pub(super) fn post_to(
             let verb = &verbs[end];
             if verb.addr.node() == node {
                 let (more, answer) = size(verb);
-                let is_answer_too_long = back + answer > limit && !mutant!("tcp-answers-beyond-a-frame");
-                let verbs_max = wire::VERBS_MAX + usize::from(mutant!("tcp-one-verb-too-many"));
-                if there + more > limit || is_answer_too_long || count == verbs_max {
+                let is_answer_too_long = back + answer > limit;
+                if there + more > limit || is_answer_too_long || count == wire::VERBS_MAX {
                     break;
                 }
                 (there, back, count) = (there + more, back + answer, count + 1);
@@ -61,11 +60,8 @@ pub(super) fn post_to(
             end += 1;
         }
         let id = connection.put_verbs(None, node, &verbs[from..end], data);
-        let answered_from = if mutant!("tcp-later-frame-answers-from-the-first") { first } else { from };
-        connection.sent.push_back(Sent { id, batch: ticket, first: answered_from, end });
-        if from == first || !mutant!("tcp-batch-ends-with-its-first-frame") {
-            pending.parts += 1;
-        }
+        connection.sent.push_back(Sent { id, batch: ticket, first: from, end });
+        pending.parts += 1;
         from = end;
     }
 }

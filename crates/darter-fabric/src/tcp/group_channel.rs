@@ -7,7 +7,6 @@
 
 use super::batches::Batches;
 use super::connection::{Connection, Sent};
-use crate::mutant;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -54,13 +53,10 @@ impl GroupChannel {
     pub(super) fn resume(&mut self, connection: &mut Connection, node: u8, batches: &mut Batches) {
         // Ids of before would be taken for frames that were answered.
         connection.last_id = self.last_id;
-        for mut sent in std::mem::take(&mut self.unanswered) {
-            // A frame of which nobody knows any more needs no reply.
+        for sent in std::mem::take(&mut self.unanswered) {
+            // A frame whose caller has gone needs no reply.
             let Some(pending) = batches.get(sent.batch) else { continue };
             let (verbs, data) = pending.batch.parts_mut();
-            if mutant!("tcp-group-frame-under-a-new-id") {
-                sent.id = connection.last_id + 1;
-            }
             // Its place is taken first: it is itself not answered.
             connection.sent.push_back(sent);
             connection.put_verbs(Some(sent.id), node, &verbs[sent.first..sent.end], data);

@@ -2,9 +2,9 @@
 
 use super::connection::Connection;
 use super::options::TcpOptions;
+use crate::FabricError;
 use crate::wire::proof::{self, Side, Transcript};
 use crate::wire::{self, Channel, Hello, Opening, Refusal, Welcome};
-use crate::{FabricError, mutant};
 use bytemuck::Pod;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -58,11 +58,7 @@ pub(super) fn greet(
         connection: Connection::new(channel.map_err(failed("set up its socket"))?),
         deadline: Instant::now() + patience,
     };
-    let client = if mutant!("tcp-client-nonce-of-the-session") {
-        [session as u8; proof::PROOF_BYTES]
-    } else {
-        proof::nonce().map_err(failed("draw a nonce for it"))?
-    };
+    let client = proof::nonce().map_err(failed("draw a nonce for it"))?;
     let Caller { channel, attempt, .. } = caller;
     greeting.say(&Hello { channel, attempt, ..Hello::new(session, client) });
     let opening: Opening = greeting.hear()?;
@@ -81,10 +77,7 @@ pub(super) fn greet(
     greeting.say(&transcript.prove(&options.token, Side::Client));
     let welcome: Welcome = greeting.hear()?;
     let text = greeting.hear_text(welcome.text_bytes)?;
-    let is_let_in = welcome.refusal == Refusal::None as u32;
-    if welcome.refusal != Refusal::Credentials as u32
-        && (is_let_in || !mutant!("tcp-refusal-of-anybody-believed"))
-    {
+    if welcome.refusal != Refusal::Credentials as u32 {
         // A refusal from an unverified node is not believed either.
         believe(address, &transcript, &options.token, &welcome.proof)?;
     }
@@ -96,7 +89,7 @@ pub(super) fn greet(
             crate::OFFSET_LIMIT
         )));
     }
-    let is_durable = welcome.flags & wire::IS_DURABLE != 0 || mutant!("tcp-node-without-log-let-pass");
+    let is_durable = welcome.flags & wire::IS_DURABLE != 0;
     if options.must_be_durable && !is_durable {
         return Err(FabricError::geometry(format!(
             "{address}: the memory node is not durable; start it with `--durability log --log DIR`, or name the pool \

@@ -15,7 +15,6 @@ use super::pairing::pair;
 use super::reach::connect_within;
 use super::session::Session;
 use crate::executor::{Drive, Progress, Signal, posted};
-use crate::mutant;
 use crate::rdma::Adapter;
 use crate::{Batch, FabricError};
 use parking_lot::ReentrantMutex;
@@ -187,8 +186,7 @@ impl Hub {
     /// another thread has it: that one is about to do the same. A thread polls its tasks with its
     /// own hub locked, so two that waited for each other's would wait for ever.
     pub(super) fn turn_once(&self) {
-        let waits = mutant!("tcp-look-waits-for-another-threads-turn").then(|| self.state.lock());
-        let Some(state) = waits.or_else(|| self.state.try_lock()) else { return };
+        let Some(state) = self.state.try_lock() else { return };
         let wakers = {
             let mut state = state.borrow_mut();
             state.turn(self.sockets.as_fd(), true);
@@ -232,7 +230,7 @@ impl Hub {
             let connected = connect_within(patience, &known.address, node, caller, &options);
             let connected = silent.judged(node, connected);
             let checked = connected.and_then(|(mut connection, welcome)| {
-                let is_same = welcome.boot_id == boot_id || mutant!("tcp-hub-takes-any-memory");
+                let is_same = welcome.boot_id == boot_id;
                 let is_lost = !is_same || welcome.region_bytes != known.bytes;
                 lost.note(node, is_lost);
                 if !is_lost {

@@ -8,7 +8,6 @@ use super::frames::post_to;
 use super::group_channel::GroupChannel;
 use super::session::{AbsentNodes, Session, SessionEnd, SilentNodes};
 use crate::executor::Progress;
-use crate::mutant;
 use crate::rdma::{CompletionQueue, Lane, Posted};
 use crate::wire::{self, Refusal};
 use crate::words::Lender;
@@ -177,8 +176,7 @@ impl HubState {
     /// Takes out what it holds of nodes and of the device, in the order in which that is to be
     /// dropped: the memory of batches outlives the queues that they are on.
     pub(super) fn take_ends(&mut self) -> (Vec<Link>, Batches, Option<impl Sized + use<>>) {
-        let device = if mutant!("rdma-closed-hub-keeps-its-device") { None } else { self.device.take() };
-        (std::mem::take(&mut self.links), std::mem::take(&mut self.batches), device)
+        (std::mem::take(&mut self.links), std::mem::take(&mut self.batches), self.device.take())
     }
 
     /// Returns how often verbs were handed to the device.
@@ -201,7 +199,6 @@ impl HubState {
         if let Some(device) = &mut self.device
             && arms
             && !device.is_armed
-            && !mutant!("rdma-completions-not-armed")
         {
             device.is_armed = device.completions.arm().is_ok();
             // What completed before it was armed tells nobody.
@@ -219,7 +216,7 @@ impl HubState {
             let Some(Link::Up(connection)) = self.links.get_mut(node) else { return };
             // Completions of a queue that is gone may still come.
             let Some(lane) = connection.lane.as_mut().filter(|lane| lane.id() == id) else { return };
-            if !has_succeeded && !mutant!("rdma-failed-taken-for-done") {
+            if !has_succeeded {
                 lost[node / 64] |= 1 << (node % 64);
                 return;
             }
@@ -321,7 +318,7 @@ impl HubState {
         let silence = connection.silent_since.get_or_insert_with(Instant::now).elapsed();
         if connection.sent.is_empty() && connection.lane.is_none() {
             // A procedure may take as long as it likes. A node that is there executes a batch.
-            if silence > self.patience / 2 && !mutant!("tcp-calls-wait-for-a-silent-node") {
+            if silence > self.patience / 2 {
                 connection.ask_for_a_sign();
             }
             return false;
@@ -344,9 +341,7 @@ impl HubState {
         if !connection.receive()? {
             return Ok(false);
         }
-        if !mutant!("tcp-silence-never-forgiven") {
-            connection.silent_since = None;
-        }
+        connection.silent_since = None;
         if connection.view.is_some()
             && let Some(group) = self.groups.get_mut(&(node as u8))
         {
@@ -378,9 +373,7 @@ impl HubState {
                 }
             } else {
                 let error = wire::error_of(refusal, node as u8, &connection.text(range));
-                if !mutant!("tcp-fenced-reply-forgotten") {
-                    self.ended.note(&error);
-                }
+                self.ended.note(&error);
                 pending.error.get_or_insert(error);
             }
             self.to_wake.extend(self.batches.part_ended(sent.batch));
@@ -399,7 +392,7 @@ impl HubState {
         };
         let Connection { lane, sent, calls, view, last_id, .. } = *connection;
         let mut sent = sent;
-        if view.is_some() && !mutant!("tcp-group-lost-with-its-connection") {
+        if view.is_some() {
             if self.groups.entry(node).or_default().keep(last_id, std::mem::take(&mut sent)) {
                 self.attempts += 1;
                 self.links[usize::from(node)] = Link::Connecting(self.attempts, Some(Vec::new()));
@@ -431,11 +424,7 @@ impl HubState {
     fn frames_lost(&mut self, node: u8, frames: impl IntoIterator<Item = Sent>) {
         for sent in frames {
             if let Some(pending) = self.batches.get(sent.batch) {
-                if mutant!("tcp-lost-told-as-unsent") {
-                    pending.error.get_or_insert(FabricError::Unreachable { node });
-                } else {
-                    pending.lost(node);
-                }
+                pending.lost(node);
                 self.to_wake.extend(self.batches.part_ended(sent.batch));
             }
         }
@@ -509,9 +498,7 @@ impl HubState {
                 }
             }
             Err(error) => {
-                if !mutant!("tcp-fenced-greeting-forgotten") {
-                    self.ended.note(&error);
-                }
+                self.ended.note(&error);
                 self.give_group_up(node);
                 self.turn_away(waiting, &error);
             }

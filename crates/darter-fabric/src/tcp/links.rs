@@ -7,7 +7,7 @@ use super::hub::Hub;
 use super::reach::connect;
 use super::reactor;
 use super::session::Session;
-use crate::{FabricError, mutant};
+use crate::FabricError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -111,9 +111,6 @@ impl Links {
     pub(super) fn forget(&self, node: u8) {
         self.control.truncate(usize::from(node));
         for hub in self.hubs().iter().filter_map(Weak::upgrade) {
-            if mutant!("tcp-forgotten-node-keeps-its-link") {
-                continue;
-            }
             hub.forget(node);
         }
     }

@@ -5,8 +5,6 @@
 //! from getting its proof from the client itself. A proof reveals nothing of the token but whether
 //! a guess is right: anyone who intercepts or provokes one can test guesses offline, so a token
 //! must be random, not a word.
-
-use crate::mutant;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::io;
@@ -63,8 +61,7 @@ impl Transcript {
         // A key of any length will do, so there always is one.
         let mut mac = Hmac::<Sha256>::new_from_slice(token).ok()?;
         // HMAC takes some keys of different lengths for the same.
-        let session = if mutant!("tcp-proof-of-no-session") { 0 } else { self.session };
-        let (length, session) = ((token.len() as u64).to_le_bytes(), session.to_le_bytes());
+        let (length, session) = ((token.len() as u64).to_le_bytes(), self.session.to_le_bytes());
         for part in [side.label(), &length, &self.client, &self.node, &session] {
             mac.update(part);
         }

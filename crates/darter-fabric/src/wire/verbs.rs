@@ -1,7 +1,7 @@
 //! Verbs as they lie in a frame, and their results in its reply.
 
 use super::format::{FramedHead, HEADER_BYTES, RequestHead, RequestKind, VERBS_MAX};
-use crate::{Batch, GlobalAddr, Verb, VerbKind, mutant};
+use crate::{Batch, GlobalAddr, Verb, VerbKind};
 use bytemuck::{Pod, Zeroable, bytes_of, cast_slice, cast_slice_mut};
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl<'f> FrameVerbs<'f> {
     /// Returns the verbs of a payload; `None` if it is not exactly `verbs` whole ones, or their
     /// reply exceeds `reply_bytes_max` bytes.
     pub fn new(payload: &'f [u8], verbs: u16, reply_bytes_max: u32) -> Option<Self> {
-        if usize::from(verbs) > VERBS_MAX && !mutant!("tcp-frame-of-any-number-of-verbs") {
+        if usize::from(verbs) > VERBS_MAX {
             return None;
         }
         let all = Self { left: verbs, rest: payload };
@@ -69,7 +69,7 @@ impl<'f> FrameVerbs<'f> {
             _ => return None,
         };
         let is_atomic = matches!(kind, VerbKind::Cas | VerbKind::Faa);
-        let is_long_atomic = is_atomic && head.words != 1 && !mutant!("tcp-atomic-of-many-words");
+        let is_long_atomic = is_atomic && head.words != 1;
         if head.offset >= crate::OFFSET_LIMIT || is_long_atomic {
             return None;
         }
@@ -115,7 +115,7 @@ pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, pay
         wanted.copy_from_slice(words);
         rest = tail;
     }
-    rest.is_empty() || mutant!("tcp-surplus-answer-taken")
+    rest.is_empty()
 }
 
 #[cfg(test)]

@@ -25,7 +25,6 @@ use super::keyspace::Kind;
 use super::request::Arguments;
 use super::statistics::Ending;
 use super::table::{Command, CommandId, for_each_command};
-use darter_fabric::mutant;
 use ranks::By;
 
 macro_rules! dispatch {
@@ -51,9 +50,7 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
     let command = Command::named(call.args.get(0));
     let mut ending = Ending::Rejected;
     if let Err(fault) = attempt(call, command, &mut ending).await {
-        if !mutant!("gateway-error-behind-half-a-reply") {
-            call.reply.take_back(start);
-        }
+        call.reply.take_back(start);
         call.reply.error(&fault.text());
         call.shared.note(&fault);
     }

@@ -21,7 +21,6 @@ use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
 use darter::{AsyncSession, Condition, PutOutcome, ScanRange};
-use darter_fabric::mutant;
 use std::time::Duration;
 
 /// Pause between two reads of a doubt that a writer leaves there.
@@ -179,7 +178,7 @@ pub(super) async fn doubt(
         return Ok(transaction::abort(session, aggregate.generation(), now).await?.then(|| record.to_vec()));
     }
     let Some(doubted) = mark(session, aggregate, record, now, 0).await? else { return Ok(None) };
-    let is_empty = mutant!("gateway-doubt-without-second-look") || is_empty(session, aggregate).await?;
+    let is_empty = is_empty(session, aggregate).await?;
     Ok(is_empty.then_some(doubted))
 }
 
@@ -191,9 +190,7 @@ pub(super) async fn bury(
     most: usize,
 ) -> Result<bool, Fault> {
     let mut left = most;
-    let families = aggregate.kind.families();
-    let buried = if mutant!("gateway-buries-members-alone") { families.len().min(1) } else { families.len() };
-    for &family in &families[..buried] {
+    for &family in aggregate.kind.families() {
         loop {
             let (asked, mut places) = (left.min(BURIED), Vec::new());
             session
@@ -207,7 +204,7 @@ pub(super) async fn bury(
             if left == 0 {
                 return Ok(false);
             }
-            if places.len() < asked || mutant!("gateway-buries-one-turn-alone") {
+            if places.len() < asked {
                 break;
             }
             tokio::task::yield_now().await;
@@ -226,7 +223,7 @@ impl Keyspace {
         if !lives {
             self.remove_if_over(key).await?;
         }
-        Ok((lives || mutant!("gateway-expired-hash-found-once-more")).then_some(record))
+        Ok(lives.then_some(record))
     }
 
     /// Returns the aggregate of a key, or `None` if the key is absent. The aggregate may be empty,
@@ -262,17 +259,12 @@ impl Keyspace {
                     if !is_empty(session, &aggregate).await? {
                         return Err(WRONG_TYPE);
                     }
-                    if !mutant!("gateway-other-kind-opened-without-doubt") {
-                        old = doubt(session, &aggregate, record, self.now).await?;
-                    }
+                    old = doubt(session, &aggregate, record, self.now).await?;
                     if old.is_none() {
                         retries.again().await?;
                         continue;
                     }
-                } else if head.expiry.is_none()
-                    || mutant!("gateway-empty-key-keeps-its-end")
-                    || !is_empty(session, &aggregate).await?
-                {
+                } else if head.expiry.is_none() || !is_empty(session, &aggregate).await? {
                     return Ok(aggregate);
                 } else {
                     // A key that is absent has no expiry time either.
@@ -283,9 +275,7 @@ impl Keyspace {
                     continue;
                 }
             }
-            let is_dated = mutant!("gateway-generation-of-the-time");
-            let drawn = if is_dated { self.now } else { darter_fabric::random_word() };
-            let aggregate = Aggregate::new(kind, key, drawn.to_le_bytes());
+            let aggregate = Aggregate::new(kind, key, darter_fabric::random_word().to_le_bytes());
             Head::begin(&mut self.new, kind, None);
             self.new.extend_from_slice(&aggregate.stem[aggregate.stem.len() - size_of::<Generation>()..]);
             place(&mut self.key, Family::Key, key);
@@ -305,7 +295,7 @@ impl Keyspace {
         place(&mut self.key, Family::Key, aggregate.key());
         let session = session(&mut self.session, &self.store)?;
         let stands = session.get_with(&self.key, |record| aggregate.is_of(record)).await?;
-        Ok(stands.unwrap_or(false) || mutant!("gateway-read-across-generations"))
+        Ok(stands.unwrap_or(false))
     }
 
     /// Confirms that a generation is still current and not in doubt, so that what was written into
@@ -324,7 +314,7 @@ impl Keyspace {
                 let counts = aggregate.is_of(record);
                 let is_doubted =
                     counts && Head::parse(record).is_ok_and(|head| head.doubted_since().is_some());
-                if is_doubted && !mutant!("gateway-confirms-in-doubt") {
+                if is_doubted {
                     old.extend_from_slice(record);
                 }
                 counts
@@ -337,8 +327,7 @@ impl Keyspace {
                 return Ok(true);
             }
             let head = Head::parse(&self.old)?;
-            let waits = self.may_sleep && !mutant!("gateway-writer-disturbs-a-rename");
-            if waits && waited < Duration::from_secs(head.held_seconds().into()) {
+            if self.may_sleep && waited < Duration::from_secs(head.held_seconds().into()) {
                 // A rename is at work, and would have to copy all elements again.
                 tokio::time::sleep(HELD_LOOK).await;
                 waited += HELD_LOOK;
@@ -346,9 +335,6 @@ impl Keyspace {
             }
             head.dispel(&mut self.new);
             session.put_if(&self.key, &self.new, Condition::Equals(&self.old)).await?;
-            if mutant!("gateway-confirms-without-looking-again") {
-                return Ok(true);
-            }
             retries.again().await?;
         }
     }

@@ -7,7 +7,6 @@
 use super::{Family, Keyspace, place, session};
 use crate::fault::Fault;
 use darter::Change;
-use darter_fabric::mutant;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The lifetime of a cursor; it lasts at least half as long after it was returned.
@@ -45,8 +44,7 @@ impl Keyspace {
             let mut is_taken = false;
             let modified = session(slot, store)?.modify(at, |record| {
                 let kept = record.and_then(parse).filter(|(ends, _)| ends >= now);
-                is_taken =
-                    kept.is_some_and(|(_, theirs)| theirs != key) && !mutant!("gateway-cursor-of-two-keys");
+                is_taken = kept.is_some_and(|(_, theirs)| theirs != key);
                 if is_taken || kept.is_some_and(|(ends, _)| ends - *now > CURSOR_MS / 2) {
                     return Change::Keep;
                 }
@@ -68,9 +66,7 @@ impl Keyspace {
     pub(crate) async fn recall(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
         place(&mut self.key, Family::Cursor, &number.to_be_bytes());
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
-        let is_over = |ends| mutant!("gateway-cursor-ended-by-the-wall-clock") && ends < self.now;
-        let found = record.as_deref().and_then(parse).filter(|(ends, _)| !is_over(*ends));
-        Ok(found.map(|(_, key)| key.to_vec()))
+        Ok(record.as_deref().and_then(parse).map(|(_, key)| key.to_vec()))
     }
 }
 

@@ -15,7 +15,6 @@
 //! that make it unique (`aggregate.rs`).
 
 use crate::fault::{FOREIGN, Fault, WRONG_TYPE};
-use darter_fabric::mutant;
 
 /// Distinguishes the current elements of a key from those that it held before.
 pub(super) type Generation = [u8; 8];
@@ -158,7 +157,7 @@ impl<'r> Head<'r> {
     pub(super) fn doubt(&self, record: &mut Vec<u8>, now: u64, held_seconds: u8) {
         self.dispel(record);
         record.extend_from_slice(&now.to_le_bytes());
-        let own = if mutant!("gateway-doubt-like-another") { 0 } else { darter_fabric::random_word() };
+        let own = darter_fabric::random_word();
         record.push(held_seconds);
         record.extend_from_slice(&own.to_le_bytes()[1..]);
     }
@@ -189,7 +188,7 @@ impl<'r> Head<'r> {
     /// Returns whether the key exists at a time.
     #[inline]
     pub(crate) fn lives(&self, now: u64) -> bool {
-        self.expiry.is_none_or(|when| now <= when && !(now == when && mutant!("gateway-ends-a-ms-early")))
+        self.expiry.is_none_or(|when| now <= when)
     }
 }
 

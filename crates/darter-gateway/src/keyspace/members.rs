@@ -18,7 +18,6 @@ use super::walk::go_behind;
 use super::{Family, Keyspace, Retries, session};
 use crate::fault::Fault;
 use darter::{Condition, PutOutcome, ScanRange};
-use darter_fabric::mutant;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -121,24 +120,14 @@ impl Keyspace {
                 return Ok(Rescored { was, decided });
             };
             // There is one zero, the positive one, as in Redis's small sorted sets.
-            let kept = old.filter(|_| mutant!("gateway-stamp-kept-by-the-member"));
-            let stamp = kept.map_or_else(|| stamp(self.now), |kept| kept.stamp);
-            let new = Scored { score: score + 0.0, stamp };
+            let new = Scored { score: score + 0.0, stamp: stamp(self.now) };
             let index = set.place(Family::Score, &new.index(member));
-            let is_late = mutant!("gateway-index-written-after-member");
-            if !is_late {
-                session.put(&index, b"").await?;
-            }
+            session.put(&index, b"").await?;
             let condition = record.as_deref().map_or(Condition::Absent, Condition::Equals);
             if session.put_if(&place, &new.record(), condition).await? == PutOutcome::Refused {
-                if !mutant!("gateway-refused-score-left-in-the-index") {
-                    session.delete(&index).await?;
-                }
+                session.delete(&index).await?;
                 retries.again().await?;
                 continue;
-            }
-            if is_late {
-                session.put(&index, b"").await?;
             }
             if let Some(old) = old {
                 session.delete(set.place(Family::Score, &old.index(member))).await?;
@@ -164,9 +153,7 @@ impl Keyspace {
         let removed = session.delete_if(&place, |record| {
             // A record that is not valid may be removed too.
             old = Scored::parse(record).ok();
-            old.is_none_or(|old| {
-                is_wanted(old.score) || mutant!("gateway-removes-whatever-score-it-has-by-now")
-            })
+            old.is_none_or(|old| is_wanted(old.score))
         });
         if !removed.await? {
             return Ok(None);
@@ -204,10 +191,9 @@ impl Keyspace {
             let records = session.multi_get(&places).await?;
             for ((name, stamp), record) in met.into_iter().zip(records) {
                 let scored = record.and_then(|record| Scored::parse(&record).ok());
-                let is_called_for =
-                    |scored: &Scored| scored.stamp == stamp || mutant!("gateway-index-believed");
+                let is_called_for = |scored: &Scored| scored.stamp == stamp;
                 if let Some(scored) = scored.filter(is_called_for)
-                    && (told.insert(name.clone()) || mutant!("gateway-member-told-twice"))
+                    && told.insert(name.clone())
                 {
                     found.push_back(Member { name, score: scored.score });
                 }

@@ -46,7 +46,6 @@ use super::fault::Fault;
 use super::turns;
 use aggregate::{bury, doubt, is_empty};
 use darter::{AsyncSession, Condition, Counters, IndexError, KEY_BYTES_MAX, KeySpace, PutOutcome, Store};
-use darter_fabric::mutant;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -178,13 +177,10 @@ async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Resu
     let removed = session.delete_if(at, |record| {
         let over = Head::parse(record).ok().filter(|head| !head.lives(now));
         aggregate = over.and_then(|head| Aggregate::of(&at[1..], &head));
-        over.is_some() || mutant!("gateway-removes-what-was-over-when-seen")
+        over.is_some()
     });
     let is_removed = removed.await?;
-    if is_removed
-        && let Some(aggregate) = &aggregate
-        && !mutant!("gateway-expired-elements-left")
-    {
+    if is_removed && let Some(aggregate) = &aggregate {
         bury(session, aggregate, usize::MAX).await?;
     }
     Ok(is_removed)
@@ -289,9 +285,7 @@ impl Keyspace {
             let guard = locks.lock(at).await;
             let (mut changed, mut before) = (None, 0);
             let modified = session(slot, store)?.modify(at, |record| {
-                if !mutant!("gateway-decision-kept-from-an-earlier-look") {
-                    changed = None;
-                }
+                changed = None;
                 let head = match record.map(Head::parse).transpose() {
                     Ok(Some(head)) if head.kind != Kind::String => {
                         // The head alone does not tell whether there are elements.
@@ -351,7 +345,6 @@ impl Keyspace {
         if lives
             && is_absent
             && !matches!(change, Change::Keep(_))
-            && !mutant!("gateway-empty-key-replaced-without-doubt")
             && let Some(aggregate) = &aggregate
         {
             let Some(doubted) = doubt(session, aggregate, old, *now).await? else { return Ok(None) };
@@ -359,9 +352,7 @@ impl Keyspace {
         }
         let result = match change {
             Change::Put(result) => {
-                let is_blind = mutant!("gateway-put-over-what-came-between");
-                let condition = if is_blind { Condition::Always } else { Condition::Equals(old) };
-                let put = session.put_if(&at, &new, condition);
+                let put = session.put_if(&at, &new, Condition::Equals(old));
                 let put = put.await.map_err(|error| of_value(error, bytes_before_value(new)))?;
                 if put == PutOutcome::Refused {
                     return Ok(None);

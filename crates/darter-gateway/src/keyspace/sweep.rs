@@ -7,7 +7,6 @@ use super::order::{Scored, drawn_at, parse_index};
 use super::{Family, Head, Kind, place, transaction};
 use crate::fault::Fault;
 use darter::{AsyncSession, ScanRange};
-use darter_fabric::mutant;
 use std::ops::Bound;
 
 /// Generations whose heads are read in a step.
@@ -39,7 +38,7 @@ pub(super) enum SweepProgress {
 async fn counts(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
     let mut at = Vec::new();
     place(&mut at, Family::Key, aggregate.key());
-    let counts = |record: &[u8]| aggregate.is_of(record) || mutant!("gateway-any-head-keeps-graves");
+    let counts = |record: &[u8]| aggregate.is_of(record);
     if session.get_with(&at, counts).await?.unwrap_or(false) {
         return Ok(true);
     }
@@ -95,8 +94,7 @@ pub(super) async fn indexes(
         last.extend_from_slice(place);
         if let Some(set) = Aggregate::of_place(Family::Score, place)
             && let Some((member, stamp)) = parse_index(set.element(place))
-            && (drawn_at(stamp) + FORGOTTEN_SECONDS < now / 1000
-                || mutant!("gateway-index-swept-while-at-work"))
+            && drawn_at(stamp) + FORGOTTEN_SECONDS < now / 1000
         {
             old.push((place.to_vec(), set.place(Family::Member, &member), stamp));
         }
@@ -141,8 +139,8 @@ pub(super) async fn idle(
             Ok(is_forgotten && session.delete_if(at, |other| other == record).await?)
         }
         None => doubt(session, &aggregate, record, now).await.map(|doubted| doubted.is_some()),
-        Some(since) if since + IDLE_MS < now || mutant!("gateway-doubt-ends-a-head-at-once") => {
-            let is_same = |other: &[u8]| other == record || mutant!("gateway-idle-head-removed-though-used");
+        Some(since) if since + IDLE_MS < now => {
+            let is_same = |other: &[u8]| other == record;
             Ok(session.delete_if(at, is_same).await?)
         }
         Some(_) => Ok(false),

@@ -23,7 +23,6 @@ use super::{Change, Family, Head, Keyspace, Retries, place, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter::{AsyncSession, Condition, PutOutcome};
-use darter_fabric::mutant;
 use std::collections::BTreeMap;
 
 /// The state of a transaction that is decided, as its record begins.
@@ -48,12 +47,7 @@ async fn decide(
 ) -> Result<Verdict, Fault> {
     let record = [&[verdict as u8][..], &now.to_le_bytes()].concat();
     let at = place_of(transaction);
-    let is_blind = mutant!("gateway-commits-over-an-abort");
-    let condition = if is_blind { Condition::Always } else { Condition::Absent };
-    if session.put_if(&at, &record, condition).await? != PutOutcome::Refused {
-        return Ok(verdict);
-    }
-    if mutant!("gateway-own-verdict-believed") {
+    if session.put_if(&at, &record, Condition::Absent).await? != PutOutcome::Refused {
         return Ok(verdict);
     }
     let is_committed = is_committed(session, transaction).await?;
@@ -64,7 +58,7 @@ async fn decide(
 pub(super) async fn is_committed(session: &mut AsyncSession, transaction: Generation) -> Result<bool, Fault> {
     let is_committed = |record: &[u8]| record.first() == Some(&(Verdict::Committed as u8));
     let is_committed = session.get_with(place_of(transaction), is_committed).await?;
-    Ok(is_committed.unwrap_or(mutant!("gateway-undecided-intent-counts")))
+    Ok(is_committed.unwrap_or(false))
 }
 
 /// Aborts a transaction, so that its intents can be replaced. Returns whether it is aborted.
@@ -86,9 +80,7 @@ pub(super) async fn finish(session: &mut AsyncSession, at: &[u8], intent: &[u8])
     let mut plain = Vec::with_capacity(intent.len());
     let head = Head::parse(intent)?;
     head.rewrite(&mut plain, head.expiry);
-    let is_blind = mutant!("gateway-intents-finished-whatever-they-are");
-    let condition = if is_blind { Condition::Always } else { Condition::Equals(intent) };
-    session.put_if(at, &plain, condition).await?;
+    session.put_if(at, &plain, Condition::Equals(intent)).await?;
     Ok(())
 }
 
@@ -118,11 +110,7 @@ impl Keyspace {
                 return Ok(true);
             }
             for (at, intent) in &intents {
-                if mutant!("gateway-refused-intents-left") {
-                    break;
-                }
-                let is_blind = mutant!("gateway-intents-taken-back-whatever-they-are");
-                session.delete_if(at, |record| record == *intent || is_blind).await?;
+                session.delete_if(at, |record| record == *intent).await?;
                 turns::worked().await;
             }
             if !written? {

@@ -27,7 +27,6 @@ use super::order::Scored;
 use super::{Change, Family, Head, Keyspace, Kind, Retries, Walked, check_key, place, session};
 use crate::fault::Fault;
 use crate::turns;
-use darter_fabric::mutant;
 use std::time::{Duration, Instant};
 
 /// Elements copied between two updates of the record that announces them.
@@ -105,8 +104,7 @@ impl Keyspace {
         };
         let generation = darter_fabric::random_word().to_le_bytes();
         let copy = Aggregate::new(head.kind, to, generation);
-        let expiry = if mutant!("gateway-copy-without-end") { None } else { head.expiry };
-        Head::begin(&mut record, head.kind, expiry);
+        Head::begin(&mut record, head.kind, head.expiry);
         record.extend_from_slice(&generation);
         let copied = Copied { record, aggregate: Some(copy.clone()) };
         let head = must_last.then_some(source);
@@ -140,9 +138,7 @@ impl Keyspace {
         let (mut elements, mut walked) = (from.elements(), Walked::Paused);
         while walked == Walked::Paused {
             let now = self.now + began.elapsed().as_millis() as u64;
-            if !mutant!("gateway-copy-unannounced") {
-                session(&mut self.session, &self.store)?.put(&announcement, now.to_le_bytes()).await?;
-            }
+            session(&mut self.session, &self.store)?.put(&announcement, now.to_le_bytes()).await?;
             let mut met = Vec::new();
             let walk = self.walk_elements(&mut elements, CHUNK, |name, record| {
                 met.push((name.to_vec(), record.to_vec()));
@@ -158,7 +154,7 @@ impl Keyspace {
             for (name, record) in met {
                 to.check(&name)?;
                 session.put(to.place(to.names(), &name), &record).await?;
-                if to.kind() == Kind::SortedSet && !mutant!("gateway-copy-without-scores") {
+                if to.kind() == Kind::SortedSet {
                     // Behind the member, since the stamp is as old as the member.
                     let index = Scored::parse(&record)?.index(&name);
                     session.put(to.place(Family::Score, &index), b"").await?;
@@ -167,7 +163,7 @@ impl Keyspace {
             }
             let is_same = |record: &[u8]| head.map_or_else(|| from.is_of(record), |head| head == record);
             let is_same = session.get_with(&at, is_same).await? == Some(true);
-            if !is_same && !mutant!("gateway-copy-of-what-has-ended") {
+            if !is_same {
                 return Ok(false);
             }
         }
@@ -184,9 +180,7 @@ impl Keyspace {
 
     /// Removes a copy that no head names.
     async fn discard(&mut self, copied: &Copied) -> Result<(), Fault> {
-        if let Some(aggregate) = &copied.aggregate
-            && !mutant!("gateway-discarded-copy-left")
-        {
+        if let Some(aggregate) = &copied.aggregate {
             bury(session(&mut self.session, &self.store)?, aggregate, usize::MAX).await?;
         }
         self.settle(copied).await
@@ -207,10 +201,7 @@ impl Keyspace {
             (Some(before), generation) => before.generation() == generation,
             (None, _) => false,
         };
-        let keeps = destination == Destination::Kept && !mutant!("gateway-copy-over-what-came-between");
-        if mutant!("gateway-copy-settled-before-its-head") {
-            self.settle(copied).await?;
-        }
+        let keeps = destination == Destination::Kept;
         let is_placed = self.change(to, |head, record| {
             if keeps && head.is_some_and(|head| !is_own(&head)) {
                 return Ok(Change::Keep(false));
@@ -227,9 +218,7 @@ impl Keyspace {
             }
         };
         if is_placed {
-            if !mutant!("gateway-announcement-left") {
-                self.settle(copied).await?;
-            }
+            self.settle(copied).await?;
         } else {
             self.discard(copied).await?;
         }
@@ -290,13 +279,11 @@ impl Keyspace {
             let mut at = Vec::new();
             place(&mut at, Family::Key, from);
             if let Some(elements) = elements.as_ref().filter(|elements| elements.kind() != Kind::Intent) {
-                if !mutant!("gateway-rename-without-doubt") {
-                    self.wait_while_held(&at, &record).await?;
-                    let session = session(&mut self.session, &self.store)?;
-                    let marked = mark(session, elements, &record, self.now, 1 << copies).await?;
-                    let Some(marked) = marked else { continue };
-                    record = marked;
-                }
+                self.wait_while_held(&at, &record).await?;
+                let session = session(&mut self.session, &self.store)?;
+                let marked = mark(session, elements, &record, self.now, 1 << copies).await?;
+                let Some(marked) = marked else { continue };
+                record = marked;
                 copies += 1;
             }
             let Some(copied) = self.duplicate(&record, elements.as_ref(), to, true).await? else { continue };
@@ -309,11 +296,8 @@ impl Keyspace {
                 return Ok(Transferred::Kept);
             }
             let session = session(&mut self.session, &self.store)?;
-            let is_blind = mutant!("gateway-rename-removes-what-was-added");
-            if session.delete_if(&at, |other| other == record || is_blind).await? {
-                if let Some(elements) = &elements
-                    && !mutant!("gateway-renamed-elements-left")
-                {
+            if session.delete_if(&at, |other| other == record).await? {
+                if let Some(elements) = &elements {
                     bury(session, elements, usize::MAX).await?;
                 }
                 return Ok(Transferred::Done);

@@ -5,7 +5,6 @@ use super::{Aggregate, Family, Head, Keyspace, Kind, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter::ScanRange;
-use darter_fabric::mutant;
 use std::ops::Bound;
 
 /// Maximum records in the first chunk of a walk.
@@ -139,8 +138,7 @@ impl Keyspace {
                 if let Ok(head) = Head::parse(record)
                     && head.lives(now)
                 {
-                    let is_next = late.is_empty() || mutant!("gateway-strings-overtake-aggregates");
-                    if is_next && head.kind == Kind::String {
+                    if late.is_empty() && head.kind == Kind::String {
                         visit(&place[1..], &head);
                     } else {
                         late.push((place[1..].to_vec(), record.to_vec()));
@@ -152,7 +150,6 @@ impl Keyspace {
             for (key, record) in &late {
                 let head = Head::parse(record)?;
                 let is_absent = match Aggregate::of(key, &head) {
-                    Some(_) if mutant!("gateway-walk-tells-of-empty-keys") => false,
                     Some(aggregate) => is_empty(session, &aggregate).await?,
                     None => false,
                 };

@@ -3,14 +3,13 @@
 //! that began it.
 
 use super::descent::{Descent, End, Purpose, SlotAt, View};
-use super::holes::Hole;
 use super::node::{Content, NodeRef, Slot};
 use super::operation::Operation;
 use super::situations;
 use crate::checker::note;
 use crate::radix::{TURNS_MAX, no_progress, search};
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 
 /// A node, and what a switch needs to know of its surroundings.
 pub(super) struct Target<'a> {
@@ -83,9 +82,6 @@ impl<F: Fabric> Operation<'_, F> {
     /// first, if need be.
     pub(super) async fn help(&mut self, key: &[u8], mut node: NodeRef) -> Result<()> {
         self.client.retried();
-        if self.shared.holes.has(Hole::FreezeParent) {
-            return Ok(());
-        }
         note(situations::HELPED);
         for _ in 0..TURNS_MAX {
             match self.parent_of(key, node).await? {
@@ -95,7 +91,6 @@ impl<F: Fabric> Operation<'_, F> {
                     self.switch(&mut hashed, &target, None, &[]).await?;
                     return Ok(());
                 }
-                Parent::Sealed(_) if mutant!("help-stops-below-a-sealed-parent") => return Ok(()),
                 Parent::Sealed(upper) => {
                     note(situations::HELPED_ABOVE);
                     node = upper;
@@ -150,12 +145,9 @@ impl<F: Fabric> Operation<'_, F> {
             batch.write(*addr, words);
         }
         let is_far = writes.iter().any(|(addr, _)| addr.node() != at.addr.node());
-        if is_far && !mutant!("copy-and-link-in-one-batch-to-two-nodes") {
+        if is_far {
             // Complete before the CAS that links it: batches order verbs of one memory node only.
             self.client.send(&mut batch).await?;
-        }
-        if mutant!("dart-publishes-by-volatile-words") {
-            batch.volatile();
         }
         let cas = batch.cas(at.addr, at.slot.word(), new.word());
         let done = self.client.submit(batch).await?;

@@ -41,7 +41,7 @@ use crate::Result;
 use crate::checker::note;
 use crate::radix::choose::Summary;
 use crate::radix::prefix_list::{AdjustReport, PrefixList};
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -181,32 +181,16 @@ impl<F: Fabric> Dart<F> {
         let mut pinned = client.pin(OpKind::Maintain).await?;
         let table = Table::create(&mut pinned, list, segment, entries).await?;
         let descriptor = table.descriptor;
-        let mut early = None;
-        if mutant!("table-filled-before-it-is-named") {
-            drop(pinned);
-            early = Some(self.fill(client, &table).await);
-            pinned = client.pin(OpKind::Maintain).await?;
-        }
         if !pinned.cas(words.est_next, replaces, descriptor.bits()).await?.swapped {
             pinned.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return Ok(None);
         }
         drop(pinned);
-        let filled = match early {
-            Some(filled) => filled,
-            None => self.fill(client, &table).await,
-        };
+        let filled = self.fill(client, &table).await;
         let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
         let [old] = operation.client.read_words(words.est).await?;
         let next = if filled.is_ok() { descriptor.bits() | COMMITTED } else { 0 };
-        let won = if mutant!("est-commit-unpinned") {
-            drop(operation);
-            let won = client.cas(words.est_next, descriptor.bits(), next).await?.swapped;
-            operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
-            won
-        } else {
-            operation.client.cas(words.est_next, descriptor.bits(), next).await?.swapped
-        };
+        let won = operation.client.cas(words.est_next, descriptor.bits(), next).await?.swapped;
         if !won || filled.is_err() {
             operation.client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return filled.map(|_| None);
@@ -225,7 +209,7 @@ impl<F: Fabric> Dart<F> {
             // Nobody scrubs a table that was taken for abandoned: what its entries name may be
             // freed after this pin.
             let [next] = operation.client.read_words(self.shared.words.est_next).await?;
-            if next != table.descriptor.bits() && !mutant!("table-filled-before-it-is-named") {
+            if next != table.descriptor.bits() {
                 return Ok(entries);
             }
             let (visited, next) = operation.walk_chunk(from.as_deref(), self.shared.walk_nodes).await?;
@@ -259,17 +243,14 @@ impl<F: Fabric> Operation<'_, F> {
     /// the old table.
     async fn finish_change(&mut self, old: GlobalAddr, new: GlobalAddr) -> Result<()> {
         let words = self.shared.words;
-        if mutant!("table-no-longer-named-before-it-is-current") {
-            self.client.cas(words.est_next, new.bits() | COMMITTED, 0).await?;
-        }
         let found = GlobalAddr::from_bits(self.client.cas(words.est, old.bits(), new.bits()).await?.found);
-        if old != new && (found == old || mutant!("replaced-table-retired-by-all-who-finish")) {
+        if old != new && found == old {
             self.client.post(|batch| _ = batch.faa(words.version, 1)).await?;
             note(situations::LIST_CHANGED);
             self.client.unlink(old, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
         } else if found == new && old != new {
             note(situations::LIST_CHANGE_HELPED);
-        } else if found != new && !mutant!("est-next-cleared-by-the-late") {
+        } else if found != new {
             note(situations::LIST_CHANGE_OVER);
             return Ok(());
         }

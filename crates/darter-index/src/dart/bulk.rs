@@ -14,7 +14,7 @@ use crate::radix::build::{Builder, Built, Shape};
 use crate::radix::prefix_list::PrefixList;
 use crate::radix::slot::{END, SKIP_MAX};
 use crate::{IndexError, KeyValue, Result};
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::{AllocKind, Client};
 
 /// Express entries kept until the end; more are dropped, which costs round trips until the next
@@ -98,7 +98,7 @@ impl<F: Fabric> Dart<F> {
         seal_all(&mut operation.client, old.addr, &mut words, old.ty.seals()).await?;
         let at = SlotAt { addr: self.shared.words.root, slot: old_slot };
         let is_empty = !node::slots(old.ty, &words).any(|(_, slot)| slot.is_live());
-        if !is_empty && !mutant!("bulk-load-over-a-late-key") {
+        if !is_empty {
             // A client put a key while we were sealing: finish the switch that the seals began.
             let target = Target { node: old, incoming: at, above: 0, words: None };
             operation.switch(&mut self.shared.hashed(&[]), &target, None, &[]).await?;

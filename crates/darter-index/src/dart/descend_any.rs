@@ -3,7 +3,7 @@
 use super::node::{Content, NodeRef, Slot, verify_depth};
 use crate::radix::below::{self, Way};
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pinned;
 
 /// A bucket of a node on the way down.
@@ -23,12 +23,11 @@ impl below::Node for Bucket {
     fn add_ways(&self, words: &[u64], ways: &mut Vec<Way<Self>>) -> Result<()> {
         let node = self.node;
         verify_depth(node, words)?;
-        let passes_seals = self.is_hinted && !mutant!("key-below-sought-through-a-seal");
-        if self.number + 1 < node.ty.buckets() && !mutant!("key-below-sought-in-one-bucket") {
-            ways.push(Way::Node(Self { node, number: self.number + 1, is_hinted: passes_seals }));
+        if self.number + 1 < node.ty.buckets() {
+            ways.push(Way::Node(Self { node, number: self.number + 1, is_hinted: self.is_hinted }));
         }
         let slots = words[1..].iter().rev().map(|&word| Slot::from_word(word));
-        for slot in slots.filter(|slot| slot.is_live() && !(passes_seals && slot.is_sealed())) {
+        for slot in slots.filter(|slot| slot.is_live() && !(self.is_hinted && slot.is_sealed())) {
             ways.push(match slot.content() {
                 Content::Leaf { addr, class } => Way::Leaf { addr, class },
                 Content::Node { addr, ty, skip } => {

@@ -20,7 +20,6 @@ use super::est::install::KnownBucket;
 use super::est::table::{Table, hits};
 use super::est::{BUCKET_SLOTS, Entry};
 use super::hints::HintHash;
-use super::holes::Hole;
 use super::leaf::{self, FREQUENCY_ONE};
 use super::node::{Content, NodeRef, NodeType, Slot};
 use super::prefix_hash::HashedKey;
@@ -30,7 +29,7 @@ use crate::checker::note;
 use crate::radix::prefix_list::PrefixList;
 use crate::radix::search::Search;
 use crate::{IndexError, Result};
-use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
+use darter_fabric::{Batch, GlobalAddr, ReadId};
 use smallvec::SmallVec;
 
 /// A slot, where it lies and what it held.
@@ -215,7 +214,7 @@ impl<'k> Descent<'k> {
             self.enter(node);
         } else if let (Content::Node { addr, ty, .. }, false) = (root.content(), self.root_tried) {
             self.root_tried = true;
-            self.trusted = mutant!("remembered-root-believed");
+            self.trusted = false;
             self.incoming = Some(SlotAt { addr: shared.words.root, slot: root });
             self.enter(NodeRef { addr, ty, depth: 0 });
         } else {
@@ -331,9 +330,7 @@ impl Descent<'_> {
         for &(length, hash, read) in lengths {
             let Some(bucket) = read.map(|read| batch.words(read)) else { continue };
             for node in hits(bucket, hash, length) {
-                let is_itself = node.depth == self.below && mutant!("parent-sought-from-its-child");
-                let is_above = node.depth < self.below || is_itself;
-                if node.depth <= len && is_above {
+                if node.depth <= len && node.depth < self.below {
                     self.hints.push(node);
                 }
             }
@@ -353,7 +350,7 @@ impl Descent<'_> {
         self.nodes_read += 1;
         let on_path = words[0] == self.key.identity(self.node.depth);
         if !self.trusted {
-            if !self.proves_current(shared, words, on_path) {
+            if !Self::proves_current(words, on_path) {
                 note(if on_path { situations::HINT_SEALED } else { situations::HINT_OFF_PATH });
                 if self.memory == Memory::Current {
                     shared.hints.forget(HintHash::new(self.key.express(self.node.depth)));
@@ -365,13 +362,13 @@ impl Descent<'_> {
             }
             self.trusted = true;
             self.began = (self.memory == Memory::Current).then_some((self.node.depth, self.nodes_read));
-        } else if !on_path && !shared.holes.has(Hole::TrustCompression) {
+        } else if !on_path {
             return Ok(Some(End::Diverged));
         }
         if !matches!(self.purpose, Purpose::Read { .. }) {
             self.bucket.clear();
             self.bucket.extend_from_slice(words);
-            if self.is_in_the_way(shared, &words[1..]) {
+            if words[1..].iter().any(|&word| Slot::from_word(word).is_sealed()) {
                 return Ok(Some(End::Sealed));
             }
         }
@@ -390,12 +387,8 @@ impl Descent<'_> {
     /// Whether a bucket that a hint led to proves that the hint names a node on the key's path that
     /// is current (rules R1 and R2).
     #[inline]
-    fn proves_current(&self, shared: &Shared, words: &[u64], on_path: bool) -> bool {
-        let proof = if mutant!("hint-current-by-its-identity-word") { words } else { &words[1..] };
-        let is_current = proof.iter().any(|&word| !Slot::from_word(word).is_sealed());
-        let trusts_sealed =
-            shared.holes.has(Hole::TrustSealed) && matches!(self.purpose, Purpose::Read { .. });
-        (on_path || shared.holes.has(Hole::TrustExpress)) && (is_current || trusts_sealed)
+    fn proves_current(words: &[u64], on_path: bool) -> bool {
+        on_path && words[1..].iter().any(|&word| !Slot::from_word(word).is_sealed())
     }
 
     /// Remembers the current node, where the key's way through inner nodes ends, unless it is the
@@ -412,18 +405,7 @@ impl Descent<'_> {
         if self.memory == Memory::Current || self.node.depth == 0 || is_sealed() {
             return;
         }
-        let newest = mutant!("hint-dated-by-the-newest-era");
-        let era = if newest { shared.log.era() } else { self.era };
-        shared.hints.put(HintHash::new(self.key.express(self.node.depth)), era, self.node);
-    }
-
-    /// Whether a seal among these slots has to be dealt with before a writer may go on.
-    fn is_in_the_way(&self, shared: &Shared, slots: &[u64]) -> bool {
-        let ignores_others =
-            shared.holes.has(Hole::FreezeParent) || mutant!("writer-passes-seals-of-other-edges");
-        let edge = Some(self.key.edge(self.node.depth)).filter(|_| ignores_others);
-        let concerns = |slot: Slot| slot.is_sealed() && edge.is_none_or(|edge| slot.is_of(edge));
-        slots.iter().any(|&word| concerns(Slot::from_word(word)))
+        shared.hints.put(HintHash::new(self.key.express(self.node.depth)), self.era, self.node);
     }
 
     /// The slot of the key's edge in the current node's bucket.

@@ -2,7 +2,6 @@
 
 use super::situations;
 use crate::checker::note;
-use darter_fabric::mutant;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -66,9 +65,6 @@ impl LogReader {
             progress.read
         };
         if count.saturating_sub(read) > LOG_WORDS as u64 {
-            if mutant!("lapped-log-read-as-whole") {
-                return count - LOG_WORDS as u64..count;
-            }
             note(situations::LOG_LAPPED);
             self.forget_all(count);
             return count..count;

@@ -18,7 +18,6 @@ mod descent;
 mod est;
 mod frontier;
 mod hints;
-mod holes;
 #[cfg(test)]
 mod interleavings;
 mod log_reader;
@@ -39,7 +38,6 @@ mod tree;
 mod walk;
 mod write;
 
-pub use holes::{Hole, Holes};
 #[cfg(feature = "checker")]
 pub use situations::dart_situations;
 pub(crate) use stats::Census;
@@ -85,9 +83,6 @@ pub struct DartOptions {
     /// Nodes after which a walk of the whole tree (an adjustment, a count) takes another pin.
     /// Reclamation waits for a pin, and a walk that takes many finds its way again as often.
     pub walk_nodes: u32,
-    /// Errors brought back for the checker's own check; none otherwise.
-    #[doc(hidden)]
-    pub holes: Holes,
 }
 
 impl Default for DartOptions {
@@ -99,7 +94,6 @@ impl Default for DartOptions {
             express: true,
             walk_nodes: 4096,
             segment_buckets: est::SEGMENT_BUCKETS_MAX as u32,
-            holes: Holes::default(),
         }
     }
 }

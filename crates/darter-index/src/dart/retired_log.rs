@@ -49,7 +49,7 @@ use super::shared::Shared;
 use super::situations;
 use crate::Result;
 use crate::checker::note;
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_pool::Pinned;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -70,7 +70,7 @@ fn lap(position: u64) -> u64 {
 
 /// What an entry says of a position; `None` if it is of another.
 fn retired_at(position: u64, word: u64) -> Option<HintHash> {
-    let is_its_own = word >> LAP_SHIFT == lap(position) || mutant!("log-entry-of-another-lap-believed");
+    let is_its_own = word >> LAP_SHIFT == lap(position);
     is_its_own.then_some(HintHash::from_bits(word))
 }
 
@@ -100,9 +100,7 @@ impl Shared {
             note(situations::LOG_ENTRY_AWAITED);
             if !self.read_log(client, positions).await? {
                 note(situations::LOG_ENTRY_MISSED);
-                if !mutant!("missed-log-entry-passed-over") {
-                    self.log.forget_all(count);
-                }
+                self.log.forget_all(count);
             }
         }
         self.log.follow_to(count);
@@ -137,16 +135,11 @@ impl<F: Fabric> Operation<'_, F> {
     /// Reserves positions in the log for nodes that have passed their first grace, and forgets them
     /// in this process. Returns what has to be written before they are retired.
     pub(super) async fn reserve_log(&mut self, hashes: &[HintHash]) -> Result<LogWrites> {
-        if !mutant!("own-retired-nodes-stay-remembered") {
-            for &hash in hashes {
-                self.shared.hints.forget(hash);
-            }
+        for &hash in hashes {
+            self.shared.hints.forget(hash);
         }
         let count = hashes.len() as u64;
         let start = self.count_retired(count).await?;
-        if mutant!("own-retirements-hide-those-of-others") {
-            self.shared.log.follow_to(start + count);
-        }
         self.shared.log.note_own(start..start + count);
         if count > LOG_WORDS as u64 {
             // Nobody else can follow.

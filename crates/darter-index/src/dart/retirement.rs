@@ -13,13 +13,12 @@ use super::Dart;
 use super::est::scrub::{Retired, scrub, scrub_everywhere, segments};
 use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::hints::HintHash;
-use super::holes::Hole;
 use super::operation::Operation;
 use super::retired_log::{LogWrites, write_log};
 use super::situations;
 use crate::Result;
 use crate::checker::note;
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, Unlinked};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -72,26 +71,9 @@ impl<F: Fabric> Dart<F> {
         let is_table = |object: &Unlinked| object.note.first() == Some(&NOTE_TABLE);
         graced.sort_by_key(is_table);
         let nodes = graced.partition_point(|object| !is_table(object));
-        if let Err(error) = operation.scrub_nodes(&graced[..nodes]).await {
-            if mutant!("node-retired-though-its-scrub-failed") {
-                for object in graced.drain(..nodes) {
-                    operation.client.retire(object.addr, object.bytes, object.kind);
-                }
-            }
-            return Err(error);
-        }
-        let late =
-            mutant!("retirement-logged-after-retiring").then(|| operation.hint_hashes(&graced[..nodes]));
+        operation.scrub_nodes(&graced[..nodes]).await?;
         for object in graced.drain(..nodes) {
-            if mutant!("node-freed-after-one-grace") {
-                operation.client.free_unpublished(object.addr, object.bytes, object.kind);
-            } else {
-                operation.client.retire(object.addr, object.bytes, object.kind);
-            }
-        }
-        if let Some(hashes) = late {
-            let writes = operation.reserve_log(&hashes).await?;
-            operation.client.post(|batch| write_log(batch, &writes)).await?;
+            operation.client.retire(object.addr, object.bytes, object.kind);
         }
         while let Some(table) = graced.last() {
             operation.take_apart(table.addr).await?;
@@ -108,21 +90,13 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let (named, nameless): (Vec<&Unlinked>, Vec<&Unlinked>) =
             nodes.iter().partition(|object| object.note.first() == Some(&NOTE_NODE));
-        let is_logged = !mutant!("retirement-not-logged") && !mutant!("retirement-logged-after-retiring");
-        let writes =
-            if is_logged { self.reserve_log(&self.hint_hashes(nodes)).await? } else { LogWrites::new() };
-        if self.shared.holes.has(Hole::SkipScrub) {
-            return Ok(self.client.post(|batch| write_log(batch, &writes)).await?);
-        }
+        let writes = self.reserve_log(&self.hint_hashes(nodes)).await?;
         let retired: Vec<Retired> = named
             .iter()
             .map(|object| Retired { addr: object.addr, prefix: object.note[1..].to_vec() })
             .collect();
         let nameless: HashSet<GlobalAddr> = nameless.iter().map(|object| object.addr).collect();
-        let (mut tables, _) = self.live_tables(&writes).await?;
-        if mutant!("scrub-skips-the-table-being-built") {
-            tables.truncate(1);
-        }
+        let (tables, _) = self.live_tables(&writes).await?;
         if !nameless.is_empty() {
             note(situations::SCRUB_NAMELESS);
         }
@@ -133,7 +107,7 @@ impl<F: Fabric> Operation<'_, F> {
             if scrub(&mut self.client, self.shared.express(&table), &retired).await? {
                 note(if at == 0 { situations::SCRUB_CLEARED } else { situations::SCRUB_CLEARED_BUILD });
             }
-            if !nameless.is_empty() && !mutant!("nameless-node-not-scrubbed") {
+            if !nameless.is_empty() {
                 let is_nameless = |addr| nameless.contains(&addr);
                 scrub_everywhere(&mut self.client, self.shared.express(&table), is_nameless).await?;
             }
@@ -164,14 +138,13 @@ impl<F: Fabric> Operation<'_, F> {
         let mut batch = self.client.batch();
         write_log(&mut batch, log);
         // In this order: a table that becomes current between the two reads is seen by the second.
-        let early = mutant!("scrub-looks-at-the-current-table-first").then(|| batch.read(words.est, 1));
         let next = batch.read(words.est_next, 1);
-        let current = early.unwrap_or_else(|| batch.read(words.est, 1));
+        let current = batch.read(words.est, 1);
         let again = batch.read(words.est_next, 1);
         let version = batch.read(words.version, 1);
         let done = self.client.submit(batch).await?;
         let next_word = done.words(next)[0];
-        let is_steady = done.words(again)[0] == next_word || mutant!("table-to-come-read-once");
+        let is_steady = done.words(again)[0] == next_word;
         let next = GlobalAddr::from_bits(next_word & !COMMITTED);
         let current = GlobalAddr::from_bits(done.words(current)[0]);
         let version = done.words(version)[0];

@@ -21,7 +21,7 @@ use crate::radix::frontier::{Weight, put_between, put_front, window};
 use crate::radix::limits::{Limits, Standing, Touches};
 use crate::radix::sink::{Sink, beyond, emit, first_bound, is_void};
 use crate::{Result, ScanRange, Visit};
-use darter_fabric::{Fabric, OpKind, ReadId, mutant};
+use darter_fabric::{Fabric, OpKind, ReadId};
 use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
 use std::collections::VecDeque;
@@ -161,7 +161,6 @@ impl<F: Fabric> Operation<'_, F> {
             }
             if let Some(mut prefix) = unproven.take() {
                 let current = super::node::slots(node.ty, words).any(|(_, slot)| !slot.is_sealed());
-                let current = current || mutant!("scan-believes-a-sealed-hint");
                 if !current || prefix.identity(node.depth) != words[0] {
                     self.client.recycle(done);
                     return Ok(None);

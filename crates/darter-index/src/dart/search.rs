@@ -7,7 +7,7 @@ use super::shared::Shared;
 use crate::Result;
 use crate::ordered::check_key;
 use crate::radix::search;
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 use std::sync::atomic::Ordering;
 
@@ -62,11 +62,7 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut client = client.pin(OpKind::MultiGet).await?;
         let shared = &*self.shared;
-        let table = if mutant!("multi-get-takes-the-view-unchecked") {
-            shared.table()
-        } else {
-            shared.view(&mut client).await?
-        };
+        let table = shared.view(&mut client).await?;
         let descents = keys.iter().map(|key| {
             let purpose = Purpose::Read { sample: shared.samples() };
             Descent::new(shared, &table, key, purpose, usize::MAX)

@@ -22,7 +22,6 @@ use super::DartOptions;
 use super::est::Express;
 use super::est::table::Table;
 use super::hints::HintCache;
-use super::holes::Holes;
 use super::log_reader::{LOG_WORDS, LogReader};
 use super::node::Slot;
 use super::prefix_hash::{HashKeys, HashedKey};
@@ -31,7 +30,7 @@ use crate::Result;
 use crate::checker::note;
 use crate::radix::sampling::{Sampling, is_due};
 use arc_swap::{ArcSwap, Guard};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{Pinned, Pool};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -93,7 +92,6 @@ pub(crate) struct Shared {
     pub(crate) verb_percent: u32,
     /// New nodes after which a walk of the whole tree takes another pin.
     pub(crate) walk_nodes: usize,
-    pub(crate) holes: Holes,
     /// Sampled searches.
     pub(crate) sampling: Sampling,
     /// Sampled searches that an express entry, or one remembered, has led.
@@ -119,7 +117,6 @@ impl Shared {
             frequency_every: options.frequency_every,
             verb_percent: options.verb_percent,
             walk_nodes: options.walk_nodes.max(1) as usize,
-            holes: options.holes,
             sampling: Sampling::default(),
             sampled_express: AtomicU64::new(0),
         }
@@ -154,8 +151,7 @@ impl Shared {
     #[inline]
     pub(crate) async fn view<F: Fabric>(&self, client: &mut Pinned<'_, F>) -> Result<Guard<Arc<Table>>> {
         let table = self.table.load();
-        let longer = u64::from(mutant!("view-fresh-one-epoch-too-long"));
-        if table.is_fresh(client.epoch() - longer) {
+        if table.is_fresh(client.epoch()) {
             return Ok(table);
         }
         drop(table);
@@ -172,9 +168,6 @@ impl Shared {
         let RootWords { version, est, root, retired, .. } = self.words;
         let [version, est, root, retired] = client.read_each([version, est, root, retired]).await?;
         self.remember_root(Slot::from_word(root));
-        if mutant!("view-shared-before-the-log-is-followed") {
-            self.table.load().found_current(epoch);
-        }
         self.follow_log(client, retired).await?;
         let est = GlobalAddr::from_bits(est);
         let known = self.table.load_full();
@@ -186,11 +179,7 @@ impl Shared {
             if known.descriptor != est {
                 note(situations::TABLE_REFRESHED);
             }
-            let is_misdated = mutant!("view-dated-by-the-end-of-its-reading");
-            table.found_current(if is_misdated { client.pool().epoch() } else { epoch });
-            if mutant!("view-goes-back") {
-                table.found_current(self.table.load().checked());
-            }
+            table.found_current(epoch);
             let table = Arc::new(table);
             self.table.rcu(|known| {
                 let is_late = known.checked() > table.checked();

@@ -19,7 +19,7 @@ use crate::radix::common_prefix;
 use crate::radix::drafts::Draft;
 use crate::radix::slot::{SKIP_MAX, edge_of};
 use crate::{IndexError, PutOutcome, Result};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::AllocKind;
 
 impl<F: Fabric> Operation<'_, F> {
@@ -54,9 +54,6 @@ impl<F: Fabric> Operation<'_, F> {
         };
         let Some(other) = keys_below(&mut self.client, &[node]).await?.pop().flatten() else {
             // Every key below is gone; nothing stands in the way once the node is collapsed.
-            if mutant!("split-waits-for-an-empty-subtree-to-go") {
-                return Ok(Turn::Again);
-            }
             let target = Target { node, incoming: at, above, words: None };
             self.remove_empty(&target).await?;
             return Ok(Turn::Again);
@@ -96,9 +93,7 @@ impl<F: Fabric> Operation<'_, F> {
             images.iter().map(|(node, words)| (node.addr, &words[..])).collect();
         writes.push((leaf, &draft.words));
         if !self.publish(&writes, at, top_slot).await? {
-            if !mutant!("lost-split-keeps-its-nodes") {
-                drafts.discard(&mut self.client);
-            }
+            drafts.discard(&mut self.client);
             return Ok(Turn::Again);
         }
         drafts.keep();
@@ -148,8 +143,7 @@ impl<F: Fabric> Operation<'_, F> {
 /// The depth of the chain node needed between a node at `above` and one at `depth`, if the edge
 /// would skip too much.
 fn chain_depth(above: usize, depth: usize) -> Option<usize> {
-    (depth - above - 1 > SKIP_MAX + usize::from(mutant!("split-skips-one-byte-too-many")))
-        .then(|| depth - 1 - SKIP_MAX)
+    (depth - above - 1 > SKIP_MAX).then(|| depth - 1 - SKIP_MAX)
 }
 
 /// Bytes the topmost node's edge skips, `count` nodes standing between `above` and `depth`.

@@ -4,7 +4,7 @@ use super::operation::Operation;
 use super::retired_log::LogWrites;
 use super::{Dart, est};
 use crate::Result;
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, ReachableSet};
 
 impl<F: Fabric> Dart<F> {
@@ -23,9 +23,6 @@ impl<F: Fabric> Dart<F> {
             est::scrub::scrub_everywhere(&mut operation.client, self.shared.express(&table), doomed).await?;
         }
         operation.client.post(|batch| _ = batch.faa(version, 1)).await?;
-        if mutant!("swept-nodes-stay-remembered") {
-            return Ok(());
-        }
         operation.end_eras().await
     }
 }

@@ -16,7 +16,6 @@ use super::descent::SlotAt;
 use super::drafts::Drafts;
 use super::est::install::{KnownBucket, install, pending_for};
 use super::hints::HintHash;
-use super::holes::Hole;
 use super::node::{self, Content, NodeRef, NodeType, Slot};
 use super::operation::Operation;
 use super::prefix_hash::HashedKey;
@@ -26,7 +25,7 @@ use super::situations;
 use crate::Result;
 use crate::checker::{Situation, note};
 use crate::radix::slot::{END, SKIP_MAX};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Pinned};
 use smallvec::SmallVec;
 
@@ -75,10 +74,8 @@ impl<F: Fabric> Operation<'_, F> {
             Successor::Node(ty) => Some((ty, self.alloc_successor(key, target, ty, &mut drafts).await?)),
             Successor::Slot(_) => None,
         };
-        let Some(incoming) = self.freeze(target, &mut words).await? else {
-            drafts.discard(&mut self.client);
-            return Ok(Switched::Lost);
-        };
+        // Sealed slots are final: afterwards `words` holds the node's content.
+        seal_all(&mut self.client, node.addr, &mut words, node.ty.seals()).await?;
         let (successor, added) = self.successor(target, &words, add.as_ref());
         let child = add.as_ref().filter(|_| added);
         let (slot, image) = match successor {
@@ -90,9 +87,7 @@ impl<F: Fabric> Operation<'_, F> {
                 let addr = match room {
                     Some((planned, addr)) if planned == ty => addr,
                     _ => {
-                        if !mutant!("switch-keeps-room-of-the-wrong-type") {
-                            drafts.discard(&mut self.client);
-                        }
+                        drafts.discard(&mut self.client);
                         self.alloc_successor(key, target, ty, &mut drafts).await?
                     }
                 };
@@ -103,9 +98,9 @@ impl<F: Fabric> Operation<'_, F> {
         let image = image.as_ref().map(|(addr, image)| (*addr, &image[..]));
         let leaf = child.map(|child| (child.slot.addr(), child.words));
         let writes: SmallVec<[(GlobalAddr, &[u64]); 2]> = image.into_iter().chain(leaf).collect();
-        if !self.publish(&writes, incoming, slot).await? {
+        if !self.publish(&writes, target.incoming, slot).await? {
             drafts.discard(&mut self.client);
-            self.note_lost(target, slot);
+            self.note_lost(target);
             return Ok(Switched::Lost);
         }
         drafts.keep();
@@ -113,7 +108,7 @@ impl<F: Fabric> Operation<'_, F> {
             self.shared.remember_root(slot);
         }
         note_switch(node.ty, slot, image.is_some());
-        self.unlink_replaced(key, node, &mut words).await?;
+        self.unlink_replaced(key, node);
         self.update_express(key, target, slot, known).await?;
         Ok(Switched::Done { added })
     }
@@ -130,50 +125,19 @@ impl<F: Fabric> Operation<'_, F> {
         drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await
     }
 
-    /// Makes a node's content final by sealing its slots; afterwards `words` holds it. Returns the
-    /// slot that points to the node from then on, or `None` when another client changed that.
-    async fn freeze(&mut self, target: &Target<'_>, words: &mut Vec<u64>) -> Result<Option<SlotAt>> {
-        let Target { node, mut incoming, .. } = *target;
-        if self.shared.holes.has(Hole::FreezeParent) {
-            let frozen = incoming.slot.sealed();
-            if !self.publish(&[], incoming, frozen).await? {
-                return Ok(None);
-            }
-            incoming.slot = frozen;
-            *words = self.read_node(node).await?;
-        } else {
-            let before = mutant!("switch-copies-what-it-read-before-sealing").then(|| words.clone());
-            seal_all(&mut self.client, node.addr, words, node.ty.seals()).await?;
-            if let Some(before) = before {
-                *words = before;
-            }
-        }
-        Ok(Some(incoming))
-    }
-
-    /// Another client changed the parent's slot, where this one would have put `slot`.
-    fn note_lost(&self, target: &Target<'_>, slot: Slot) {
+    /// Another client changed the parent's slot.
+    fn note_lost(&self, target: &Target<'_>) {
         note(situations::SWITCH_LOST);
-        if target.incoming.addr == self.shared.words.root && !mutant!("lost-root-stays-remembered") {
+        if target.incoming.addr == self.shared.words.root {
             // What was remembered of the root word is out of date: the next descent reads it.
-            let lost = mutant!("lost-root-copy-remembered");
-            self.shared.remember_root(if lost { slot } else { Slot::EMPTY });
+            self.shared.remember_root(Slot::EMPTY);
         }
     }
 
     /// Retires a node that was replaced, whose prefix `key` has.
-    async fn unlink_replaced(&mut self, key: &HashedKey<'_>, node: NodeRef, words: &mut [u64]) -> Result<()> {
-        if self.shared.holes.has(Hole::FreezeParent) {
-            // Hints must not believe the old node for ever, or the error would be another one.
-            seal_all(&mut self.client, node.addr, words, node.ty.seals()).await?;
-        }
-        if self.shared.holes.has(Hole::ReuseAtOnce) {
-            self.client.free_unpublished(node.addr, node.ty.bytes(), AllocKind::Inner);
-        } else {
-            let note = node_note(&key.bytes()[..node.depth]);
-            self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, note);
-        }
-        Ok(())
+    fn unlink_replaced(&mut self, key: &HashedKey<'_>, node: NodeRef) {
+        let note = node_note(&key.bytes()[..node.depth]);
+        self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, note);
     }
 
     /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more.
@@ -193,7 +157,7 @@ impl<F: Fabric> Operation<'_, F> {
                     return Ok(());
                 };
                 let is_sealed = node::slots(node.ty, &words).any(|(_, slot)| slot.is_sealed());
-                if !is_sealed || mutant!("empty-subtree-sought-through-a-seal") {
+                if !is_sealed {
                     incoming = SlotAt { addr: node.addr.plus(at as u64 * 8), slot };
                     above = node.depth;
                     node = NodeRef { addr, ty, depth: above + 1 + usize::from(skip) };
@@ -225,9 +189,7 @@ impl<F: Fabric> Operation<'_, F> {
         if self.publish(&writes, at, slot).await? {
             drafts.keep();
             note_switch(node.ty, slot, image.is_some());
-            if !mutant!("nameless-node-not-unlinked") {
-                self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note(words[0]));
-            }
+            self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note(words[0]));
         } else {
             drafts.discard(&mut self.client);
         }
@@ -239,7 +201,7 @@ impl<F: Fabric> Operation<'_, F> {
         let ty = target.node.ty;
         let wanted = add.and_then(|child| child.slot.edge());
         let free = |edge: u16| !node::slots(ty, words).any(|(_, s)| s.is_live() && s.edge() == Some(edge));
-        let added = wanted.is_some_and(|edge| free(edge) || mutant!("switch-adds-beside-a-child-that-came"));
+        let added = wanted.is_some_and(free);
         let children = live_children(words, ty, add.filter(|_| added));
         let is_root = target.incoming.addr == self.shared.words.root;
         let edge = target.incoming.slot.edge().unwrap_or(0);
@@ -248,7 +210,7 @@ impl<F: Fabric> Operation<'_, F> {
             [only] if !is_root => match only.content() {
                 Content::Node { skip, .. } => {
                     let merged = usize::from(skip_of(target.incoming.slot)) + 1 + usize::from(skip);
-                    if merged <= SKIP_MAX + usize::from(mutant!("collapse-skips-one-byte-too-many")) {
+                    if merged <= SKIP_MAX {
                         Successor::Slot(only.moved(edge, merged as u8))
                     } else {
                         Successor::Node(NodeType::N4)
@@ -262,7 +224,7 @@ impl<F: Fabric> Operation<'_, F> {
                 // A client sealed the node for want of room. A copy without any would be sealed
                 // again, and anyone who replaces a node below would always find it so, and copy it
                 // once more.
-                let needs_room = !added && fitting == ty && !mutant!("copy-as-full-as-it-was");
+                let needs_room = !added && fitting == ty;
                 Successor::Node(if needs_room { NodeType::fit_with_room(edges) } else { fitting })
             }
         };

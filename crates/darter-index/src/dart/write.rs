@@ -15,7 +15,6 @@
 use super::Dart;
 use super::access::{Parent, Target};
 use super::descent::{Descent, End, SlotAt};
-use super::holes::Hole;
 use super::leaf;
 use super::node::{Content, NodeType, Slot};
 use super::operation::Operation;
@@ -27,7 +26,7 @@ use crate::radix::drafts::Draft;
 use crate::radix::slot::SKIP_MAX;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{Condition, Decide, Decision, IndexError, PutOutcome, Result};
-use darter_fabric::{Batch, Fabric, OpKind, mutant};
+use darter_fabric::{Batch, Fabric, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
 
@@ -111,9 +110,7 @@ impl<F: Fabric> Dart<F> {
         for _ in 0..TURNS_MAX {
             let mut descent = operation.descent(key);
             let (end, done) = operation.run(&mut descent).await?;
-            if !mutant!("modify-asks-with-its-last-answer") {
-                value.clear();
-            }
+            value.clear();
             let decision = match end {
                 End::Sealed => None,
                 _ => Some(decide(value_at(end, &done)?, &mut value)),
@@ -150,30 +147,26 @@ impl<F: Fabric> Operation<'_, F> {
     async fn put_turn(&mut self, draft: &mut Draft<'_>, condition: Condition<'_>) -> Result<Turn> {
         let mut descent = self.descent(draft.key);
         let (end, done) = self.run(&mut descent).await?;
-        let is_known = !matches!(end, End::Sealed) || mutant!("condition-judged-at-a-seal");
+        let is_known = !matches!(end, End::Sealed);
         let is_refused = is_known && !condition.holds_for(value_at(end, &done)?);
         let spot = Spot::of(&mut self.client, end, done)?;
         if is_refused {
             return Ok(Turn::Done(PutOutcome::Refused));
         }
-        let is_unconditional =
-            matches!(condition, Condition::Always | Condition::Present) || mutant!("conditional-put-bows");
+        let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
         self.place(draft, &mut descent, spot, is_unconditional).await
     }
 
     /// Takes a key out of the slot that holds its leaf. Returns whether nobody came between.
     async fn remove(&mut self, descent: &Descent<'_>, at: SlotAt) -> Result<bool> {
-        let mut tomb = Slot::tomb(descent.key.edge(descent.node.depth));
-        if self.shared.holes.has(Hole::DeleteToEmpty) {
-            tomb = Slot::EMPTY;
-        }
+        let tomb = Slot::tomb(descent.key.edge(descent.node.depth));
         let is_whole = descent.node.ty.buckets() == 1;
         let was_thin = thinned(descent, &descent.bucket, usize::from(is_whole));
         let looks = is_whole && !was_thin && thinned(descent, &descent.bucket, 1 + RIVALS);
         let mut batch = self.client.batch();
         let cas = batch.cas(at.addr, at.slot.word(), tomb.word());
         // Behind the CAS: of deletes at the same time the last sees what all of them have left.
-        let look = (looks && !mutant!("delete-looks-for-no-rivals")).then(|| {
+        let look = looks.then(|| {
             let bucket = descent.node.bucket_addr(descent.key.edge(descent.node.depth));
             batch.read(bucket, descent.bucket.len())
         });
@@ -184,9 +177,7 @@ impl<F: Fabric> Operation<'_, F> {
         if !won {
             return Ok(false);
         }
-        if !(is_thin && mutant!("tidying-delete-keeps-its-leaf")) {
-            self.retire_leaf(at.slot);
-        }
+        self.retire_leaf(at.slot);
         if is_thin {
             // The key is gone whatever becomes of the tidying: another delete does it.
             match self.tidy(descent.key.bytes()).await {
@@ -199,8 +190,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// What becomes of a draft that an error has stopped.
     fn after_error(&mut self, draft: &mut Draft<'_>, error: IndexError) -> IndexError {
-        let is_unlinked = error.is_out_of_space() && !mutant!("put-in-a-full-pool-keeps-its-leaf");
-        if is_unlinked || self.shared.holes.has(Hole::FreeAfterError) {
+        if error.is_out_of_space() {
             draft.discard(&mut self.client);
         }
         error
@@ -214,9 +204,7 @@ impl<F: Fabric> Operation<'_, F> {
         spot: Spot,
         is_unconditional: bool,
     ) -> Result<Turn> {
-        if !mutant!("insert-marked-as-a-replacement") {
-            leaf::mark_replacement(&mut draft.words, false);
-        }
+        leaf::mark_replacement(&mut draft.words, false);
         match spot {
             // What is done rarely is boxed: its futures would be most of those that every write is.
             Spot::Key(at) => self.replace_leaf(draft, at, is_unconditional).await,
@@ -246,12 +234,11 @@ impl<F: Fabric> Operation<'_, F> {
             self.retire_leaf(at.slot);
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
-        let may_be_superseded = !found.is_sealed() || mutant!("put-bows-to-a-sealed-slot");
+        let may_be_superseded = !found.is_sealed();
         if is_unconditional
             && may_be_superseded
             && let Content::Leaf { addr, class } = found.content()
-            && let any_put_counts = self.shared.holes.has(Hole::SupersededByAny)
-            && draft.is_superseded(&mut self.client, (addr, class), any_put_counts).await?
+            && draft.is_superseded(&mut self.client, (addr, class)).await?
         {
             note(situations::SUPERSEDED);
             self.client.retried();
@@ -270,9 +257,7 @@ impl<F: Fabric> Operation<'_, F> {
             let at = SlotAt { addr: node.bucket_addr(edge).plus(word as u64 * 8), slot: old };
             let addr = draft.place(&mut self.client, at.addr.node()).await?;
             let slot = Slot::leaf(edge, draft.class, addr);
-            if !self.publish(&[(addr, &draft.words)], at, slot).await?
-                && !mutant!("insert-takes-a-lost-slot-for-won")
-            {
+            if !self.publish(&[(addr, &draft.words)], at, slot).await? {
                 return Ok(Turn::Again);
             }
             draft.linked();
@@ -383,11 +368,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     fn retire_leaf(&mut self, slot: Slot) {
         if let Content::Leaf { addr, class } = slot.content() {
-            if self.shared.holes.has(Hole::ReuseAtOnce) {
-                self.client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
-            } else {
-                self.client.retire(addr, class_bytes(class), AllocKind::Leaf);
-            }
+            self.client.retire(addr, class_bytes(class), AllocKind::Leaf);
         }
     }
 }
@@ -410,9 +391,6 @@ fn vacancy(ty: NodeType, bucket: &[u64], edge: u16) -> Option<(usize, Slot)> {
         return bucket.get(word).map(|&old| (word, Slot::from_word(old)));
     }
     let slots = || bucket.iter().enumerate().skip(1).map(|(word, &old)| (word, Slot::from_word(old)));
-    if mutant!("vacancy-passes-over-the-edges-own-tomb") {
-        return slots().find(|(_, slot)| slot.is_empty());
-    }
     slots().find(|(_, slot)| slot.edge() == Some(edge)).or_else(|| slots().find(|(_, slot)| slot.is_empty()))
 }
 

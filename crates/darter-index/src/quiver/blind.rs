@@ -4,14 +4,14 @@
 
 use super::descent::{Descent, End, Purpose, Spot};
 use super::operation::Operation;
-use super::page::{self, PageRef, Shape};
+use super::page::{PageRef, Shape};
 use super::situations;
 use super::word::{State, Word};
 use crate::Result;
 use crate::checker::note;
 use crate::radix::drafts::Draft;
 use crate::radix::search::Search;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use std::pin::pin;
 
 /// What such a put has come to before it knows its place.
@@ -62,11 +62,7 @@ impl<F: Fabric> Operation<'_, F> {
         is_update: bool,
     ) -> Result<Overwrite> {
         let leaf = draft.place(&mut self.client, addr.node()).await?;
-        let mut inline = Word::inline(shape.born, descent.print);
-        if mutant!("quiver-blind-cas-in-any-life") {
-            let [word] = self.client.read_words(addr).await?;
-            inline = Word::inline(page::born(word), descent.print);
-        }
+        let inline = Word::inline(shape.born, descent.print);
         let own = Word::leaf(shape.leaf_print(page.addr, draft.key, descent.print), draft.class, leaf);
         let mut batch = self.client.batch();
         draft.mark_replacement(is_update);
@@ -86,8 +82,7 @@ impl<F: Fabric> Operation<'_, F> {
             }));
         }
         // INLINE shows that the remembered life lasts, so what the batch has read there is of it.
-        let is_own =
-            descent.foreseen_key(&done) == Some(draft.key) || mutant!("quiver-blind-cas-of-any-record");
+        let is_own = descent.foreseen_key(&done) == Some(draft.key);
         self.client.recycle(done);
         if is_own {
             draft.linked();
@@ -110,23 +105,10 @@ impl<F: Fabric> Operation<'_, F> {
         addr: GlobalAddr,
         [own, inline]: [Word; 2],
     ) -> Result<()> {
-        if mutant!("quiver-undo-without-a-cas") {
-            self.client.post(|batch| batch.write(addr, &[inline.0])).await?;
-            draft.lost();
-            self.retire_leaf_of(own);
-            return Ok(());
-        }
         let is_undone = self.client.cas(addr, own.0, inline.0).await?.swapped;
-        if is_undone && mutant!("quiver-undone-leaf-given-back-at-once") {
-            draft.discard(&mut self.client);
-            draft.lost();
-            return Ok(());
-        }
-        if is_undone || !mutant!("quiver-leaf-linked-again-after-a-lost-undo") {
-            draft.lost();
-        }
+        draft.lost();
         // Others may be reading it.
-        if is_undone || mutant!("quiver-leaf-retired-after-a-lost-undo") {
+        if is_undone {
             self.retire_leaf_of(own);
         }
         note(if is_undone { situations::BLIND_UNDONE } else { situations::BLIND_LEFT });

@@ -11,7 +11,7 @@ use super::node::{self, SKIP_MAX, Slot};
 use super::pair::{Maker, Pair, Place};
 use crate::Result;
 use crate::radix::prefix_hash::HashKeys;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Client;
 
 /// A node to be, or a part of a page.
@@ -70,13 +70,9 @@ pub(super) struct Builder {
 /// turns for prefixes that differ in their last byte, else by a hash. A node and what hangs from it
 /// are linked together.
 fn home_of(keys: HashKeys, key: &[u8], depth: usize, nodes: u8) -> u8 {
-    if mutant!("quiver-all-nodes-on-the-first-memory-node") {
-        return 0;
-    }
     let Some(above) = depth.checked_sub(1) else { return 0 };
     let hash = identity_of(keys, key, above & !1) >> 32;
     let turns: u64 = (above & !1..depth).filter_map(|at| nibble(key, at)).map(u64::from).sum();
-    let turns = if mutant!("quiver-siblings-on-one-memory-node") { 0 } else { turns };
     ((hash + turns) % u64::from(nodes.max(1))) as u8
 }
 
@@ -151,7 +147,7 @@ impl Builder {
     fn open(&mut self, depth: usize, key: &[u8]) {
         if self.frames.last().is_none_or(|frame| frame.depth < depth) {
             let is_first = self.frames.iter().all(Frame::is_empty);
-            let home = self.stem.filter(|_| is_first && !mutant!("quiver-stem-anywhere"));
+            let home = self.stem.filter(|_| is_first);
             let hashed = || home_of(self.maker.keys, key, depth, self.nodes);
             self.frames.push(Frame::new(depth, key, home.unwrap_or_else(hashed)));
         }

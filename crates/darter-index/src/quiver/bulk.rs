@@ -10,7 +10,7 @@ use crate::ordered::check_key;
 use crate::radix::leaf;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{IndexError, KeyValue, Result};
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::{AllocKind, Client};
 
 /// Pairs that are taken under one pin. What is built is of the life of that pin.
@@ -81,7 +81,7 @@ impl<F: Fabric> Quiver<F> {
                 return Err(IndexError::NotEmpty);
             }
             operation.seal_node(node, &mut words).await?;
-            if is_used(&words) && !mutant!("quiver-bulk-load-over-a-late-key") {
+            if is_used(&words) {
                 // A client put a key while the root was being sealed.
                 operation.replace_node(node, via).await?;
                 return Err(IndexError::NotEmpty);

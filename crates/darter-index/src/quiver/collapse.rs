@@ -13,7 +13,7 @@ use super::via::Via;
 use crate::Result;
 use crate::checker::note;
 use crate::radix::{TURNS_MAX, no_progress};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::AllocKind;
 
 /// What a node without children holds, its pages sealed.
@@ -99,9 +99,6 @@ impl<F: Fabric> Operation<'_, F> {
             (1, 0) => only_child(&slots).is_some_and(|(skip, _)| skip_of(via) + 1 + skip <= SKIP_MAX),
             _ => false,
         };
-        if mutant!("quiver-collapse-believes-counts") {
-            return Ok(is_likely && self.replace_node(node, via).await.map(|_| true)?);
-        }
         let is_due = is_likely
             && (children == 1
                 || self.what_is_left(&slots, false).await?.is_some_and(|left| left.pairs.len() <= few));

@@ -8,7 +8,7 @@ use crate::ordered::KEY_BYTES_MAX;
 use crate::radix::leaf;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Client;
 
 /// Words of a leaf that are read at first: a pair that may stand in a page is read whole.
@@ -95,8 +95,7 @@ impl Content {
             return Err(IndexError::corrupt(page.addr, "page with a pair beyond its edges"));
         }
         content.edges.sort_unstable();
-        let helps_blindly = mutant!("quiver-helper-reads-leaves-of-linked-parts");
-        wanted.retain(|leaf| edges.contains(leaf.edge) || helps_blindly);
+        wanted.retain(|leaf| edges.contains(leaf.edge));
         content.read_leaves(client, (keys, page.addr, shape), wanted).await?;
         content.pairs.sort_by(|a, b| a.key.cmp(&b.key));
         if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
@@ -202,7 +201,7 @@ impl Content {
             if own_key != key && !Print::new(keys, &own_key).is_twin_of(Print::new(keys, &key)) {
                 return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its record's"));
             }
-            if own_key != key && !mutant!("quiver-rebuild-copies-another-keys-leaf") {
+            if own_key != key {
                 // The leaf came by a blind CAS for another key: the record's pair counts.
                 self.strays.push((leaf.edge, (leaf.addr, leaf.class)));
                 self.pairs.push(Pair { key: own_key, image: Some(own), leaf: None });

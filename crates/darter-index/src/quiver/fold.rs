@@ -23,7 +23,7 @@ use super::via::Via;
 use super::word::{State, Word};
 use crate::checker::note;
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, mutant};
+use darter_fabric::Fabric;
 
 /// Whether a read has taken a round trip for a leaf whose pair could stand in a page.
 pub(super) fn took_a_trip(end: &End) -> bool {
@@ -55,9 +55,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Counts a pair that has got another leaf, or its first one in a page's delta.
     pub(super) fn has_changed_again(&self) {
-        if let Some(folding) = &self.shared.folding
-            && !mutant!("quiver-reads-fold-what-is-being-changed")
-        {
+        if let Some(folding) = &self.shared.folding {
             folding.trips.put_off();
         }
     }
@@ -90,7 +88,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut old = None;
         if pays(moved_out(&shape, &words), shape.records) {
             let read = self.old_page(via, page, shape, &words).await?;
-            let pays = pays(read.moved_out(), shape.records) || mutant!("quiver-folds-what-cannot-stand");
+            let pays = pays(read.moved_out(), shape.records);
             old = Some(read).filter(|_| pays);
         }
         pace.note(old.is_some());

@@ -20,7 +20,6 @@ mod finish;
 mod fold;
 mod hint;
 mod hit_rate;
-mod holes;
 #[cfg(test)]
 mod hot_words;
 #[cfg(test)]
@@ -50,7 +49,6 @@ mod word;
 mod write;
 
 pub(crate) use census::Census;
-pub use holes::{QuiverHole, QuiverHoles};
 #[cfg(feature = "checker")]
 pub use situations::quiver_situations;
 
@@ -88,15 +86,11 @@ pub struct QuiverOptions {
     /// Whether words that name leaves are remembered, in what room maps leave, so that a read gets the
     /// leaf in the round trip that shows the word unchanged.
     pub hot_words: bool,
-    /// Errors brought back for the checker's own check; none otherwise.
-    #[doc(hidden)]
-    pub holes: QuiverHoles,
 }
 
 impl Default for QuiverOptions {
     fn default() -> Self {
-        let holes = QuiverHoles::default();
-        Self { cache_bytes: 1 << 20, page_records: 64, page_delta: 16, folds: true, hot_words: true, holes }
+        Self { cache_bytes: 1 << 20, page_records: 64, page_delta: 16, folds: true, hot_words: true }
     }
 }
 
@@ -140,7 +134,6 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             skip: Skip::new(table, client.epoch()),
             inline_rate: HitRate::new(),
             folding: options.folds.then(|| Folding::new(geometry.records)),
-            holes: options.holes,
         };
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }

@@ -1,7 +1,6 @@
 //! An operation under way, and the steps that several operations share.
 
 use super::descent::{Descent, End, NodeAt, Purpose};
-use super::holes::QuiverHole;
 use super::nibble::identity_of;
 use super::node;
 use super::page::{PageRef, Shape};
@@ -96,11 +95,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
 
     /// Hands over an object that this operation has unlinked.
     pub(super) fn retire(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
-        if self.shared.holes.has(QuiverHole::ReuseAtOnce) {
-            self.client.free_unpublished(addr, bytes, kind);
-        } else {
-            self.client.retire(addr, bytes, kind);
-        }
+        self.client.retire(addr, bytes, kind);
     }
 
     /// Hands over a leaf that this operation has unlinked.

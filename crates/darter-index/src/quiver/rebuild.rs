@@ -4,7 +4,6 @@ use super::build::Builder;
 use super::content::Content as Pairs;
 use super::descent::{Descent, End, Purpose, Spot};
 use super::hint::PageHint;
-use super::holes::QuiverHole;
 use super::map_copy::Copied;
 use super::nibble::{EdgeRange, NibbleKey, edge};
 use super::node::{self, Content, NodeAt, Slot};
@@ -17,7 +16,7 @@ use super::via::Via;
 use crate::checker::note;
 use crate::radix::seal::{SEAL, seal_all};
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, mutant};
+use darter_fabric::Fabric;
 use darter_pool::AllocKind;
 
 /// A page that is being replaced.
@@ -119,7 +118,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.seal_words(page, &shape, &mut words).await?;
         let is_changed =
             (0..words.len()).any(|at| shape.is_sealable(at) && (words[at] ^ before[at]) & !SEAL != 0);
-        if is_changed && !mutant!("quiver-copy-made-before-the-seals") {
+        if is_changed {
             self.discard_all(made);
             old = self.old_page(via, page, shape, &words).await?;
             made = self.make_all(&old).await?;
@@ -176,22 +175,16 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     async fn seal_words(&mut self, page: PageRef, shape: &Shape, words: &mut [u64]) -> Result<()> {
-        let is_last = |at: usize| at > 0 && at == shape.record_at(shape.records.saturating_sub(1));
-        let spares_last = self.shared.holes.has(QuiverHole::CopyUnsealed);
-        let seals = |at: usize, _| shape.is_sealable(at) && !(spares_last && is_last(at));
-        seal_all(&mut self.client, page.addr, words, seals).await
+        seal_all(&mut self.client, page.addr, words, |at, _| shape.is_sealable(at)).await
     }
 
     /// Links the parts from the last to the first, as far as they are not there. Who links a part
     /// hands over the leaves of the page that the part does not name.
-    async fn link_all(&mut self, old: &Old, mut made: Vec<MadePart>) -> Result<()> {
+    async fn link_all(&mut self, old: &Old, made: Vec<MadePart>) -> Result<()> {
         let is_parted = made.iter().any(|made| made.part.edges != old.shape.edges);
         let first = made.first().map(|made| made.part.kind);
-        if !self.shared.holes.has(QuiverHole::FirstPartFirst) {
-            made.reverse();
-        }
         let mut is_going = true;
-        for MadePart { part, mut maker, slot, page } in made {
+        for MadePart { part, mut maker, slot, page } in made.into_iter().rev() {
             if !is_going {
                 maker.discard(&mut self.client);
                 continue;
@@ -205,7 +198,7 @@ impl<F: Fabric> Operation<'_, F> {
                 let (via, epoch) = (&old.via, self.client.epoch());
                 self.shared.cache.renew_page(via.identity, via.node.addr, &page, epoch);
             }
-            if found == expected || mutant!("quiver-leaves-of-a-found-part-retired") {
+            if found == expected {
                 let strays = old.pairs.strays.iter().filter(|(edge, _)| part.edges.contains(*edge));
                 for leaf in maker.left.iter().chain(strays.map(|(_, leaf)| leaf)) {
                     self.retire_leaf(*leaf);

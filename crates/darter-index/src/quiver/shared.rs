@@ -3,7 +3,6 @@
 use super::cache::{Cache, KnownNode};
 use super::hint::{HotWord, NodeHint, PageSlot};
 use super::hit_rate::HitRate;
-use super::holes::Holes;
 use super::node::{self, NodeAt};
 use super::pace::Folding;
 use super::page::{DELTA_MAX, PageRef, RECORDS_MAX, Shape};
@@ -85,7 +84,6 @@ pub(super) struct Shared {
     pub(super) inline_rate: HitRate,
     /// When a page is looked at whose records were changed, if ever.
     pub(super) folding: Option<Folding>,
-    pub(super) holes: Holes,
 }
 
 impl Shared {

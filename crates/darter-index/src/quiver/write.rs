@@ -6,7 +6,6 @@
 use super::Quiver;
 use super::blind::Overwrite;
 use super::descent::{End, Found, Spot};
-use super::holes::QuiverHole;
 use super::nibble::EdgeRange;
 use super::node::{Content, Slot};
 use super::operation::Operation;
@@ -21,7 +20,7 @@ use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{Condition, Decide, Decision, IndexError, PutOutcome, Result};
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant, turns};
+use darter_fabric::{Fabric, OpKind, turns};
 use darter_pool::Client;
 use std::pin::pin;
 
@@ -141,8 +140,7 @@ impl<F: Fabric> Operation<'_, F> {
         if !holds {
             return Ok(Turn::Done(PutOutcome::Refused));
         }
-        let is_unconditional = matches!(condition, Condition::Always | Condition::Present)
-            || mutant!("quiver-conditional-put-bows");
+        let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
         pin!(self.place(draft, value, end, is_unconditional)).await
     }
 
@@ -201,7 +199,7 @@ impl<F: Fabric> Operation<'_, F> {
         let was_there = found.spot.is_there();
         let (addr, word) = match &found.spot {
             Spot::Record { addr, word, .. } | Spot::Delta { addr, word, .. } => (*addr, *word),
-            Spot::Absent { vacancy } => match self.taken_anyway(&found).or(*vacancy) {
+            Spot::Absent { vacancy } => match *vacancy {
                 Some(place) => place,
                 None => return self.make_room(draft.key, found).await,
             },
@@ -214,8 +212,7 @@ impl<F: Fabric> Operation<'_, F> {
         let leaf = draft.place(&mut self.client, addr.node()).await?;
         let new = Word::leaf(print, draft.class, leaf);
         let mut batch = self.client.batch();
-        let replaces = was_there || mutant!("quiver-insert-keeps-the-mark");
-        draft.mark_replacement(replaces && is_unconditional);
+        draft.mark_replacement(was_there && is_unconditional);
         draft.post(&mut batch);
         if leaf.node() != addr.node() && !batch.is_empty() {
             self.client.send(&mut batch).await?;
@@ -249,11 +246,10 @@ impl<F: Fabric> Operation<'_, F> {
     /// What becomes of a put whatever the value is that has lost its word to this one: it was
     /// overwritten at once if that is another such put of the same key.
     async fn bow(&mut self, draft: &Draft<'_>, winner: Word) -> Result<Turn> {
-        let may_be_superseded = !winner.is_sealed() || mutant!("quiver-put-bows-to-a-sealed-word");
+        let may_be_superseded = !winner.is_sealed();
         if may_be_superseded
             && let State::Leaf { addr, class } = winner.unsealed().state()
-            && let any_put_counts = mutant!("quiver-put-bows-to-any")
-            && draft.is_superseded(&mut self.client, (addr, class), any_put_counts).await?
+            && draft.is_superseded(&mut self.client, (addr, class)).await?
         {
             note(situations::SUPERSEDED);
             self.has_changed_again();
@@ -261,15 +257,6 @@ impl<F: Fabric> Operation<'_, F> {
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
         Ok(Turn::Again)
-    }
-
-    /// The slot that another key has left, with the hole open.
-    fn taken_anyway(&self, found: &Found) -> Option<(GlobalAddr, Word)> {
-        if !self.shared.holes.has(QuiverHole::TakeAnyTomb) {
-            return None;
-        }
-        let at = found.head.delta.iter().position(|word| word.state() == State::Tomb)?;
-        Some((found.head.delta_addr(at), found.head.delta[at]))
     }
 
     /// A page has no room, or is being replaced: replaces it.

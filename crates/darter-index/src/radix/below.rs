@@ -6,7 +6,7 @@
 
 use super::leaf;
 use crate::Result;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pinned;
 
 /// A node on the way down, or as much of it as one READ brings.
@@ -71,10 +71,6 @@ pub async fn keys_below<F: Fabric, N: Node + Send + Sync>(
         for (search, way, read) in reads {
             let words = done.words(read);
             match way {
-                Way::Node(node) if mutant!("key-below-sought-by-one-way") => {
-                    node.add_ways(words, &mut search.ways)?;
-                    search.ways.drain(..search.ways.len().saturating_sub(1));
-                }
                 Way::Node(node) => node.add_ways(words, &mut search.ways)?,
                 Way::Leaf { addr, .. } => search.key = Some(leaf::parse(addr, words)?.key.to_vec()),
             }

@@ -13,7 +13,7 @@ use super::slot::{Content, NodeCode, Slot};
 use super::writes::Writes;
 use crate::ordered::check_key;
 use crate::{IndexError, KeyValue, Result};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 
@@ -136,9 +136,7 @@ impl<S: Shape> Builder<S> {
                 if key <= previous {
                     // The leaf belongs to nobody yet; let the stack own it, so that it is given
                     // back.
-                    if !mutant!("unsorted-load-loses-its-last-leaf") {
-                        self.adopt(&previous, child);
-                    }
+                    self.adopt(&previous, child);
                     return Err(IndexError::NotSorted { at: self.count });
                 }
                 let common = common_prefix(&previous, &key);
@@ -229,8 +227,7 @@ impl<S: Shape> Builder<S> {
         };
         let mut slot = child.slot;
         loop {
-            let skip_max = S::SKIP_MAX + usize::from(mutant!("bulk-load-skips-one-byte-too-many"));
-            let upper = if depth - above - 1 > skip_max { depth - 1 - S::SKIP_MAX } else { above };
+            let upper = if depth - above - 1 > S::SKIP_MAX { depth - 1 - S::SKIP_MAX } else { above };
             if let Content::Node { addr, ty, .. } = slot.content() {
                 self.shape.attached(key, upper, Built { addr, ty, depth });
             }
@@ -291,9 +288,7 @@ impl<S: Shape> Builder<S> {
                 Content::Node { addr, ty, .. } => {
                     let words = client.read(addr, (S::bytes(ty) / 8) as usize).await?;
                     doomed.extend(S::children(ty, &words));
-                    if !mutant!("failed-load-keeps-its-nodes") {
-                        client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
-                    }
+                    client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
                 }
                 _ => {}
             }

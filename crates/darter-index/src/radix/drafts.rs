@@ -8,7 +8,7 @@
 use super::leaf;
 use crate::Result;
 use crate::ordered::check_key;
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
@@ -71,11 +71,9 @@ impl Drafts {
 
     /// The change was not published, and no CAS that could publish it is in flight.
     pub fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
-        let again = mutant!("drafts-given-back-twice").then(|| self.objects.clone());
         for (addr, bytes, kind) in self.objects.drain(..) {
             client.free_unpublished(addr, bytes, kind);
         }
-        self.objects.extend(again.into_iter().flatten());
     }
 }
 
@@ -110,7 +108,7 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// Those of the pool: out of space, most often.
     pub async fn place<F: Fabric>(&mut self, client: &mut Client<F>, node: u8) -> Result<GlobalAddr> {
-        if let Some(addr) = self.leaf.filter(|_| !mutant!("leaf-placed-anew-with-every-try")) {
+        if let Some(addr) = self.leaf {
             return Ok(addr);
         }
         let addr = self.drafts.alloc(client, node, class_bytes(self.class), AllocKind::Leaf).await?;
@@ -128,8 +126,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether the leaf that has won the word for which this one was meant replaced one of the same
-    /// key unconditionally; or whether it is of that key, if any put counts. Then this put took
-    /// effect just before that one, and was overwritten unseen.
+    /// key unconditionally. Then this put took effect just before that one, and was overwritten
+    /// unseen.
     ///
     /// # Errors
     /// Those of the fabric; a damaged leaf.
@@ -137,12 +135,9 @@ impl<'a> Draft<'a> {
         &self,
         client: &mut Client<F>,
         (addr, class): (GlobalAddr, u8),
-        any_put_counts: bool,
     ) -> Result<bool> {
         let words = client.read(addr, leaf::class_words(class)).await?;
-        let is_replacement = leaf::is_replacement(words[0]) || any_put_counts;
-        let any_key = mutant!("put-bows-to-another-key");
-        Ok(is_replacement && (leaf::parse(addr, &words)?.key == self.key || any_key))
+        Ok(leaf::is_replacement(words[0]) && leaf::parse(addr, &words)?.key == self.key)
     }
 
     /// Adds the WRITE of a leaf that was placed, unless an earlier batch had it. Words that change

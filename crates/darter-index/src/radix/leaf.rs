@@ -24,7 +24,7 @@
 //! bits, so that overflow falls out of the word.
 
 use crate::{IndexError, Result};
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use darter_pool::size_class::{class_bytes, class_of};
 
 /// Bytes before the key of a long pair, the most there are before any key.
@@ -167,9 +167,7 @@ pub fn mark_replacement(words: &mut [u64], is_one: bool) {
         return;
     }
     words[0] ^= REPLACEMENT;
-    if !mutant!("leaf-marked-under-its-old-checksum") {
-        words[0] ^= REPLACEMENT_CHECKSUM;
-    }
+    words[0] ^= REPLACEMENT_CHECKSUM;
 }
 
 /// Whether [`mark_replacement`] said so.
@@ -217,7 +215,7 @@ fn verified(addr: GlobalAddr, words: &[u64], header: u64) -> Result<Leaf<'_>> {
     let leaf = parse_again(addr, words)?;
     let body = &words[1..words_of(leaf.key.len(), leaf.value.len())];
     let is_whole = checksum(header, body) == header & CHECKSUM;
-    if !is_whole && !mutant!("leaf-checksum-not-compared") {
+    if !is_whole {
         return Err(IndexError::corrupt(addr, "leaf's checksum does not match its key and value"));
     }
     Ok(leaf)

@@ -15,8 +15,6 @@
 //! multiply-shift by a secret odd factor. Two different prefixes of one length agree with
 //! probability below (limbs + 2) / 2^46 over the choice of the secret, whatever the keys: about
 //! 10^-13 for keys under 50 bytes. The secret is drawn when the pool is made.
-
-use darter_fabric::mutant;
 use smallvec::SmallVec;
 
 const P: u64 = (1 << 61) - 1;
@@ -112,9 +110,8 @@ impl<'k> HashedKey<'k> {
     /// word, so the hash only has to tell prefixes of one length apart.
     #[inline]
     pub fn identity(&mut self, depth: usize) -> u64 {
-        let factor = if mutant!("identity-without-its-multiplication") { 1 } else { self.keys.identity };
-        let hash = self.raw(depth).wrapping_mul(factor);
-        hash >> DEPTH_BITS << DEPTH_BITS | depth as u64
+        let mixed = self.raw(depth).wrapping_mul(self.keys.identity);
+        mixed >> DEPTH_BITS << DEPTH_BITS | depth as u64
     }
 
     /// The 64-bit hash that places the first `len` bytes in the express skip table.

@@ -4,7 +4,7 @@ use super::leaf::Leaf;
 use super::limits::{Limits, Touches};
 use super::{common_prefix, compare, leaf};
 use crate::{Result, ScanRange, Visit};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pinned;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -119,9 +119,6 @@ pub fn beyond(range: &ScanRange, prefix: &[u8]) -> Option<ScanRange> {
         rest.to = Bound::Excluded(prefix.to_vec());
     } else {
         match ScanRange::prefix(prefix).to {
-            Bound::Excluded(next) if mutant!("scan-goes-on-after-the-next-prefix") => {
-                rest.from = Bound::Excluded(next);
-            }
             Bound::Excluded(next) => rest.from = Bound::Included(next),
             _ => return None,
         }

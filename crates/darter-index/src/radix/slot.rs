@@ -20,7 +20,7 @@
 //! node: a delete leaves a tombstone of the same edge, and only a rebuild drops it.
 
 use super::seal::SEAL;
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -179,7 +179,7 @@ impl<T: NodeCode> Slot<T> {
         } else {
             self.0 >> PARTIAL_SHIFT == u64::from(edge)
                 && code != TYPE_EMPTY
-                && (code != TYPE_TOMB_END || mutant!("slot-of-a-removed-end-is-of-byte-0"))
+                && code != TYPE_TOMB_END
                 && code != TYPE_END
         }
     }

@@ -25,7 +25,7 @@ use darter_fabric::group::{
     StoreReply, StoreRequest, View,
 };
 use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
-use darter_fabric::{Local, TcpOptions, lease_clock, mutant, random_word};
+use darter_fabric::{Local, TcpOptions, lease_clock, random_word};
 use links::Links;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -210,7 +210,7 @@ impl Group {
         let request = Request { connection, attempt: 0, view, frame };
         match fenced.into_iter().next() {
             // A request fences one session at most.
-            Some(session) if !mutant!("node-group-fence-not-in-the-log") => replica.fence(&request, session),
+            Some(session) => replica.fence(&request, session),
             _ => replica.confirm(&request),
         }
         None
@@ -220,7 +220,7 @@ impl Group {
     /// whether the connection is the newest.
     pub(crate) fn receive(&mut self, from: ReplicaId, attempt: u32, message: Message) -> bool {
         let newest = self.attempts.entry(from).or_default();
-        if attempt < *newest && !mutant!("node-group-messages-of-an-old-connection") {
+        if attempt < *newest {
             return false;
         }
         *newest = attempt;

@@ -3,9 +3,9 @@
 use super::Peer;
 use crate::metrics::RefusedFor;
 use crate::service::Service;
+use darter_fabric::Fabric;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
 use darter_fabric::wire::{self, Challenge, Hello, Opening, Refusal, Welcome};
-use darter_fabric::{Fabric, mutant};
 
 impl Peer {
     pub(super) fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
@@ -20,8 +20,7 @@ impl Peer {
             let Hello { nonce: client, session, channel, attempt, .. } = wire::head(bytes)?;
             (self.group.channel, self.group.attempt) = (channel, attempt);
             // Without random numbers no client can be accepted.
-            let drawn = if mutant!("node-nonce-of-the-session") { Ok([session as u8; 32]) } else { nonce() };
-            drawn.map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
+            nonce().map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
         } else {
             Err(Refusal::Version)
         };
@@ -56,9 +55,9 @@ impl Peer {
             ended
         } else if let Some(why) = &failure {
             (Refusal::NotDurable, &**why)
-        } else if service.is_draining && !mutant!("node-lets-in-while-it-drains") {
+        } else if service.is_draining {
             (Refusal::Closing, "the node is stopping")
-        } else if service.greeted >= service.connections_max + usize::from(mutant!("node-one-too-many")) {
+        } else if service.greeted >= service.connections_max {
             (Refusal::Busy, "no room for another connection")
         } else {
             (Refusal::None, "")
@@ -77,7 +76,7 @@ impl Peer {
             reserved: 0,
             proof: Proof::default(),
         };
-        if is_known || mutant!("node-proves-itself-to-strangers") {
+        if is_known {
             welcome.proof = transcript.prove(token, Side::Node);
             (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
             if let Some(group) = &service.group {

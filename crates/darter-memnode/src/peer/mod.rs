@@ -9,10 +9,10 @@ use crate::metrics::{DroppedFor, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::QueueId;
 use crate::service::Service;
+use darter_fabric::Endpoint;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::proof::Transcript;
 use darter_fabric::wire::{self, Channel, Inbox, Outbox, RequestHead};
-use darter_fabric::{Endpoint, mutant};
 use grouped::Grouped;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -126,8 +126,7 @@ impl Peer {
 
     /// Returns the reason to drop it now, if there is one.
     pub(crate) fn lateness(&self, service: &Service<'_>) -> Option<DroppedFor> {
-        let is_fenced = service.is_fenced(self.session) && !mutant!("node-silent-fenced-peer-kept");
-        if self.is_greeted && is_fenced {
+        if self.is_greeted && service.is_fenced(self.session) {
             return Some(DroppedFor::Fenced);
         }
         let fault = if self.output.waiting() > 0 {
@@ -205,11 +204,9 @@ impl Peer {
 
     /// Ends it.
     pub(crate) fn part(mut self, service: &mut Service<'_>) {
-        if !mutant!("node-counts-the-memory-of-the-gone") {
-            self.set_counted(service, (0, 0, 0));
-        }
+        self.set_counted(service, (0, 0, 0));
         // Before its session may count as gone.
-        if let Some(queue) = self.queue.filter(|_| !mutant!("node-queue-outlives-its-connection")) {
+        if let Some(queue) = self.queue {
             service.end_queue(queue);
         }
         if self.is_greeted {
@@ -256,8 +253,7 @@ impl Peer {
             match self.input.receive(&mut self.channel) {
                 Ok(true) => {
                     service.metrics.received_bytes.add((self.input.arrived().len() - had) as u64);
-                    let owes = !self.is_greeted && !mutant!("node-greeting-in-drops-renews-patience");
-                    if !owes && self.output.waiting() == 0 {
+                    if self.is_greeted && self.output.waiting() == 0 {
                         self.prompt = service.now;
                     }
                     let has_all = self.channel.has_drained_into(&self.input);
@@ -268,10 +264,8 @@ impl Peer {
                 }
                 Ok(false) => {
                     // A request or a handshake that has begun may be completed.
-                    let is_amid =
-                        !self.input.arrived().is_empty() && !mutant!("node-drain-ends-amid-a-request");
-                    let owes_answers = self.owes_answers() && !mutant!("node-drain-forgets-calls");
-                    let is_done = self.is_greeted && !is_amid && !owes_answers;
+                    let is_amid = !self.input.arrived().is_empty();
+                    let is_done = self.is_greeted && !is_amid && !self.owes_answers();
                     self.is_closing = service.is_draining && is_done;
                     break;
                 }
@@ -320,7 +314,7 @@ impl Peer {
     }
 
     fn is_full(&self, options: &MemNodeOptions) -> bool {
-        self.waiting() > options.waiting_bytes_max && !mutant!("node-hears-who-does-not-read")
+        self.waiting() > options.waiting_bytes_max
     }
 
     /// Returns the events to wait for: readable unless too many replies are unread, writable if
@@ -354,7 +348,7 @@ impl Peer {
         let enough = self.waiting() + ANSWER_BYTES_AT_A_TIME;
         while !self.is_closing {
             if self.is_full(service.options) || self.waiting() >= enough || self.defers(service) {
-                self.has_frames = !mutant!("node-frames-left-for-want-of-room-forgotten");
+                self.has_frames = true;
                 break;
             }
             let arrived = input.arrived();

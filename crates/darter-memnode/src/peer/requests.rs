@@ -7,7 +7,7 @@ use crate::service::Service;
 use crate::workers::Call;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::{self, Control, Pairing, Refusal, ReplyHead, RequestHead, RequestKind};
-use darter_fabric::{CallFault, Fabric, FabricError, mutant};
+use darter_fabric::{CallFault, Fabric, FabricError};
 
 impl Peer {
     pub(super) fn take_request(
@@ -17,7 +17,7 @@ impl Peer {
         endpoint: &mut LocalEndpoint,
     ) -> Option<usize> {
         let head: RequestHead = wire::head(bytes)?;
-        if service.is_fenced(self.session) && !mutant!("node-fenced-asked-only-at-the-door") {
+        if service.is_fenced(self.session) {
             self.refuse(&head, Refusal::Fenced, "this session was shut out");
             self.drop_for(DroppedFor::Fenced);
             return None;
@@ -47,7 +47,7 @@ impl Peer {
                 self.refuse(&head, Refusal::Failed, "this memory node is no replica of a memory group");
                 return Some(end);
             }
-            RequestKind::Batch if service.queues.are_served() && !mutant!("node-verbs-beside-its-device") => {
+            RequestKind::Batch if service.queues.are_served() => {
                 self.refuse(&head, Refusal::Failed, "verbs go over RDMA here; name the pool rdma://");
                 return Some(end);
             }
@@ -70,9 +70,6 @@ impl Peer {
         service.end_fenced();
         // A persist waits for all that was done before.
         self.need = service.note_facts();
-        if mutant!("log-fence-acknowledged-early") {
-            self.need = 0;
-        }
         match done {
             Ok(refusal) => self.refuse(&head, refusal, ""),
             Err(error) => self.refuse(&head, Refusal::Failed, &error.to_string()),
@@ -88,10 +85,7 @@ impl Peer {
         payload: &[u8],
     ) -> Option<Control> {
         let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
-        let about = about.filter(|about| {
-            kind != RequestKind::Claim
-                || about.number < wire::SLOTS_MAX + u64::from(mutant!("node-one-slot-too-many"))
-        });
+        let about = about.filter(|about| kind != RequestKind::Claim || about.number < wire::SLOTS_MAX);
         let about = about.filter(|_| payload.len() == size_of::<Control>());
         if about.is_none() {
             self.refuse(head, Refusal::Malformed, "a request that is not about anything");
@@ -129,7 +123,7 @@ impl Peer {
             self.drop_for(DroppedFor::Malformed);
             return;
         };
-        if self.queue.is_some() && !mutant!("node-second-queue-pair-of-a-connection") {
+        if self.queue.is_some() {
             return self.refuse(head, Refusal::Busy, "a connection has one queue pair");
         }
         match service.pair(self.session, &theirs) {
@@ -219,9 +213,7 @@ impl Peer {
                     FabricError::Misaligned { .. } => Refusal::Misaligned,
                     _ => Refusal::Failed,
                 };
-                if !mutant!("node-refusal-behind-half-an-answer") {
-                    self.output.bytes.truncate(at);
-                }
+                self.output.bytes.truncate(at);
                 self.refuse(head, refusal, &error.to_string());
             }
         }

@@ -26,7 +26,6 @@ use super::chunks::ChunkSet;
 use super::manifest::{CHUNK_BYTES, Image, Manifest, SessionFacts, chunk_word};
 use super::medium::{Medium, MediumFile};
 use super::segment;
-use darter_fabric::mutant;
 use std::io;
 use std::sync::Arc;
 
@@ -129,8 +128,7 @@ impl Checkpointer {
         }
         let bytes = self.write_image(source).inspect_err(|_| self.images[0].is_void = true)?;
         let Some(reaches) = source.position() else { return Ok(None) };
-        let is_durable = mutant!("log-image-named-ahead-of-its-log") || source.wait_until_durable(reaches);
-        if !is_durable {
+        if !source.wait_until_durable(reaches) {
             return Ok(None);
         }
         let target = &mut self.images[0];
@@ -144,9 +142,6 @@ impl Checkpointer {
             chunks: target.words.clone(),
             sessions: request.sessions,
         };
-        if mutant!("log-cut-before-its-checkpoint-is-durable") {
-            segment::cut(&*self.medium, request.position)?;
-        }
         manifest.draft(&*self.medium)?;
         Manifest::take_draft(&*self.medium).inspect_err(|_| self.is_over = true)?;
         self.images.swap(0, 1);

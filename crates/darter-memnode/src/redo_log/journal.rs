@@ -13,7 +13,7 @@ use crate::error::{MemNodeError, system};
 use crate::log_metrics::LogMetrics;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
-use darter_fabric::{Fabric, FabricError, Local, mutant};
+use darter_fabric::{Fabric, FabricError, Local};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -156,7 +156,7 @@ impl Journal {
     /// Returns whether so much waits for the disk that no more requests may be taken.
     pub(crate) fn is_full(&self) -> bool {
         let waits = self.recorder.position() - self.recorder.durable();
-        waits > self.options.queue_bytes_max as u64 && !mutant!("log-queue-without-bound")
+        waits > self.options.queue_bytes_max as u64
     }
 
     /// Waits until the log is durable further, or this time is over.

@@ -184,7 +184,7 @@ pub(crate) fn open(
     let has_crashed = !was_stopped && position > 0;
     info!(position, records, has_crashed, is_torn, took = ?began.elapsed(), "log replayed");
     let mut forgotten = Vec::new();
-    if has_crashed && !darter_fabric::mutant!("log-forgotten-sessions-let-in") {
+    if has_crashed {
         forgotten = std::mem::take(&mut sessions.known);
         sessions.fenced.extend(&forgotten);
     }

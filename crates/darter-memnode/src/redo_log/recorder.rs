@@ -3,10 +3,10 @@
 
 use super::chunks::ChunkSet;
 use super::record::{Draft, HEAD_BYTES, Kind};
+use darter_fabric::FabricError;
 use darter_fabric::effects::{EffectsObserver, Lines, VolatileEffects, effects};
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
-use darter_fabric::{FabricError, mutant};
 
 /// Records that are not handed over yet, and what is not durable yet.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Recorder {
         if executed.is_err() || draft.is_empty(&self.records) {
             draft.cancel(&mut self.records);
             executed?;
-            return Ok(if mutant!("log-read-shown-early") { 0 } else { need });
+            return Ok(need);
         }
         let payload = at + HEAD_BYTES..self.records.len();
         self.end(draft, Kind::Effects);
@@ -86,10 +86,10 @@ impl Recorder {
                 self.lines.changed(offset, bytes.len(), self.position);
             }
         }
-        if self.volatile.are_all() || mutant!("log-volatile-hides-the-rest") && !self.volatile.is_empty() {
+        if self.volatile.are_all() {
             return Ok(need);
         }
-        Ok(if mutant!("log-write-acknowledged-early") { 0 } else { self.position })
+        Ok(self.position)
     }
 
     /// Records a fact.

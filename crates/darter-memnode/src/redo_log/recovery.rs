@@ -18,7 +18,6 @@ use super::record::{self, Kind};
 use super::segment::{self, SegmentReader};
 use crate::session_set::SessionSet;
 use darter_fabric::effects::effects;
-use darter_fabric::mutant;
 use std::io;
 use std::path::PathBuf;
 
@@ -116,7 +115,7 @@ fn load_image(
         let offset = chunk as u64 * CHUNK_BYTES;
         let bytes = &mut buffer[..CHUNK_BYTES.min(manifest.region_bytes - offset) as usize];
         file.read_at(offset, bytes)?;
-        if chunk_word(bytes) != *word && !mutant!("log-checksum-not-compared") {
+        if chunk_word(bytes) != *word {
             let what = format!("the checkpoint's bytes at {offset:#x} are not those that were written");
             return damaged(medium, image.name(), what);
         }
@@ -236,7 +235,7 @@ impl Replay<'_> {
         while position < reader.end() {
             if let Some(record) = reader.record(position)? {
                 is_torn |= record.kind != Kind::End;
-                if record.durable > self.position && !mutant!("log-damage-taken-for-a-torn-tail") {
+                if record.durable > self.position {
                     let what = format!(
                         "the record at {:#x} is damaged, or the segment after it is missing: it was durable when what is at {position:#x} was written",
                         self.position

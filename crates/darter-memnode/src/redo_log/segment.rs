@@ -19,7 +19,6 @@
 
 use super::medium::{Medium, MediumFile};
 use super::record::{self, ENDS_BYTES, word64};
-use darter_fabric::mutant;
 use std::io;
 use std::sync::Arc;
 
@@ -146,9 +145,6 @@ impl SegmentWriter {
     /// Writes after the records that all before this position, where the log ends, is durable. That is
     /// not durable itself: if it is lost, damage to the newest records is taken for a torn tail.
     pub(super) fn mark_durable(&mut self, position: u64) {
-        if mutant!("log-durable-end-not-marked") {
-            return;
-        }
         let mut ends = Vec::with_capacity(ENDS_BYTES);
         record::put_ends(&mut ends, position, position);
         // After an error the next records meet it, too.
@@ -180,12 +176,7 @@ impl SegmentWriter {
             // Records that others follow in another segment need no ends: its head says as much.
             let end = if at + fitting == bytes { records.len() } else { at + fitting };
             until_there_is_enough(|| self.file.write_at(self.at, &records[at..end]), waits)?;
-            if !mutant!("log-acknowledged-before-it-is-synced") {
-                let synced = self.file.sync();
-                if !mutant!("log-error-of-a-sync-ignored") {
-                    synced?;
-                }
-            }
+            self.file.sync()?;
             self.at += fitting as u64;
             at += fitting;
         }
@@ -200,7 +191,7 @@ fn until_there_is_enough<T>(
 ) -> io::Result<T> {
     loop {
         match step() {
-            Err(error) if is_shortage(&error) && !mutant!("log-fails-for-a-shortage") && waits(&error) => {}
+            Err(error) if is_shortage(&error) && waits(&error) => {}
             outcome => return outcome,
         }
     }
@@ -239,9 +230,6 @@ fn fitting(records: &[u8], room: u64) -> usize {
 /// Writes after the last record of a segment, at an offset, that the segment from `start` on follows:
 /// recovery takes that for damage if there is none.
 fn mark_followed(file: &dyn MediumFile, at: u64, start: u64) -> io::Result<()> {
-    if mutant!("log-missing-segment-not-noticed") {
-        return Ok(());
-    }
     let mut mark = Vec::new();
     record::put_followed(&mut mark, start);
     file.write_at(at, &mark)?;

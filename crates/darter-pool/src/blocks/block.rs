@@ -23,7 +23,6 @@
 //! the room left, in 16-byte units, where the incarnation was.
 
 use super::object::AllocKind;
-use darter_fabric::mutant;
 
 /// Who may cut slabs from a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +89,13 @@ impl BlockWord {
 
     /// The next word of this block, in another state.
     pub(crate) fn next(self, state: BlockState, kind: AllocKind, owner: MemberId) -> Self {
-        let sequence =
-            if mutant!("block-sequence-kept") { self.sequence } else { self.sequence.wrapping_add(1) };
-        Self { state, kind, member: owner.member, sequence, low: owner.incarnation }
+        Self {
+            state,
+            kind,
+            member: owner.member,
+            sequence: self.sequence.wrapping_add(1),
+            low: owner.incarnation,
+        }
     }
 
     /// The word after the block has been given back.

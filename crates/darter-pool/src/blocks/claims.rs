@@ -4,7 +4,7 @@
 //! bitmap. The owner reads the bitmaps and clears the bits that it finds by CAS, so that each bit
 //! is won once. The slab stays a slab of its class until then (`heap`).
 
-use darter_fabric::{Endpoint, Fabric, mutant};
+use darter_fabric::{Endpoint, Fabric};
 
 use super::heap::{Claim, ClaimFilter, OwnBlock, Page};
 use super::layout::{BlockId, PageId};
@@ -111,7 +111,7 @@ impl<F: Fabric> Blocks<F> {
             let done = submit(endpoint, batch).await?;
             let mut lost = Vec::new();
             for (&(page, word, bits), &cas) in wanted.iter().zip(&tries) {
-                if done.swapped(cas) || mutant!("claim-wins-bits-by-a-lost-cas") {
+                if done.swapped(cas) {
                     won[page].push((word, bits));
                 } else if done.found(cas) != 0 {
                     lost.push((page, word, done.found(cas)));

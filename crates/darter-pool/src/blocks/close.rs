@@ -7,7 +7,7 @@
 //! fetched. The two never overlap, so adding is joining, also while others go on. If the process
 //! dies in between, the block's word still names it, and a sweep does not trust the bits.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 
 use super::block::{BlockState, BlockWord};
 use super::heap::{Heap, OwnBlock, Page};
@@ -53,19 +53,12 @@ impl<F: Fabric> Blocks<F> {
     ) -> Result<bool, PoolError> {
         let Closing { bits, page_words, word, next } = closing;
         let mut batch = endpoint.batch();
-        if mutant!("close-says-closed-before-its-books") {
-            batch.cas(Layout::block_word(block), word.encode(), next.encode());
-        }
         for (at, (addr, bits)) in bits.into_iter().enumerate() {
             if at % WORDS_PER_BATCH == WORDS_PER_BATCH - 1 {
                 submit(endpoint, batch).await?;
                 batch = endpoint.batch();
             }
-            if mutant!("close-writes-over-freed-bits") {
-                batch.write(addr, &[bits]);
-            } else {
-                batch.faa(addr, bits);
-            }
+            batch.faa(addr, bits);
         }
         batch.write(self.layout().block_addr(block), &page_words);
         let cas = batch.cas(Layout::block_word(block), word.encode(), next.encode());

@@ -6,7 +6,7 @@
 //! a grant, a cut or a claim has begun and a cancelled operation did not end stays out of
 //! circulation (`heap`).
 
-use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, ObjectState, mutant};
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, ObjectState};
 
 use super::block::{BlockState, BlockWord};
 use super::heap::{ClaimFilter, Cut, OwnBlock};
@@ -115,7 +115,7 @@ impl<F: Fabric> Blocks<F> {
         // The slab's bitmap may lie where objects have been.
         let head = shape.as_ref().map_or(0, |shape| u64::from(shape.first));
         self.fabric().note_object(self.layout().page_addr(first), head, ObjectState::Unmanaged);
-        if shape.is_some_and(|shape| shape.bitmap.is_some()) && !mutant!("slab-cut-over-an-old-bitmap") {
+        if shape.is_some_and(|shape| shape.bitmap.is_some()) {
             let (bitmap, words) = self.layout().bitmap_of(first, class);
             batch.write(bitmap, &vec![0; words]);
         }
@@ -194,7 +194,7 @@ impl<F: Fabric> Blocks<F> {
         kind: AllocKind,
     ) -> Result<bool, PoolError> {
         let owned = word.next(BlockState::Owned, kind, self.me());
-        if !self.change_word(endpoint, block, word, owned).await? && !mutant!("grant-after-a-lost-race") {
+        if !self.change_word(endpoint, block, word, owned).await? {
             return Ok(false);
         }
         let zeros = vec![0; self.layout().pages as usize * 2];
@@ -211,7 +211,7 @@ impl<F: Fabric> Blocks<F> {
         word: BlockWord,
     ) -> Result<bool, PoolError> {
         let owned = word.next(BlockState::Owned, word.kind, self.me());
-        if !self.change_word(endpoint, block, word, owned).await? && !mutant!("reopen-after-a-lost-race") {
+        if !self.change_word(endpoint, block, word, owned).await? {
             return Ok(false);
         }
         let mut batch = endpoint.batch();
@@ -220,9 +220,7 @@ impl<F: Fabric> Blocks<F> {
         let books = OwnBlock::from_page_words(self.layout(), owned, done.words(read));
         drop(done);
         let claims = self.heap().add_and_claim(block, books);
-        if !mutant!("reopen-leaves-freed-bits") {
-            self.fetch_claims(endpoint, &claims).await?;
-        }
+        self.fetch_claims(endpoint, &claims).await?;
         Ok(true)
     }
 }

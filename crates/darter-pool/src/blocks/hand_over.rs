@@ -15,7 +15,7 @@
 //! What was unlinked and waits to be freed may lie in the blocks. It is freed as objects in other
 //! members' blocks are, and sweeps wait for it.
 
-use darter_fabric::{Fabric, mutant};
+use darter_fabric::Fabric;
 use std::sync::atomic::Ordering;
 
 use super::block::BlockWord;
@@ -62,9 +62,6 @@ impl Heap {
         }
         self.empty_blocks -= leaving.len();
         for &(id, _) in &leaving {
-            if mutant!("slab-cut-from-a-leaving-block") {
-                break;
-            }
             if let Some(block) = self.blocks.get(&id) {
                 self.open[Self::open_index(id.node, block.kind)].retain(|&other| other != id);
             }

@@ -10,7 +10,7 @@
 //! Frees come from the pool's own pointers, which may be damaged: a free that names no object in
 //! use changes nothing and is counted.
 
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use std::collections::BTreeMap;
 
 use super::block::BlockWord;
@@ -86,9 +86,7 @@ impl OwnBlock {
     /// Notes a slab that begins at `page`.
     pub(super) fn set_slab(&mut self, page: u32, slab: Slab) {
         let pages = &mut self.pages[page as usize..(page + slab.pages) as usize];
-        if !mutant!("further-pages-of-a-slab-left-free") {
-            pages.fill_with(|| Page::Tail);
-        }
+        pages.fill_with(|| Page::Tail);
         pages[0] = Page::Slab(slab);
     }
 
@@ -362,11 +360,10 @@ impl Heap {
     /// Makes free pages of a wholly free slab.
     fn release(&mut self, page: PageId) {
         let Some((slab, _)) = self.slab_mut(page) else { return };
-        if slab.free < slab.count || slab.claiming && !mutant!("page-released-under-a-claim") {
+        if slab.free < slab.count || slab.claiming {
             return;
         }
         let (free, pages) = (slab.free, slab.pages);
-        let pages = if mutant!("run-keeps-its-last-page") { (pages - 1).max(1) } else { pages };
         self.dequeue(page, free);
         self.set_pages_free(page, pages);
     }

@@ -24,7 +24,7 @@
 //! The freed bitmap of a slab of up to 64 objects is its freed word; a slab of more objects begins
 //! with its bitmap. What lies before the blocks is described in `region`.
 
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -264,8 +264,7 @@ impl Layout {
     /// The first page of a slab of `class` that `page` belongs to, or would belong to.
     #[inline]
     fn first_page(&self, page: u32, class: u8) -> u32 {
-        let begins_anywhere = is_run(class) || mutant!("slab-begins-where-an-object-does");
-        if begins_anywhere { page } else { page & !(self.slab_pages(class) - 1) }
+        if is_run(class) { page } else { page & !(self.slab_pages(class) - 1) }
     }
 
     /// The shape of a slab of `class` that begins at page `page` of a block; `None` when none can.

@@ -1,6 +1,6 @@
 //! How memory leaves the process: freed bits of objects in other members' blocks, and empty blocks.
 
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
 use std::collections::BTreeSet;
 
 use super::block::{BlockState, BlockWord};
@@ -40,9 +40,7 @@ impl<F: Fabric> Blocks<F> {
     /// may have been searched for freed objects before.
     pub(crate) fn note_landed(&self, blocks: &BTreeSet<BlockId>) {
         let heap = self.heap();
-        if !mutant!("frees-forgotten-in-a-block-just-taken")
-            && blocks.iter().any(|&block| heap.block(block).is_some())
-        {
+        if blocks.iter().any(|&block| heap.block(block).is_some()) {
             self.note_others();
         }
     }

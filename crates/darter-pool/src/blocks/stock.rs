@@ -4,7 +4,7 @@
 //! anything shared. When a magazine is empty, [`Stock::refill`] fills it with what the process has
 //! found (`grant`); when it is full, half of it goes back to the heap.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState, mutant};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState};
 use std::sync::Arc;
 
 use super::layout::class_in;
@@ -71,7 +71,7 @@ impl Stock {
         kind: AllocKind,
     ) -> Option<GlobalAddr> {
         let class = class_of(bytes)?;
-        if blocks.fabric().is_absent(node) && !mutant!("object-taken-on-an-absent-node") {
+        if blocks.fabric().is_absent(node) {
             return None;
         }
         if endpoint.refuses_allocation() {
@@ -176,7 +176,7 @@ impl Stock {
         blocks.fabric().note_object(addr, class_bytes(class), ObjectState::Free);
         let magazine = self.magazine(blocks, addr.node(), kind, class);
         if !magazine.push(addr) {
-            let mut surplus = if mutant!("magazine-overflow-loses-one") { vec![] } else { vec![addr] };
+            let mut surplus = vec![addr];
             for _ in 0..magazine.capacity() / 2 {
                 surplus.extend(magazine.pop());
             }

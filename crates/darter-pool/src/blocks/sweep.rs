@@ -4,7 +4,7 @@
 //! for whoever needs room first: the sweeping process may have no use for it, and kept all blocks of
 //! a hundred dead ones, each with little in use, while others found the pool full.
 
-use darter_fabric::{Fabric, ObjectState, mutant};
+use darter_fabric::{Fabric, ObjectState};
 use std::collections::HashMap;
 
 use super::bits::ones;
@@ -58,21 +58,17 @@ impl<F: Fabric> Blocks<F> {
                 let (addr, _) = self.layout().bitmap_of(slab.page, slab.class);
                 for (word, bits) in words.into_iter().enumerate().filter(|(_, bits)| *bits != 0) {
                     set.insert(addr.plus(word as u64 * 8), bits);
-                    if !mutant!("sweep-ignores-freed-bits") {
-                        books.give(slab.page.page, word, bits);
-                        freed_bytes += self.met_bytes(*slab, (word, bits), reachable);
-                    }
+                    books.give(slab.page.page, word, bits);
+                    freed_bytes += self.met_bytes(*slab, (word, bits), reachable);
                 }
             }
         }
         self.note_free(block, &books);
         let mut closing = Closing::new(self.layout(), block, &books);
-        if !mutant!("sweep-adds-bits-that-are-set") {
-            closing.bits.retain_mut(|(addr, bits)| {
-                *bits &= !set.get(addr).copied().unwrap_or(0);
-                *bits != 0
-            });
-        }
+        closing.bits.retain_mut(|(addr, bits)| {
+            *bits &= !set.get(addr).copied().unwrap_or(0);
+            *bits != 0
+        });
         let room = if closing.is_empty() { self.layout().block_bytes } else { books.room(self.layout()) };
         Ok(Some((closing, Swept { kept_bytes: kept_bytes - freed_bytes, room, violations })))
     }

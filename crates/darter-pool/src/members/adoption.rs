@@ -28,7 +28,7 @@
 //! takes them again. When the sweeping process dies in between, its blocks are a dead member's:
 //! sweeping them again loses nothing.
 
-use darter_fabric::{Fabric, mutant};
+use darter_fabric::Fabric;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -138,9 +138,7 @@ impl Members {
                     if lock(in_sweep).insert(block) {
                         adoption.blocks.push(Adopted { block, word, room: 0 });
                     }
-                } else if is_dead
-                    || word.state == BlockState::Closed && !mutant!("adopt-leaves-closed-blocks")
-                {
+                } else if is_dead || word.state == BlockState::Closed {
                     let taken = word.next(BlockState::Sweeping, word.kind, self.me());
                     if blocks.change_word(endpoint, block, word, taken).await? {
                         lock(in_sweep).insert(block);
@@ -164,10 +162,8 @@ impl Members {
         let mut report = SweepReport { finished: true, ..SweepReport::default() };
         while let Some(&Adopted { block, word, room }) = adoption.blocks.last() {
             let swept = blocks.sweep(endpoint, block, word, reachable).await?;
-            if !mutant!("sweep-begins-again-under-late-bits") {
-                // Not by way of the adoption's end: see "no bit is added twice".
-                adoption.blocks.pop();
-            }
+            // Not by way of the adoption's end: see "no bit is added twice".
+            adoption.blocks.pop();
             if let Some((closing, swept)) = swept {
                 if blocks.post_closing(endpoint, block, closing).await? {
                     report.blocks += 1;
@@ -176,9 +172,6 @@ impl Members {
                 }
                 let left = VIOLATIONS_MAX.saturating_sub(report.violations.len());
                 report.violations.extend(swept.violations.into_iter().take(left));
-            }
-            if mutant!("sweep-begins-again-under-late-bits") {
-                adoption.blocks.pop();
             }
             lock(self.in_sweep()).remove(&block);
         }

@@ -15,8 +15,9 @@
 //! a node *without* one had taken, since the words of all nodes are freed after the last magic
 //! word.
 
-use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, SUPERBLOCK_MAGIC};
-use darter_fabric::{Suspect, mutant};
+use darter_fabric::{
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, SUPERBLOCK_MAGIC, Suspect,
+};
 
 use super::silence::Silence;
 use crate::error::PoolError;
@@ -34,11 +35,6 @@ pub(crate) struct Bootstrap {
     name: u64,
     /// The founder word of each node before.
     before: Vec<u64>,
-}
-
-/// Whether a planted error leaves the first look at the nodes alone.
-fn looks_alone() -> bool {
-    mutant!("pool-created-after-a-look-alone")
 }
 
 /// What a node says before a pool is made of it.
@@ -62,7 +58,6 @@ impl Bootstrap {
         refuse_pools(&look_at(endpoint, nodes).await?)?;
         let identity = match fabric.claim(FOUNDER_SLOT) {
             Ok(identity) => identity,
-            Err(FabricError::IdentityTaken { .. }) if looks_alone() => fabric.claim(FOUNDER_SLOT + 1)?,
             Err(FabricError::IdentityTaken { .. }) => return Err(PoolError::BeingCreated { node: 0 }),
             Err(error) => return Err(error.into()),
         };
@@ -92,7 +87,7 @@ impl Bootstrap {
         for (look, &before) in looks.iter_mut().zip(&self.before) {
             look.founder = before;
         }
-        if looks_alone() { Ok(()) } else { refuse_pools(&looks) }
+        refuse_pools(&looks)
     }
 
     /// Leaves the nodes as they were found.
@@ -150,7 +145,7 @@ async fn take<F: Fabric>(
     let mut stranger = Silence::new(0, 0);
     loop {
         let swap = cas(endpoint, GlobalAddr::new(node, FOUNDER_AT), expected, name).await?;
-        if swap.swapped || looks_alone() {
+        if swap.swapped {
             return Ok(expected);
         }
         stranger.look(swap.found, endpoint.now_ms(), lease_ms);

@@ -10,8 +10,9 @@
 //! that is not the one that it has read. It reads node 0's superblock again before it does anything
 //! else ([`crate::Pool::confirm`]).
 
-use darter_fabric::{Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity};
-use darter_fabric::{Suspect, mutant};
+use darter_fabric::{
+    Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Suspect,
+};
 
 use super::member::read_table;
 use super::nodes::look_up;
@@ -58,7 +59,7 @@ pub async fn erase_if_lost<F: Fabric>(
     }
     for node in lost {
         let expected = look_up(&mut endpoint, node).await?;
-        if is_there(&expected) && !mutant!("pool-erased-though-its-node-is-there") {
+        if is_there(&expected) {
             let what = "it is empty, and the pool's memory node of this number is there at another address";
             return Err(PoolError::NodeMismatch { node, what });
         }
@@ -78,9 +79,6 @@ async fn claim_all<F: Fabric>(
     lease_ms: u64,
 ) -> Result<Vec<Box<dyn Identity>>, PoolError> {
     let mut claims = Vec::new();
-    if mutant!("pool-erased-under-its-members") {
-        return Ok(claims);
-    }
     let begin = endpoint.now_ms();
     loop {
         shut_members_out(fabric, endpoint).await?;

@@ -1,6 +1,6 @@
 //! Eviction: how members that are gone are found and ended (`member`).
 
-use darter_fabric::{Fabric, FabricError, FenceOutcome, Suspect, mutant};
+use darter_fabric::{Fabric, FabricError, FenceOutcome, Suspect};
 
 use super::member::{MemberLine, MemberTable, end, read_line, read_table};
 use super::silence::Silence;
@@ -29,17 +29,14 @@ pub(crate) async fn evict_gone<F: Fabric>(
         if !now.live || now.incarnation != line.incarnation {
             continue;
         }
-        let lapsed =
-            lapsed && (now.heartbeat == line.heartbeat || mutant!("bury-though-the-lease-was-renewed"));
-        let holder = if mutant!("bury-whoever-the-line-names-now") { now.holder } else { line.holder };
-        let suspect = Suspect { slot, holder, lapsed };
-        match fabric.fence(suspect) {
+        let lapsed = lapsed && now.heartbeat == line.heartbeat;
+        match fabric.fence(Suspect { slot, holder: line.holder, lapsed }) {
             Ok(FenceOutcome::Alive) => {}
             // At all nodes that this process knows; if there are more, a member that knows them has
             // to do it.
             Ok(FenceOutcome::Fenced) => {
                 let nodes = usize::from(read_table(endpoint, 0).await?.nodes);
-                if nodes > fabric.nodes() && !mutant!("bury-without-the-nodes-that-came-since") {
+                if nodes > fabric.nodes() {
                     evictions.unsure = true;
                 } else {
                     end(endpoint, MemberId { member: slot as u8, incarnation: line.incarnation }).await?;

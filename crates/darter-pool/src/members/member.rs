@@ -46,7 +46,7 @@
 //! count from before the member came, with an epoch from long after, hides a live member from the
 //! advance.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 
 use crate::blocks::MemberId;
 use crate::error::PoolError;
@@ -79,7 +79,7 @@ pub(crate) struct MemberLine {
 impl MemberLine {
     /// A line as two READs found it, the first of which counts for its state alone.
     fn parse(first: &[u64], words: &[u64]) -> Self {
-        let is_steady = first[0] == words[0] || mutant!("member-line-read-once");
+        let is_steady = first[0] == words[0];
         Self {
             live: is_steady && words[0] >> 32 == LIVE,
             incarnation: words[0] as u32,
@@ -143,15 +143,12 @@ pub(crate) async fn read_table<E: Endpoint>(
     loop {
         let mut batch = endpoint.batch();
         let lines = expected as usize * LINE_WORDS;
-        let early = mutant!("member-lines-read-before-the-epoch").then(|| batch.read(line_addr(0), lines));
         let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 3);
         let count = batch.read(GlobalAddr::new(0, LINES_AT), 1);
-        let states = early.unwrap_or_else(|| batch.read(line_addr(0), lines));
+        let states = batch.read(line_addr(0), lines);
         let table = batch.read(line_addr(0), lines);
         let done = submit(endpoint, batch).await?;
-        let (epoch, beside, nodes) = (done.words(head)[0], done.words(head)[1], done.words(head)[2]);
-        let used =
-            if mutant!("member-lines-counted-beside-the-epoch") { beside } else { done.words(count)[0] };
+        let (epoch, used, nodes) = (done.words(head)[0], done.words(count)[0], done.words(head)[2]);
         let nodes = u8::try_from(nodes).ok().filter(|&nodes| nodes > 0);
         let (Some(nodes), true) = (nodes, used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT) else {
             return Err(PoolError::Damaged { node: 0, what: "its epoch line holds numbers that cannot be" });

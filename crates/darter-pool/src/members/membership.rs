@@ -1,6 +1,6 @@
 //! A process's own membership: who it is, what it has published, and what it knows of the others.
 
-use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, Identity, mutant};
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, Identity};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -180,12 +180,12 @@ impl Members {
                 && line.wants_room == wants_room
                 && line.nodes == u64::from(nodes)
         });
-        let is_due = self.unrenewed_ms(now) > lease_ms / 4 && !mutant!("lease-renewed-with-news-alone");
+        let is_due = self.unrenewed_ms(now) > lease_ms / 4;
         let is_news = !is_told || is_due;
         if !is_news && !advance {
             return Ok(false);
         }
-        let heartbeat = self.beat(now);
+        let heartbeat = self.beat();
         let holder = self.holder;
         let publication =
             Publication { published, flushed, heartbeat, has_garbage, wants_room, holder, nodes };
@@ -207,19 +207,18 @@ impl Members {
     }
 
     /// Returns a heartbeat that this process has never written.
-    fn beat(&self, now: u64) -> u64 {
-        let heartbeat = self.heartbeat.fetch_add(1, Ordering::Relaxed) + 1;
-        if mutant!("lease-compared-across-clocks") { now + self.lease_ms() } else { heartbeat }
+    fn beat(&self) -> u64 {
+        self.heartbeat.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Renews the lease if half of it is over, whether or not a round of upkeep is under way. What
     /// such a round publishes later may be the smaller heartbeat: others look whether it changes.
     pub(crate) async fn renew<E: Endpoint>(&self, endpoint: &mut E) -> Result<(), PoolError> {
         let now = endpoint.now_ms();
-        if self.unrenewed_ms(now) <= self.lease_ms() / 2 || mutant!("lease-left-to-rounds-that-wait") {
+        if self.unrenewed_ms(now) <= self.lease_ms() / 2 {
             return Ok(());
         }
-        let heartbeat = self.beat(now);
+        let heartbeat = self.beat();
         post(endpoint, |batch| batch.volatile().write(heartbeat_addr(self.me), &[heartbeat])).await?;
         self.renewed_ms.fetch_max(now, Ordering::Relaxed);
         Ok(())
@@ -257,12 +256,8 @@ impl Members {
         table: &MemberTable,
         silent_ms_min: u64,
     ) -> Result<Evictions, PoolError> {
-        let now = endpoint.now_ms();
-        let is_over = |line: &MemberLine| mutant!("lease-compared-across-clocks") && line.heartbeat < now;
         let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
-        let silent = others.map(|(slot, line)| {
-            (slot, line, if is_over(line) { u64::MAX } else { self.silent_ms(slot, line) })
-        });
+        let silent = others.map(|(slot, line)| (slot, line, self.silent_ms(slot, line)));
         let suspects: Vec<_> = silent
             .filter(|(_, _, silent)| *silent >= silent_ms_min)
             .map(|(slot, line, silent)| (slot, *line, silent > self.lease_ms()))

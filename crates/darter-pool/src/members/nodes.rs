@@ -24,7 +24,7 @@
 //! shut out at all nodes there are: the count is read once more after node 0 has shut it out, since
 //! it can have used no node that was not counted by then.
 
-use darter_fabric::{Batch, Endpoint, ExpectedNode, Fabric, FabricError, GlobalAddr, mutant};
+use darter_fabric::{Batch, Endpoint, ExpectedNode, Fabric, FabricError, GlobalAddr};
 
 use super::addition::Adding;
 use super::member::{self, MemberTable};
@@ -71,7 +71,7 @@ fn line_words(bytes: u64, address: &str, id: Option<u64>) -> Result<[u64; LINE_W
         whole[..bytes.len()].copy_from_slice(bytes);
         *word = u64::from_le_bytes(whole);
     }
-    words[ID - 1] = id.filter(|_| !mutant!("directory-without-ids")).unwrap_or(0);
+    words[ID - 1] = id.unwrap_or(0);
     Ok(words)
 }
 
@@ -220,12 +220,7 @@ impl Members {
             Ok(()) | Err(PoolError::Fabric(_)) => {}
             Err(error) => return Err(error),
         }
-        let usable = if mutant!("node-used-before-all-reach-it") {
-            layout.node_count()
-        } else {
-            table.reached_by_all()
-        };
-        self.raise_usable(usable);
+        self.raise_usable(table.reached_by_all());
         Ok(())
     }
 
@@ -245,8 +240,7 @@ impl Members {
             Ok(bytes) => bytes,
             Err(error) => {
                 blocks.fabric().forget_node(node);
-                let free = if mutant!("node-line-kept-after-an-error") { claim } else { 0 };
-                cas(endpoint, line_addr(node), claim, free).await?;
+                cas(endpoint, line_addr(node), claim, 0).await?;
                 return Err(error);
             }
         };

@@ -1,6 +1,6 @@
 //! Registration: how a process takes a member line and goes live (`member`).
 
-use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Identity, mutant};
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Identity};
 
 use super::evict::evict_gone;
 use super::member::{MemberTable, Publication, line_addr, publication_addr, read_table, state_word};
@@ -62,10 +62,7 @@ async fn go_live<E: Endpoint>(
         // it is gone.
         return Ok(None);
     }
-    // An incarnation is never 0.
-    let kept = mutant!("member-incarnation-kept") && line.incarnation > 0;
-    let incarnation = if kept { line.incarnation } else { line.incarnation.wrapping_add(1) };
-    let me = MemberId { member: slot as u8, incarnation };
+    let me = MemberId { member: slot as u8, incarnation: line.incarnation.wrapping_add(1) };
     let publication = Publication {
         published: table.epoch,
         flushed: table.epoch,
@@ -84,8 +81,7 @@ async fn go_live<E: Endpoint>(
     }
     // Both again, now that others see this process.
     let before = table.epoch;
-    let stays = mutant!("member-goes-live-by-what-it-read-before");
-    let table = if stays { table } else { read_table(endpoint, slot + 1).await? };
+    let table = read_table(endpoint, slot + 1).await?;
     if table.epoch < before {
         return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
     }

@@ -6,8 +6,6 @@
 //! to two thirds of the lease at most, unless it was there before: the others have the rest of the
 //! lease for a sign of life.
 
-use darter_fabric::mutant;
-
 /// The silence of one who has to change a word before a lease is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence<T> {
@@ -30,9 +28,7 @@ impl<T: Copy + PartialEq> Silence<T> {
         }
         let silent_ms = self.silent_ms + now_ms.saturating_sub(self.looked_ms);
         let limit_ms = lease_ms - lease_ms / 3;
-        self.silent_ms = if mutant!("silence-counted-while-nobody-could-look") {
-            silent_ms
-        } else if self.silent_ms < limit_ms {
+        self.silent_ms = if self.silent_ms < limit_ms {
             silent_ms.min(limit_ms)
         } else {
             silent_ms.min(self.silent_ms + limit_ms)

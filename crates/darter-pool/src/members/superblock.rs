@@ -14,7 +14,7 @@
 //! the count beside the epoch says how many there are now (`nodes`). What changes (epoch, root
 //! words, tables) is checked where it is used.
 
-use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, mutant, random_word};
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
 
 use crate::blocks::Layout;
 use crate::error::PoolError;
@@ -216,9 +216,7 @@ pub(super) async fn read_or_disown<F: Fabric>(
 ) -> Result<Option<Superblock>, PoolError> {
     match read_node(endpoint, node, bytes).await {
         Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. })
-            if node > 0
-                && fabric.node_id(node).is_some()
-                && !mutant!("pool-empty-node-taken-for-no-pool") =>
+            if node > 0 && fabric.node_id(node).is_some() =>
         {
             fabric.disown_node(node);
             Ok(None)

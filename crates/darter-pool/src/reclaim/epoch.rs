@@ -19,7 +19,7 @@
 //! an operation at `p` or later has been freed. That is rule R4: what an operation at `p` read may
 //! be used by a later one at the same `p`.
 
-use darter_fabric::{Orphans, mutant};
+use darter_fabric::Orphans;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
@@ -88,7 +88,7 @@ impl ClientState {
         if !SWAP_ORDERS_LOADS {
             fence(Ordering::SeqCst);
         }
-        clients.epoch.load(Ordering::SeqCst) == epoch || mutant!("pin-without-a-second-look")
+        clients.epoch.load(Ordering::SeqCst) == epoch
     }
 
     /// Ends the pin.
@@ -126,7 +126,7 @@ impl ClientState {
             if work.is_empty() {
                 return;
             }
-            if self.in_flight() == 0 || mutant!("holds-settled-under-late-verbs") {
+            if self.in_flight() == 0 {
                 for task in work {
                     task();
                 }
@@ -188,7 +188,7 @@ impl Clients {
     /// Ends the pin of an idle or dropped client that waits for verbs which have landed.
     pub(super) fn reap(&self, state: &Arc<ClientState>) {
         let mut lingering = lock(&state.lingering);
-        if *lingering && (state.in_flight() == 0 || mutant!("lingering-pin-reaped-at-once")) {
+        if *lingering && state.in_flight() == 0 {
             self.end_pin(state, &mut lingering);
         }
     }

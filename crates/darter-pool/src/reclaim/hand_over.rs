@@ -1,7 +1,7 @@
 //! When the steps of a hand-over follow each other (`blocks/hand_over`): the operations that had begun
 //! before a step must be over.
 
-use darter_fabric::{Fabric, mutant};
+use darter_fabric::Fabric;
 use std::sync::atomic::{Ordering, fence};
 
 use super::epoch::Clients;
@@ -46,13 +46,13 @@ impl HandOver {
         // that blocks are handed over.
         fence(Ordering::SeqCst);
         let are_over = clients.oldest_pin().is_none_or(|pin| pin > since);
-        if !are_over && !mutant!("blocks-handed-over-under-operations") {
+        if !are_over {
             return false;
         }
         self.since = None;
         // The others have emptied their magazines when their operations began.
         for client in clients.all() {
-            if client.pinned().is_none() && !mutant!("idle-magazines-kept-in-a-hand-over") {
+            if client.pinned().is_none() {
                 blocks.empty_magazines(&client.magazines);
             }
         }

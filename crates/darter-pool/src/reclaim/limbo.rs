@@ -15,7 +15,7 @@
 //!
 //! Lock order: ring, then limbo, then heap.
 
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -144,9 +144,7 @@ impl Limbo {
     /// was.
     pub(super) fn retire(&self, ring: &Mutex<Ring>, object: Object, born: u64) -> bool {
         let mut ring = lock(ring);
-        let in_hand = if mutant!("limbo-forgets-the-birth-in-hand") { NEVER } else { ring.in_hand };
-        let before = if mutant!("limbo-birth-of-the-last-in-the-ring") { NEVER } else { ring.born };
-        ring.born = before.min(born).min(in_hand);
+        ring.born = ring.born.min(born).min(ring.in_hand);
         ring.take_back(object.addr());
         if ring.objects.capacity() == 0 {
             ring.objects.reserve_exact(BAG_OBJECTS);
@@ -237,7 +235,7 @@ impl Limbo {
             if bag.stamp.is_some() {
                 break;
             }
-            bag.stamp = Some(if mutant!("limbo-stamped-with-the-clients-epoch") { bag.born } else { global });
+            bag.stamp = Some(global);
             bag.objects.iter().copied().for_each(&mut retired);
         }
         for noted in state.noted.iter_mut().rev().skip_while(|noted| noted.sequence >= mark) {
@@ -258,9 +256,8 @@ impl Limbo {
         mut free: impl FnMut(&[Object]) -> Vec<Object>,
     ) {
         let mut state = lock(&self.state);
-        let is_ripe = |stamp: Option<u64>, epochs| stamp.is_some_and(|stamp| stamp + epochs <= global);
-        let epochs = if mutant!("limbo-frees-one-epoch-early") { 1 } else { 2 };
-        while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp, epochs)) {
+        let is_ripe = |stamp: Option<u64>| stamp.is_some_and(|stamp| stamp + 2 <= global);
+        while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp)) {
             let Some(bag) = state.bags.pop_front() else { break };
             let remote = free(&bag.objects);
             self.freed.fetch_add(bag.objects.len() as u64, Ordering::Relaxed);
@@ -270,8 +267,7 @@ impl Limbo {
                 state.remote.extend(remote);
             }
         }
-        let epochs = if mutant!("limbo-first-grace-of-one-epoch") { 1 } else { 2 };
-        while state.noted.front().is_some_and(|noted| is_ripe(noted.stamp, epochs)) {
+        while state.noted.front().is_some_and(|noted| is_ripe(noted.stamp)) {
             let Some(noted) = state.noted.pop_front() else { break };
             noted.stamp.into_iter().for_each(&mut graced);
             state.graced.push(noted.object);
@@ -293,7 +289,6 @@ impl Limbo {
         let bags = state.bags.iter().map(|bag| bag.born);
         let noted = state.noted.iter().map(|noted| noted.object.born);
         let graced = state.graced.iter().map(|object| object.born);
-        let graced = graced.filter(|_| !mutant!("limbo-oldest-passes-over-what-is-graced"));
         bags.chain(noted).chain(graced).fold(state.remote_born, u64::min)
     }
 
@@ -302,8 +297,8 @@ impl Limbo {
     pub(super) fn oldest(&self, clients: impl FnOnce() -> u64) -> u64 {
         let before = self.oldest_here();
         let between = clients();
-        let after = if mutant!("limbo-oldest-looks-once") { NEVER } else { self.oldest_here() };
-        before.min(between).min(after)
+        let again = self.oldest_here();
+        before.min(between).min(again)
     }
 
     /// The oldest birth in a ring or in its owner's hands.

@@ -1,6 +1,6 @@
 //! One client's part in reclamation: its pin, what it has retired, and when it owes upkeep.
 
-use darter_fabric::{Endpoint, GlobalAddr, mutant};
+use darter_fabric::{Endpoint, GlobalAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -119,8 +119,7 @@ impl Reclaimer {
         if self.lingers {
             // From here on the pin is this operation's too: no other thread may end it.
             let lingers = self.state.take_lingering();
-            self.lingers =
-                lingers && endpoint.in_flight() > 0 && !mutant!("lingering-pin-moved-by-the-next-operation");
+            self.lingers = lingers && endpoint.in_flight() > 0;
         }
         self.state.leftovers.next_operation();
         self.settle_leftovers();
@@ -143,7 +142,7 @@ impl Reclaimer {
     /// Ends the pin, unless verbs of the operation are on their way.
     #[inline]
     pub(crate) fn leave<E: Endpoint>(&mut self, endpoint: &E) {
-        self.lingers = endpoint.in_flight() > 0 && !mutant!("pin-dropped-with-a-cancelled-operation");
+        self.lingers = endpoint.in_flight() > 0;
         if self.lingers {
             self.state.set_lingering();
             return;
@@ -157,7 +156,7 @@ impl Reclaimer {
     /// Does what the last operation left, unless its verbs are still on their way.
     #[cold]
     fn settle_leftovers(&mut self) {
-        if self.has_leftovers && (!self.lingers || mutant!("hold-over-before-its-late-verbs")) {
+        if self.has_leftovers && !self.lingers {
             self.has_leftovers = false;
             self.state.leftovers.settle();
         }
@@ -188,14 +187,13 @@ impl Reclaimer {
 
     /// The epoch that what is unlinked now counts as born in: the operation's. Out of any operation
     /// none is known.
-    fn birth(&self, reclamation: &Reclamation) -> u64 {
-        let epoch = if mutant!("born-in-the-process-epoch") { reclamation.epoch() } else { self.epoch };
-        if self.depth > 0 { epoch } else { 0 }
+    fn birth(&self) -> u64 {
+        if self.depth > 0 { self.epoch } else { 0 }
     }
 
     /// Takes an object that the operation has unlinked.
     pub(crate) fn retire(&mut self, reclamation: &Reclamation, object: Object) {
-        if reclamation.limbo.retire(&self.state.ring, object, self.birth(reclamation)) {
+        if reclamation.limbo.retire(&self.state.ring, object, self.birth()) {
             self.bags += 1;
             if self.bags >= UPKEEP_BAGS {
                 self.until_upkeep = 1;
@@ -212,7 +210,7 @@ impl Reclaimer {
         kind: AllocKind,
         note: Box<[u8]>,
     ) {
-        let object = Unlinked { addr, bytes, kind, note, born: self.birth(reclamation), hand: None };
+        let object = Unlinked { addr, bytes, kind, note, born: self.birth(), hand: None };
         self.put_back(reclamation, object);
     }
 
@@ -237,8 +235,7 @@ impl Reclaimer {
         reclamation.limbo.collect(&self.state.ring);
         self.state.gone.store(true, Ordering::SeqCst);
         let mut lingering = lock(&self.state.lingering);
-        *lingering = endpoint.is_some_and(|endpoint| endpoint.in_flight() > 0)
-            && !mutant!("pin-of-a-dropped-client-ends-at-once");
+        *lingering = endpoint.is_some_and(|endpoint| endpoint.in_flight() > 0);
         if !*lingering {
             reclamation.clients.end_pin(&self.state, &mut lingering);
         }

@@ -18,7 +18,7 @@
 //! freed bits on their way must not be taken for landed: their birth then stays in [`Reclamation::stuck`]
 //! and holds sweeps back.
 
-use darter_fabric::{Fabric, GlobalAddr, ObjectState, Orphans, mutant};
+use darter_fabric::{Fabric, GlobalAddr, ObjectState, Orphans};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ use super::limbo::Limbo;
 use crate::blocks::{Blocks, MagazineList};
 use crate::error::PoolError;
 use crate::laggard::Laggard;
-use crate::members::{MemberLine, MemberTable, Members, News};
+use crate::members::{MemberTable, Members, News};
 use crate::sync::lock;
 
 /// Wholly free blocks a process keeps between rounds.
@@ -220,7 +220,6 @@ impl Reclamation {
         }
         let mark = self.limbo.mark();
         let table = members.read(endpoint, blocks, self.epoch()).await?;
-        let mark = if mutant!("limbo-marked-after-the-epoch-was-read") { self.limbo.mark() } else { mark };
         self.free_ripe(blocks, mark, table.epoch);
         self.send_frees(endpoint, blocks).await?;
         self.give_back(endpoint, blocks, members, &table).await?;
@@ -245,7 +244,6 @@ impl Reclamation {
         let me = u32::from(members.me().member);
         let is_asked = table.live().any(|(slot, line)| slot != me && line.wants_room);
         self.is_asked.store(is_asked, Ordering::Relaxed);
-        let is_asked = is_asked && !mutant!("room-kept-from-those-who-ask");
         if is_asked {
             blocks.claim_and_trim(endpoint).await?;
         }
@@ -260,8 +258,7 @@ impl Reclamation {
     /// Stamps what was in limbo at `mark` with the global epoch, makes that the process epoch, and
     /// frees what is ripe.
     fn free_ripe<F: Fabric>(&self, blocks: &Blocks<F>, mark: u64, global: u64) {
-        let stamp = if mutant!("limbo-stamped-with-the-process-epoch") { self.epoch() } else { global };
-        self.limbo.stamp(mark, stamp, |object| blocks.note(object, ObjectState::Retired(global)));
+        self.limbo.stamp(mark, global, |object| blocks.note(object, ObjectState::Retired(global)));
         self.clients.observe(global);
         let graced = |stamp| blocks.fabric().note_grace(stamp);
         self.limbo.ripen(global, graced, |objects| blocks.free(objects));
@@ -277,7 +274,6 @@ impl Reclamation {
         if objects.is_empty() {
             return Ok(());
         }
-        let born = if mutant!("cancelled-frees-taken-for-landed") { u64::MAX } else { born };
         let unconfirmed = UnconfirmedFrees { stuck: &self.stuck, born };
         let freed_in = blocks.blocks_of(&objects);
         blocks.send_frees(endpoint, objects).await?;
@@ -290,8 +286,7 @@ impl Reclamation {
     /// `epoch`.
     fn flushed_before(&self, epoch: u64) -> u64 {
         let clients = || {
-            let pinned = self.clients.oldest_pin().filter(|_| !mutant!("flushed-without-looking-at-pins"));
-            let pinned = pinned.unwrap_or(u64::MAX);
+            let pinned = self.clients.oldest_pin().unwrap_or(u64::MAX);
             let rings = self.clients.all();
             rings.iter().fold(pinned, |oldest, client| {
                 if client.pinned().is_none() {
@@ -315,18 +310,14 @@ impl Reclamation {
         let epoch = table.epoch;
         let flushed = self.flushed_before(epoch);
         self.flushed.store(flushed, Ordering::Release);
-        let behind = u64::from(mutant!("published-over-a-pin-one-epoch-behind"));
-        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin + behind >= epoch);
+        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin >= epoch);
         let published = if is_current { epoch } else { self.published.load(Ordering::Relaxed) };
         let has_garbage =
             self.limbo.waiting() > self.limbo.graced() || self.waiting.load(Ordering::Relaxed) > 0;
 
         let others = || table.live().filter(|(slot, _)| *slot != u32::from(members.me().member));
-        let is_near = |line: &MemberLine| {
-            mutant!("epoch-moved-past-a-member-one-behind") && line.published + 1 == epoch
-        };
-        let advance = (is_current || mutant!("epoch-moved-past-pins-of-its-own"))
-            && others().all(|(_, line)| line.published == epoch || is_near(line))
+        let advance = is_current
+            && others().all(|(_, line)| line.published == epoch)
             && (has_garbage || others().any(|(_, line)| line.has_garbage));
         let late = others().find(|(_, line)| line.published < epoch);
         let late = late.map(|(member, line)| Laggard { member, pid: line.pid, is_me: false, for_ms: 0 });

@@ -1,6 +1,6 @@
 //! Rounds of upkeep until something has come about, or for a time.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 
 use super::upkeep::Reclamation;
 use crate::blocks::Blocks;
@@ -105,13 +105,7 @@ impl Reclamation {
     /// The members, `me` the own slot among them, that have not flushed an epoch.
     pub(crate) fn late(&self, table: &MemberTable, me: u32, epoch: u64) -> Vec<u32> {
         let flushed = |slot: u32, flushed: u64| if slot == me { self.flushed() } else { flushed };
-        let epoch = if mutant!("sweep-waits-one-epoch-less") { epoch - 1 } else { epoch };
-        let others_alone = mutant!("sweep-does-not-wait-for-its-own-process");
-        let late = table.live().filter(|(slot, _)| !(others_alone && *slot == me)).filter(|(slot, line)| {
-            let done =
-                if mutant!("sweep-waits-for-published-epochs") { line.published } else { line.flushed };
-            flushed(*slot, done) <= epoch
-        });
+        let late = table.live().filter(|(slot, line)| flushed(*slot, line.flushed) <= epoch);
         late.map(|(slot, _)| slot).collect()
     }
 

@@ -5,7 +5,7 @@ use super::descent::SlotAt;
 use super::locks::Locks;
 use super::node::Slot;
 use super::shared::Operation;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::Result;
 
 /// One published change: what is written before, the word that names the slot's edge, and the slot.
@@ -37,21 +37,11 @@ impl<F: Fabric> Operation<'_, F> {
             // Complete before the CAS that links it: batches order verbs of one memory node only.
             self.client.send(&mut batch).await?;
         }
-        let (is_key_late, is_unlocked_first) =
-            (mutant!("art-key-byte-behind-its-slot"), mutant!("art-unlocks-before-it-publishes"));
-        if is_unlocked_first {
-            locks.unlock_in(self.client.pool().fabric(), &mut batch);
-        }
-        if let Some((addr, word)) = key.filter(|_| !is_key_late) {
+        if let Some((addr, word)) = key {
             batch.write(addr, &[word]);
         }
         let cas = batch.cas(at.addr, at.slot.word(), new.word());
-        if let Some((addr, word)) = key.filter(|_| is_key_late) {
-            batch.write(addr, &[word]);
-        }
-        if !is_unlocked_first {
-            locks.unlock_in(self.client.pool().fabric(), &mut batch);
-        }
+        locks.unlock_in(self.client.pool().fabric(), &mut batch);
         let done = self.client.submit(batch).await?;
         let lost = (!done.swapped(cas)).then(|| Slot::from_word(done.found(cas)));
         self.client.recycle(done);

@@ -16,7 +16,7 @@ use super::node::{self, Content, Header, NodeType, Part, Slot};
 use super::publish::Change;
 use super::shared::Operation;
 use super::situations::{self, HELPED, REPLACE_LATE};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::checker::note;
 use darter_index::radix::build::Built;
 use darter_index::radix::drafts::Drafts;
@@ -107,7 +107,6 @@ impl<F: Fabric> Operation<'_, F> {
             // What was remembered of the root word is out of date.
             self.shared.read_root(&mut self.client).await?;
         }
-        let holder_is_sealed = holder_is_sealed && !mutant!("art-replaces-below-a-replaced-node");
         if holder_is_sealed || !is_linked {
             note(REPLACE_LATE);
             return Ok(Err(Replaced::Lost));
@@ -171,7 +170,7 @@ impl<F: Fabric> Operation<'_, F> {
             self.shared.remember_root(slot, self.client.epoch());
         }
         self.client.retire(here.addr, here.ty.bytes(), AllocKind::Inner);
-        Ok(Replaced::Done { added: added || mutant!("art-added-though-it-was-there") })
+        Ok(Replaced::Done { added })
     }
 
     /// Room for a successor: large nodes, which sit near the root, are spread over the memory nodes

@@ -15,7 +15,7 @@ use super::ArtOptions;
 use super::node::{Header, Layout, NodeType, Slot, identity_of};
 use crate::hocl::Hocl;
 use crate::sync::lock;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::radix::prefix_hash::{HashKeys, HashedKey};
 use darter_index::radix::slot::Content;
 use darter_index::{IndexError, Result};
@@ -96,8 +96,7 @@ impl Shared {
 
     /// Whether the node with this header was the root when the header was read.
     pub(super) fn is_root(&self, header: Header) -> bool {
-        let is_sealed = header.is_sealed() && !mutant!("art-replaced-root-believed");
-        !is_sealed && header.identity() == self.root_identity
+        !header.is_sealed() && header.identity() == self.root_identity
     }
 
     /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The

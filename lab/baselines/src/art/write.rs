@@ -15,7 +15,7 @@ use super::publish::Change;
 use super::replace::{Replaced, Wanted};
 use super::shared::Operation;
 use super::situations::{ROOM_GONE, SEALED_SLOT, SPLIT_ABOVE, SPLIT_LEAF};
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::check_key;
 use darter_index::checker::note;
 use darter_index::radix::drafts::{Draft, Drafts};
@@ -55,7 +55,7 @@ impl<F: Fabric> Art<F> {
                 }
                 Ok(Turn::Again) => operation.client.retried(),
                 Err(error) => {
-                    if error.is_out_of_space() || mutant!("art-frees-leaf-after-lost-reply") {
+                    if error.is_out_of_space() {
                         draft.discard(&mut operation.client);
                     }
                     return Err(error);
@@ -217,8 +217,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn lock_open(&mut self, page: GlobalAddr) -> Result<Option<Locks>> {
         let locks = self.lock(page).await?;
         let words = self.client.read(page, HEADER_WORDS).await?;
-        let is_sealed = Header::new(&words).is_sealed() && !mutant!("art-seal-not-looked-at-under-the-lock");
-        if is_sealed {
+        if Header::new(&words).is_sealed() {
             locks.end(&mut self.client).await?;
             return Ok(None);
         }
@@ -241,7 +240,7 @@ impl<F: Fabric> Operation<'_, F> {
             return Ok(Turn::Again);
         }
         let locks = self.lock(here.addr).await?;
-        let vacancy = if self.shared.options.without_locks || mutant!("art-vacancy-not-looked-at-again") {
+        let vacancy = if self.shared.options.without_locks {
             descent.part().vacancy(edge)
         } else {
             self.look_again(descent, edge).await?
@@ -280,8 +279,7 @@ impl<F: Fabric> Operation<'_, F> {
         let words = reads.1.map_or(&words[HEADER_WORDS..], |read| done.words(read));
         let part = Part { ty: here.ty, header, at, words };
         let is_taken = part.find(edge).is_some_and(|(_, slot)| slot.is_live());
-        let is_sealed = header.is_sealed() && !mutant!("art-fills-a-replaced-node");
-        let vacancy = if is_taken || is_sealed { None } else { part.vacancy(edge) };
+        let vacancy = if is_taken || header.is_sealed() { None } else { part.vacancy(edge) };
         self.client.recycle(done);
         Ok(vacancy)
     }
@@ -326,8 +324,7 @@ impl<F: Fabric> Operation<'_, F> {
         note(SPLIT_ABOVE);
         let at = here.incoming;
         let child = at.slot.moved(edge_of(&other, depth), 0);
-        let needs_look = !mutant!("art-node-put-above-under-a-sealed-one");
-        self.insert_node(draft, descent, (at, holder, needs_look), (depth, child)).await
+        self.insert_node(draft, descent, (at, holder, true), (depth, child)).await
     }
 
     /// Puts a node of depth `depth` into the slot `at` of the node `page`, hosting `child` and the
@@ -368,7 +365,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// when another client changed the slot.
     async fn clear_slot(&mut self, descent: &Descent<'_>, at: SlotAt) -> Result<Option<bool>> {
         let here = &descent.here;
-        let mut locks = if at.slot.is_sealed() && !mutant!("art-sealed-slot-cleared") {
+        let mut locks = if at.slot.is_sealed() {
             match self.lock_mending(here).await? {
                 Some(locks) => locks,
                 None => return Ok(None),
@@ -382,7 +379,7 @@ impl<F: Fabric> Operation<'_, F> {
         let tomb = Slot::tomb(at.slot.edge().unwrap_or(0));
         let cas = batch.cas(at.addr, at.slot.word(), tomb.word());
         // Behind the CAS: of deletes at the same time the last sees what all of them have left.
-        let looks = may_be_thin && !was_thin && !mutant!("art-delete-looks-for-no-rivals");
+        let looks = may_be_thin && !was_thin;
         let part_addr = here.addr.plus(descent.words_at as u64 * 8);
         let look = looks.then(|| batch.read(part_addr, descent.words.len()));
         locks.unlock_in(self.client.pool().fabric(), &mut batch);

@@ -9,7 +9,6 @@
 //!
 //! `lab/docs/chime.md` has the layout, and says where it differs from the published one and why.
 
-mod holes;
 mod hot_spots;
 #[cfg(test)]
 mod interleavings;
@@ -18,8 +17,6 @@ mod search;
 mod situations;
 mod write;
 
-#[doc(hidden)]
-pub use holes::{ChimeHole, ChimeHoles};
 pub use options::ChimeOptions;
 #[cfg(feature = "checker")]
 pub use situations::chime_situations;
@@ -44,12 +41,11 @@ type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
 pub struct Chime<F: Fabric> {
     tree: Sherman<F>,
     hot_spots: Arc<HotSpots>,
-    holes: ChimeHoles,
 }
 
 impl<F: Fabric> Clone for Chime<F> {
     fn clone(&self) -> Self {
-        Self { tree: self.tree.clone(), hot_spots: Arc::clone(&self.hot_spots), holes: self.holes }
+        Self { tree: self.tree.clone(), hot_spots: Arc::clone(&self.hot_spots) }
     }
 }
 
@@ -83,8 +79,7 @@ impl ChimeOptions {
 
 impl<F: Fabric> Chime<F> {
     fn with(tree: Sherman<F>, options: &ChimeOptions) -> Self {
-        let hot_spots = Arc::new(HotSpots::new(options.hot_spot_bytes()));
-        Self { tree, hot_spots, holes: options.holes }
+        Self { tree, hot_spots: Arc::new(HotSpots::new(options.hot_spot_bytes())) }
     }
 }
 

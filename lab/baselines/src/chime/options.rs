@@ -1,6 +1,5 @@
 //! What can be chosen: what an index holds, fixed when it is created, and how a process uses it.
 
-use super::holes::ChimeHoles;
 use crate::{HoclOptions, Records};
 
 /// How a process uses an index. `span`, `lock_words`, `node_bytes`, `records` and `fill_percent`
@@ -25,9 +24,6 @@ pub struct ChimeOptions {
     pub records: Records,
     /// How full bulk load fills nodes, in percent.
     pub fill_percent: u8,
-    /// Not for use.
-    #[doc(hidden)]
-    pub holes: ChimeHoles,
 }
 
 impl ChimeOptions {
@@ -56,7 +52,6 @@ impl Default for ChimeOptions {
             node_bytes: 1024,
             records: Records::Any,
             fill_percent: 75,
-            holes: ChimeHoles::default(),
         }
     }
 }

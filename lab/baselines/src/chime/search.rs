@@ -16,7 +16,7 @@ use crate::sherman::page::{Aim, Link, Page, Position};
 use crate::sherman::search::{Found, KeySearch};
 use crate::sherman::walk::{End, Walk};
 use crate::sherman::{Operation, Shared};
-use darter_fabric::{Batch, Fabric, OpKind, ReadId, mutant};
+use darter_fabric::{Batch, Fabric, OpKind, ReadId};
 use darter_index::Result;
 use darter_index::checker::note;
 use darter_index::radix::leaf as pair;
@@ -107,7 +107,7 @@ impl<'k> TableSearch<'k> {
         let mut table = Table::unread(format, layout, link, sibling);
         table.take(layout.slot_run(slot), words);
         let is_key = table.key(slot) == &key_words(format, self.key, 0)[..];
-        let is_live = table.state(slot) == SlotState::Live || mutant!("chime-hot-entry-not-checked");
+        let is_live = table.state(slot) == SlotState::Live;
         if is_key && is_live && table.is_in_tree(slot) {
             note(situations::HOT_SPOT_HIT);
             known.hot_spots.remember(link.addr(), hash_of(format, self.key), slot);
@@ -157,7 +157,7 @@ impl<'k> TableSearch<'k> {
         let words = key_words(format, self.key, 0);
         let home = home_of(format, layout, &words);
         let found = table.replica(home);
-        if found != sibling && !mutant!("chime-sibling-not-looked-at") {
+        if found != sibling {
             note(situations::SIBLING_DIFFERS);
             shared.drop_copy_above(self.key, 0);
             self.read_whole();

@@ -15,7 +15,7 @@
 //! slot before it leaves the old one. So what is live is whole, and all checks can be made anew.
 
 use super::search::Place;
-use super::{Chime, ChimeHole, Operation, situations};
+use super::{Chime, Operation, situations};
 use crate::hocl::Locked;
 use crate::sherman::entry::{Block, Words, key_words};
 use crate::sherman::hopscotch::{NEIGHBOURHOOD, SlotState, Table, first_vacant, home_of};
@@ -25,7 +25,7 @@ use crate::sherman::search::Matches;
 use crate::sherman::split::Parted;
 use crate::sherman::walk::{End, Walk, fetch_bounds};
 use crate::sherman::write::Present;
-use darter_fabric::{Batch, Fabric, OpKind, mutant};
+use darter_fabric::{Batch, Fabric, OpKind};
 use darter_index::checker::note;
 use darter_index::radix::drafts::Draft as Pair;
 use darter_index::{Condition, IndexError, PutOutcome, Result};
@@ -99,7 +99,7 @@ impl<F: Fabric> Chime<F> {
             self.tree.tell_parents(client).await?;
         }
         let mut operation: Operation<'_, F> = Operation::pin(shared, client, kind).await?;
-        let outcome = operation.put_pair_in_table(self, (key, value), condition, pair.as_mut()).await;
+        let outcome = operation.put_pair_in_table((key, value), condition, pair.as_mut()).await;
         if let Some(pair) = &mut pair {
             match &outcome {
                 Ok(PutOutcome::Refused) => pair.discard(&mut operation.client),
@@ -156,7 +156,6 @@ impl<F: Fabric> Chime<F> {
 impl<'a, F: Fabric> Operation<'a, F> {
     async fn put_pair_in_table(
         &mut self,
-        chime: &Chime<F>,
         (key, value): (&[u8], &[u8]),
         condition: Condition<'_>,
         pair: Option<&mut Pair<'_>>,
@@ -180,7 +179,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
             Condition::Present | Condition::Equals(_) => Wanted::Neighbourhood,
         };
         let (mut locked, leaf) = self.lock_table(key, wanted, first).await?;
-        let put = match self.put_in_leaf(chime, &mut locked, leaf, (key, &payload), condition).await {
+        let put = match self.put_in_leaf(&mut locked, leaf, (key, &payload), condition).await {
             Ok(put) => put,
             Err(error) => return self.give_up(locked, error).await,
         };
@@ -201,7 +200,6 @@ impl<'a, F: Fabric> Operation<'a, F> {
 
     async fn put_in_leaf(
         &mut self,
-        chime: &Chime<F>,
         locked: &mut Locked,
         mut leaf: Leaf<'a>,
         (key, payload): (&[u8], &Words),
@@ -209,12 +207,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
     ) -> Result<Put> {
         let shared = self.shared;
         let words = key_words(&shared.format, key, 0);
-        let slots = if chime.holes.has(ChimeHole::StopAtVacant) {
-            first_vacant(leaf.table.layout, leaf.home, leaf.vacancy).map_or(NEIGHBOURHOOD, |at| at.min(8))
-        } else {
-            NEIGHBOURHOOD
-        };
-        let matches = leaf.matches(&words, slots);
+        let matches = leaf.matches(&words, NEIGHBOURHOOD);
         let present = self.find_among(leaf.place.0.addr(), matches, key, condition).await?;
         let holds = present.as_ref().map_or(!condition.wants_key(), |present| present.meets(condition));
         if !holds {
@@ -294,7 +287,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
             Ok(done) => done,
             Err(error) => return self.give_up(locked, error.into()).await,
         };
-        let is_whole = done.words(header)[0] == 0 || mutant!("chime-state-not-looked-at-under-the-lock");
+        let is_whole = done.words(header)[0] == 0;
         let sibling = place.1.or_else(|| {
             let header = Page::parse_header(format, place.0, done.words(header))?;
             (header.place(Aim::At(key)) == Some(Position::Within)).then_some(header.sibling)
@@ -306,7 +299,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
             }
             let vacancy = vacancy.or_else(|| late.map(|late| done.words(late)[0]));
             let (place, knows_vacancy) = ((place.0, Some(sibling)), vacancy.is_some());
-            let is_right = table.replica(home) == sibling || mutant!("chime-sibling-not-looked-at");
+            let is_right = table.replica(home) == sibling;
             let leaf = Leaf { place, table, home, count, vacancy: vacancy.unwrap_or(0), page: None };
             (is_right && leaf.is_sound(knows_vacancy)).then_some(leaf)
         });
@@ -398,7 +391,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
     ) -> Result<()> {
         let mut batch = self.client.batch();
         leaf.table.post(&mut batch);
-        if changes_vacancy && !mutant!("chime-vacancy-not-written") {
+        if changes_vacancy {
             let at = leaf.table.layout.vacancy_at();
             batch.write(leaf.place.0.addr().plus(at as u64 * 8), &[leaf.vacancy]);
         }

@@ -9,7 +9,6 @@
 //! the `T`, which has to make sense by itself then.
 
 use crate::sync::lock;
-use darter_fabric::mutant;
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::future::Future;
@@ -151,9 +150,7 @@ impl<T> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
         let Some(waiter) = &self.waiter else { return };
         let turn = std::mem::replace(&mut *lock(&waiter.0), WaiterState::Gone);
-        if let WaiterState::Has(handed) = turn
-            && !mutant!("lock-dropped-waiter-keeps-its-turn")
-        {
+        if let WaiterState::Has(handed) = turn {
             drop(handed);
             self.locks.pass(self.number, None);
         }

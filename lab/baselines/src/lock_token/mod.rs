@@ -32,7 +32,7 @@
 mod tests;
 
 use crate::sync::lock;
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_index::{IndexError, Result};
 use darter_pool::{Client, Extension, Leftovers, MemberId, Pinned, Pool, PoolError};
 use std::collections::VecDeque;
@@ -130,9 +130,7 @@ impl LockTokens {
             numbers.free.pop_front()?
         };
         let (generation, in_use) = &mut numbers.states[usize::from(number)];
-        if !mutant!("hold-generation-kept") {
-            *generation = generation.wrapping_add(1);
-        }
+        *generation = generation.wrapping_add(1);
         *in_use = true;
         Some((number, *generation))
     }
@@ -151,7 +149,7 @@ impl LockTokens {
     fn end(&self, abandoned: Abandoned) {
         let mut numbers = lock(&self.0);
         numbers.states[usize::from(abandoned.number)].1 = false;
-        if abandoned.lock.is_null() || mutant!("hold-never-disowned") {
+        if abandoned.lock.is_null() {
             numbers.free.push_back(abandoned.number);
         } else {
             numbers.to_disown.push(abandoned);
@@ -215,8 +213,8 @@ impl LockToken {
     /// Adds the verb that unlocks `lock`, which holds this token, behind all others of a batch. A
     /// WRITE would be lost where a waiter's CAS that fails writes back what it found.
     pub(crate) fn unlock_in<F: Fabric>(&self, fabric: &F, batch: &mut Batch, lock: GlobalAddr) {
-        let batch = if mutant!("lock-given-back-unfenced") { batch } else { batch.fence() };
-        if fabric.capabilities().pure_cas || mutant!("lock-given-back-by-a-write") {
+        let batch = batch.fence();
+        if fabric.capabilities().pure_cas {
             batch.volatile().write(lock, &[0]);
         } else {
             batch.volatile().cas(lock, self.word(), 0);
@@ -258,7 +256,7 @@ impl LockToken {
 
 impl Drop for LockToken {
     fn drop(&mut self) {
-        if self.released || mutant!("hold-over-as-soon-as-dropped") {
+        if self.released {
             self.tokens.give_back(self.number);
         } else {
             let &mut Self { number, word, lock, .. } = self;

@@ -26,7 +26,7 @@ use super::format::{Format, mix};
 use super::hopscotch_layout::GROUP_SLOTS;
 pub(crate) use super::hopscotch_layout::{Layout, NEIGHBOURHOOD, Run};
 use super::link::Link;
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -82,9 +82,7 @@ impl<'f> Table<'f> {
         sibling: Link,
         words: Cow<'f, [u64]>,
     ) -> Self {
-        // Checks that any sibling's pass, and a replica that is not looked at, are one mistake.
-        let keyed = if mutant!("chime-sibling-not-looked-at") { Link::NONE } else { sibling };
-        let base = mix(mix(mix(format.seed, link.addr().bits()), u64::from(link.tag())), keyed.word());
+        let base = mix(mix(mix(format.seed, link.addr().bits()), u64::from(link.tag())), sibling.word());
         Self { format, layout, addr: link.addr(), base, sibling, words, writes: Vec::new() }
     }
 
@@ -219,7 +217,7 @@ impl<'f> Table<'f> {
             }
         }
         let holds = check == self.stored_home_check(home) && self.is_in_tree(home);
-        (holds || mutant!("chime-neighbourhood-check-ignored")).then_some(members)
+        holds.then_some(members)
     }
 
     /// All words of the leaf.
@@ -308,8 +306,7 @@ impl<'f> Table<'f> {
         for slot in 0..self.layout.span {
             let entry = self.entry(slot);
             let is_new = |other: &(usize, SmallVec<[u64; 4]>)| other.1[..] != *entry;
-            let keeps = live.iter().all(is_new) || mutant!("chime-mend-keeps-both-copies");
-            if is_live(self, slot) && keeps {
+            if is_live(self, slot) && live.iter().all(is_new) {
                 live.push((slot, SmallVec::from_slice(entry)));
             }
         }
@@ -325,9 +322,6 @@ impl<'f> Table<'f> {
     pub(crate) fn insert(&mut self, slot: usize, entry: &[u64]) {
         let at = self.layout.entry_at(slot);
         self.words.to_mut()[at..at + entry.len()].copy_from_slice(entry);
-        if mutant!("chime-check-written-before-its-entry") {
-            self.set_entry_check(slot, self.entry_check(slot, entry));
-        }
         self.note(at, entry.len());
         self.set_entry_check(slot, self.entry_check(slot, entry));
         let difference = self.member(slot, entry);
@@ -358,9 +352,6 @@ impl<'f> Table<'f> {
         let home = self.home(from);
         let at = self.layout.entry_at(to);
         self.words.to_mut()[at..at + entry.len()].copy_from_slice(&entry);
-        if mutant!("chime-hop-clears-before-it-copies") {
-            self.set_entry_check(from, 0);
-        }
         self.note(at, entry.len());
         self.set_entry_check(to, self.entry_check(to, &entry));
         let difference = self.member(from, &entry) ^ self.member(to, &entry);
@@ -379,8 +370,7 @@ impl<'f> Table<'f> {
             let to = layout.behind(home, offset);
             let can_hop = |back: &usize| {
                 let from = layout.behind(home, offset - back);
-                let reach = NEIGHBOURHOOD + usize::from(mutant!("chime-hop-beyond-the-neighbourhood"));
-                layout.offset(self.home(from), to) < reach
+                layout.offset(self.home(from), to) < NEIGHBOURHOOD
             };
             let Some(back) = (1..NEIGHBOURHOOD).rev().find(can_hop) else { return false };
             self.hop(layout.behind(home, offset - back), to);

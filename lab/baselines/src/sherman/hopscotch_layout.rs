@@ -1,6 +1,4 @@
 //! Where the words of a hopscotch leaf lie ([`super::hopscotch`] draws them).
-
-use darter_fabric::mutant;
 use smallvec::SmallVec;
 
 /// Slots in which a key can be, from its home on.
@@ -85,8 +83,7 @@ impl Layout {
         if last < self.span {
             return SmallVec::from_slice(&[(start, self.end_of(last, with_last) - start)]);
         }
-        let lost = usize::from(mutant!("chime-wrap-around-one-short"));
-        let rest = self.end_of((last - self.span).saturating_sub(lost), with_last) - self.area;
+        let rest = self.end_of(last - self.span, with_last) - self.area;
         SmallVec::from_slice(&[(start, end - start), (self.area, rest)])
     }
 

@@ -23,7 +23,7 @@ use super::split::leaf_body;
 use super::walk::fetch_bounds;
 use super::{Operation, Shared, Sherman, situations};
 use crate::hocl::Locked;
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_index::checker::note;
 use darter_index::{IndexError, Result};
 use darter_pool::{Client, Pinned, PoolError};
@@ -170,7 +170,7 @@ impl<F: Fabric> Operation<'_, F> {
         let is_listed = next == Some(right.link());
         // One that the parent was never told of is right before the next child.
         let is_another_s = ends.is_some_and(|ends| right.low.bytes() >= ends);
-        if !is_listed && is_another_s && !mutant!("sherman-merges-across-parents") {
+        if !is_listed && is_another_s {
             return Ok(Merged::No);
         }
         let Some(draft) = self.joined(&left, &right).await? else { return Ok(Merged::No) };
@@ -186,9 +186,7 @@ impl<F: Fabric> Operation<'_, F> {
             }
         }
         let mut change = Change::default();
-        if !mutant!("sherman-merged-node-not-marked-dead") {
-            write_dead(&self.shared.format, &mut change.batch, &right);
-        }
+        write_dead(&self.shared.format, &mut change.batch, &right);
         let locks = holding.locks.iter_mut().collect();
         if self.rewrite(&mut change, &left, &draft, locks).await? {
             note(situations::MERGED);

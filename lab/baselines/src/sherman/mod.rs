@@ -18,7 +18,6 @@ pub(crate) mod cache;
 mod check;
 pub(crate) mod entry;
 pub(crate) mod format;
-mod holes;
 pub(crate) mod hopscotch;
 mod hopscotch_layout;
 #[cfg(test)]
@@ -35,8 +34,6 @@ pub(crate) mod split;
 pub(crate) mod walk;
 pub(crate) mod write;
 
-#[doc(hidden)]
-pub use holes::{ShermanHole, ShermanHoles};
 pub use options::{Records, ShermanOptions};
 #[cfg(feature = "checker")]
 pub use situations::sherman_situations;

@@ -23,7 +23,7 @@ use super::page::{
 use super::walk::fetch_bounds;
 use super::{Operation, Shared, situations};
 use crate::hocl::Locked;
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_index::checker::note;
 use darter_index::radix::drafts::Drafts;
 use darter_index::{IndexError, Result};
@@ -122,9 +122,7 @@ impl Shared {
 /// what they are until nobody believes them.
 pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
     batch.write(page.addr, &[DEAD]);
-    if let Some(layout) =
-        format.layout().filter(|_| page.is_leaf() && !mutant!("chime-dead-metadata-not-marked"))
-    {
+    if let Some(layout) = format.layout().filter(|_| page.is_leaf()) {
         let mut words = page.words.to_vec();
         mark_dead(layout, &mut words);
         let area = layout.area_at();
@@ -135,8 +133,7 @@ pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
 /// Adds the WRITE of a node's image, but for its state. What a hopscotch leaf holds comes before its
 /// header: while the old header stands, nobody is led past the leaf to what it no longer holds.
 fn write_image(format: &Format, batch: &mut Batch, page: &Page, image: &[u64]) {
-    let layout =
-        format.layout().filter(|_| page.is_leaf() && !mutant!("chime-header-written-before-its-table"));
+    let layout = format.layout().filter(|_| page.is_leaf());
     let end = layout.map_or(image.len(), Layout::vacancy_at);
     if end < image.len() {
         batch.write(page.addr.plus(end as u64 * 8), &image[end..]);
@@ -187,7 +184,7 @@ impl<F: Fabric> Operation<'_, F> {
         let named =
             redo_image(state).filter(|&image| is_plausible(self.client.pool(), image, format.bytes_of(link)));
         let redone = match named {
-            Some(image) if !mutant!("sherman-redo-not-done") => self.redo(link, image).await?,
+            Some(image) => self.redo(link, image).await?,
             _ => None,
         };
         let page = match redone.or_else(|| Page::parse(format, addr, &words)) {
@@ -205,7 +202,7 @@ impl<F: Fabric> Operation<'_, F> {
         if page.is_dead() {
             return Ok((Seen::Dead, alive));
         }
-        if page.is_leaf() && !mutant!("sherman-torn-entries-not-mended") {
+        if page.is_leaf() {
             self.mend_entries(&mut page).await?;
         }
         Ok((Seen::Alive(page), alive))
@@ -360,8 +357,7 @@ impl<F: Fabric> Operation<'_, F> {
                 fetch_bounds(&mut self.client, &mut page).await?;
                 let position = page.place(Aim::At(key));
                 let is_beyond = position == Some(Position::Beyond);
-                let is_taken = is_beyond && mutant!("sherman-fences-not-looked-at-under-the-lock");
-                if position == Some(Position::Within) || is_taken {
+                if position == Some(Position::Within) {
                     return Ok(Locking::Covering((locked, page, alive)));
                 }
                 right = Some(page).filter(|page| is_beyond && !page.sibling.is_none());
@@ -411,7 +407,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// # Errors
     /// The one given.
     pub(crate) async fn give_up<T>(&mut self, locked: Locked, error: IndexError) -> Result<T> {
-        if is_harmless(&error) || mutant!("sherman-unlocks-after-lost-reply") {
+        if is_harmless(&error) {
             locked.end(&mut self.client).await?;
         }
         Err(error)
@@ -430,9 +426,10 @@ impl<F: Fabric> Operation<'_, F> {
         locked: Vec<&mut Locked>,
     ) -> Result<bool> {
         let format = &self.shared.format;
-        let is_kept = mutant!("sherman-stamp-kept");
-        let stamp = if is_kept { page.stamp } else { self.shared.stamp_after(page.stamp) };
-        let Some(image) = draft.image(format, page.addr, page.tag, stamp) else { return Ok(false) };
+        let Some(image) = draft.image(format, page.addr, page.tag, self.shared.stamp_after(page.stamp))
+        else {
+            return Ok(false);
+        };
         let mut second = None;
         if format.redo {
             let mut drafts = Drafts::new();
@@ -445,9 +442,6 @@ impl<F: Fabric> Operation<'_, F> {
         change.settle(&mut self.client, page.addr.node()).await?;
         let next = self.client.batch();
         let mut batch = std::mem::replace(&mut change.batch, next);
-        if mutant!("sherman-redo-named-too-late") {
-            batch.write(page.addr.plus(8), &image[1..]);
-        }
         if let Some((addr, _)) = &second {
             batch.write(page.addr, &[redo_state(*addr)]);
         }

@@ -1,7 +1,6 @@
 //! What can be chosen: what an index holds, fixed when it is created ([`super::format`]), and the
 //! techniques in use, each a switch.
 
-use super::holes::ShermanHoles;
 use crate::HoclOptions;
 
 /// What keys and values an index holds. It counts when the index is created.
@@ -52,9 +51,6 @@ pub struct ShermanOptions {
     pub redo_images: bool,
     /// How full bulk load fills nodes, in percent.
     pub fill_percent: u8,
-    /// Not for use.
-    #[doc(hidden)]
-    pub holes: ShermanHoles,
 }
 
 impl ShermanOptions {
@@ -70,7 +66,6 @@ impl ShermanOptions {
             records: Records::Any,
             redo_images: true,
             fill_percent: 80,
-            holes: ShermanHoles::default(),
         }
     }
 

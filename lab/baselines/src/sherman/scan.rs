@@ -11,7 +11,7 @@ use super::page::{Aim, Link, Page, Position};
 use super::search::{entry_key, inline_value};
 use super::walk::fetch_bounds;
 use super::{Operation, Sherman};
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_index::radix::leaf as pair;
 use darter_index::radix::sink::is_void;
 use darter_index::{IndexError, KeyValue, Result, ScanRange};
@@ -157,9 +157,7 @@ impl<F: Fabric> Operation<'_, F> {
                     }
                     Some(last) => last.high.as_ref().is_some_and(|high| high.bytes() == page.low.bytes()),
                 };
-                let follows = follows || mutant!("sherman-scan-steps-over-gaps");
-                let is_torn = page.is_torn(format) && !mutant!("sherman-scan-takes-torn-leaves");
-                if !follows || is_torn {
+                if !follows || page.is_torn(format) {
                     break;
                 }
                 leaves.push(Box::new(page));

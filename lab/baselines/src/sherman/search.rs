@@ -2,7 +2,6 @@
 
 use super::entry::{Block, Entry, EntryState, key_words, unpack};
 use super::format::Format;
-use super::holes::ShermanHole;
 use super::page::{Aim, Link, Page};
 use super::walk::{End, Walk};
 use super::{Operation, Shared, Sherman};
@@ -94,8 +93,7 @@ impl<'k> KeySearch<'k> {
     }
 
     fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
-        let is_torn = !shared.options.holes.has(ShermanHole::TrustTorn) && page.is_torn(&shared.format);
-        if is_torn { self.again(page) } else { Some(Found::Value(None)) }
+        if page.is_torn(&shared.format) { self.again(page) } else { Some(Found::Value(None)) }
     }
 
     fn again(&mut self, page: &Page) -> Option<Found> {
@@ -145,7 +143,6 @@ impl KeySearch<'_> {
     pub(crate) fn in_page(&mut self, shared: &Shared, page: Box<Page>) -> Result<Option<Found>> {
         let format = &shared.format;
         match page.matches(format, self.key) {
-            None if shared.options.holes.has(ShermanHole::TrustTorn) => Ok(Some(Found::Value(None))),
             None => Ok(self.again(&page)),
             Some(matches) if matches.is_empty() => Ok(self.absent(shared, &page)),
             Some(matches) if format.is_inline() => {

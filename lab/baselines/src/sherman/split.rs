@@ -13,7 +13,7 @@ use super::page::{Body, Draft, LEVELS_MAX, Link, Page};
 use super::search::entry_key;
 use super::{Operation, Sherman, hopscotch, situations};
 use crate::hocl::Locked;
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_index::checker::note;
 use darter_index::radix::common_prefix;
 use darter_index::radix::leaf as pair;
@@ -249,8 +249,6 @@ impl<F: Fabric> Operation<'_, F> {
                 return Ok(());
             };
             let known = page.child_low(page.last_child(|low| low <= &parts[..])) == parts;
-            let known = known && !mutant!("sherman-parent-told-twice");
-            let alive = alive || mutant!("sherman-parent-told-of-the-dead");
             if known || !alive {
                 // Another client has told, or has merged the node meanwhile.
                 return locked.end(&mut self.client).await;

@@ -9,7 +9,7 @@ use super::bound::{self, Bound};
 use super::cache::Copy;
 use super::page::{Aim, Link, Page, Position};
 use super::{Operation, Shared, situations};
-use darter_fabric::{Batch, Fabric, ReadId, mutant};
+use darter_fabric::{Batch, Fabric, ReadId};
 use darter_index::checker::note;
 use darter_index::{IndexError, Result};
 use darter_pool::Client;
@@ -151,10 +151,7 @@ impl<'k> Walk<'k> {
         match std::mem::replace(&mut self.stage, WalkState::Start) {
             WalkState::Reading(link, read) => {
                 match Page::parse(&shared.format, link.addr(), done.words(read)) {
-                    Some(page)
-                        if (page.tag == link.tag() || mutant!("sherman-birth-tag-not-compared"))
-                            && (!page.is_dead() || mutant!("sherman-dead-node-believed")) =>
-                    {
+                    Some(page) if page.tag == link.tag() && !page.is_dead() => {
                         self.arrive(shared, Box::new(page))
                     }
                     Some(_) => Ok(self.dead_end(shared, link)),

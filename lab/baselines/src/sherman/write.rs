@@ -17,7 +17,7 @@ use super::search::{Matches, inline_value};
 use super::split::Parted;
 use super::{Operation, Sherman};
 use crate::hocl::Locked;
-use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
 use darter_index::radix::drafts::Draft as Pair;
 use darter_index::radix::leaf as pair;
 use darter_index::{Condition, IndexError, PutOutcome, Result};
@@ -77,7 +77,7 @@ impl<F: Fabric> Sherman<F> {
         if let Some(pair) = &mut pair {
             match &outcome {
                 Ok(PutOutcome::Refused) => pair.discard(&mut operation.client),
-                Err(error) if is_harmless(error) || mutant!("sherman-frees-pair-after-lost-reply") => {
+                Err(error) if is_harmless(error) => {
                     pair.discard(&mut operation.client);
                 }
                 _ => {}
@@ -301,9 +301,6 @@ impl<F: Fabric> Operation<'_, F> {
         let payload_at = key_at + format.key_words();
         match (format.is_inline(), entry.is_some(), replaces) {
             (true, true, false) => {
-                if mutant!("sherman-check-written-before-its-entry") {
-                    batch.write(at, &words[..1]);
-                }
                 batch.write(at.plus(8), &words[key_at..]);
                 batch.write(at, &words[..1]);
             }
@@ -315,9 +312,6 @@ impl<F: Fabric> Operation<'_, F> {
             }
             (true, false, _) => batch.write(at, &words[..1]),
             (false, inserts, replaces) => {
-                if mutant!("sherman-pointer-written-before-its-key") {
-                    batch.write(at.plus(payload_at as u64 * 8), &words[payload_at..]);
-                }
                 if inserts && !replaces {
                     batch.write(at, &words[key_at..payload_at]);
                 }

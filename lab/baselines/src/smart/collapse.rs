@@ -22,7 +22,7 @@ use super::node::{self, HEADER_WORDS, Header, NODE_WORDS, NodeType, PARTIAL_MAX}
 use super::shared::Operation;
 use super::slot::{Content, SEAL, Slot};
 use super::split::home;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::seal::seal_by;
 use darter_index::radix::{TURNS_MAX, no_progress};
@@ -254,11 +254,10 @@ impl<F: Fabric> Operation<'_, F> {
     /// Seals every taken slot and the first empty one; afterwards `words` holds their final
     /// content.
     pub(super) async fn seal(&mut self, node: GlobalAddr, words: &mut [u64]) -> Result<()> {
-        let includes_empty = !mutant!("smart-first-empty-slot-not-sealed");
         // Slots are taken in order: the first empty one has none before it.
         let seals = |slots: &[u64], at: usize| {
             let is_taken = |&word: &u64| !Slot::from_word(word).is_empty();
-            slots[..at + usize::from(!includes_empty)].iter().all(is_taken)
+            slots[..at].iter().all(is_taken)
         };
         seal_by(&mut self.client, node::slot_addr(node, 0), &mut words[HEADER_WORDS..], SEAL, seals).await
     }

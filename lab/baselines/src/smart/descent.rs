@@ -23,12 +23,11 @@
 //! Below a believed node every child was linked at some moment of this operation, so its slots
 //! count as they stand, sealed or not.
 
-use super::holes::SmartHole;
 use super::leaf::{self, Read};
 use super::node::{self, HEADER_WORDS, Header, NodeType};
 use super::shared::Shared;
 use super::slot::{Content, Slot, SlotAt};
-use darter_fabric::{Batch, CasId, GlobalAddr, ReadId, mutant};
+use darter_fabric::{Batch, CasId, GlobalAddr, ReadId};
 use darter_index::radix::common_prefix;
 use darter_index::radix::search::Search;
 use darter_index::radix::slot::edge_of;
@@ -294,9 +293,7 @@ impl Search<Shared> for Descent<'_> {
                 self.decide(shared, ty)
             }
             Stage::Leaf { leaf, read: Some(read), slot_read } => {
-                let is_current = slot_read.is_none_or(|slot| {
-                    done.words(slot)[0] == leaf.at.slot.word() || mutant!("smart-hinted-slot-not-compared")
-                });
+                let is_current = slot_read.is_none_or(|slot| done.words(slot)[0] == leaf.at.slot.word());
                 if is_current {
                     self.absorb_leaf(shared, leaf, read, done)
                 } else {
@@ -371,8 +368,6 @@ impl Descent<'_> {
         }
         (self.node, self.header) = (addr, header);
         self.slots = SmallVec::from_slice(&words[HEADER_WORDS..]);
-        let sees_all = shared.options.holes.has(SmartHole::UnseenSlots) && self.purpose == Purpose::Write;
-        let ty = if sees_all { NodeType::LARGEST } else { ty };
         if ty > read_as {
             self.stage = Stage::Rest { ty, read: None, cas: None };
             return Ok(None);
@@ -384,7 +379,7 @@ impl Descent<'_> {
     fn decide(&mut self, shared: &Shared, ty: NodeType) -> Result<Option<End>> {
         // Slots that the header does not speak of are not there yet.
         self.slots.truncate(ty.slots());
-        let is_believed = self.via == Via::Tree || mutant!("smart-hinted-node-believed-without-proof");
+        let is_believed = self.via == Via::Tree;
         if !is_believed && !node::proves_life(&self.slots) {
             self.fall_back(shared);
             return Ok(None);
@@ -476,9 +471,6 @@ impl Descent<'_> {
                     return Ok(None);
                 }
                 Ok(Some(End::Torn { leaf }))
-            }
-            Read::Dead if mutant!("smart-hinted-dead-leaf-believed") => {
-                Ok(Some(End::Vacant { taken: Some((leaf.index, leaf.at.slot)) }))
             }
             Read::Dead | Read::Moved(..) if !trusted => {
                 self.fall_back(shared);

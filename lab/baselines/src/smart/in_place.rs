@@ -21,7 +21,6 @@
 
 use super::Smart;
 use super::descent::{Descent, End, LeafAt, Purpose};
-use super::holes::SmartHole;
 use super::leaf::{self, DEAD, Read};
 use super::node::HEADER_WORDS;
 use super::rdwc::Lead;
@@ -30,7 +29,7 @@ use super::slot::{Slot, SlotAt};
 use super::write::{Deletion, Draft, Turn};
 use crate::compute_node::yield_now;
 use crate::lock_token::LockToken;
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_index::radix::slot::edge_of;
 use darter_index::radix::{TURNS_MAX, no_progress};
 use darter_index::{Condition, IndexError, PutOutcome, Result};
@@ -75,9 +74,7 @@ impl<F: Fabric> Smart<F> {
     /// Waits, unpinned, until a holder is over or has had time to go on. Returns whom to take the
     /// lock over from, 0 for nobody.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64> {
-        if !self.shared.options.holes.has(SmartHole::LocksOfTheDead)
-            && self.shared.tokens.is_over(client, holder).await?
-        {
+        if self.shared.tokens.is_over(client, holder).await? {
             return Ok(holder);
         }
         client.pause().await;
@@ -183,7 +180,6 @@ impl<F: Fabric> Operation<'_, F> {
             Read::Pair(pair) => {
                 if let Condition::Equals(wanted) = condition
                     && pair.value != Some(wanted)
-                    && !mutant!("smart-condition-not-looked-at-under-the-lock")
                 {
                     let is_known = pair.value.is_some();
                     self.unlock(locked).await?;
@@ -213,17 +209,11 @@ impl<F: Fabric> Operation<'_, F> {
         let from = usize::from(known_len == Some(draft.value.len()));
         let lock_word = image.len() - 1;
         let mut batch = self.client.batch();
-        let end = if self.shared.options.holes.has(SmartHole::LockInWrite) { image.len() } else { lock_word };
-        if mutant!("smart-leaf-unlocked-before-it-is-written") {
-            self.unlock_in(&mut batch, &locked);
-        }
-        batch.write(leaf.addr.plus(from as u64 * 8), &image[from..end]);
+        batch.write(leaf.addr.plus(from as u64 * 8), &image[from..lock_word]);
         if !self.shared.options.rear_lock {
             self.client.send(&mut batch).await?;
         }
-        if end == lock_word {
-            self.unlock_in(&mut batch, &locked);
-        }
+        self.unlock_in(&mut batch, &locked);
         self.client.complete(batch).await?;
         locked.token.release();
         Ok(Turn::Done(PutOutcome::Replaced))
@@ -255,9 +245,7 @@ impl<F: Fabric> Operation<'_, F> {
         if addr.node() != old.addr.node() {
             self.client.send(&mut batch).await?;
         }
-        if !mutant!("smart-moved-leaf-lives-on") {
-            batch.write(old.addr, &[leaf::moved_word(addr, draft.len)]);
-        }
+        batch.write(old.addr, &[leaf::moved_word(addr, draft.len)]);
         if old.addr.node() != old.at.addr.node() {
             self.client.send(&mut batch).await?;
         }
@@ -327,8 +315,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn refusal(&mut self, locked: &Locked, condition: Condition<'_>) -> Result<Option<Deletion>> {
         let addr = locked.leaf.addr;
         Ok(match (self.shared.format.parse(addr, &locked.words)?, condition) {
-            (Read::Dead, _) => Some(Deletion::Again),
-            (Read::Moved(..), _) if !mutant!("smart-moved-leaf-killed") => Some(Deletion::Again),
+            (Read::Dead | Read::Moved(..), _) => Some(Deletion::Again),
             (_, Condition::Absent) => Some(Deletion::Refused),
             (Read::Pair(pair), Condition::Equals(wanted)) => match pair.value {
                 Some(value) => (value != wanted).then_some(Deletion::Refused),
@@ -361,17 +348,11 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let tomb = Slot::tomb(edge_of(descent.key, descent.depth));
         let mut batch = self.client.batch();
-        let is_killed_late = mutant!("smart-slot-cleared-before-its-leaf-is-dead");
-        if !is_killed_late {
-            batch.write(leaf.addr, &[DEAD]);
-        }
-        if leaf.addr.node() != leaf.at.addr.node() && !is_killed_late {
+        batch.write(leaf.addr, &[DEAD]);
+        if leaf.addr.node() != leaf.at.addr.node() {
             self.client.send(&mut batch).await?;
         }
         let cas = batch.cas(leaf.at.addr, leaf.at.slot.word(), tomb.word());
-        if is_killed_late {
-            batch.write(leaf.addr, &[DEAD]);
-        }
         self.unlock_in(&mut batch, &locked);
         let read = batch.read(descent.node, HEADER_WORDS + descent.known_type().slots());
         let done = self.client.submit(batch).await?;

@@ -18,7 +18,6 @@ mod cache;
 mod check;
 mod collapse;
 mod descent;
-mod holes;
 mod in_place;
 #[cfg(test)]
 mod interleavings;
@@ -33,9 +32,6 @@ mod shared;
 mod slot;
 mod split;
 mod write;
-
-#[doc(hidden)]
-pub use holes::{SmartHole, SmartHoles};
 
 use crate::lock_token::LockTokens;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
@@ -75,9 +71,6 @@ pub struct SmartOptions {
     /// Reverse pointers are kept up to date and compared (section 4.3). Without them an entry that
     /// is out of date is found to be only when it does not lead to the key.
     pub reverse_check: bool,
-    /// Not for use.
-    #[doc(hidden)]
-    pub holes: SmartHoles,
 }
 
 impl Default for SmartOptions {
@@ -91,7 +84,6 @@ impl Default for SmartOptions {
             write_combining: true,
             quarantine_bytes: None,
             reverse_check: true,
-            holes: SmartHoles::default(),
         }
     }
 }

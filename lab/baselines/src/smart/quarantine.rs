@@ -19,7 +19,7 @@
 //! for all to pass its epoch.
 
 use super::Smart;
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_index::Result;
 use darter_pool::{Client, Unlinked};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -86,9 +86,7 @@ impl<F: Fabric> Smart<F> {
     /// Takes out of `graced` what it has freed.
     async fn free_taken(&self, client: &mut Client<F>, graced: &mut Vec<Unlinked>) -> Result<()> {
         let mut client = client.pin(OpKind::Maintain).await?;
-        if !mutant!("smart-frees-what-caches-remember") {
-            self.raise_generation(&mut client).await?;
-        }
+        self.raise_generation(&mut client).await?;
         let left = &self.shared.quarantine.bytes;
         for object in graced.drain(..) {
             let bytes = object.bytes.min(left.load(Ordering::Relaxed));

@@ -16,7 +16,6 @@
 //! come. Windows are by key, so that there are no hash conflicts to be checked for.
 
 use crate::sync::lock;
-use darter_fabric::mutant;
 use darter_index::{Condition, PutOutcome};
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
@@ -141,7 +140,7 @@ impl Windows {
             match shard.entry(key.into()) {
                 Entry::Vacant(free) => {
                     let (served, next) = (Vec::new(), VecDeque::new());
-                    let is_open = kind != Kind::Read || mutant!("smart-read-joins-a-read-under-way");
+                    let is_open = kind != Kind::Read;
                     free.insert(Window { kind, is_open, served, next });
                     return Role::Lead(Lead::new(self, key));
                 }
@@ -235,7 +234,7 @@ impl<'t> Lead<'t> {
         if !self.is_closed.swap(true, Ordering::Relaxed)
             && let Some(window) = self.windows.shard(self.key).get_mut(self.key)
         {
-            window.is_open = mutant!("smart-window-open-while-written");
+            window.is_open = false;
         }
     }
 
@@ -254,8 +253,7 @@ impl<'t> Lead<'t> {
     /// other writes come before it, so the first of them found what it found. A refusal that was
     /// read while the window was open serves nobody: who came since may know the key to be there.
     pub(super) fn has_written(mut self, value: &[u8], outcome: PutOutcome) -> PutOutcome {
-        let is_open =
-            !self.is_closed.load(Ordering::Relaxed) && !mutant!("smart-refusal-serves-who-came-since");
+        let is_open = !self.is_closed.load(Ordering::Relaxed);
         if outcome == PutOutcome::Refused && is_open {
             return outcome;
         }
@@ -264,7 +262,6 @@ impl<'t> Lead<'t> {
         let mut shared: Option<Arc<[u8]>> = None;
         let others = match outcome {
             PutOutcome::Refused => PutOutcome::Refused,
-            outcome if mutant!("smart-combined-writes-all-insert") => outcome,
             _ => PutOutcome::Replaced,
         };
         let mut answer = |kind| match (kind, outcome) {

@@ -19,7 +19,7 @@ use super::node::{self, HEADER_WORDS, Header, NodeType, SLOTS_MAX, live_count};
 use super::rdwc::Lead;
 use super::shared::Operation;
 use super::slot::{Content, Slot, SlotAt};
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::check_key;
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::slot::edge_of;
@@ -320,9 +320,7 @@ impl<F: Fabric> Operation<'_, F> {
                 descent.header = if done.swapped(cas) { raised } else { Header::from_word(done.found(cas)) };
             }
             self.client.recycle(done);
-            if taken || !mutant!("smart-type-left-to-who-took-the-slot") {
-                self.raise_type(descent, needed).await?;
-            }
+            self.raise_type(descent, needed).await?;
             if taken {
                 draft.linked();
                 self.note_child(descent, index, slot);

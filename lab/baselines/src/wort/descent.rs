@@ -9,7 +9,7 @@ use super::header::Header;
 use super::node::{Content, Node, NodeType, Slot};
 use super::shared::Shared;
 use super::situations::ROOT_STALE;
-use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
+use darter_fabric::{Batch, GlobalAddr, ReadId};
 use darter_index::checker::note;
 use darter_index::radix::leaf;
 use darter_index::radix::search::Search;
@@ -175,9 +175,8 @@ impl Descent<'_> {
         let node = Node::new(here.ty, words);
         let header = node.header();
         shared.touched.read(here.addr, || 0..1);
-        let is_blind = mutant!("wort-header-without-depth");
-        here.header = if is_blind { header.without_depth(start) } else { header };
-        let (header, branch) = (here.header, here.header.branch());
+        here.header = header;
+        let branch = header.branch();
         // Places grow along every path, so pointers of a damaged pool cannot lead in circles.
         if branch < start || !shared.format.types.contains(&here.ty) {
             return Err(IndexError::corrupt(here.addr, "node less deep than the edge that leads to it"));

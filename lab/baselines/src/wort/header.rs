@@ -65,12 +65,6 @@ impl Header {
         self.depth() + (self.0 >> PLACE_BITS & PLACE) as usize
     }
 
-    /// The same word as a header without a depth is understood: its path begins where its reader
-    /// stands.
-    pub(super) const fn without_depth(self, start: usize) -> Self {
-        Self(self.0 & !PLACE | start as u64 & PLACE)
-    }
-
     /// The places whose digits it holds.
     pub(super) fn known(self, digits: Digits) -> std::ops::Range<usize> {
         self.depth()..self.branch().min(self.depth() + Self::stored_max(digits))
@@ -117,7 +111,7 @@ mod tests {
                 assert_eq!(header.digit(digits, at), digit);
             }
             assert_eq!(header.is_whole(digits, depth), branch == known);
-            assert!(!header.is_stale(depth) && header.without_depth(2).depth() == 2);
+            assert!(!header.is_stale(depth));
         }
         let last = Header::of_key(Digits::Nibbles, 131_072, 131_072, &key);
         assert_eq!((last.depth(), last.branch()), (131_072, 131_072));

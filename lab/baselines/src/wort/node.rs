@@ -20,7 +20,6 @@
 
 use super::digits::Digits;
 use super::header::Header;
-use darter_fabric::mutant;
 use darter_index::radix::slot::{END, NodeCode, order_of};
 use darter_pool::size_class::{class_bytes, class_of};
 use smallvec::SmallVec;
@@ -217,7 +216,6 @@ impl<'a> Node<'a> {
             NodeType::Nibble | NodeType::N256 => 0..0,
             NodeType::N4 => MAP_AT..KEYS_AT,
             NodeType::N16 => MAP_AT..self.ty.slots_at(),
-            NodeType::N48 if mutant!("woart-index-not-counted") => 0..0,
             NodeType::N48 => {
                 let at = MAP_AT + usize::from(edge) / 8;
                 at..at + 1
@@ -326,12 +324,6 @@ impl<'a> Node<'a> {
                 (at, self.words[at], with_byte(self.words[at], digit, number as u8 + 1))
             }
         };
-        if self.ty == NodeType::N16 && mutant!("woart-bitmap-first") {
-            // The slot counts before its child is written.
-            let (at, word) = before.remove(before.len() - 1);
-            before.insert(0, (commit.0, commit.2));
-            return Some(Edit { before, commit: (at, 0, word) });
-        }
         Some(Edit { before, commit })
     }
 

@@ -16,7 +16,7 @@ use super::lines::{Flushes, Line};
 use super::node::{Edit, Slot};
 use super::shared::Operation;
 use crate::hocl::Locked;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::Result;
 use darter_pool::AllocKind;
 use darter_pool::size_class::class_bytes;
@@ -60,9 +60,6 @@ impl<'a> Change<'a> {
         let mut first: SmallVec<[Line; 8]> = self.before.iter().map(line_of).collect();
         first.sort_unstable();
         first.dedup();
-        if mutant!("wort-words-before-not-flushed") {
-            first.clear();
-        }
         first.extend(self.fresh.iter().flat_map(|&(addr, words)| Line::of_first(addr, words.len())));
         let (base, at, ..) = self.commit;
         [first, SmallVec::from_iter([Line::of(base, at)]), self.after.iter().map(line_of).collect()]
@@ -86,18 +83,13 @@ impl<F: Fabric> Operation<'_, F> {
         if batch.verbs().iter().any(|verb| verb.addr.node() != home) {
             self.client.send(&mut batch).await?;
         }
-        let is_early = mutant!("wort-unlocks-before-it-publishes");
         let unlocks = self.shared.words.root.node() == home;
-        if is_early {
-            lock.unlock_in(self.client.pool().fabric(), &mut batch);
-            self.client.send(&mut batch).await?;
-        }
         let cas = batch.cas(base.plus(at as u64 * 8), old, new);
         let mut late = change.after;
         if let Some((base, at, word)) = late.take_if(|(base, ..)| base.node() == home) {
             batch.fence().write(base.plus(at as u64 * 8), &[word]);
         }
-        if unlocks && late.is_none() && !is_early {
+        if unlocks && late.is_none() {
             lock.unlock_in(self.client.pool().fabric(), &mut batch);
         }
         let done = self.client.submit(batch).await?;
@@ -122,10 +114,6 @@ impl<F: Fabric> Operation<'_, F> {
                 self.client.retire(addr, class_bytes(class), AllocKind::Leaf);
             }
             super::node::Content::Node { addr, ty, .. } => {
-                if mutant!("artcow-original-freed-at-once") && self.shared.format.copies {
-                    self.client.free_unpublished(addr, ty.bytes(), AllocKind::Inner);
-                    return;
-                }
                 self.client.retire(addr, ty.bytes(), AllocKind::Inner);
             }
             _ => {}

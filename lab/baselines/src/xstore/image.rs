@@ -14,7 +14,6 @@
 //! ends, since each step goes one level down.
 
 use super::model::Entry;
-use darter_fabric::mutant;
 
 /// Children of a node at most.
 pub(super) const FANOUT: usize = 16;
@@ -80,8 +79,7 @@ impl InnerNode {
     /// node without children.
     pub(super) fn place_of(&self, key: u64) -> Option<usize> {
         let used = self.children().count();
-        let passes = |least: u64| least < key || least == key && !mutant!("xstore-image-key-goes-left");
-        let behind = self.children().take_while(|&(least, _)| passes(least)).count();
+        let behind = self.children().take_while(|&(least, _)| least <= key).count();
         (used > 0).then(|| behind.saturating_sub(1))
     }
 

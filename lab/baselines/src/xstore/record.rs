@@ -10,8 +10,6 @@
 //! other words. A record whose check does not match was read while it was written, or its writer
 //! died.
 
-use darter_fabric::mutant;
-
 /// Words before the value.
 pub(crate) const RECORD_HEAD: usize = 2;
 
@@ -45,9 +43,7 @@ impl Record {
     pub(crate) fn parse(words: &[u64]) -> Option<Self> {
         let [key, meta, value @ ..] = words else { return None };
         let length = (meta >> 32 & 0xff) as usize;
-        if length > value.len() * 8
-            || (check(words) != meta & u64::from(u32::MAX) && !mutant!("xstore-torn-value"))
-        {
+        if length > value.len() * 8 || check(words) != meta & u64::from(u32::MAX) {
             return None;
         }
         let mut bytes: Vec<u8> = value.iter().flat_map(|word| word.to_le_bytes()).collect();

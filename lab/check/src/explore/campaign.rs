@@ -14,7 +14,6 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
 use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
-use super::subject::Holes;
 use crate::dice::Dice;
 use darter_fabric::group::testbed::Counts;
 use darter_fabric::sim::{Medium, Relaxations};
@@ -78,8 +77,6 @@ pub struct Settings {
     pub scheduler: SchedulerKind,
     /// Where runs begin.
     pub scenarios: Vec<&'static Scenario>,
-    /// Errors brought back.
-    pub holes: Holes,
     /// What verbs promise less than those of other providers.
     pub verbs: Relaxations,
     /// Who executes them.
@@ -107,7 +104,6 @@ impl Settings {
             faults: Vec::new(),
             scheduler: SchedulerKind::Mixed,
             scenarios: subject.scenarios().iter().collect(),
-            holes: Holes::default(),
             verbs: Relaxations::default(),
             sides: Sides::One,
             medium: Medium::Never,
@@ -236,7 +232,6 @@ impl Settings {
             nodes: 1 + dice.below(2) as u8,
             processes: Self::processes_of(clients, scenario, &mut dice),
             warm: !dice.one_in(8),
-            holes: self.holes,
             verbs: self.verbs,
             sides: self.sides,
             medium: self.medium,

@@ -5,7 +5,7 @@ use super::op::Op;
 use super::outcome::Violation;
 use super::plan::Plan;
 use super::scenario::Scenario;
-use super::subject::{Holes, Subject};
+use super::subject::Subject;
 use crate::history::{Action, Operation, Outcome as Told};
 use darter_fabric::{CallFault, FabricError, ProcedureError, Sim};
 use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
@@ -131,8 +131,6 @@ pub(super) struct Identity<'s> {
     /// Its process.
     pub process: u32,
     pub scenario: &'s Scenario,
-    /// Errors brought back.
-    pub holes: Holes,
     /// The await at which its operation is dropped; if `true`, when it would go on.
     pub cancel_at: Option<(u64, bool)>,
 }
@@ -156,18 +154,13 @@ impl Drop for Visitor {
 }
 
 /// A process joins, puts a key and leaves.
-async fn visit<S: Subject>(
-    identity: &Identity<'_>,
-    sim: Sim,
-    key: &[u8],
-    value: &[u8],
-) -> Result<PutOutcome, IndexError> {
+async fn visit<S: Subject>(sim: Sim, key: &[u8], value: &[u8]) -> Result<PutOutcome, IndexError> {
     let mut visitor = Visitor { sim: sim.clone(), pool: None };
     let pool = visitor.pool.insert(Pool::open(sim).await?).clone();
     pool.set_magazine_objects_max(1);
     let outcome = {
         let mut own = pool.client()?;
-        let index = S::Index::open(&mut own, S::options(identity.holes)).await?;
+        let index = S::Index::open(&mut own, S::options()).await?;
         let outcome = S::put(&index, &mut own, key, value, Condition::Always).await?;
         pool.maintain(&mut own).await?;
         index.maintain(&mut own).await?;
@@ -444,7 +437,7 @@ async fn operate<S: Subject>(
                 recorder.visitors.push((identity.process, visitor));
                 visitor
             };
-            told(visit::<S>(identity, pool.fabric().process(visitor), key(at), &bytes).await?)
+            told(visit::<S>(pool.fabric().process(visitor), key(at), &bytes).await?)
         }
         Op::Insert(at) => told(S::put(index, own, key(at), &bytes, Condition::Absent).await?),
         Op::Update(at) => told(S::put(index, own, key(at), &bytes, Condition::Present).await?),

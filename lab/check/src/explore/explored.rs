@@ -29,11 +29,9 @@ fn situations<S: Subject>() -> Vec<Situation> {
 impl Explored {
     /// Of a subject.
     pub const fn of<S: Subject>() -> Self {
-        assert!(S::HOLES.len() <= 32, "more holes than can be told apart");
         Self {
             name: S::NAME,
             promises: S::PROMISES,
-            holes: S::HOLES,
             has_server: S::HAS_SERVER,
             situations: situations::<S>,
             scenarios: LazyLock::new(S::scenarios),

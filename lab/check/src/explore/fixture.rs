@@ -2,7 +2,7 @@
 
 use super::scenario::Scenario;
 use super::servers::Servers;
-use super::subject::{Holes, Promises, Subject};
+use super::subject::{Promises, Subject};
 use darter_fabric::block_on;
 use darter_fabric::sim::{Sim, Snapshot};
 use darter_index::{Condition, IndexError, OrderedIndex};
@@ -74,7 +74,7 @@ async fn open_new_of<S: Subject>(
     sim.let_clocks_drift();
     let pool = Pool::create(sim, &options).await?;
     let mut client = pool.client()?;
-    let index = S::Index::open_or_create(&mut client, S::options(Holes::default())).await?;
+    let index = S::Index::open_or_create(&mut client, S::options()).await?;
     Ok((pool, client, index))
 }
 

@@ -215,8 +215,7 @@ async fn read_hot_keys<S: Subject>(
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
     recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
     let number = plan.clients.len() as u32;
-    let identity =
-        Identity { number, process: number, scenario: &fixture.scenario, holes: plan.holes, cancel_at: None };
+    let identity = Identity { number, process: number, scenario: &fixture.scenario, cancel_at: None };
     let keys = 0..fixture.scenario.hot.len() as u8;
     let mut ops: Vec<Op> = keys.clone().map(Op::Get).collect();
     ops.push(Op::Scan(false));

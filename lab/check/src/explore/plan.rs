@@ -2,11 +2,11 @@
 //! plan is a line of text.
 //!
 //! ```text
-//! dart/grow-n4/nodes=1/process=each/holes=/kill=0@17/p0,g1,s;d0,i1,M
+//! dart/grow-n4/nodes=1/process=each/warm/kill=0@17/p0,g1,s;d0,i1,M
 //! ```
 //!
 //! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a
-//! digit a client), errors brought back, what verbs do not promise (`verbs=`), the rule of the
+//! digit a client), what verbs do not promise (`verbs=`), the rule of the
 //! medium (`durability=`), who executes them (`sides=`, or `groups=` of replicas), faults, and each
 //! client's operations. A schedule ([`super::schedule`]) behind it makes a replay line; on groups the
 //! seed decides, and there is none.
@@ -18,7 +18,7 @@ use super::op::Op;
 use super::outcome::Outcome;
 use super::scenario::Scenario;
 use super::schedule::Scheduler;
-use super::subject::{Hole, Holes, Promises};
+use super::subject::Promises;
 use darter_fabric::sim::{Medium, Relaxations, Side};
 use darter_index::checker::Situation;
 use std::fmt;
@@ -38,8 +38,6 @@ pub struct Plan {
     pub processes: Vec<u8>,
     /// Whether clients begin with memory in hand, so that no run is about block grants.
     pub warm: bool,
-    /// Errors brought back.
-    pub holes: Holes,
     /// What verbs promise less than those of other providers.
     pub verbs: Relaxations,
     /// Who executes them.
@@ -152,7 +150,6 @@ impl fmt::Display for Plan {
             nodes,
             processes: _,
             warm,
-            holes,
             verbs,
             sides,
             medium,
@@ -163,9 +160,6 @@ impl fmt::Display for Plan {
         let (process, start) = (self.processes_text(), if *warm { "warm" } else { "cold" });
         let (index, scenario) = (subject.name, &scenario.name);
         write!(f, "{index}/{scenario}/nodes={nodes}/process={process}/{start}")?;
-        for (_, hole) in subject.holes.iter().enumerate().filter(|&(at, _)| holes.has(at)) {
-            write!(f, "/hole={}", hole.name)?;
-        }
         if *verbs != Relaxations::default() {
             write!(f, "/verbs={verbs}")?;
         }
@@ -215,7 +209,6 @@ impl Plan {
             nodes: 1,
             processes: Vec::new(),
             warm: true,
-            holes: Holes::default(),
             verbs: Relaxations::default(),
             sides: Sides::One,
             medium: Medium::Never,
@@ -238,9 +231,6 @@ impl Plan {
                 ("durability", _) => plan.medium = value.parse()?,
                 ("sides", "mixed") => plan.sides = Sides::Mixed,
                 ("groups", _) => plan.groups = Some(value.parse()?),
-                ("hole", _) => {
-                    plan.holes = plan.holes.with(subject.hole(value)?);
-                }
                 _ => {
                     let (who, when) = value.split_once('@').ok_or_else(bad)?;
                     let (who, when) = (who.parse().map_err(|_| bad())?, when.parse().map_err(|_| bad())?);
@@ -282,8 +272,6 @@ pub struct Explored {
     pub name: &'static str,
     /// What it promises.
     pub promises: Promises,
-    /// Errors that can be brought back.
-    pub holes: &'static [Hole],
     /// Whether it has a server, which faults may strike as the process [`SERVER`](super::SERVER).
     pub has_server: bool,
     /// Situations that a full exploration must meet.
@@ -307,20 +295,6 @@ impl Explored {
         self.scenarios.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.scenarios.iter().map(|scenario| &scenario.name[..]).collect();
             format!("'{name}' is no scenario of {}; those are {}", self.name, names.join(", "))
-        })
-    }
-
-    /// The place of the hole of this name.
-    ///
-    /// # Errors
-    /// The names there are.
-    pub fn hole(&self, name: &str) -> Result<usize, String> {
-        self.holes.iter().position(|hole| hole.name == name).ok_or_else(|| {
-            if self.holes.is_empty() {
-                return format!("'{name}': {} has no error that can be brought back", self.name);
-            }
-            let names: Vec<&str> = self.holes.iter().map(|hole| hole.name).collect();
-            format!("'{name}' is no error that can be brought back; those are {}", names.join(", "))
         })
     }
 
@@ -368,8 +342,7 @@ mod tests {
 
     #[test]
     fn plans_read_back_as_written() {
-        let line =
-            "dart/grow-n4/nodes=2/process=one/cold/hole=trust-express/kill=0@17/power=0@3/p0,g1,s;d0,M,m";
+        let line = "dart/grow-n4/nodes=2/process=one/cold/kill=0@17/power=0@3/p0,g1,s;d0,M,m";
         let plan: Plan = line.parse().unwrap();
         assert_eq!(plan.to_string(), line);
         assert_eq!((plan.clients.len(), plan.faults.len()), (2, 2));
@@ -410,7 +383,6 @@ mod tests {
             "dart/plain/kill=1/g0",
             "dart/plain/kill=x@y/g0",
             "nobodys/plain/g0",
-            "dart/plain/hole=none/g0",
         ] {
             assert!(line.parse::<Plan>().is_err(), "{line}");
         }

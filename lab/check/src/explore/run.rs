@@ -90,7 +90,6 @@ pub(super) fn spawn_clients<'f, S: Subject>(
             number: at as u32,
             process,
             scenario: &fixture.scenario,
-            holes: plan.holes,
             cancel_at: plan.faults.iter().find_map(|fault| match fault {
                 Fault::Cancel(who, when) if *who as usize == at => Some((*when, false)),
                 Fault::Drop(who, when) if *who as usize == at => Some((*when, true)),
@@ -131,7 +130,7 @@ pub(super) fn begin<S: Subject>(
     (0..plan.processes()).for_each(|process| sim.process(process).reach_by(plan.sides.of(process)));
     let recorder = Rc::new(RefCell::new(Recorder::of(plan)));
     let servers = Servers::begin::<S>(sim);
-    let processes = open_processes::<S>(fixture, plan, &S::options(plan.holes))?;
+    let processes = open_processes::<S>(fixture, plan, &S::options())?;
     Ok((recorder, servers, processes))
 }
 
@@ -176,7 +175,7 @@ fn perform<S: Subject>(
         abandon(&processes);
         return Ok(());
     }
-    let finished = finish_paused(fixture, plan, &mut execution, ended, &mut executor, &mut processes);
+    let finished = finish_paused(fixture, &mut execution, ended, &mut executor, &mut processes);
     if finished.is_err() {
         // Closing in order would wait for verbs that nobody executes any more.
         sim.schedule(false);
@@ -192,7 +191,7 @@ fn perform<S: Subject>(
         servers.replace(None, false);
     }
     if power_lost && plan.medium == Medium::Never {
-        return after_power_failure::<S>(fixture, S::options(plan.holes));
+        return after_power_failure::<S>(fixture, S::options());
     }
     let recorder = recorder.borrow();
     end::<S>(fixture, plan, &recorder, outcome, (processes, servers))
@@ -207,7 +206,7 @@ pub(super) fn end<S: Subject>(
     outcome: &mut Outcome,
     (mut processes, mut servers): (Vec<Option<Process<S>>>, Servers),
 ) -> Result<(), Violation> {
-    let options = S::options(plan.holes);
+    let options = S::options();
     let faultless = plan.faults.iter().chain(&outcome.struck).all(|fault| matches!(fault, Fault::Hold(..)));
     outcome.counts = fixture.sim.counts();
     if let Some(violation) = take_record(recorder, faultless, outcome) {
@@ -306,7 +305,6 @@ async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), Ind
 /// their place.
 fn finish_paused<S: Subject>(
     fixture: &Fixture,
-    plan: &Plan,
     execution: &mut Execution<'_>,
     ended: Result<(), Violation>,
     executor: &mut Executor<'_>,
@@ -340,7 +338,7 @@ fn finish_paused<S: Subject>(
     }
     // Errors here show again in the last look.
     let _ = settle_and_close(fixture, &mut others)?;
-    repair::<S>(fixture, &sim.process(1000), S::options(plan.holes))?;
+    repair::<S>(fixture, &sim.process(1000), S::options())?;
     sim.schedule(true);
     for &process in &paused {
         for process in execution.recorder.borrow().processes_of(process) {

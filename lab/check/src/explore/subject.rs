@@ -1,4 +1,4 @@
-//! An index as the explorer sees it: how to open it, what it promises, where runs begin, and which errors it can bring back.
+//! An index as the explorer sees it: how to open it, what it promises, and where runs begin.
 //!
 //! An index's author implements [`Subject`] and adds a line to the registry ([`super::subjects`]). Everything else
 //! (plans, campaigns, sweeps, shrinking, replay lines) works with the [`Explored`](super::Explored) that is made of it.
@@ -29,77 +29,6 @@ pub struct Promises {
     /// Whether no operation touches memory that its pin does not protect, and nothing is left over when all have ended well.
     /// Where it is not promised, such uses are not reported, and leaks are counted after a sweep.
     pub exact_memory: bool,
-}
-
-/// An error that can be brought back, and how it shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hole {
-    /// Its name in commands and replay lines.
-    pub name: &'static str,
-    /// What it brings back, for a person.
-    pub what: &'static str,
-    /// Whether the published design has it; else it is a canary of our own.
-    pub is_published: bool,
-    /// Schedules within which the explorer must find it.
-    pub budget: u64,
-    /// Names of faults that show it; none when schedules alone do.
-    pub faults: &'static [&'static str],
-    /// Scenarios that show it; all when there are none.
-    pub scenarios: &'static [&'static str],
-    /// Whether the faults are to strike at every point, instead of at random.
-    pub sweep: bool,
-}
-
-impl Hole {
-    /// One of the published design, which schedules alone show.
-    pub const fn published(name: &'static str, what: &'static str, budget: u64) -> Self {
-        Self { name, what, is_published: true, budget, faults: &[], scenarios: &[], sweep: false }
-    }
-
-    /// The same, shown by these faults.
-    #[must_use]
-    pub const fn with_faults(mut self, faults: &'static [&'static str]) -> Self {
-        self.faults = faults;
-        self
-    }
-
-    /// The same, shown in these scenarios.
-    #[must_use]
-    pub const fn in_scenarios(mut self, scenarios: &'static [&'static str]) -> Self {
-        self.scenarios = scenarios;
-        self
-    }
-
-    /// The same, with its faults at every point.
-    #[must_use]
-    pub const fn swept(mut self) -> Self {
-        self.sweep = true;
-        self
-    }
-
-    /// The same, as a canary of our own.
-    #[must_use]
-    pub const fn of_our_own(mut self) -> Self {
-        self.is_published = false;
-        self
-    }
-}
-
-/// Which of a subject's holes are open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holes(u32);
-
-impl Holes {
-    /// With one more open, by its place among the subject's.
-    #[must_use]
-    pub const fn with(self, hole: usize) -> Self {
-        Self(self.0 | 1 << hole)
-    }
-
-    /// Whether one is open.
-    pub const fn has(self, hole: usize) -> bool {
-        self.0 & 1 << hole != 0
-    }
 }
 
 /// A server of an index: what a process of the simulation runs for clients that call it.
@@ -134,9 +63,6 @@ pub trait Subject: 'static {
     /// What it promises.
     const PROMISES: Promises;
 
-    /// Errors that can be brought back, 32 at most.
-    const HOLES: &'static [Hole] = &[];
-
     /// Objects of which each client takes one before it begins, so that no run is about block grants.
     const WARM: &'static [(u64, AllocKind)] = &[];
 
@@ -148,9 +74,8 @@ pub trait Subject: 'static {
         None
     }
 
-    /// How processes open it, with these of [`Subject::HOLES`] open. Runs must not hang on chance: what is done now and then
-    /// is done always, or never.
-    fn options(open: Holes) -> OptionsOf<Self>;
+    /// How processes open it. Runs must not hang on chance: what is done now and then is done always, or never.
+    fn options() -> OptionsOf<Self>;
 
     /// Where runs begin: [`scenario::common`], and what the index's own formats make worth meeting.
     fn scenarios() -> Vec<Scenario> {

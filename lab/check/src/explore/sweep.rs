@@ -13,7 +13,6 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{Choosing, Paced, Random};
 use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
-use super::subject::Holes;
 use darter_fabric::sim::{Medium, Relaxations};
 use darter_index::checker::take_situations;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,8 +31,6 @@ pub struct Sweep {
     pub schedules: u64,
     /// Seed of the schedules.
     pub seed: u64,
-    /// Errors brought back.
-    pub holes: Holes,
     /// What verbs promise less than those of other providers.
     pub verbs: Relaxations,
     /// When what they write is on the medium, and what waits for that.
@@ -116,7 +113,6 @@ impl Sweep {
             nodes: 2,
             processes: processes.to_vec(),
             warm: true,
-            holes: self.holes,
             verbs: self.verbs,
             sides: Sides::One,
             medium: self.medium,

@@ -1,96 +1,175 @@
-//! Looking for a planted error with the explorer.
+//! Looking for a planted error with the explorer, or with a test.
 
-use super::{FoundBy, Mutant};
-use crate::explore::{Explored, Scenario, Settings, Summary, Sweep, subject};
-use darter_fabric::mutants::plant;
-use darter_fabric::sim::Relaxations;
+use super::{FoundBy, Mutant, Schedules};
+use crate::explore::{
+    Explored, Finding, Fixtures, Scenario, Settings, Summary, Sweep, parse_replay, subject,
+};
+use darter_fabric::sim::{Medium, Relaxations};
+use darter_mutant::{VARIABLE, plant};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a test that runs is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What the explorer has found of a planted error.
+#[derive(Debug)]
+pub struct Hunted {
+    /// What the runs met.
+    pub summary: Summary,
+    /// Why what was found does not count, if it does not: its replay line shows nothing, or shows the
+    /// same without the error.
+    pub objection: Option<&'static str>,
+}
+
+impl Hunted {
+    /// Returns what was found, if it counts.
+    pub fn finding(&self) -> Option<&Finding> {
+        self.summary.finding.as_ref().filter(|_| self.objection.is_none())
+    }
+}
 
 impl Mutant {
-    /// The indexes under which the explorer can meet the error, the likeliest first; none where no simulated client comes.
-    pub fn indexes(&self) -> &'static [&'static str] {
-        match self.area {
-            "pool" | "tree" | "radix" | "skip table" => &["dart"],
-            "ART" => &["art", "art-hashed"],
-            "SMART" => &["smart", "smart-in-place"],
-            "Sherman" => &["sherman", "sherman-inline", "fg-plus"],
-            "CHIME" => &["chime-inline", "chime"],
-            "XStore" => &["xstore-inline", "xstore"],
-            "WORT" => &["wort", "woart", "artcow"],
-            "medium" => &["dart", "wort"],
-            "locks" => &["sherman", "art", "smart-in-place"],
-            _ => &[],
-        }
-    }
-
-    /// Plants the error in this process and looks for it as the list says that it is found, if that is by the explorer or the
-    /// sweep. `schedules` takes the place of the list's budget. Nothing else may run in the process meanwhile.
+    /// Plants the error in this process and runs the schedules or the sweep that find it; returns
+    /// `None` if tests find it. The replay line of a finding has to show it again, and must not show
+    /// it without the error. Nothing else may run in the process at the same time.
     ///
     /// # Panics
-    /// When the list names an index or a fault that there is not.
-    pub fn hunt(&self, schedules: Option<u64>, threads: usize) -> Option<Summary> {
-        let explored = |index| subject(index).unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        let scenario = |subject: &'static Explored, name: &str| {
-            subject.scenario(name).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    /// Panics if the list names an index, a scenario or a rule that there is not.
+    pub fn hunt(&self, threads: usize) -> Option<Hunted> {
+        let campaign = self.campaign(threads)?;
+        plant(Some(&self.name));
+        let summary = match campaign {
+            Campaign::Schedules(settings) => settings.explore(&|_| {}),
+            Campaign::Sweep(sweep) => sweep.run(&|_| {}),
         };
-        plant(Some(self.name));
-        let summary = match self.found_by {
-            FoundBy::Explorer(index, runs) => {
-                Some(explore(explored(index), None, schedules.unwrap_or(runs), threads))
-            }
-            FoundBy::Relaxed { index, schedules: runs } => {
-                let verbs = Relaxations { order: true, cas_writes_back: true, split_atomics: false };
-                let settings = Settings { verbs, ..Settings::of(explored(index)) };
-                let faults = settings.subject.survives(settings.medium);
-                Some(explore_with(settings, faults, schedules.unwrap_or(runs), threads))
-            }
-            FoundBy::Focused { index, scenarios, schedules: runs } => {
+        let line = summary.finding.as_ref().map(Finding::replay_line);
+        let shows = |line: &str| {
+            let (plan, schedule) = parse_replay(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            Fixtures::default().replay(&plan, &schedule).violation.is_some()
+        };
+        let mut objection =
+            line.as_ref().filter(|line| !shows(line)).map(|_| "its replay line shows nothing");
+        plant(None);
+        if line.is_some_and(|line| objection.is_none() && shows(&line)) {
+            objection = Some("its replay line shows the same without the error");
+        }
+        Some(Hunted { summary, objection })
+    }
+
+    /// Returns the run of the explorer that finds this error.
+    ///
+    /// # Panics
+    /// As [`Mutant::hunt`].
+    fn campaign(&self, threads: usize) -> Option<Campaign> {
+        let fail = |error: String| -> ! { panic!("{}: {error}", self.name) };
+        let explored = |index: &str| subject(index).unwrap_or_else(|error| fail(error));
+        let scenarios = |subject: &'static Explored, names: &[String]| -> Vec<&'static Scenario> {
+            let found = names.iter().map(|name| subject.scenario(name).unwrap_or_else(|error| fail(error)));
+            found.collect()
+        };
+        match &self.found_by {
+            FoundBy::Schedules(Schedules { index, runs, scenarios: names, faults, verbs, durability }) => {
                 let subject = explored(index);
-                let scenarios = scenarios.iter().map(|name| scenario(subject, name)).collect();
-                Some(explore(subject, Some(scenarios), schedules.unwrap_or(runs), threads))
-            }
-            FoundBy::Power { index, medium, schedules: runs } => {
-                let settings = Settings { medium, ..Settings::of(explored(index)) };
-                Some(explore_with(settings, vec!["power".to_owned()], schedules.unwrap_or(runs), threads))
-            }
-            FoundBy::Sweep { index, fault, scenarios } => {
-                let subject = explored(index);
-                let faults = vec![fault.to_owned()];
-                let scenarios = scenarios.iter().map(|name| scenario(subject, name)).collect();
-                let Settings { seed, holes, verbs, medium, .. } = Settings::of(subject);
-                let sweep = Sweep {
-                    subject,
+                let medium = durability.as_ref().map_or(Ok(Medium::Never), |rule| rule.parse());
+                let medium = medium.unwrap_or_else(|error| fail(error));
+                let verbs = verbs.as_ref().map_or(Ok(Relaxations::default()), |which| which.parse());
+                let verbs = verbs.unwrap_or_else(|error| fail(error));
+                let faults = match faults {
+                    Some(faults) => faults.clone(),
+                    None if durability.is_some() => vec!["power".to_owned()],
+                    None => subject.survives(medium),
+                };
+                let mut settings = Settings {
+                    runs: *runs,
+                    clients: 4,
                     faults,
-                    scenarios,
-                    schedules: 1,
-                    seed,
-                    holes,
                     verbs,
                     medium,
                     shrinks: false,
                     threads,
+                    ..Settings::of(subject)
                 };
-                Some(sweep.run(&|_| {}))
+                if !names.is_empty() {
+                    settings.scenarios = scenarios(subject, names);
+                }
+                Some(Campaign::Schedules(settings))
             }
-            FoundBy::Tests(_) | FoundBy::Stress(_) | FoundBy::Equivalent(_) | FoundBy::Nobody => None,
-        };
-        plant(None);
-        summary
+            FoundBy::Sweep { index, fault, scenarios: names } => {
+                let subject = explored(index);
+                let Settings { seed, verbs, medium, .. } = Settings::of(subject);
+                let scenarios = scenarios(subject, names);
+                let faults = vec![fault.clone()];
+                let (schedules, shrinks) = (1, false);
+                Some(Campaign::Sweep(Sweep {
+                    subject,
+                    faults,
+                    scenarios,
+                    schedules,
+                    seed,
+                    verbs,
+                    medium,
+                    shrinks,
+                    threads,
+                }))
+            }
+            FoundBy::Tests(_) => None,
+        }
     }
 }
 
-/// So many schedules of an index with every fault that it survives, from these scenarios or all.
-fn explore(
-    subject: &'static Explored,
-    scenarios: Option<Vec<&'static Scenario>>,
-    runs: u64,
-    threads: usize,
-) -> Summary {
-    let settings = Settings::of(subject);
-    let scenarios = scenarios.unwrap_or(settings.scenarios.clone());
-    let faults = subject.survives(settings.medium);
-    explore_with(Settings { scenarios, ..settings }, faults, runs, threads)
+/// A run of the explorer, with all names resolved.
+enum Campaign {
+    Schedules(Settings),
+    Sweep(Sweep),
 }
 
-fn explore_with(settings: Settings, faults: Vec<String>, runs: u64, threads: usize) -> Summary {
-    Settings { faults, runs, clients: 4, shrinks: false, threads, ..settings }.explore(&|_| {})
+/// Runs `cargo test` in a copy of the sources with an error planted, or none. Returns whether it
+/// fails; `None` if it takes longer than `timeout`, and was ended.
+///
+/// # Errors
+/// Fails if cargo cannot be run.
+pub fn test_finds(
+    root: &Path,
+    arguments: &str,
+    planted: Option<&str>,
+    timeout: Duration,
+) -> io::Result<Option<bool>> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.arg("test").args(arguments.split(' ')).current_dir(root).process_group(0);
+    cargo.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env_remove(VARIABLE);
+    if let Some(name) = planted {
+        cargo.env(VARIABLE, name);
+    }
+    let (mut child, begun) = (cargo.spawn()?, Instant::now());
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(!status.success()));
+        }
+        if begun.elapsed() > timeout {
+            // The test's processes are of its group.
+            if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+                kill_process_group(group, Signal::KILL)?;
+            }
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mutants;
+
+    #[test]
+    fn the_list_names_what_there_is() {
+        let mutants = mutants().unwrap();
+        let explored = mutants.iter().filter(|mutant| mutant.campaign(1).is_some()).count();
+        assert!(explored > 100, "{explored}");
+    }
 }

@@ -1,123 +1,160 @@
-//! The errors that can be planted in the code ([`darter_fabric::mutants`]), by area: what each is, and which check finds it.
+//! The errors that can be planted in the sources: what each is, which check finds it, and how the
+//! sources change.
 //!
-//! Each is a slip that a good engineer could make: a step left out, done too early, or done by the wrong word. A check is
-//! believed as far as it finds them. `scripts/mutants` plants one after the other and prints who found it after how long;
-//! `tests/it/mutants.rs` holds the explorer to what this list says of it.
+//! Each is a slip that a good engineer could make: a step left out, done too early, or done by the
+//! wrong word. A check is believed as far as it finds them. They are data (`lab/check/mutants`, a
+//! file an area), and the sources know nothing of them: [`prepare`] copies the sources and plants all
+//! of them in the copy, each behind a switch (`darter-mutant`), so one build holds them all. A
+//! program that is built there plants one after the other ([`Mutant::hunt`]).
+//!
+//! ```toml
+//! [[mutant]]
+//! name = "limbo-frees-one-epoch-early"
+//! what = "Memory is free one epoch too early."
+//! found_by.schedules = { index = "dart", runs = 2000 }
+//!
+//! [[mutant.change]]
+//! file = "crates/darter-pool/src/grace/limbo.rs"
+//! lines = '''
+//!          let mut state = lock(&self.state);
+//! -        let grace = 2;
+//! +        let grace = if mutant!("limbo-frees-one-epoch-early") { 1 } else { 2 };
+//! '''
+//! ```
+//!
+//! `lines` reads like a diff without line numbers: lines of the file (` `), lines that go (`-`), and
+//! lines that come (`+`). The lines of the file and those that go must be in the file exactly once.
+//! Errors in the same lines share the change of the first.
 
-mod flush;
-mod gateway;
-mod group;
+mod change;
 mod hunt;
-mod indexes;
-mod medium;
-mod memnode;
-mod pool;
-mod quiver;
-mod radix;
-mod rdma;
-mod redo_log;
-mod skip_table;
-mod tcp;
 mod tree;
-mod views;
-mod wort;
-mod xstore_models;
-mod xstore_ranges;
 
-use darter_fabric::sim::Medium;
+pub use change::{Change, Fault};
+pub use hunt::{Hunted, test_finds};
+pub use tree::{Prepared, check, prepare};
+
+use darter_fabric::counted;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why the list cannot be read, or no copy was prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum MutantsError {
+    /// A file of the list cannot be parsed.
+    #[error("{0}: {1}")]
+    Form(PathBuf, String),
+    /// The sources are a copy.
+    #[error("{0}: these sources have planted errors already; use a program that was built in the repository")]
+    Copy(PathBuf),
+    /// Files are there that are not of a copy.
+    #[error("{0}: not empty, and no copy that was prepared before; name another directory")]
+    Taken(PathBuf),
+    /// The copy would be copied.
+    #[error("{0}: git does not ignore it there; name a directory outside of the repository, or in target/")]
+    Within(PathBuf),
+    /// Errors do not apply.
+    #[error("{}: `darter-lab mutants check` names them", counted(.0.len() as u64, "outdated planted error"))]
+    Faults(Vec<String>),
+    /// Git did not list the files.
+    #[error("git ls-files in {0}: {1}")]
+    Git(PathBuf, String),
+    /// A file could not be read or written.
+    #[error("{0}: {1}")]
+    Io(PathBuf, io::Error),
+}
 
 /// What finds a planted error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FoundBy {
-    /// Schedules of this index, with all the faults that it promises to survive, at most so many: some four times as many as it
-    /// took with the slowest of four seeds, since schedules change with every verb that the code posts.
-    Explorer(&'static str, u64),
-    /// The same from some of the index's scenarios, where it is one of few situations that tell.
-    Focused {
-        /// The index.
-        index: &'static str,
-        /// The scenarios.
-        scenarios: &'static [&'static str],
-        /// At most so many.
-        schedules: u64,
-    },
-    /// The same where verbs promise no more than RDMA does.
-    Relaxed {
-        /// The index.
-        index: &'static str,
-        /// At most so many.
-        schedules: u64,
-    },
-    /// The sweep of this index from these scenarios: a fault at every point of every operation.
+    /// Random schedules of an index.
+    Schedules(Schedules),
+    /// The sweep of an index: a fault at every point of every operation.
     Sweep {
         /// The index.
-        index: &'static str,
+        index: String,
         /// The fault.
-        fault: &'static str,
-        /// The scenarios.
-        scenarios: &'static [&'static str],
-    },
-    /// Schedules of this index whose memory has this rule, in half of which the power fails.
-    Power {
-        /// The index.
-        index: &'static str,
-        /// What memory keeps.
-        medium: Medium,
-        /// At most so many.
-        schedules: u64,
+        fault: String,
+        /// Where runs begin.
+        scenarios: Vec<String>,
     },
     /// `cargo test` with these arguments.
-    Tests(&'static str),
-    /// `darter-lab stress` with these arguments.
-    Stress(&'static str),
-    /// Nothing can: no caller can tell the difference, for this reason.
-    Equivalent(&'static str),
-    /// Nothing does yet.
-    Nobody,
+    Tests(String),
+}
+
+/// Random schedules that find an error.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedules {
+    /// The index.
+    pub index: String,
+    /// Limit of the search: some four times the number that the slowest of four seeds took, since
+    /// schedules change with every verb that the code posts.
+    pub runs: u64,
+    /// Where runs begin: a few of the index's scenarios, if the error needs one of few situations.
+    #[serde(default)]
+    pub scenarios: Vec<String>,
+    /// What strikes; by default all that the index promises to survive.
+    pub faults: Option<Vec<String>>,
+    /// What verbs promise, if less than those of other providers than RDMA's.
+    pub verbs: Option<String>,
+    /// The rule of the memory's medium. The power fails in half of the runs, and nothing else strikes.
+    pub durability: Option<String>,
 }
 
 /// An error that can be planted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Mutant {
-    /// The name in the code, and in the environment variable that plants it.
-    pub name: &'static str,
-    /// The part of the system it is planted in.
-    pub area: &'static str,
+    /// The name in `mutant!`, and in the environment variable that plants it.
+    pub name: String,
+    /// The part of the system it is planted in: the name of its file.
+    #[serde(skip)]
+    pub area: String,
     /// What is wrong, in a sentence.
-    pub what: &'static str,
+    pub what: String,
     /// The check that finds it soonest.
     pub found_by: FoundBy,
+    /// How the sources change. None if the change of another error has its lines too.
+    #[serde(default, rename = "change")]
+    pub changes: Vec<Change>,
 }
 
-impl Mutant {
-    /// A line of the list.
-    const fn new(area: &'static str, name: &'static str, what: &'static str, found_by: FoundBy) -> Self {
-        Self { name, area, what, found_by }
+/// A file of them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Area {
+    #[serde(rename = "mutant")]
+    mutants: Vec<Mutant>,
+}
+
+/// Returns the root of the sources that this program was built from.
+pub fn sources() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().unwrap_or(root)
+}
+
+/// Reads the errors of the sources that this program was built from, by area. An edit of the list
+/// takes effect without a build.
+///
+/// # Errors
+/// Fails if the sources are gone, or a file of the list cannot be read as it should.
+pub fn mutants() -> Result<Vec<Mutant>, MutantsError> {
+    let folder = sources().join("lab/check/mutants");
+    let failed = |error| MutantsError::Io(folder.clone(), error);
+    let files: io::Result<BTreeSet<PathBuf>> =
+        fs::read_dir(&folder).map_err(failed)?.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut all = Vec::new();
+    for file in files.map_err(failed)? {
+        let text = fs::read_to_string(&file).map_err(|error| MutantsError::Io(file.clone(), error))?;
+        let area = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let read =
+            toml::from_str::<Area>(&text).map_err(|error| MutantsError::Form(file, error.to_string()))?;
+        all.extend(read.mutants.into_iter().map(|mutant| Mutant { area: area.clone(), ..mutant }));
     }
-}
-
-/// All of them, by area.
-pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
-    [
-        pool::MUTANTS,
-        tree::MUTANTS,
-        radix::MUTANTS,
-        skip_table::MUTANTS,
-        indexes::MUTANTS,
-        quiver::MUTANTS,
-        rdma::MUTANTS,
-        tcp::MUTANTS,
-        memnode::MUTANTS,
-        redo_log::MUTANTS,
-        group::MUTANTS,
-        views::MUTANTS,
-        flush::MUTANTS,
-        medium::MUTANTS,
-        gateway::MUTANTS,
-        xstore_models::MUTANTS,
-        xstore_ranges::MUTANTS,
-        wort::MUTANTS,
-    ]
-    .into_iter()
-    .flatten()
+    Ok(all)
 }

@@ -1,340 +1,197 @@
-//! Errors planted in DART's tree: searches, writes, type switches, retirement.
+//! The sources that errors are planted in: whether each still applies, and the copy that holds all of
+//! them.
 
-use super::{FoundBy, Mutant};
+use super::change::{Edit, Fault, edited};
+use super::{Change, Mutant, MutantsError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-pub(super) const MUTANTS: &[Mutant] = &[
-    Mutant::new(
-        "tree",
-        "bulk-load-over-a-late-key",
-        "A bulk load replaces the root although a key was put while it sealed it.",
-        FoundBy::Focused { index: "dart", scenarios: &["empty", "empty-edge"], schedules: 2_000 },
-    ),
-    Mutant::new(
-        "tree",
-        "key-below-sought-through-a-seal",
-        "A split of a segment reads the key below a node that a hint names through a sealed slot, whose child may be free.",
-        FoundBy::Tests(
-            "--package darter-index --lib nothing_is_read_below_a_replaced_node_that_a_hint_names",
-        ),
-    ),
-    Mutant::new(
-        "tree",
-        "key-below-sought-in-one-bucket",
-        "A key below a node is sought in its first bucket alone.",
-        FoundBy::Tests("--package darter-index --lib a_key_below_a_node_is_found_in_whatever_bucket_it_lies"),
-    ),
-    Mutant::new(
-        "tree",
-        "key-below-sought-by-one-way",
-        "A key below a node is sought below its first child alone, which deletes may have left empty.",
-        FoundBy::Tests(
-            "--package darter-index --lib a_scan_passes_over_a_child_that_deletes_have_left_empty",
-        ),
-    ),
-    Mutant::new(
-        "tree",
-        "remembered-root-believed",
-        "The root as last seen is believed without a look at its seals.",
-        FoundBy::Focused { index: "dart", scenarios: &["root-n4"], schedules: 2_000 },
-    ),
-    Mutant::new(
-        "tree",
-        "parent-sought-from-its-child",
-        "The way to a node's parent may begin at a hint to the node itself, which it then never reaches.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "hint-current-by-its-identity-word",
-        "A hinted node counts as current when its identity word bears no seal, which it never does on purpose.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "hint-dated-by-the-newest-era",
-        "A node is remembered for the era of the moment instead of the one that its finder began in.",
-        FoundBy::Tests(
-            "--package darter-index --lib what_is_remembered_of_a_node_ends_before_a_sweep_frees_it",
-        ),
-    ),
-    Mutant::new(
-        "tree",
-        "writer-passes-seals-of-other-edges",
-        "A writer looks for a seal in the slot of its own edge alone, and takes a sealed empty slot for vacant.",
-        FoundBy::Explorer("dart", 6_000),
-    ),
-    Mutant::new(
-        "tree",
-        "hint-check-truncated",
-        "Of the 17 bits by which a remembered node is told from others of its line only four are compared.",
-        FoundBy::Tests("--package darter-index --lib no_other_hash_is_taken_for_this_one"),
-    ),
-    Mutant::new(
-        "tree",
-        "node-seal-passes-over-empty-slots",
-        "The slots of a node that were never taken are not sealed before it is copied.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "node-seal-leaves-the-last-slot",
-        "The last slot of a node is not sealed before it is copied.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "node-freed-after-one-grace",
-        "A node is freed as soon as it is scrubbed, without a second grace for those who read an entry before.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "retirement-logged-after-retiring",
-        "Nodes are entered in the log of retired ones after they were retired instead of before.",
-        FoundBy::Tests("--package darter-index --lib a_scrub_that_fails_anywhere_loses_no_node"),
-    ),
-    Mutant::new(
-        "tree",
-        "node-retired-though-its-scrub-failed",
-        "A node goes on to its second grace although an error cut its scrub short.",
-        FoundBy::Tests("--package darter-index --lib a_scrub_that_fails_anywhere_loses_no_node"),
-    ),
-    Mutant::new(
-        "tree",
-        "retirement-not-logged",
-        "Nodes are retired without an entry in the log, so processes go on with those that they remember though their memory is used again.",
-        FoundBy::Explorer("dart", 3_000),
-    ),
-    Mutant::new(
-        "tree",
-        "own-retired-nodes-stay-remembered",
-        "A process that retires nodes leaves it to others to forget them.",
-        FoundBy::Tests("--package darter-index --lib what_others_retired_before_own_nodes_is_forgotten"),
-    ),
-    Mutant::new(
-        "tree",
-        "own-retirements-hide-those-of-others",
-        "A process that has retired nodes takes the log for read up to there, what others have entered before included.",
-        FoundBy::Tests("--package darter-index --lib what_others_retired_before_own_nodes_is_forgotten"),
-    ),
-    Mutant::new(
-        "tree",
-        "lapped-log-read-as-whole",
-        "A process that was idle while more nodes were retired than the log holds forgets only those that it still finds there.",
-        FoundBy::Tests("--package darter-index --lib more_nodes_than_the_log_holds_are_not_missed"),
-    ),
-    Mutant::new(
-        "tree",
-        "log-entry-of-another-lap-believed",
-        "An entry of the log that was not written yet, or has been written over, is read as if it were there.",
-        FoundBy::Tests("--package darter-index --lib an_entry_is_of_one_position"),
-    ),
-    Mutant::new(
-        "tree",
-        "missed-log-entry-passed-over",
-        "An entry of the log that is not there the second time either is taken for nobody's.",
-        FoundBy::Tests("--package darter-index --lib an_entry_that_is_never_written_ends_the_era"),
-    ),
-    Mutant::new(
-        "tree",
-        "view-shared-before-the-log-is-followed",
-        "The view counts as fresh before the nodes are forgotten that the log read with it names.",
-        FoundBy::Tests("--package darter-index --lib nobody_goes_by_a_view_before_the_log_is_followed"),
-    ),
-    Mutant::new(
-        "tree",
-        "nameless-node-not-scrubbed",
-        "A node whose prefix nobody knows is retired without a search for entries that name it.",
-        FoundBy::Sweep { index: "dart", fault: "hold", scenarios: &["express"] },
-    ),
-    Mutant::new(
-        "tree",
-        "scan-believes-a-sealed-hint",
-        "A scan begins at a hinted node although all its slots are sealed.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "multi-get-takes-the-view-unchecked",
-        "A multi-get goes by the view as it is, however old.",
-        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 19_000 },
-    ),
-    Mutant::new(
-        "tree",
-        "view-fresh-one-epoch-too-long",
-        "A view is taken for fresh one epoch too long.",
-        FoundBy::Tests(
-            "--package darter-index --lib a_view_is_read_again_before_what_it_names_may_be_used_again",
-        ),
-    ),
-    Mutant::new(
-        "tree",
-        "view-dated-by-the-end-of-its-reading",
-        "A view counts as read in the epoch in which its reading ended instead of the pin of its reader.",
-        FoundBy::Tests("--package darter-index --lib a_late_answer_does_not_bring_an_old_table_back"),
-    ),
-    Mutant::new(
-        "tree",
-        "split-waits-for-an-empty-subtree-to-go",
-        "A put that meets a subtree without keys leaves it to others to remove it, and tries again.",
-        FoundBy::Focused { index: "dart", scenarios: &["hollow-split"], schedules: 13_000 },
-    ),
-    Mutant::new(
-        "tree",
-        "lost-split-keeps-its-nodes",
-        "A node split that lost its CAS does not give back the nodes that it made.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "split-skips-one-byte-too-many",
-        "A node split leaves out the chain node where an edge skips one byte more than a slot can say.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "swept-nodes-stay-remembered",
-        "A sweep clears the entries of unreachable nodes, and processes go on remembering those by themselves.",
-        FoundBy::Tests(
-            "--package darter-index --lib what_is_remembered_of_a_node_ends_before_a_sweep_frees_it",
-        ),
-    ),
-    Mutant::new(
-        "tree",
-        "help-stops-below-a-sealed-parent",
-        "Whoever helps a node whose parent is sealed too leaves both to others.",
-        FoundBy::Tests(
-            "--package darter-index --lib a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced",
-        ),
-    ),
-    Mutant::new(
-        "tree",
-        "switch-copies-what-it-read-before-sealing",
-        "A type switch copies what it had read before it sealed the node.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "switch-keeps-room-of-the-wrong-type",
-        "A type switch that turns out to need another type does not give back the room that it had planned.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "lost-root-stays-remembered",
-        "The root as last seen stays remembered after a CAS on the root word has shown that it is another.",
-        FoundBy::Equivalent(
-            "A descent believes the remembered root only where a slot of it is not sealed, and a root that was replaced is sealed to its last slot: the next descent reads the root word anyway, a round trip later.",
-        ),
-    ),
-    Mutant::new(
-        "tree",
-        "lost-root-copy-remembered",
-        "A root copy whose CAS on the root word was lost is remembered as the root.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "empty-subtree-sought-through-a-seal",
-        "The way down to the lowest empty node passes through a node that is being replaced.",
-        FoundBy::Tests("--package darter-index --lib an_empty_subtree_goes_only_once"),
-    ),
-    Mutant::new(
-        "tree",
-        "nameless-node-not-unlinked",
-        "A node that was replaced without its prefix is not retired.",
-        FoundBy::Explorer("dart", 35_000),
-    ),
-    Mutant::new(
-        "tree",
-        "copy-and-link-in-one-batch-to-two-nodes",
-        "A copy's WRITE and the CAS that links it are posted in one batch although they go to two memory nodes.",
-        FoundBy::Tests("--package darter-index --lib a_copy_on_another_memory_node_is_there_before_its_link"),
-    ),
-    Mutant::new(
-        "tree",
-        "switch-adds-beside-a-child-that-came",
-        "A type switch adds its new child although another came under that edge before the seals.",
-        FoundBy::Equivalent(
-            "A switch is given a child to add only where all slots of its edge's bucket were found taken by other edges. A slot stays with its edge as long as the node is there, so no child can come under that edge.",
-        ),
-    ),
-    Mutant::new(
-        "tree",
-        "collapse-skips-one-byte-too-many",
-        "A lone child moves up although its edge then skips one byte more than a slot can say.",
-        FoundBy::Focused { index: "dart", scenarios: &["edge"], schedules: 2_000 },
-    ),
-    Mutant::new(
-        "tree",
-        "copy-as-full-as-it-was",
-        "A copy of a node that was sealed for want of room may be as full as the node was.",
-        FoundBy::Tests("--package darter-index --lib whoever_finds_its_node_copied_finds_room_in_the_copy"),
-    ),
-    Mutant::new(
-        "tree",
-        "condition-judged-at-a-seal",
-        "A conditional put that meets a seal is judged as if the key were absent.",
-        FoundBy::Explorer("dart", 9_000),
-    ),
-    Mutant::new(
-        "tree",
-        "conditional-put-bows",
-        "A conditional put that loses its slot bows, and marks its leaf for others to bow to.",
-        FoundBy::Explorer("dart", 4_000),
-    ),
-    Mutant::new(
-        "tree",
-        "modify-asks-with-its-last-answer",
-        "The buffer for a new value is not emptied before the decision is asked for again.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "tidying-delete-keeps-its-leaf",
-        "A delete that goes on to tidy its node does not retire the leaf that it removed.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "delete-looks-for-no-rivals",
-        "A delete judges by what it saw before its CAS whether it left its node with one child.",
-        FoundBy::Tests("--package darter-index --test index deletes_at_a_time_leave_no_node_behind"),
-    ),
-    Mutant::new(
-        "tree",
-        "put-in-a-full-pool-keeps-its-leaf",
-        "A put that runs out of space does not give back the leaf that it had placed.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "insert-marked-as-a-replacement",
-        "A put that meant to replace a leaf and then inserts one keeps the mark for others to bow to.",
-        FoundBy::Focused { index: "dart", scenarios: &["bowing-keys"], schedules: 5_000 },
-    ),
-    Mutant::new(
-        "tree",
-        "put-bows-to-a-sealed-slot",
-        "A put bows to the leaf in a sealed slot, which may be the very leaf that it was to replace.",
-        FoundBy::Explorer("dart", 12_000),
-    ),
-    Mutant::new(
-        "tree",
-        "put-bows-to-another-key",
-        "A put bows to the leaf of another key.",
-        FoundBy::Focused { index: "dart", scenarios: &["bowing-keys"], schedules: 4_000 },
-    ),
-    Mutant::new(
-        "tree",
-        "insert-takes-a-lost-slot-for-won",
-        "An insert counts as done although its CAS on the empty slot was lost.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-    Mutant::new(
-        "tree",
-        "vacancy-passes-over-the-edges-own-tomb",
-        "An insert takes the first empty slot although its edge has a tombstone in the bucket.",
-        FoundBy::Explorer("dart", 2_000),
-    ),
-];
+/// The file that says whether sources are a prepared copy, and the line that says so.
+const SWITCH: &str = "lab/mutant/src/lib.rs";
+const NOT_PREPARED: &str = "pub const IS_PREPARED: bool = false;";
+const PREPARED: &str = "pub const IS_PREPARED: bool = true;";
+
+/// What a copy holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared {
+    /// Files.
+    pub files: usize,
+    /// Files with planted errors.
+    pub planted: usize,
+}
+
+/// Returns what is wrong with the errors in the sources at `root`, a line each; nothing if all apply.
+///
+/// # Errors
+/// Fails if the sources are a copy, or a file cannot be read.
+pub fn check(root: &Path, mutants: &[Mutant]) -> Result<Vec<String>, MutantsError> {
+    Ok(planted(root, mutants)?.1)
+}
+
+/// The texts of files with errors planted, and what is wrong.
+fn planted(root: &Path, mutants: &[Mutant]) -> Result<(BTreeMap<String, String>, Vec<String>), MutantsError> {
+    let switch = read(&root.join(SWITCH))?;
+    if switch.contains(PREPARED) {
+        return Err(MutantsError::Copy(root.to_owned()));
+    }
+    let mut faults = names_at_fault(mutants);
+    let mut by_file: BTreeMap<&str, Vec<(&Mutant, &Change)>> = BTreeMap::new();
+    for mutant in mutants {
+        for change in &mutant.changes {
+            by_file.entry(&change.file).or_default().push((mutant, change));
+        }
+    }
+    let mut texts = BTreeMap::new();
+    for (file, changes) in by_file {
+        let Ok(text) = fs::read_to_string(root.join(file)) else {
+            faults.extend(changes.iter().map(|(mutant, _)| format!("{}: no file {file}", mutant.name)));
+            continue;
+        };
+        let lines: Vec<&str> = text.lines().collect();
+        let (mut edits, mut owners): (Vec<Edit>, Vec<&Mutant>) = (Vec::new(), Vec::new());
+        for (mutant, change) in changes {
+            match change.edits(&lines) {
+                Ok(more) => {
+                    owners.extend(more.iter().map(|_| mutant));
+                    edits.extend(more);
+                }
+                Err(fault) => faults.push(format!("{}: {file}: {fault}", mutant.name)),
+            }
+        }
+        match edited(&text, &edits) {
+            Ok(text) => _ = texts.insert(file.to_owned(), text),
+            Err(at) => faults.push(format!("{}: {file}: {}", owners[at].name, Fault::Overlap)),
+        }
+    }
+    texts.insert(SWITCH.to_owned(), switch.replace(NOT_PREPARED, PREPARED));
+    Ok((texts, faults))
+}
+
+/// Returns what is wrong with the list alone: names that are there twice, that no change guards, or
+/// that are guarded and not listed.
+fn names_at_fault(mutants: &[Mutant]) -> Vec<String> {
+    let guarded: BTreeSet<&str> =
+        mutants.iter().flat_map(|mutant| &mutant.changes).flat_map(Change::guarded).collect();
+    let mut listed = BTreeSet::new();
+    let mut faults = Vec::new();
+    for mutant in mutants {
+        let name = &mutant.name[..];
+        if !listed.insert(name) {
+            faults.push(format!("{name}: listed twice"));
+        }
+        if !guarded.contains(name) {
+            faults.push(format!("{name}: no change has mutant!(\"{name}\")"));
+        }
+    }
+    faults.extend(
+        guarded.difference(&listed).map(|name| format!("{name}: guarded by a change, but not listed")),
+    );
+    faults
+}
+
+/// Copies the sources at `root`, without what git ignores, to a directory, and plants all errors in
+/// the copy. Leaves files of an earlier copy alone that would not change, so that a build there
+/// compiles what has changed.
+///
+/// # Errors
+/// Fails if the directory holds other files, an error does not apply, or a file cannot be copied.
+pub fn prepare(root: &Path, mutants: &[Mutant], directory: &Path) -> Result<Prepared, MutantsError> {
+    let (mut texts, faults) = planted(root, mutants)?;
+    if !faults.is_empty() {
+        return Err(MutantsError::Faults(faults));
+    }
+    let is_taken = fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
+    let is_copy = || read(&directory.join(SWITCH)).is_ok_and(|text| text.contains(PREPARED));
+    if is_taken && !is_copy() {
+        return Err(MutantsError::Taken(directory.to_owned()));
+    }
+    create(directory)?;
+    let files = listed(root)?;
+    let within = directory.canonicalize().map_err(failed(directory))?;
+    if files.iter().any(|file| root.join(file).starts_with(&within)) {
+        return Err(MutantsError::Within(within));
+    }
+    let crates: BTreeSet<String> = texts.keys().filter_map(|file| manifest_of(root, file)).collect();
+    let planted = texts.len() - 1;
+    for manifest in crates {
+        let text = with_switch(&read(&root.join(&manifest))?);
+        texts.insert(manifest, text);
+    }
+    for file in &files {
+        let (from, to) = (root.join(file), directory.join(file));
+        let new = match texts.get(file) {
+            Some(text) => text.clone().into_bytes(),
+            None => fs::read(&from).map_err(failed(&from))?,
+        };
+        if fs::read(&to).is_ok_and(|old| old == new) {
+            continue;
+        }
+        create(to.parent().unwrap_or(directory))?;
+        fs::write(&to, new).map_err(failed(&to))?;
+        let permissions = fs::metadata(&from).map_err(failed(&from))?.permissions();
+        fs::set_permissions(&to, permissions).map_err(failed(&to))?;
+    }
+    remove_others(directory, &files)?;
+    Ok(Prepared { files: files.len(), planted })
+}
+
+/// Returns the manifest of the crate that a source is in, unless that is the switch itself.
+fn manifest_of(root: &Path, file: &str) -> Option<String> {
+    let folders = Path::new(file).ancestors().skip(1);
+    let manifest = folders.map(|folder| folder.join("Cargo.toml")).find(|path| root.join(path).is_file())?;
+    manifest.to_str().filter(|path| *path != "lab/mutant/Cargo.toml").map(str::to_owned)
+}
+
+/// Returns a manifest with the switch among its dependencies.
+fn with_switch(manifest: &str) -> String {
+    const LINE: &str = "darter-mutant.workspace = true";
+    if manifest.lines().any(|line| line == LINE) {
+        return manifest.to_owned();
+    }
+    manifest.replacen("[dependencies]\n", &format!("[dependencies]\n{LINE}\n"), 1)
+}
+
+/// Returns the files that git does not ignore, from the root.
+fn listed(root: &Path) -> Result<Vec<String>, MutantsError> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
+    let failed = |what: String| MutantsError::Git(root.to_owned(), what);
+    let output = git.output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    let names = String::from_utf8(output.stdout).map_err(|error| failed(error.to_string()))?;
+    let names = names.split('\0').filter(|name| !name.is_empty() && root.join(name).is_file());
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// Removes sources of an earlier copy that are gone: files in folders of the sources. Folders that a
+/// build has made stay.
+fn remove_others(directory: &Path, files: &[String]) -> Result<(), MutantsError> {
+    let known: BTreeSet<PathBuf> = files.iter().map(|file| directory.join(file)).collect();
+    let folders: BTreeSet<&Path> = known.iter().filter_map(|file| file.parent()).collect();
+    for folder in folders.into_iter().filter(|folder| *folder != directory) {
+        for entry in fs::read_dir(folder).map_err(failed(folder))? {
+            let path = entry.map_err(failed(folder))?.path();
+            if path.is_file() && !known.contains(&path) {
+                fs::remove_file(&path).map_err(failed(&path))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, MutantsError> {
+    fs::read_to_string(path).map_err(failed(path))
+}
+
+fn create(directory: &Path) -> Result<(), MutantsError> {
+    fs::create_dir_all(directory).map_err(failed(directory))
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> MutantsError + '_ {
+    |error| MutantsError::Io(path.to_owned(), error)
+}

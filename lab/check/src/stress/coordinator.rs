@@ -380,7 +380,6 @@ impl Run<'_> {
             coordinator: std::process::id(),
             jitter: Jitter { seed: self.config.seed, ..self.config.jitter },
             large_values: self.config.large_values,
-            hole: self.config.hole,
         };
         self.tallies.push(config.tally());
         logs.follow(log_paths(&config));

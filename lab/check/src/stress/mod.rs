@@ -49,7 +49,7 @@ pub mod worker;
 
 pub use error::StressError;
 pub use fleet::LaunchWorker;
-pub use subject::{SubjectKind, SubjectOptions};
+pub use subject::SubjectKind;
 
 use crate::cross_check;
 use cluster::{ClusterConfig, LaunchNode};
@@ -57,7 +57,6 @@ use collect::Collected;
 use darter::{DefaultFabric, PoolUrl, Store, StoreOptions};
 use darter_fabric::Fabric;
 use darter_fabric::decorate::Jitter;
-use darter_index::Hole;
 use judge::{KeyFailure, PoolJudgement};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,17 +72,13 @@ pub struct Site {
     /// Credentials, and all else.
     pub options: StoreOptions,
     /// The index it holds.
-    pub index: SubjectOptions,
+    pub index: SubjectKind,
 }
 
 impl Site {
     /// A pool that needs nothing special. Its stores stay shut out, so that the judge learns of it.
     pub fn plain(url: PoolUrl, kind: SubjectKind) -> Self {
-        Self {
-            url,
-            options: Store::options().rejoin(false),
-            index: SubjectOptions { kind, ..SubjectOptions::default() },
-        }
+        Self { url, options: Store::options().rejoin(false), index: kind }
     }
 
     /// The same pool, opened by processes that leave what the dead left to repairs.
@@ -170,8 +165,6 @@ pub struct StressConfig {
     pub large_values: bool,
     /// Whether the outside checker judges too, and both must agree.
     pub second_judge: bool,
-    /// An error to bring back into the workers' index, which should be found: another test of the test.
-    pub hole: Option<Hole>,
     /// Falsify one outcome before the judgement, which must then find it: a test of the test.
     pub canary: bool,
     /// End sooner, once this is set.

@@ -3,7 +3,6 @@
 use darter::{DefaultFabric, Error, IndexKind, Store, StoreOptions};
 use darter_baselines::{Art, ArtOptions, Chime, ChimeOptions, Sherman, ShermanOptions, Smart, SmartOptions};
 use darter_fabric::{Fabric, PoolUrl};
-use darter_index::Holes;
 use std::str::FromStr;
 
 /// Which index a stress is of.
@@ -52,28 +51,19 @@ impl FromStr for SubjectKind {
     }
 }
 
-/// How a process opens the index.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SubjectOptions {
-    /// Which it is.
-    pub kind: SubjectKind,
-    /// Errors brought back into DART: a test of the test.
-    pub holes: Holes,
-}
-
-impl SubjectOptions {
+impl SubjectKind {
     /// Opens a pool over the index.
     ///
     /// # Errors
     /// As [`StoreOptions::open_url`].
     pub(super) fn open(self, options: &StoreOptions, url: &PoolUrl) -> Result<Store, Error> {
-        match self.kind {
-            SubjectKind::Dart => self.of_store(options, IndexKind::Dart).open_url(url),
-            SubjectKind::Quiver => self.of_store(options, IndexKind::Quiver).open_url(url),
-            SubjectKind::Art => options.open_url_over::<Art<_>>(url, ArtOptions::default()),
-            SubjectKind::Smart => options.open_url_over::<Smart<_>>(url, SmartOptions::lock_free()),
-            SubjectKind::Sherman => options.open_url_over::<Sherman<_>>(url, ShermanOptions::default()),
-            SubjectKind::Chime => options.open_url_over::<Chime<_>>(url, ChimeOptions::default()),
+        match self {
+            Self::Dart => options.clone().index(IndexKind::Dart).open_url(url),
+            Self::Quiver => options.clone().index(IndexKind::Quiver).open_url(url),
+            Self::Art => options.open_url_over::<Art<_>>(url, ArtOptions::default()),
+            Self::Smart => options.open_url_over::<Smart<_>>(url, SmartOptions::lock_free()),
+            Self::Sherman => options.open_url_over::<Sherman<_>>(url, ShermanOptions::default()),
+            Self::Chime => options.open_url_over::<Chime<_>>(url, ChimeOptions::default()),
         }
     }
 
@@ -87,26 +77,17 @@ impl SubjectOptions {
         url: &PoolUrl,
         decorate: impl FnOnce(DefaultFabric) -> F,
     ) -> Result<Store<F>, Error> {
-        match self.kind {
-            SubjectKind::Dart => self.of_store(options, IndexKind::Dart).open_decorated(url, decorate),
-            SubjectKind::Quiver => self.of_store(options, IndexKind::Quiver).open_decorated(url, decorate),
-            SubjectKind::Art => {
-                options.open_decorated_over::<F, Art<F>>(url, decorate, ArtOptions::default())
-            }
-            SubjectKind::Smart => {
+        match self {
+            Self::Dart => options.clone().index(IndexKind::Dart).open_decorated(url, decorate),
+            Self::Quiver => options.clone().index(IndexKind::Quiver).open_decorated(url, decorate),
+            Self::Art => options.open_decorated_over::<F, Art<F>>(url, decorate, ArtOptions::default()),
+            Self::Smart => {
                 options.open_decorated_over::<F, Smart<F>>(url, decorate, SmartOptions::lock_free())
             }
-            SubjectKind::Sherman => {
+            Self::Sherman => {
                 options.open_decorated_over::<F, Sherman<F>>(url, decorate, ShermanOptions::default())
             }
-            SubjectKind::Chime => {
-                options.open_decorated_over::<F, Chime<F>>(url, decorate, ChimeOptions::default())
-            }
+            Self::Chime => options.open_decorated_over::<F, Chime<F>>(url, decorate, ChimeOptions::default()),
         }
-    }
-
-    /// Options for an index that a store opens by itself.
-    fn of_store(self, options: &StoreOptions, kind: IndexKind) -> StoreOptions {
-        options.clone().index(kind).holes(self.holes)
     }
 }

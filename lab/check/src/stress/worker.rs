@@ -15,7 +15,6 @@ use crate::history::Outcome;
 use darter::{Error, PutOutcome, ScanRange, Session, Store};
 use darter_fabric::decorate::{Aging, Delay, Delaying, Jitter};
 use darter_fabric::{Fabric, counted};
-use darter_index::{Hole, Holes};
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::Bound;
@@ -70,8 +69,6 @@ pub struct WorkerConfig {
     pub jitter: Jitter,
     /// Whether values are large.
     pub large_values: bool,
-    /// An error to bring back into the workers' index: a test of the test.
-    pub hole: Option<Hole>,
 }
 
 impl WorkerConfig {
@@ -162,10 +159,7 @@ fn live(
     tally: &Tally,
     stop: &AtomicBool,
 ) -> Result<(), StressError> {
-    let mut site = config.pool.clone();
-    if let Some(hole) = config.hole {
-        site.index.holes = Holes::default().with(hole);
-    }
+    let site = &config.pool;
     let mut opened = 0;
     while !stop.load(Ordering::Relaxed) {
         opened += 1;
@@ -571,7 +565,6 @@ mod tests {
             coordinator: 0,
             jitter: Jitter::default(),
             large_values: true,
-            hole: None,
         };
         let last = u64::from(config(LIVES_MAX - 1).client(THREADS_MAX - 1)) << COUNTER_BITS;
         let last = last | u64::from(u32::MAX);

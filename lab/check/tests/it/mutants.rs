@@ -1,16 +1,101 @@
-//! The list of errors that can be planted, against the code that plants them.
+//! The list of errors that can be planted, against the sources.
 
-use darter_check::mutants::{FoundBy, mutants};
+use darter_check::mutants::{FoundBy, MutantsError, check, mutants, prepare, sources as root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Returns the folders of all crates by the names of their packages: the product's and the
-/// laboratory's.
+#[test]
+fn every_error_applies_to_the_sources() {
+    match check(&root(), &mutants().unwrap()) {
+        Ok(faults) => assert!(faults.is_empty(), "{}", faults.join("\n")),
+        // A copy has the errors already.
+        Err(MutantsError::Copy(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The sources name no planted error: neither the macro nor the variable is in them.
+#[test]
+fn the_sources_have_no_guards() {
+    if matches!(check(&root(), &mutants().unwrap()), Err(MutantsError::Copy(_))) {
+        return;
+    }
+    for folder in ["crates", "lab/baselines"] {
+        let guarded: Vec<PathBuf> = sources(&root().join(folder))
+            .into_iter()
+            .filter(|(_, text)| text.contains("mutant!") || text.contains("darter_mutant"))
+            .map(|(path, _)| path)
+            .collect();
+        assert_eq!(guarded, [""; 0].map(PathBuf::from));
+    }
+}
+
+/// A copy holds every file, with all errors behind the switch, in crates that depend on it.
+#[test]
+fn a_copy_has_all_errors_and_is_brought_up_to_date() {
+    let (root, mutants, scene) = (root(), mutants().unwrap(), tempfile::tempdir().unwrap());
+    assert!(mutants.len() >= 150, "{}", mutants.len());
+    let copy = scene.path().join("copy");
+    let prepared = match prepare(&root, &mutants, &copy) {
+        Err(MutantsError::Copy(_)) => return,
+        prepared => prepared.unwrap(),
+    };
+    assert!(prepared.planted > 50 && prepared.files > prepared.planted);
+    let guarded: BTreeSet<String> = ["crates", "lab"]
+        .iter()
+        .flat_map(|folder| sources(&copy.join(folder)))
+        .flat_map(|(_, text)| {
+            let names = text.split("darter_mutant::mutant!(\"").skip(1);
+            names.filter_map(|rest| rest.split('"').next().map(str::to_owned)).collect::<Vec<_>>()
+        })
+        .collect();
+    let missing: Vec<&str> =
+        mutants.iter().map(|mutant| &mutant.name[..]).filter(|name| !guarded.contains(*name)).collect();
+    assert_eq!(missing, [""; 0]);
+    let manifest = std::fs::read_to_string(copy.join("crates/darter-pool/Cargo.toml")).unwrap();
+    assert!(manifest.contains("[dependencies]\ndarter-mutant.workspace = true\n"), "{manifest}");
+    assert!(matches!(check(&copy, &mutants), Err(MutantsError::Copy(_))));
+    // What is as it should be stays, the rest is written again or removed.
+    let (kept, changed) = (copy.join("Cargo.toml"), copy.join("crates/darter-pool/src/lib.rs"));
+    let extra = copy.join("crates/darter-pool/src/extra.rs");
+    std::fs::write(&changed, "nothing").unwrap();
+    std::fs::write(&extra, "").unwrap();
+    let before = std::fs::metadata(&kept).unwrap().modified().unwrap();
+    prepare(&root, &mutants, &copy).unwrap();
+    assert_eq!(std::fs::metadata(&kept).unwrap().modified().unwrap(), before);
+    assert_ne!(std::fs::read_to_string(&changed).unwrap(), "nothing");
+    assert!(!extra.exists());
+}
+
+#[test]
+fn a_directory_with_other_files_is_not_touched() {
+    let scene = tempfile::tempdir().unwrap();
+    std::fs::write(scene.path().join("mine"), "mine").unwrap();
+    let refused = prepare(&root(), &mutants().unwrap(), scene.path()).unwrap_err();
+    assert!(matches!(refused, MutantsError::Taken(_) | MutantsError::Copy(_)), "{refused}");
+    assert_eq!(std::fs::read_dir(scene.path()).unwrap().count(), 1);
+}
+
+/// Returns all Rust sources below a folder.
+fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
+            all.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            all.push((path, text));
+        }
+    }
+    all
+}
+
+/// Returns the folders of all crates by the names of their packages.
 fn folders() -> BTreeMap<String, PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut folders = BTreeMap::new();
     for group in ["crates", "lab"] {
-        for entry in std::fs::read_dir(root.join(group)).unwrap() {
+        for entry in std::fs::read_dir(root().join(group)).unwrap() {
             let folder = entry.unwrap().path();
             let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
             let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
@@ -20,53 +105,20 @@ fn folders() -> BTreeMap<String, PathBuf> {
     folders
 }
 
-/// Adds the names of all `mutant!("…")` below a folder, with how often each stands there.
-fn planted_below(folder: &Path, names: &mut BTreeMap<String, usize>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            planted_below(&path, names);
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && !path.ends_with("darter-fabric/src/mutants.rs")
-        {
-            let text = std::fs::read_to_string(&path).unwrap();
-            for rest in text.split("mutant!(\"").skip(1) {
-                let name = rest.split('"').next().unwrap();
-                *names.entry(name.to_owned()).or_default() += 1;
-            }
-        }
-    }
-}
-
-#[test]
-fn the_list_names_what_the_code_plants() {
-    let mut planted = BTreeMap::new();
-    for folder in folders().values() {
-        planted_below(&folder.join("src"), &mut planted);
-    }
-    let listed: BTreeSet<String> = mutants().map(|mutant| mutant.name.to_owned()).collect();
-    assert_eq!(mutants().count(), listed.len(), "a name is listed twice");
-    let planted: BTreeSet<String> = planted.into_keys().collect();
-    assert_eq!(planted, listed);
-}
-
-/// Returns all Rust sources below a folder, and below those of the modules that they take from
-/// elsewhere, one after the other.
+/// Returns the sources below a folder, and below those of the modules that they take from elsewhere,
+/// one after the other.
 fn sources_below(folder: &Path) -> String {
-    let Ok(entries) = std::fs::read_dir(folder) else { return String::new() };
+    if !folder.is_dir() {
+        return String::new();
+    }
     let mut all = String::new();
-    for entry in entries {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            all += &sources_below(&path);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            for line in text.lines() {
-                let module = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("mod.rs\"]"));
-                all += &module.map_or_else(String::new, |module| sources_below(&folder.join(module)));
-            }
-            all += &text;
+    for (path, text) in sources(folder) {
+        for line in text.lines() {
+            let module = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("mod.rs\"]"));
+            let below = |module| sources_below(&path.parent().unwrap().join(module));
+            all += &module.map_or_else(String::new, below);
         }
+        all += &text;
     }
     all
 }
@@ -76,12 +128,12 @@ fn sources_below(folder: &Path) -> String {
 fn the_list_names_tests_that_exist() {
     let folders = folders();
     let mut sources: BTreeMap<PathBuf, String> = BTreeMap::new();
-    for mutant in mutants() {
-        let FoundBy::Tests(arguments) = mutant.found_by else { continue };
+    for mutant in mutants().unwrap() {
+        let FoundBy::Tests(arguments) = &mutant.found_by else { continue };
         let words: Vec<&str> = arguments.split(' ').collect();
         let (package, place, test) = match words[..] {
-            [_, package, "--lib", test] | [_, package, "--bin", _, test] => (package, "src".to_owned(), test),
-            [_, package, "--test", binary, test] => (package, format!("tests/{binary}"), test),
+            ["-p", package, "--lib", test] => (package, "src".to_owned(), test),
+            ["-p", package, "--test", binary, test] => (package, format!("tests/{binary}"), test),
             _ => panic!("{}: '{arguments}' is none of the forms that are known here", mutant.name),
         };
         let folder = folders.get(package).unwrap_or_else(|| panic!("{}: no package {package}", mutant.name));

@@ -144,7 +144,6 @@ fn a_falsified_outcome_is_a_violation() {
         coordinator: std::process::id(),
         jitter: Jitter { share: 0.05, longest: Duration::from_millis(2), seed: 3 },
         large_values: false,
-        hole: None,
     });
     let logs: Vec<PathBuf> =
         configs.iter().flat_map(|config| (0..config.threads).map(|thread| config.log(thread))).collect();

@@ -5,11 +5,10 @@ mod summary;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use darter::{ByteSize, PoolUrl};
-use darter_check::Hole;
 use darter_check::stress::cluster::{self, ClusterConfig, NodeConfig};
 use darter_check::stress::{
-    Environment, Launch, Progress, Site, StressConfig, StressError, SubjectKind, SubjectOptions, Verdict,
-    coordinator, worker, worker::WorkerConfig,
+    Environment, Launch, Progress, Site, StressConfig, StressError, SubjectKind, Verdict, coordinator,
+    worker, worker::WorkerConfig,
 };
 use darter_cli::credentials::{ClientArgs, without_credentials};
 use darter_cli::failure::complain;
@@ -106,9 +105,6 @@ pub(crate) struct StressCommand {
     /// Falsify one outcome before the judgement, which must find it
     #[arg(long, hide = true)]
     canary: bool,
-    /// Bring an error back into the workers' index, by its name in `darter-lab sim`
-    #[arg(long, hide = true, value_parser = hole)]
-    hole: Option<Hole>,
 }
 
 /// What the memory nodes of a run suffer.
@@ -177,13 +173,6 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "not a number from 0 to 1000, such as 2 or 0.5".to_owned())
 }
 
-/// An error that the index can bring back, by its name.
-fn hole(name: &str) -> Result<Hole, String> {
-    let names = || Hole::ALL.map(Hole::name).join(", ");
-    let hole = Hole::ALL.into_iter().find(|hole| hole.name() == name);
-    hole.ok_or_else(|| format!("there is none of that name, but {}", names()))
-}
-
 /// A share of all batches and the longest delay, as in `0.02:40`.
 fn delays(text: &str) -> Result<Jitter, String> {
     let parts =
@@ -206,9 +195,6 @@ fn failure(error: StressError) -> Failure {
 
 impl StressCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        if self.hole.is_some() && self.index != SubjectKind::Dart {
-            return Err(Failure::usage("--hole brings errors of DART back; add --index dart"));
-        }
         let interrupt = Interrupt::on_signals()?;
         let config = StressConfig {
             environment: self.environment()?,
@@ -226,7 +212,6 @@ impl StressCommand {
             jitter: self.delays.unwrap_or_default(),
             large_values: self.large_values,
             second_judge: self.second_judge,
-            hole: self.hole,
             canary: self.canary,
             stop: interrupt.flag(),
         };
@@ -296,8 +281,7 @@ impl StressCommand {
 /// A pool and what it takes to open it.
 fn site(url: &PoolUrl, kind: SubjectKind, credentials: &ClientArgs) -> Result<Site, Failure> {
     usable(url)?;
-    let index = SubjectOptions { kind, ..SubjectOptions::default() };
-    Ok(Site { url: url.clone(), options: credentials.store_options(url)?, index })
+    Ok(Site { url: url.clone(), options: credentials.store_options(url)?, index: kind })
 }
 
 /// This program as a worker.
@@ -309,7 +293,7 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
         .arg(WORKER_COMMAND)
         .arg("--pool")
         .arg(config.pool.url.to_string())
-        .args(["--index", config.pool.index.kind.name()])
+        .args(["--index", config.pool.index.name()])
         .arg("--logs")
         .arg(&config.logs);
     for (name, number) in [
@@ -329,9 +313,6 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
     }
     if config.large_values {
         command.arg("--large-values");
-    }
-    if let Some(hole) = config.hole {
-        command.arg("--hole").arg(hole.name());
     }
     Ok(command)
 }
@@ -393,9 +374,6 @@ pub(crate) struct WorkerCommand {
     /// Write large values
     #[arg(long)]
     large_values: bool,
-    /// An error to bring back into the index
-    #[arg(long, value_parser = hole)]
-    hole: Option<Hole>,
 }
 
 impl WorkerCommand {
@@ -411,7 +389,6 @@ impl WorkerCommand {
             coordinator: self.coordinator,
             jitter: Jitter { seed: self.delay_seed, ..self.delays.unwrap_or_default() },
             large_values: self.large_values,
-            hole: self.hole,
         };
         worker::run(&config).map_err(failure)?;
         Ok(Answer::Done)

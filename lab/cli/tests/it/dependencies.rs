@@ -1,6 +1,7 @@
 //! The product's crates depend on none of the laboratory's, in whatever kind of dependency, and its
-//! program is built without the hooks of the checker.
+//! program is built without the hooks of the checker and without errors that can be planted.
 
+use darter_check::mutants::mutants;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,10 +64,9 @@ fn a_dependency_on_the_laboratory_is_found_whatever_its_kind() {
 }
 
 /// Features that only the laboratory needs.
-const OF_THE_LABORATORY: [&str; 5] = [
+const OF_THE_LABORATORY: [&str; 4] = [
     "darter feature \"checker\"",
     "darter-fabric feature \"model\"",
-    "darter-fabric feature \"mutants\"",
     "darter-fabric feature \"sim\"",
     "darter-index feature \"checker\"",
 ];
@@ -87,4 +87,46 @@ fn the_program_is_built_without_hooks_of_the_checker() {
     assert_eq!(features_of("darter-cli"), [""; 0]);
     let of_the_other = features_of("darter-lab");
     assert!(of_the_other.contains(&OF_THE_LABORATORY[0]) && of_the_other.len() >= 4, "{of_the_other:?}");
+}
+
+/// Returns what a program has of planted errors: the name of the variable that plants one, and the
+/// numbers that guards compare.
+fn planted_in(program: &Path) -> Vec<String> {
+    let bytes = std::fs::read(program).unwrap();
+    let variable = darter_mutant::VARIABLE.as_bytes();
+    let mut found = Vec::new();
+    if bytes.windows(variable.len()).any(|window| window == variable) {
+        found.push(darter_mutant::VARIABLE.to_owned());
+    }
+    let mutants = mutants().unwrap();
+    let mut may_be = vec![false; 1 << 16];
+    let guards: Vec<(u64, &str)> =
+        mutants.iter().map(|mutant| (darter_mutant::id(&mutant.name), &mutant.name[..])).collect();
+    for (id, _) in &guards {
+        may_be[*id as usize & 0xffff] = true;
+    }
+    for window in bytes.windows(8) {
+        if may_be[usize::from(u16::from_le_bytes([window[0], window[1]]))] {
+            let word = u64::from_le_bytes(window.try_into().unwrap());
+            found.extend(guards.iter().filter(|(id, _)| *id == word).map(|(_, name)| (*name).to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_program_has_no_errors_that_can_be_planted() {
+    if darter_mutant::IS_PREPARED {
+        return;
+    }
+    let lab = Path::new(super::PROGRAM);
+    assert_eq!(planted_in(lab), [darter_mutant::VARIABLE], "the program that hunts them knows the variable");
+    let program = lab.with_file_name("darter");
+    if program.exists() {
+        assert_eq!(planted_in(&program), [""; 0]);
+    } else {
+        // Built with the tests of the whole workspace.
+        assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "{} is not there", program.display());
+        eprintln!("skipped: {} is not there", program.display());
+    }
 }

@@ -3,7 +3,7 @@
 use super::super::mapping::Mapping;
 use super::super::order::Order;
 use super::{Counters, Flushing, LINE_WORDS, Persistence, Raised};
-use crate::{Verb, VerbKind, mutant};
+use crate::{Verb, VerbKind};
 use std::convert::identity;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -46,10 +46,7 @@ impl<'m> Turn<'m> {
         let must_wait = match verb.kind {
             VerbKind::Read => false,
             _ if verb.is_volatile => false,
-            VerbKind::Write => self.has_unfenced_write && !mutant!("flush-writes-in-any-order"),
-            VerbKind::Cas | VerbKind::Faa => {
-                self.has_unfenced_write && !mutant!("flush-no-fence-before-a-cas")
-            }
+            VerbKind::Write | VerbKind::Cas | VerbKind::Faa => self.has_unfenced_write,
         };
         if must_wait || verb.is_fenced && self.has_unfenced {
             self.settle();
@@ -73,9 +70,7 @@ impl<'m> Turn<'m> {
                 } else {
                     // Nothing was stored; what it has found may be another's.
                     self.counters.lower(lines.clone());
-                    if !mutant!("flush-failed-cas-shown-early") {
-                        self.flush_seen(lines);
-                    }
+                    self.flush_seen(lines);
                 }
             }
             VerbKind::Faa => {
@@ -100,10 +95,6 @@ impl<'m> Turn<'m> {
     fn write(&mut self, lines: Range<usize>, words: &[AtomicU64], values: &[u64]) {
         self.counters.raise(lines.clone());
         self.order.store(words, values.iter().copied());
-        if mutant!("flush-write-not-flushed") {
-            self.raised.push(lines);
-            return;
-        }
         self.flush_stored(lines);
         self.has_unfenced_write = true;
     }
@@ -121,13 +112,8 @@ impl<'m> Turn<'m> {
 
     /// Flushes lines that this batch has stored to, with their counters raised.
     fn flush_stored(&mut self, lines: Range<usize>) {
-        if mutant!("flush-counter-lowered-early") {
-            self.counters.lower(lines.clone());
-        } else {
-            self.raised.push(lines.clone());
-        }
-        let last = usize::from(mutant!("flush-last-line-forgotten") && lines.len() > 1);
-        for line in lines.start..lines.end - last {
+        self.raised.push(lines.clone());
+        for line in lines {
             self.flush(line);
         }
     }
@@ -135,7 +121,7 @@ impl<'m> Turn<'m> {
     /// Flushes lines, words of which were read just now, if they are perhaps not on the medium.
     fn flush_seen(&mut self, lines: Range<usize>) {
         for line in lines {
-            if self.counters.is_raised(line) && !mutant!("flush-reader-does-not-flush") {
+            if self.counters.is_raised(line) {
                 self.flush(line);
             }
         }

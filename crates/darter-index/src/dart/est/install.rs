@@ -15,7 +15,7 @@ use super::{BUCKET_SLOTS, Entry, Express};
 use crate::checker::note;
 use crate::radix::prefix_list::PrefixList;
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{Pinned, PoolError};
 use smallvec::SmallVec;
 
@@ -49,9 +49,8 @@ pub(crate) fn pending_for(
     node: NodeRef,
     replaces: Option<GlobalAddr>,
 ) -> SmallVec<[PendingEntry; 8]> {
-    let known = if mutant!("entry-under-more-bytes-than-are-known") { key.bytes().len() } else { upto };
     list.covering(above, node.depth)
-        .filter(|&len| len <= known)
+        .filter(|&len| len <= upto)
         .map(|len| {
             let hash = key.express(len);
             PendingEntry { hash, entry: Entry::new(hash, len, node), replaces }
@@ -71,7 +70,7 @@ fn plan(bucket: &[u64], new: &PendingEntry) -> Plan {
     let mut free = None;
     for (slot, &word) in bucket.iter().enumerate() {
         let entry = Entry::from_word(word);
-        if entry.is_sealed() && !mutant!("entry-put-over-a-sealed-one") {
+        if entry.is_sealed() {
             return Plan::Sealed;
         }
         if entry.is_empty() {

@@ -14,7 +14,7 @@ use super::{BUCKET_SLOTS, DirectoryEntry, Entry, Express};
 use crate::checker::note;
 use crate::radix::prefix_list::DELTA_MAX;
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pinned;
 use std::collections::HashSet;
 
@@ -43,8 +43,7 @@ pub(crate) async fn scrub<F: Fabric>(
     for node in nodes {
         let mut key = HashedKey::new(*express.keys, &node.prefix);
         for len in table.list.lengths() {
-            let delta_max = DELTA_MAX - usize::from(mutant!("scrub-one-byte-of-depth-short"));
-            if len <= node.prefix.len() && node.prefix.len() - len <= delta_max {
+            if len <= node.prefix.len() && node.prefix.len() - len <= DELTA_MAX {
                 pending.push((key.express(len), node.addr));
             }
         }
@@ -94,9 +93,7 @@ async fn scrub_chunk<F: Fabric>(
         }
         if bucket.iter().any(|&word| Entry::from_word(word).is_sealed()) {
             sealed.push(hash);
-            if !mutant!("scrub-does-not-look-where-the-entry-went") {
-                left.push((hash, addr));
-            }
+            left.push((hash, addr));
             continue;
         }
         for (slot, &word) in bucket.iter().enumerate() {
@@ -117,9 +114,7 @@ async fn scrub_chunk<F: Fabric>(
                 continue;
             }
             note(situations::SCRUB_LOST);
-            if !mutant!("scrub-tries-a-lost-clear-once") {
-                left.push((hash, addr));
-            }
+            left.push((hash, addr));
         }
         client.recycle(done);
     }
@@ -162,9 +157,7 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
 ) -> Result<()> {
     let table = express.table;
     for _ in 0..PASSES_MAX {
-        if !mutant!("scrub-everywhere-leaves-splits-begun") {
-            finish_splits(client, express).await?;
-        }
+        finish_splits(client, express).await?;
         let before = segments(client, table).await?;
         let mut is_moving = false;
         for entry in &before {
@@ -173,7 +166,7 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
         // An entry on the move during the pass may have been missed: look again until no segment
         // split meanwhile, and none was about to.
         let is_settled = segments(client, table).await? == before && !is_moving;
-        if is_settled || mutant!("scrub-everywhere-looks-once") {
+        if is_settled {
             return Ok(());
         }
     }
@@ -204,7 +197,7 @@ async fn scrub_segment<F: Fabric>(
         }
         if batch.is_empty() {
             client.recycle(batch);
-            return Ok(is_sealed && !mutant!("scrub-everywhere-passes-seals"));
+            return Ok(is_sealed);
         }
         client.complete(batch).await?;
     }

@@ -31,7 +31,7 @@ use super::table::Table;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, Express, SEGMENT_BUCKETS_MAX};
 use crate::checker::note;
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Pinned, PoolError};
 use std::sync::atomic::Ordering;
 
@@ -77,8 +77,7 @@ pub(crate) async fn split<F: Fabric>(
     };
     let begun = words.iter().any(|&word| Entry::from_word(word).is_sealed());
     let used = words.iter().filter(|&&word| !Entry::from_word(word).is_empty()).count();
-    let is_begun = begun && !mutant!("split-begun-is-left-when-there-is-room");
-    if !is_begun && used * 100 < table.segment.words() * SPLIT_PERCENT {
+    if !begun && used * 100 < table.segment.words() * SPLIT_PERCENT {
         return Ok(SplitOutcome::Roomy);
     }
     if old.local_depth() >= table.bits {
@@ -89,20 +88,14 @@ pub(crate) async fn split<F: Fabric>(
         note(situations::SEGMENT_HELPED);
         return Ok(SplitOutcome::Split);
     }
-    if !mutant!("split-before-the-last-one-is-complete") {
-        complete_previous(client, table, index, old).await?;
-    }
+    complete_previous(client, table, index, old).await?;
     let halves = match alloc_halves(client, table, old.segment().node()).await {
-        Err(IndexError::Pool(PoolError::OutOfSpace { .. }))
-            if !begun || mutant!("split-begun-is-given-up-in-a-full-pool") =>
-        {
+        Err(IndexError::Pool(PoolError::OutOfSpace { .. })) if !begun => {
             return Ok(SplitOutcome::Roomy);
         }
         halves => halves?,
     };
-    let before = mutant!("split-divides-what-it-read-before-sealing").then(|| words.clone());
     seal_all(client, old.segment(), &mut words, |_, _| true).await?;
-    words = before.unwrap_or(words);
     let images = divide(client, express, old.local_depth(), &words).await?;
     let mut batch = client.batch();
     for (half, image) in halves.iter().zip(&images) {
@@ -181,8 +174,8 @@ async fn link_halves<F: Fabric>(
         let mine = DirectoryEntry::new(addr, old.local_depth() + 1);
         if publish(client, table, primary, step * 2, old, mine).await? {
             drafts.keep();
-            retires |= side == 0 || mutant!("segment-retired-by-the-winner-of-either-half");
-        } else if !mutant!("lost-half-kept") {
+            retires |= side == 0;
+        } else {
             drafts.discard(client);
         }
     }
@@ -198,15 +191,11 @@ async fn retire_segment<F: Fabric>(
     note(situations::SEGMENT_SPLIT);
     client
         .post(|batch| {
-            _ = batch.faa(express.version, u64::from(!mutant!("split-not-told-to-other-processes")));
+            _ = batch.faa(express.version, 1);
         })
         .await?;
     let bytes = express.table.segment.bytes();
-    if mutant!("segment-freed-without-a-grace") {
-        client.free_unpublished(segment, bytes, AllocKind::Inner);
-    } else {
-        client.retire(segment, bytes, AllocKind::Inner);
-    }
+    client.retire(segment, bytes, AllocKind::Inner);
     Ok(())
 }
 
@@ -233,8 +222,7 @@ async fn divide<F: Fabric>(
         let Some(hash) = hash.filter(|&hash| entry.matches(hash) && size.bucket_of(hash) == bucket) else {
             continue;
         };
-        let bit = local_depth + u32::from(mutant!("split-by-the-bit-above"));
-        let side = (hash >> bit & 1) as usize;
+        let side = (hash >> local_depth & 1) as usize;
         images[side][bucket * BUCKET_SLOTS + filled[side][bucket]] = entry.word();
         filled[side][bucket] += 1;
     }
@@ -291,10 +279,7 @@ async fn publish<F: Fabric>(
     let won = done.swapped(cas);
     let winner = if won { mine } else { DirectoryEntry::from_word(done.found(cas)) };
     client.recycle(done);
-    table.remember(primary, if mutant!("lost-half-remembered") { mine } else { winner });
-    if !won && mutant!("loser-of-a-half-does-not-fill-it") {
-        return Ok(won);
-    }
+    table.remember(primary, winner);
     if winner.local_depth() == mine.local_depth() {
         fill(client, table, primary + stride, stride, old, winner).await?;
     }

@@ -10,7 +10,7 @@ use crate::quiver::shared::Shared;
 use crate::quiver::situations;
 use crate::quiver::word::Word;
 use crate::radix::leaf;
-use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
+use darter_fabric::{Batch, GlobalAddr, ReadId};
 
 /// A leaf that a writer reads with its page's head, by a hot word.
 pub(super) struct Beside {
@@ -37,10 +37,6 @@ impl Beside {
 /// Posts the READs: the leaf comes last, so the word that was read before protects it.
 pub(in crate::quiver) fn post(hint: &PageHint, hot: HotWord, batch: &mut Batch) -> Option<[ReadId; 3]> {
     let at = hint.page.addr.plus(hot.slot.word_at(&hint.shape) as u64 * 8);
-    if mutant!("quiver-hot-leaf-read-first") {
-        let leaf = hot.post_leaf(batch)?;
-        return Some([batch.read(at, 1), batch.read(hint.page.addr, page::FIXED_WORDS), leaf]);
-    }
     let (word, head) = (batch.read(at, 1), batch.read(hint.page.addr, page::FIXED_WORDS));
     Some([word, head, hot.post_leaf(batch)?])
 }
@@ -64,14 +60,13 @@ impl Descent<'_> {
             return Ok(None);
         };
         let (page, shape, identity) = (hint.page, hint.shape, *identity);
-        if !hint.is_proved_by(done.words(head)) && !mutant!("quiver-hot-word-of-any-life") {
+        if !hint.is_proved_by(done.words(head)) {
             self.restart(shared);
             return Ok(None);
         }
         let found = Word(done.words(word)[0]);
-        if found == hot.word || mutant!("quiver-hot-word-not-compared") {
-            let is_own = leaf::parse(page.addr, done.words(leaf))?.key == self.key.bytes()
-                || mutant!("quiver-hot-leaf-of-any-key");
+        if found == hot.word {
+            let is_own = leaf::parse(page.addr, done.words(leaf))?.key == self.key.bytes();
             if is_own {
                 note(situations::HOT_WORD);
                 return Ok(Some(End::Hot(leaf)));

@@ -16,7 +16,6 @@ mod record;
 pub(super) use self::hot::post as hot_reads;
 use super::cache::{Hit, KnownNode};
 use super::hint::{HotLeaf, HotWord, NodeHint, PageHint};
-use super::holes::QuiverHole;
 use super::map_copy;
 use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
@@ -30,9 +29,8 @@ use super::via::{SlotAt, Via};
 use super::word::{LeafPrint, Print, State, Word};
 use crate::checker::note;
 use crate::radix::leaf;
-use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
-use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
+use darter_fabric::{Batch, GlobalAddr, ReadId};
 use smallvec::SmallVec;
 
 /// The part of a page that is read after its head.
@@ -338,11 +336,9 @@ impl<'k> Descent<'k> {
         self.nodes_read += 1;
         let identity = self.key.identity(self.node.depth);
         let is_by_table = self.guide.is_some() && hint.is_some_and(|hint| hint.depth > 0);
-        let is_own = words[0] == identity || is_by_table && mutant!("quiver-skip-identity-not-compared");
-        let is_any_life = is_by_table && mutant!("quiver-skip-born-not-compared");
+        let is_own = words[0] == identity;
         if let Some(hint) = hint
             && !(is_own && node::proves(words[node::GUARD_AT], hint.born))
-            && !(is_own && is_any_life && words[node::GUARD_AT] & SEAL == 0)
         {
             note(if is_by_table { situations::SKIP_STALE } else { situations::NODE_HINT_STALE });
             shared.cache.forget_node(&mut self.key, hint);
@@ -431,14 +427,11 @@ impl<'k> Descent<'k> {
     }
 
     fn absorb_head(&mut self, shared: &Shared, page: PageRef, words: &[u64]) -> Result<Option<Head>> {
-        if let Some(Lead { hint, remembered: Some(_) }) = &self.lead {
-            let trusts = shared.holes.has(QuiverHole::TrustSealed) && self.purpose == Purpose::Read;
-            let guard = if trusts { words[0] & !SEAL } else { words[0] };
-            let lives = page::proves(guard, hint.shape.born) || shared.holes.has(QuiverHole::IgnoreLife);
-            if !lives {
-                self.restart(shared);
-                return Ok(None);
-            }
+        if let Some(Lead { hint, remembered: Some(_) }) = &self.lead
+            && !page::proves(words[0], hint.shape.born)
+        {
+            self.restart(shared);
+            return Ok(None);
         }
         let head = match Head::parse(page, words)? {
             Ok(head) => head,

@@ -5,7 +5,7 @@ use super::{
     State, Word, image_in, leaf, nibbles, page, standing, standing_whole,
 };
 use crate::{IndexError, Result};
-use darter_fabric::{Batch, GlobalAddr, mutant};
+use darter_fabric::{Batch, GlobalAddr};
 use smallvec::SmallVec;
 
 impl Descent<'_> {
@@ -116,8 +116,7 @@ impl Descent<'_> {
     /// Whether the leaf of the key's own record need not be read.
     fn may_overwrite(&self, head: &Head, word: Word) -> bool {
         let print = head.shape.leaf_print(head.page.addr, self.key.bytes(), self.print);
-        self.purpose == Purpose::Overwrite
-            && (word.may_be_leaf_of(print) || mutant!("quiver-word-of-another-record"))
+        self.purpose == Purpose::Overwrite && word.may_be_leaf_of(print)
     }
 
     /// Verifies that a page may have another key at a rank.
@@ -146,7 +145,7 @@ impl Descent<'_> {
     ) -> Result<()> {
         let print = if key == self.key.bytes() { self.print } else { Print::new(shared.keys, key) };
         let is_named = word.may_be_leaf_of(shape.leaf_print(page.addr, key, print));
-        if is_named || mutant!("quiver-word-of-another-record") {
+        if is_named {
             return Ok(());
         }
         Err(IndexError::corrupt(page.addr, "leaf of another key than its word's"))
@@ -164,14 +163,14 @@ impl Descent<'_> {
         let leaf = leaf::parse(leaf_addr, words)?;
         self.verify_named(shared, (probe.head.page, &probe.head.shape), word, leaf.key)?;
         let is_own = leaf.key == self.key.bytes();
-        if is_own || mutant!("quiver-hot-word-with-another-keys-leaf") {
+        if is_own {
             self.learn_hot_word(shared, &probe.head, addr, word);
         }
         if is_own {
             return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
         }
         // A leaf with another key than the record's: the value still stands in the record.
-        if standing(addr, record).is_some() && !mutant!("quiver-record-lost-under-another-keys-leaf") {
+        if standing(addr, record).is_some() {
             self.verify_twin(shared, leaf_addr, leaf.key)?;
             let value = image_in(probe.head.page.addr, record);
             return Ok(Some(self.at_record(probe, addr, word, Some(value))));

@@ -2,12 +2,11 @@
 
 use super::{Descent, End, Image, Lead, PageRef, Stage};
 use crate::Result;
-use crate::quiver::holes::QuiverHole;
 use crate::quiver::page::{image_in, standing, standing_whole};
 use crate::quiver::shared::Shared;
 use crate::quiver::word::{State, Word};
 use crate::radix::leaf;
-use darter_fabric::{ReadId, mutant};
+use darter_fabric::ReadId;
 
 impl Descent<'_> {
     /// A reader's look at one record, by what is known of the page.
@@ -24,18 +23,14 @@ impl Descent<'_> {
         };
         let (page, shape) = (hint.page, hint.shape);
         let is_proved = head.is_none_or(|head| hint.is_proved_by(head));
-        if !is_proved && !mutant!("quiver-map-copy-not-proved") {
+        if !is_proved {
             self.enter_without_copy(shared, page);
             return None;
         }
         let word = Word(words[0]);
         let addr = hint.page.addr.plus(hint.shape.record_at(rank) as u64 * 8);
         let is_own = standing(addr, words).is_some_and(|leaf| leaf.key == self.key.bytes());
-        let proves = |word: Word| word.proves_record_of(hint.shape.born, self.print);
-        let lives = proves(word)
-            || shared.holes.has(QuiverHole::TrustSealed) && proves(word.unsealed())
-            || shared.holes.has(QuiverHole::IgnoreLife)
-                && matches!(word.state(), State::Inline | State::Tomb);
+        let lives = word.proves_record_of(hint.shape.born, self.print);
         // The value of an INLINE is verified when it is used; damage to another word's key is found below.
         let is_own = is_own && (word.state() == State::Inline || standing_whole(page.addr, words).is_ok());
         match word.state() {
@@ -54,9 +49,6 @@ impl Descent<'_> {
             }
             _ => {}
         }
-        if mutant!("quiver-absence-by-a-remembered-map") {
-            return Some(End::Value(None));
-        }
         self.seen = Some(Box::new((rank, words.into())));
         self.enter_page(page, shape.head_words());
         None
@@ -71,7 +63,7 @@ impl Descent<'_> {
         head: &[u64],
     ) -> Result<Option<End>> {
         let lives = self.lead.as_ref().is_some_and(|lead| lead.hint.is_proved_by(head));
-        if !lives && !shared.holes.has(QuiverHole::IgnoreLife) {
+        if !lives {
             match self.lead.as_ref().filter(|lead| lead.remembered.is_none()).map(|lead| lead.hint.page) {
                 Some(page) => self.enter_without_copy(shared, page),
                 None => self.restart(shared),
@@ -79,8 +71,8 @@ impl Descent<'_> {
             return Ok(None);
         }
         let (addr, leaf) = (leaf.addr, leaf::parse(leaf.addr, words)?);
-        let is_own = leaf.key == self.key.bytes() || mutant!("quiver-search-believes-any-leaf");
-        if is_own || mutant!("quiver-hot-word-with-another-keys-leaf") {
+        let is_own = leaf.key == self.key.bytes();
+        if is_own {
             self.learn_hot_record(shared);
         }
         if !is_own {

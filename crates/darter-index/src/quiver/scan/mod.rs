@@ -28,7 +28,7 @@ use crate::checker::note;
 use crate::radix::sink::{Sink, is_void};
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{IndexError, Result, ScanRange, Visit};
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 use std::pin::pin;
 
@@ -137,7 +137,7 @@ impl<F: Fabric> Operation<'_, F> {
                 return self.around(cursor, reverse, node, (depth, edge)).await;
             }
             let slots = node::slots(&words);
-            if let Some(edge) = node::gap(&slots).filter(|_| !trusts_torn(reverse)) {
+            if let Some(edge) = node::gap(&slots) {
                 note(if reverse { situations::TORN_DESCENDING } else { situations::TORN_ASCENDING });
                 if gap.replace((node, edge)) == Some((node, edge)) {
                     return Err(node::without_slot(node.addr));
@@ -243,15 +243,6 @@ impl<F: Fabric> Operation<'_, F> {
             }
         }
         Ok(rows)
-    }
-}
-
-/// Whether an error is planted by which a walk in this direction believes a torn READ of a node.
-fn trusts_torn(reverse: bool) -> bool {
-    if reverse {
-        mutant!("quiver-scan-down-trusts-a-torn-node")
-    } else {
-        mutant!("quiver-scan-up-trusts-a-torn-node")
     }
 }
 

@@ -18,7 +18,7 @@ use crate::quiver::page::{FIXED_WORDS, IDENTITY_AT, standing_whole};
 use crate::quiver::situations;
 use crate::radix::sink::Sink;
 use crate::{IndexError, Result, ScanRange};
-use darter_fabric::{Batch, Fabric, ReadId, mutant};
+use darter_fabric::{Batch, Fabric, ReadId};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::pin::pin;
@@ -122,7 +122,7 @@ impl Step {
     /// Verifies as much of the page's head as was read, of a page that lives.
     fn verify(&self, part: Part<'_>) -> Result<()> {
         let PageHint { page, shape, .. } = &self.hint;
-        if part.head[IDENTITY_AT] != self.identity && !mutant!("quiver-scan-believes-any-remembered-page") {
+        if part.head[IDENTITY_AT] != self.identity {
             return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
         }
         if part.head.len() < shape.head_words() {
@@ -133,7 +133,7 @@ impl Step {
 
     /// Whether nothing that is wanted lies before the records, in the walk's direction.
     fn has_the_near_ones(&self, part: Part<'_>, reverse: bool) -> Result<bool> {
-        if !self.is_cut(!reverse) || mutant!("quiver-scan-trusts-the-rank-of-its-bound") {
+        if !self.is_cut(!reverse) {
             return Ok(true);
         }
         let first = standing_whole(self.hint.page.addr, part.record(&self.hint.shape, reverse))?;
@@ -145,7 +145,7 @@ impl Step {
         if !self.has_the_near_ones(part, reverse)? {
             return Ok(Reach::Unknown);
         }
-        if !self.is_cut(reverse) || mutant!("quiver-scan-goes-on-behind-a-page-read-in-part") {
+        if !self.is_cut(reverse) {
             return Ok(Reach::End);
         }
         let last = standing_whole(self.hint.page.addr, part.record(&self.hint.shape, !reverse))?;
@@ -169,7 +169,7 @@ impl<F: Fabric> Operation<'_, F> {
         let (mut rows, mut is_ahead, mut is_whole) = (Rows::default(), false, false);
         for (step, reads) in steps.iter().zip(reads) {
             let (hint, part) = (&step.hint, step.part(&reads, &done));
-            if !hint.is_proved_by(part.head) && !mutant!("quiver-scan-believes-any-remembered-page") {
+            if !hint.is_proved_by(part.head) {
                 note(situations::PAGE_HINT_STALE);
                 self.shared.cache.forget_page(step.identity, hint);
                 next = Some(step.at.clone());

@@ -18,7 +18,7 @@ use crate::radix::prefix_hash::HashKeys;
 use crate::radix::sink::Sink;
 use crate::{IndexError, Result, ScanRange};
 use darter_fabric::turns::{self, PORTION_BYTES};
-use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId};
 use darter_pool::Client;
 use std::cmp::Ordering;
 
@@ -109,13 +109,13 @@ impl<'w> RowLeaf<'w> {
         let print = Print::new(keys, leaf.key);
         let is_named = self.word.may_be_leaf_of(shape.leaf_print(page.addr, leaf.key, print));
         let fits = match self.own {
-            Some(own) if own.key == leaf.key || mutant!("quiver-scan-believes-any-leaf") => true,
+            Some(own) if own.key == leaf.key => true,
             // A leaf with another key than the record's: the value still stands in the record.
             Some(own) if Print::new(keys, own.key).is_twin_of(print) => return Ok((own, false)),
             Some(_) => false,
             None => shape.may_have(leaf.key, path),
         };
-        if !fits || !is_named && !mutant!("quiver-word-of-another-record") {
+        if !fits || !is_named {
             return Err(IndexError::corrupt(self.addr, "leaf of another key than its word's"));
         }
         Ok((leaf, true))
@@ -139,18 +139,12 @@ impl<'w> Rows<'w> {
     ) -> Result<()> {
         let Source { page, shape, part, path, .. } = from;
         let is_whole = edges == shape.edges;
-        let is_wanted = |word: Word, own: Option<&[u8]>| {
-            is_whole
-                || edges.contains(shape.edge_of(word, own))
-                || own.is_none() && mutant!("quiver-scan-reads-leaves-of-linked-parts")
-        };
+        let is_wanted = |word: Word, own: Option<&[u8]>| is_whole || edges.contains(shape.edge_of(word, own));
         let source = self.sources.len();
         self.sources.push((from, self.pairs.len()));
         self.pairs.reserve(part.records.len() / shape.record_words.max(1));
         let row = |slot: PageSlot, word: Word, (addr, class): (GlobalAddr, u8), own| {
-            let is_it = |hot: &&HotLeaf<'_>| {
-                hot.0.slot == slot && (hot.0.word == word || mutant!("quiver-scan-believes-any-hot-word"))
-            };
+            let is_it = |hot: &&HotLeaf<'_>| hot.0.slot == slot && hot.0.word == word;
             let image = hot.iter().find(is_it).map(|(_, words)| *words);
             RowLeaf { addr, class, word, slot, source, own, image }
         };
@@ -214,7 +208,7 @@ impl<'w> Rows<'w> {
     ) -> Result<Option<Vec<u8>>> {
         let unread = self.leaves.iter().filter(|row| row.image.is_none());
         let is_much = unread.map(RowLeaf::bytes).sum::<usize>() > LEAVES_BYTES;
-        if is_much && !mutant!("quiver-scan-reads-all-leaves-at-once") {
+        if is_much {
             return Box::pin(self.hand_on_by_pages((shared, client), range, sink)).await;
         }
         let (read, unread): (Vec<_>, Vec<_>) = self.leaves.drain(..).partition(|row| row.image.is_some());
@@ -223,8 +217,7 @@ impl<'w> Rows<'w> {
         }
         let first = self.sources.first().map(|(from, _)| from.page);
         if unread.is_empty() {
-            let are_records = read.is_empty() || mutant!("quiver-scan-hands-on-hot-leaves-last");
-            let is_in_order = are_records && !range.reverse;
+            let is_in_order = read.is_empty() && !range.reverse;
             hand_on(self.pairs, is_in_order, (self.end, first), range, sink).await?;
             return Ok(None);
         }

@@ -17,7 +17,7 @@ use crate::quiver::situations;
 use crate::quiver::walk::{Met, Walk};
 use crate::radix::choose::Summary;
 use crate::radix::prefix_list::{AdjustReport, PrefixList};
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client};
 
 /// What a verb counts as when the list is chosen, in round trips.
@@ -203,11 +203,7 @@ impl<F: Fabric> Operation<'_, F> {
         let bytes = table.size.segment_bytes();
         let segments = table.segments.iter().map(|&segment| (segment, bytes));
         for (addr, bytes) in segments.chain([(descriptor, DESCRIPTOR_BYTES)]) {
-            if mutant!("quiver-skip-table-freed-at-once") {
-                self.client.free_unpublished(addr, bytes, AllocKind::Inner);
-            } else {
-                self.retire(addr, bytes, AllocKind::Inner);
-            }
+            self.retire(addr, bytes, AllocKind::Inner);
         }
     }
 }

@@ -8,7 +8,6 @@
 use super::table::Table;
 use crate::radix::sampling::{Sampling, is_due};
 use arc_swap::{ArcSwap, Guard};
-use darter_fabric::mutant;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,8 +53,7 @@ impl Skip {
     /// What a client pinned at this epoch may go by; none if it has to read the root word.
     pub(super) fn view(&self, epoch: u64) -> Option<Guard<Arc<View>>> {
         let view = self.view.load();
-        let longer = u64::from(mutant!("quiver-skip-view-kept-too-long")) * 3;
-        (view.seen.load(Ordering::Acquire) + longer >= epoch).then_some(view)
+        (view.seen.load(Ordering::Acquire) >= epoch).then_some(view)
     }
 
     /// Notes that a client pinned at this epoch has read the root word. Returns whether the process

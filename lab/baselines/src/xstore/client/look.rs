@@ -11,7 +11,7 @@
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{Head, Header, Pointer, key_hash};
 use super::super::record::Record;
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use darter_index::radix::leaf as pair;
 use smallvec::SmallVec;
 
@@ -74,10 +74,8 @@ pub(crate) fn without(head: &Head, key: &[u8], known: Option<u32>) -> Verdict {
 
 /// The value in a slot's words, which were read after its leaf had this header.
 pub(crate) fn record_value(words: &[u64], key: u64, header: Header) -> Option<Vec<u8>> {
-    let record = Record::parse(words).filter(|record| {
-        let is_placed = record.is_not_newer_than(header.incarnation) || mutant!("xstore-any-version");
-        record.key == key && is_placed
-    });
+    let record = Record::parse(words)
+        .filter(|record| record.key == key && record.is_not_newer_than(header.incarnation));
     record.map(|record| record.value)
 }
 
@@ -93,13 +91,13 @@ pub(crate) fn blob_value(
 
 /// Whether a key is proven absent by the header, read again.
 pub(crate) fn is_still(header: Header, again: u64) -> bool {
-    again == header.word() || mutant!("xstore-trust-incarnation")
+    again == header.word()
 }
 
 /// Whether a leaf of this incarnation is in it still, by its header: what its pointers were when they
 /// were read counted then.
 pub(crate) fn has_not_moved(again: Header, incarnation: u32) -> bool {
-    again.incarnation == incarnation || mutant!("xstore-pointer-that-does-not-count")
+    again.incarnation == incarnation
 }
 
 /// What a look at one leaf has shown of a key.

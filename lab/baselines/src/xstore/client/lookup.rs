@@ -12,7 +12,7 @@ use super::super::model::{Entry, Leaves, Step, SubModel, model_key};
 use super::look::{Verdict, blob_value, has_not_moved, is_still, judge, record_value, without};
 use super::tree::Way;
 use super::view::{Models, Sight, is_within};
-use darter_fabric::{Batch, Fabric, ReadId, mutant};
+use darter_fabric::{Batch, Fabric, ReadId};
 use darter_index::Result;
 use darter_pool::Client;
 use smallvec::{SmallVec, smallvec};
@@ -172,7 +172,7 @@ impl<'a> Lookup<'a> {
     /// is left to a call: the leaf's lock awaits who writes there, and the server mends what the dead
     /// have left.
     fn again(&mut self, number: u32, known: Option<u32>) {
-        if self.looks < LOOKS_MAX || mutant!("xstore-looks-at-a-torn-record-for-ever") {
+        if self.looks < LOOKS_MAX {
             self.state = State::Look(smallvec![Candidate { number, known, entry: None }], false);
         } else {
             self.state = State::Call;
@@ -275,7 +275,6 @@ impl<'a> Lookup<'a> {
         match next {
             Some((_, State::Look(..))) if self.looks >= LOOKS_MAX => self.state = State::Call,
             Some((_, state)) => self.state = state,
-            None if mutant!("xstore-model-proves-absence") => self.state = State::Value(None),
             None => self.try_sibling(client, sibling),
         }
         if !blobs.is_empty() {

@@ -12,7 +12,7 @@ use super::descriptor::Descriptor;
 use super::model::{Step, SubModel, View, model_key};
 use super::wire::{self, REQUEST_WORDS, Reader, Taken, Text};
 use super::{XStore, bound_bytes, condition_word, range_word};
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::leaf as pair;
 use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange};
@@ -348,9 +348,7 @@ impl<F: Fabric> XStore<F> {
                 }
                 continue;
             }
-            if mutant!("xstore-scan-begins-again-when-keys-move") {
-                // What was found of the part is found again.
-            } else if left.reverse {
+            if left.reverse {
                 left.to = part.to;
             } else {
                 left.from = part.from;

@@ -11,7 +11,7 @@ use super::super::table::{Table, bound_bytes};
 use super::super::{Shared, XStore};
 use super::view::Sight;
 use crate::sync::lock;
-use darter_fabric::{Fabric, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind};
 use darter_index::{IndexError, Result, ScanRange};
 use darter_pool::Client;
 use std::ops::Bound;
@@ -63,9 +63,7 @@ impl Ranges {
             let descriptor = index.of_range(entry.descriptor, (entry.node, entry.server));
             all.push(Range { descriptor, low, sight: Sight::new(&options) });
         }
-        let number =
-            if mutant!("xstore-table-known-by-its-address") { table.addr.bits() } else { table.number };
-        Ok(Self { table: number, all })
+        Ok(Self { table: table.number, all })
     }
 
     /// The place of the range of a key.
@@ -197,7 +195,7 @@ impl<F: Fabric> XStore<F> {
         client: &mut Client<F>,
         old: &Arc<Ranges>,
     ) -> Result<()> {
-        if !Arc::ptr_eq(&self.shared.ranges(), old) || mutant!("xstore-table-read-once") {
+        if !Arc::ptr_eq(&self.shared.ranges(), old) {
             return Ok(());
         }
         let Shared { descriptor, options, ranges } = &*self.shared;

@@ -14,7 +14,7 @@ use super::look::record_value;
 use super::lookup::is_leaf;
 use super::tree::Way;
 use super::view::{Models, Sight};
-use darter_fabric::{Batch, Fabric, ReadId, mutant};
+use darter_fabric::{Batch, Fabric, ReadId};
 use darter_index::radix::leaf as pair;
 use darter_index::{KeyValue, Result, ScanRange};
 use darter_pool::Pinned;
@@ -101,7 +101,6 @@ impl Cursor {
     /// Whether a key is still to come.
     fn has(&self, key: &[u8]) -> bool {
         match self {
-            _ if mutant!("xstore-scan-takes-a-leaf-whole") => true,
             Self::From(from) => key >= &from[..],
             Self::To(Bound::Included(to)) => key <= &to[..],
             Self::To(Bound::Excluded(to)) => key < &to[..],
@@ -135,9 +134,7 @@ impl Cursor {
     /// The part of a range from the cursor on. One that begins behind a key still does.
     fn narrow(self, range: &mut ScanRange) {
         match self {
-            Self::From(key)
-                if range.from == Bound::Excluded(key.clone())
-                    && !mutant!("xstore-scan-again-from-its-key") => {}
+            Self::From(key) if range.from == Bound::Excluded(key.clone()) => {}
             Self::From(key) => range.from = Bound::Included(key),
             Self::To(to) => range.to = to,
         }

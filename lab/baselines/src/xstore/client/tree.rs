@@ -8,7 +8,6 @@
 use super::super::image::{ImageWord, InnerNode, NODE_BYTES};
 use super::super::model::{Cache, Entry, Leaves, NoModel, Route, Step, View};
 use crate::sync::lock;
-use darter_fabric::mutant;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -45,9 +44,7 @@ impl TreeCache {
         let mut nodes = lock(&self.shards[number as usize % SHARDS]);
         if nodes.generation < generation {
             nodes.generation = generation;
-            if !mutant!("xstore-image-outlives-its-generation") {
-                nodes.by_number.clear();
-            }
+            nodes.by_number.clear();
         }
         nodes
     }

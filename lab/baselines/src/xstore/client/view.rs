@@ -13,7 +13,7 @@ use super::super::model::{Cache, Step, SubModel, TopModel, View};
 use super::super::root::{ModelsWord, ROOT_WORDS, Root, top_of};
 use super::tree::{TreeCache, Way};
 use crate::sync::lock;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::Result;
 use darter_pool::{Client, Pinned};
 use std::sync::{Arc, Mutex};
@@ -126,7 +126,7 @@ impl Sight {
         {
             let known = lock(&self.known);
             let is_fresh = known.until > client.epoch();
-            if is_fresh || known.until > 0 && mutant!("xstore-generation-read-once") {
+            if is_fresh {
                 return Ok(known.models.clone());
             }
         }

@@ -20,7 +20,6 @@ use super::entry::Entry;
 use super::regression::Regression;
 use super::sub::{LEAF_SLOTS, SubModel, TableRef};
 use super::top::{TopModel, difference};
-use darter_fabric::mutant;
 
 /// What training has to know of a leaf.
 #[derive(Clone, Copy, Debug)]
@@ -146,9 +145,6 @@ impl Errors {
             let label = page * LEAF_SLOTS + slot as u64;
             self.add(leaf.keys[slot], page, label, label);
         }
-        if mutant!("xstore-leaf-bounds-not-trained") {
-            return;
-        }
         let (first, last) = (page * LEAF_SLOTS, (page + 1) * LEAF_SLOTS - 1);
         self.add(leaf.low.max(interval.0), page, first, last);
         if page < self.last_page {
@@ -158,10 +154,7 @@ impl Errors {
 
     /// Adds a key of a leaf, which counts from one slot to another.
     fn add(&mut self, key: u64, page: u64, from: u64, to: u64) {
-        let mut slot = self.model.slot(difference(key, self.base));
-        if mutant!("xstore-error-of-a-clamped-prediction") {
-            slot = slot.min(self.last_page * LEAF_SLOTS);
-        }
+        let slot = self.model.slot(difference(key, self.base));
         if slot / LEAF_SLOTS > page {
             let is_last = page == self.last_page;
             self.min = self.min.max(if is_last { (slot - to).min(LEAF_SLOTS) } else { slot - to });

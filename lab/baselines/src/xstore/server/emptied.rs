@@ -16,7 +16,7 @@ use super::super::descriptor::Descriptor;
 use super::super::leaf::{Bound, Header};
 use super::{Operation, Owner};
 use crate::sync::lock;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::Result;
 use darter_index::radix::leaf::class_words;
 use darter_pool::AllocKind;
@@ -94,7 +94,7 @@ pub(super) struct Going(Vec<(GlobalAddr, u64, AllocKind)>);
 impl Going {
     /// Whether there are any: clients know their numbers until the generation has ended.
     pub(super) fn ends_generation(&self) -> bool {
-        !self.0.is_empty() && !mutant!("xstore-emptied-leaves-keep-the-generation")
+        !self.0.is_empty()
     }
 }
 
@@ -142,16 +142,12 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let header = old.head.header;
             let word = self.word_of(emptied, 0);
-            if !mutant!("xstore-emptied-leaf-stays-at-rest")
-                && !self.client.cas(word, header.word(), header.going().word()).await?.swapped
-            {
+            if !self.client.cas(word, header.word(), header.going().word()).await?.swapped {
                 return Err(owner.damage("somebody else wrote a leaf's header"));
             }
             // From here on its keys are the neighbour's. If the neighbour has not become so, it is
             // found behind that again.
-            if !mutant!("xstore-emptied-leaf-known-until-it-is-out") {
-                owner.tree().remove(low);
-            }
+            owner.tree().remove(low);
             let kept: Vec<usize> = (0..leaf.head.counted().len()).collect();
             let moving = Header { next: header.next, ..leaf.head.header.stepped() };
             self.change(number, &leaf, moving, &kept, &old.head.high).await?;

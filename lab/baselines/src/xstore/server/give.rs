@@ -18,7 +18,7 @@ use super::super::table::{Entry, RANGES_MAX, Table};
 use super::{Operation, Owner, Tree};
 use crate::compute_node::LocalGuard;
 use crate::sync::lock;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::Result;
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::leaf::class_words;
@@ -102,7 +102,7 @@ impl<F: Fabric> Owner<F> {
     fn may_give(&self, reason: Reason, epoch: u64) -> bool {
         let Some((gave, kept)) = *lock(&self.gave) else { return true };
         let has_grown = self.tree().by_low.len() * 4 > kept * 5;
-        let is_free = epoch >= gave + EPOCHS + u64::from(mutant!("xstore-gives-again-one-epoch-late"));
+        let is_free = epoch >= gave + EPOCHS;
         match reason {
             Reason::AlmostFull => is_free && has_grown,
             Reason::Full => is_free,
@@ -232,9 +232,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let high = self.shared.high();
         self.end_copy(gift, node, high, 0).await?;
-        if !mutant!("xstore-range-before-its-leaves") {
-            gift.writes.flush(&mut self.client).await?;
-        }
+        gift.writes.flush(&mut self.client).await?;
         Ok(gift.first != 0)
     }
 
@@ -322,9 +320,7 @@ impl<F: Fabric> Operation<'_, F> {
                 gift.drafts.keep();
             }
             if swapped? {
-                if mutant!("xstore-table-freed-at-once") && !old.addr.is_null() {
-                    self.client.free_unpublished(old.addr, old.bytes(), AllocKind::Inner);
-                } else if !old.addr.is_null() {
+                if !old.addr.is_null() {
                     gift.stale.push((old.addr, old.bytes(), AllocKind::Inner));
                 }
                 owner.tree().give(bound, low);
@@ -369,9 +365,6 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Puts the leaves that go into a motion that never ends: nobody proves anything by them.
     async fn stop_given(&mut self, gift: &Gift) -> Result<()> {
-        if mutant!("xstore-given-leaves-stay-at-rest") {
-            return Ok(());
-        }
         for headers in gift.headers.chunks(GROUP) {
             let mut batch = self.client.batch();
             let cas = headers.iter().map(|&(number, header)| {
@@ -395,9 +388,7 @@ impl<F: Fabric> Operation<'_, F> {
             let leaf = self.sound_leaf(left).await?;
             self.cut(left, &leaf).await?;
         }
-        if !mutant!("xstore-gift-keeps-the-generation") {
-            self.end_generation().await?;
-        }
+        self.end_generation().await?;
         for (addr, bytes, kind) in gift.stale {
             self.client.retire(addr, bytes, kind);
         }

@@ -21,7 +21,7 @@ use super::emptied::Going;
 use super::survey::Seen;
 use super::{Operation, Owner};
 use crate::sync::lock;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::Result;
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::writes::Writes;
@@ -451,16 +451,10 @@ impl<F: Fabric> Operation<'_, F> {
         let model = trained.placed(table);
         let words: Vec<u64> = trained.table_words().collect();
         let mut batch = self.client.batch();
-        let is_backwards = mutant!("xstore-submodel-before-its-table");
-        if is_backwards {
-            batch.write(place, &model.words());
-        }
         if let Some(table) = table {
             batch.write(self.shared.table_at(table), &words);
         }
-        if !is_backwards {
-            batch.write(place, &model.words());
-        }
+        batch.write(place, &model.words());
         self.client.complete(batch).await?;
         let mut models = lock(&learning.models);
         if let Some(models) = models.as_mut().filter(|models| models.generation == generation) {

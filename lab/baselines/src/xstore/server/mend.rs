@@ -15,7 +15,7 @@ use super::super::record::Record;
 use super::super::root::ModelsWord;
 use super::super::table::Table;
 use super::{Operation, Owner, Span};
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_index::{IndexError, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -85,7 +85,7 @@ impl<F: Fabric> Operation<'_, F> {
             tree.insert(low, number);
             keys += leaf.head.counted().len() as u64;
             let at_end = leaf.head.high == *high && *high != Bound::None;
-            if at_end && leaf.head.header.next != 0 && !mutant!("xstore-half-done-gift-forgotten") {
+            if at_end && leaf.head.header.next != 0 {
                 self.cut(number, &leaf).await?;
             }
             let next = if at_end { 0 } else { leaf.head.header.next };

@@ -27,7 +27,7 @@ use crate::lock_token::{LockToken, LockTokens};
 use crate::operation;
 use crate::remote_lock;
 use crate::sync::lock;
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::leaf as pair;
 use darter_index::{IndexError, Result};
 use darter_pool::{Client, Pool};
@@ -80,7 +80,7 @@ impl Tree {
 
     /// Whether a key is this server's.
     fn has(&self, key: &[u8]) -> bool {
-        self.span.as_ref().is_some_and(|span| span.has(key) || mutant!("xstore-server-of-moved-keys"))
+        self.span.as_ref().is_some_and(|span| span.has(key))
     }
 
     fn insert(&mut self, low: Vec<u8>, number: u32) {
@@ -143,7 +143,7 @@ impl<F: Fabric> Owner<F> {
         let tokens = LockTokens::of(pool);
         let acquired = {
             let mut pinned = client.pin(OpKind::Maintain).await?;
-            remote_lock::acquire(&tokens, &mut pinned, (descriptor.lock(), None), true).await?
+            remote_lock::acquire(&tokens, &mut pinned, (descriptor.lock(), None)).await?
         };
         let owner = Self {
             pool: pool.clone(),
@@ -181,7 +181,7 @@ impl<F: Fabric> Owner<F> {
     /// Answers no more calls: another owner has to find out what the index's leaves are.
     fn lose(&self) {
         *self.tree() = Tree::default();
-        self.is_lost.store(!mutant!("xstore-lost-owner-stays"), Ordering::Release);
+        self.is_lost.store(true, Ordering::Release);
     }
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
@@ -291,7 +291,7 @@ impl<F: Fabric> Operation<'_, F> {
             // A bulk load may have taken it out meanwhile.
             if is_leaf() {
                 let leaf = self.sound_leaf(hint).await?;
-                if leaf.head.holds(key) == Some(true) || mutant!("xstore-hint-believed") {
+                if leaf.head.holds(key) == Some(true) {
                     return Ok((guard, hint, leaf));
                 }
             }
@@ -331,11 +331,11 @@ impl<F: Fabric> Operation<'_, F> {
         let Descriptor { layout, .. } = self.shared.descriptor;
         let count = leaf.head.counted().len();
         let is_whole = if layout.is_inline() {
-            (0..count).all(|slot| leaf.record(slot).is_some()) || mutant!("xstore-torn-slots-kept")
+            (0..count).all(|slot| leaf.record(slot).is_some())
         } else {
             leaf.head.keys[count..].iter().all(|&word| word == 0)
         };
-        is_whole && (!leaf.head.header.is_moving() || mutant!("xstore-motions-kept"))
+        is_whole && !leaf.head.header.is_moving()
     }
 
     /// The bytes of a bound, none for the one above all keys.

@@ -5,7 +5,7 @@ use super::super::leaf::{Bound, Leaf};
 use super::super::table::Table;
 use super::{Operation, Owner};
 use crate::compute_node::LocalGuard;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::radix::leaf::class_words;
 use darter_index::{IndexError, Result};
 use darter_pool::AllocKind;
@@ -79,9 +79,7 @@ impl<F: Fabric> Operation<'_, F> {
             let (word, header) = (self.word_of(*number, 0), leaf.head.header);
             self.client.cas(word, header.word(), header.stepped().word()).await?;
         }
-        if !mutant!("xstore-load-keeps-the-generation") {
-            self.end_generation().await?;
-        }
+        self.end_generation().await?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::super::leaf::{Leaf, Pointer};
 use super::super::wire::{self, ANSWER_WORDS, PLAIN_WORDS, SCAN_ENDED, SCAN_MORE, SCAN_OVER, Text};
 use super::{Operation, Owner};
-use darter_fabric::{Fabric, mutant};
+use darter_fabric::Fabric;
 use darter_index::{Result, ScanRange};
 use std::ops::Bound as At;
 
@@ -31,8 +31,7 @@ impl<F: Fabric> Owner<F> {
             (At::Unbounded, false) => low.is_empty(),
             (At::Excluded(key), true) => {
                 // Nothing is below all keys: that is for the first range to say.
-                let is_first = low.is_empty() && !mutant!("xstore-scan-below-all-keys-moves");
-                (key > low || is_first) && high.is_none_or(|high| key <= high)
+                (key > low || low.is_empty()) && high.is_none_or(|high| key <= high)
             }
             (At::Included(key) | At::Excluded(key), _) => span.has(key),
         }
@@ -127,7 +126,6 @@ impl<F: Fabric> Operation<'_, F> {
             let behind = self.shared.bound_behind(&key);
             if let (Some(reached), Some(behind)) = (&reached, &behind)
                 && behind < reached
-                && !mutant!("xstore-scan-skips-a-split")
             {
                 // It has split meanwhile: its right neighbour comes first.
                 at = self.shared.last_below(reached);

@@ -6,7 +6,7 @@ use super::super::{condition_of, range_of};
 use super::{Descriptor, Operation, Owner, Reason};
 use crate::compute_node::LocalLocks;
 use crate::sync::lock;
-use darter_fabric::{Answer, Fabric, FabricError, GlobalAddr, OpKind, Procedures, mutant};
+use darter_fabric::{Answer, Fabric, FabricError, GlobalAddr, OpKind, Procedures};
 use darter_index::radix::leaf as pair;
 use darter_index::{IndexError, Result};
 use darter_pool::{Pool, PoolError};
@@ -258,7 +258,6 @@ impl<F: Fabric> State<F> {
     fn leave_if_done<T>(&self, owner: &Arc<Owner<F>>, outcome: &Result<T>) {
         if let Err(error) = outcome
             && is_shut_out(error)
-            && !mutant!("xstore-stays-shut-out")
         {
             self.leave(&owner.pool);
         } else if owner.is_lost.load(Ordering::Acquire) {
@@ -274,7 +273,6 @@ impl<F: Fabric> State<F> {
     fn leave_if_shut_out<T>(&self, pool: &Pool<F>, outcome: &Result<T>) {
         if let Err(error) = outcome
             && is_shut_out(error)
-            && !mutant!("xstore-stays-shut-out-without-a-range")
         {
             self.leave(pool);
         }

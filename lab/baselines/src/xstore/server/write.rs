@@ -5,7 +5,7 @@ use super::super::record::Record;
 use super::Operation;
 use super::mend::new_head;
 use crate::sherman::bound::separator;
-use darter_fabric::{Batch, Fabric, mutant};
+use darter_fabric::{Batch, Fabric};
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::leaf as pair;
 use darter_index::{Condition, IndexError, PutOutcome, Result, check_key};
@@ -76,7 +76,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Refuses a value that an inline leaf has no room for.
     fn check_value(&self, value: &[u8]) -> Result<()> {
         let (bytes, max) = (value.len(), usize::from(self.shared.descriptor.layout.value_words) * 8);
-        let fits = bytes <= max || mutant!("xstore-server-trusts-lengths");
+        let fits = bytes <= max;
         if fits { Ok(()) } else { Err(IndexError::ValueTooLong { bytes, max }) }
     }
 
@@ -143,9 +143,7 @@ impl<F: Fabric> Operation<'_, F> {
             let (spare, place) = (layout.record_at(SLOTS), layout.record_at(slot));
             let (spare, place) = (self.word_of(number, spare), self.word_of(number, place));
             let fill = |batch: &mut Batch| {
-                if !mutant!("xstore-update-without-spare") {
-                    batch.write(spare, &words);
-                }
+                batch.write(spare, &words);
                 batch.write(place, &words);
             };
             return Ok(self.client.post(fill).await?);
@@ -175,19 +173,12 @@ impl<F: Fabric> Operation<'_, F> {
         };
         let counted = Header { count: header.count + 1, ..header };
         let mut batch = self.client.batch();
-        let counts_first = mutant!("xstore-insert-counts-first");
-        if counts_first {
-            batch.cas(self.word_of(number, 0), header.word(), counted.word());
-            batch.fence();
-        }
         if let Some(record) = record {
             let at = self.word_of(number, layout.record_at(slot));
             batch.write(at, &record.words(layout.value_words.into()));
         }
         batch.write(self.word_of(number, KEYS_AT + slot), &[word]);
-        if !counts_first {
-            batch.fence().cas(self.word_of(number, 0), header.word(), counted.word());
-        }
+        batch.fence().cas(self.word_of(number, 0), header.word(), counted.word());
         self.client.complete(batch).await?;
         drafts.keep();
         self.shared.learning.count_insert();
@@ -207,8 +198,7 @@ impl<F: Fabric> Operation<'_, F> {
         let count = leaf.head.counted().len();
         let kept: Vec<usize> = (0..count).filter(|&slot| slot != found.slot).collect();
         let header = leaf.head.header;
-        let moving = if mutant!("xstore-delete-without-motion") { header } else { header.stepped() };
-        self.change(number, &leaf, moving, &kept, &leaf.head.high).await?;
+        self.change(number, &leaf, header.stepped(), &kept, &leaf.head.high).await?;
         self.shared.learning.count_delete();
         if kept.is_empty() {
             self.shared.note_emptied(key);
@@ -239,7 +229,7 @@ impl<F: Fabric> Operation<'_, F> {
             return Err(self.shared.damage("somebody else wrote a leaf's header"));
         }
         let still = moving.stepped();
-        if still.incarnation < moving.incarnation && !mutant!("xstore-wrap-keeps-the-generation") {
+        if still.incarnation < moving.incarnation {
             // What was known of incarnations before means nothing now.
             self.bump_generation().await?;
         }
@@ -285,19 +275,13 @@ impl<F: Fabric> Operation<'_, F> {
         let head = new_head(bound.clone(), leaf.head.high.clone(), leaf.head.header.next, &keys);
         let image = Leaf::image(layout, &head, &records.filter(|_| layout.is_inline()).unwrap_or_default());
         let right_at = self.word_of(right, 0);
-        let writes_first = !mutant!("xstore-split-backwards");
-        if writes_first {
-            self.client.post(|batch| batch.write(right_at, &image)).await?;
-        }
+        self.client.post(|batch| batch.write(right_at, &image)).await?;
         // From here on the new leaf may be linked, whatever happens.
         drafts.keep();
         let mut kept: Vec<usize> = left.iter().map(|&(_, slot)| slot).collect();
         kept.sort_unstable();
         let moving = Header { next: right, ..leaf.head.header.stepped() };
         self.change(number, leaf, moving, &kept, &bound).await?;
-        if !writes_first {
-            self.client.post(|batch| batch.write(right_at, &image)).await?;
-        }
         self.shared.learn_leaf(&parts, right);
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::super::fault::Fault;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Hole, Holes, Promises, Subject};
-use darter_baselines::{Art, ArtOptions, HoclOptions};
+use super::super::subject::{Promises, Subject};
+use darter_baselines::{Art, ArtOptions};
 use darter_fabric::Sim;
 use darter_pool::AllocKind;
 
@@ -29,19 +29,6 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
         exact_memory: true,
     };
 
-    const HOLES: &'static [Hole] = &[
-        Hole::published("without-locks", "writers take no locks, and lose each other's writes", 500)
-            .of_our_own(),
-        Hole::published(
-            "locks-of-the-dead",
-            "a lock is a bit without a lease: who dies holding it leaves it taken for ever",
-            1000,
-        )
-        .with_faults(&["kill"])
-        .in_scenarios(&["plain"])
-        .swept(),
-    ];
-
     const WARM: &'static [(u64, AllocKind)] = &[
         (56, AllocKind::Inner),
         (160, AllocKind::Inner),
@@ -50,15 +37,8 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
         (128, AllocKind::Leaf),
     ];
 
-    fn options(open: Holes) -> ArtOptions {
-        let hocl = HoclOptions { takes_over: !open.has(1), ..HoclOptions::default() };
-        ArtOptions {
-            hashed: HASHED_LAYOUT,
-            without_locks: open.has(0),
-            hocl,
-            lock_words: LOCK_WORDS,
-            ..ArtOptions::default()
-        }
+    fn options() -> ArtOptions {
+        ArtOptions { hashed: HASHED_LAYOUT, lock_words: LOCK_WORDS, ..ArtOptions::default() }
     }
 
     fn scenarios() -> Vec<Scenario> {

@@ -6,8 +6,8 @@
 use super::super::fault::Fault;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Hole, Holes, Promises, Subject};
-use darter_baselines::{Chime, ChimeHole, ChimeOptions, HoclOptions, Records, chime_situations};
+use super::super::subject::{Promises, Subject};
+use darter_baselines::{Chime, ChimeOptions, Records, chime_situations};
 use darter_fabric::Sim;
 use darter_index::checker::Situation;
 use darter_pool::AllocKind;
@@ -42,22 +42,6 @@ const NODE_BYTES: u32 = 512;
 const SPAN: u8 = 16;
 const LOCK_WORDS: u32 = 4;
 
-const HOLES: &[Hole] = &[
-    Hole::published(
-        "locks-of-the-dead",
-        "a lock is a bit without a lease: who dies holding it leaves it taken for ever",
-        1000,
-    )
-    .with_faults(&["kill"])
-    .in_scenarios(&["row-3"])
-    .swept(),
-    Hole::published(
-        "stop-at-vacant",
-        "a put takes its key as absent when it is in none of the slots up to the first vacant one",
-        10_000,
-    ),
-];
-
 impl<R: Held> Subject for OfChime<R> {
     type Index = Chime<Sim>;
 
@@ -70,8 +54,6 @@ impl<R: Held> Subject for OfChime<R> {
         exact_memory: false,
     };
 
-    const HOLES: &'static [Hole] = HOLES;
-
     const WARM: &'static [(u64, AllocKind)] = &[
         (NODE_BYTES as u64, AllocKind::Inner),
         (576, AllocKind::Inner),
@@ -80,15 +62,12 @@ impl<R: Held> Subject for OfChime<R> {
         (128, AllocKind::Leaf),
     ];
 
-    fn options(open: Holes) -> ChimeOptions {
-        let options = ChimeOptions::default().records(R::RECORDS);
+    fn options() -> ChimeOptions {
         ChimeOptions {
             span: SPAN,
             node_bytes: NODE_BYTES,
             lock_words: LOCK_WORDS,
-            locks: HoclOptions { takes_over: !open.has(0), ..options.locks },
-            holes: if open.has(1) { options.holes.with(ChimeHole::StopAtVacant) } else { options.holes },
-            ..options
+            ..ChimeOptions::default().records(R::RECORDS)
         }
     }
 

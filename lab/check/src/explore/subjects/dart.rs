@@ -3,12 +3,11 @@
 use super::super::fault::Fault;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Hole, Holes, Promises, Subject};
+use super::super::subject::{Promises, Subject};
 use darter_fabric::{Sim, block_on};
 use darter_index::checker::Situation;
 use darter_index::{
-    Condition, Dart, DartOptions, Decision, Hole as DartHole, Holes as DartHoles, IndexError, OrderedIndex,
-    PutOutcome, dart_situations,
+    Condition, Dart, DartOptions, Decision, IndexError, OrderedIndex, PutOutcome, dart_situations,
 };
 use darter_pool::{AllocKind, Client};
 
@@ -44,53 +43,6 @@ impl Subject for OfDart {
         exact_memory: true,
     };
 
-    /// In the order of [`DartHole::ALL`].
-    const HOLES: &'static [Hole] = &[
-        Hole::published(
-            DartHole::DeleteToEmpty.name(),
-            "a delete empties its slot; two inserters of one key meet different empty slots",
-            500,
-        ),
-        Hole::published(
-            DartHole::FreezeParent.name(),
-            "a type switch freezes the parent's pointer and copies; a late CAS into the old node is lost",
-            500,
-        ),
-        Hole::published(DartHole::TrustExpress.name(), "an express hit is believed by its fingerprint", 500),
-        Hole::published(DartHole::TrustCompression.name(), "skipped bytes are taken for equal", 500),
-        Hole::published(DartHole::ReuseAtOnce.name(), "memory is reused without epochs", 2000).of_our_own(),
-        Hole::published(
-            DartHole::TrustSealed.name(),
-            "a search believes a replaced node that a hint leads to",
-            500,
-        )
-        .of_our_own(),
-        // Needs memory to come round again.
-        Hole::published(
-            DartHole::SkipScrub.name(),
-            "a retired node is freed while hints still name it",
-            2000,
-        )
-        .of_our_own()
-        .in_scenarios(&["split", "pair"]),
-        Hole::published(
-            DartHole::SupersededByAny.name(),
-            "a put that lost its slot bows to whatever put won it, a conditional one too",
-            2000,
-        )
-        .of_our_own()
-        .in_scenarios(&["plain", "pair"]),
-        Hole::published(
-            DartHole::FreeAfterError.name(),
-            "a put whose reply is lost frees the leaf it linked",
-            2000,
-        )
-        .of_our_own()
-        .with_faults(&["cut"])
-        .in_scenarios(&["pair"])
-        .swept(),
-    ];
-
     const WARM: &'static [(u64, AllocKind)] = &[
         (40, AllocKind::Inner),
         (72, AllocKind::Inner),
@@ -99,15 +51,12 @@ impl Subject for OfDart {
         (128, AllocKind::Leaf),
     ];
 
-    fn options(open: Holes) -> DartOptions {
-        let open = DartHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
-        let holes = open.fold(DartHoles::default(), |holes, (_, hole)| holes.with(hole));
+    fn options() -> DartOptions {
         DartOptions {
             frequency_every: 1,
             cache_bytes: CACHE_BYTES,
             segment_buckets: SEGMENT_BUCKETS,
             walk_nodes: WALK_NODES,
-            holes,
             ..DartOptions::default()
         }
     }

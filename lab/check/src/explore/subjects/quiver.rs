@@ -5,12 +5,12 @@ use super::super::fault::Fault;
 use super::super::fixture::open_new;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Hole, Holes, Promises, Subject};
+use super::super::subject::{Promises, Subject};
 use darter_fabric::{Sim, block_on};
 use darter_index::checker::Situation;
 use darter_index::{
-    Condition, Decision, IndexError, OrderedIndex, PutOutcome, Quiver, QuiverHole, QuiverHoles,
-    QuiverOptions, quiver_situations, quiver_twins,
+    Condition, Decision, IndexError, OrderedIndex, PutOutcome, Quiver, QuiverOptions, quiver_situations,
+    quiver_twins,
 };
 use darter_pool::{AllocKind, Client};
 
@@ -26,27 +26,6 @@ const DELTA: u32 = 2;
 /// Prefix lists, in nibbles, that changes of the skip table go round among: each covers nodes of the scenarios that another
 /// does not.
 const LISTS: [&[u8]; 3] = [&[1, 4, 8, 10, 11], &[3, 9, 22], &[2, 12, 23]];
-
-/// Errors that show whether anything is remembered or not; they come first.
-const OF_ANY: usize = 4;
-
-const HOLES: [Hole; 6] = [
-    Hole::published(QuiverHole::FirstPartFirst.name(), "parts are linked from the first to the last", 4000)
-        .of_our_own(),
-    Hole::published(
-        QuiverHole::TakeAnyTomb.name(),
-        "a delta slot is taken that another key has left",
-        20_000,
-    )
-    .of_our_own(),
-    Hole::published(QuiverHole::CopyUnsealed.name(), "a page is copied before its last word is sealed", 4000)
-        .of_our_own(),
-    Hole::published(QuiverHole::ReuseAtOnce.name(), "memory is reused without epochs", 10_000).of_our_own(),
-    Hole::published(QuiverHole::IgnoreLife.name(), "a remembered page is believed in another life", 4000)
-        .of_our_own(),
-    Hole::published(QuiverHole::TrustSealed.name(), "a remembered page's sealed words are believed", 4000)
-        .of_our_own(),
-];
 
 impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, SKIPS> {
     type Index = Quiver<Sim>;
@@ -64,23 +43,12 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
         exact_memory: !REMEMBERS && !SKIPS,
     };
 
-    /// In the order of [`QuiverHole::ALL`].
-    const HOLES: &'static [Hole] = if REMEMBERS { &HOLES } else { HOLES.split_at(OF_ANY).0 };
-
     const WARM: &'static [(u64, AllocKind)] =
         &[(152, AllocKind::Inner), (552, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf)];
 
-    fn options(open: Holes) -> QuiverOptions {
-        let open = QuiverHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
-        let holes = open.fold(QuiverHoles::default(), |holes, (_, hole)| holes.with(hole));
+    fn options() -> QuiverOptions {
         let cache_bytes = if REMEMBERS { 1 << 16 } else { 0 };
-        QuiverOptions {
-            cache_bytes,
-            page_records: RECORDS,
-            page_delta: DELTA,
-            holes,
-            ..QuiverOptions::default()
-        }
+        QuiverOptions { cache_bytes, page_records: RECORDS, page_delta: DELTA, ..QuiverOptions::default() }
     }
 
     fn scenarios() -> Vec<Scenario> {

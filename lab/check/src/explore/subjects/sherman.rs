@@ -6,8 +6,8 @@
 use super::super::fault::Fault;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Hole, Holes, Promises, Subject};
-use darter_baselines::{HoclOptions, Records, Sherman, ShermanHole, ShermanOptions, sherman_situations};
+use super::super::subject::{Promises, Subject};
+use darter_baselines::{Records, Sherman, ShermanOptions, sherman_situations};
 use darter_fabric::Sim;
 use darter_index::checker::Situation;
 use darter_pool::AllocKind;
@@ -21,8 +21,6 @@ pub(super) trait Techniques: 'static {
     const NAME: &'static str;
     /// Bytes of keys and values in leaves, when they are there.
     const INLINE: Option<(u16, u16)> = None;
-    /// Whether torn entries are met often enough to be found.
-    const SHOWS_TORN: bool = true;
 
     fn options() -> ShermanOptions;
 }
@@ -38,9 +36,6 @@ pub(super) struct Inline;
 
 impl Techniques for All {
     const NAME: &'static str = "sherman";
-
-    /// Only splits write whole leaves, and pointers are one word.
-    const SHOWS_TORN: bool = false;
 
     fn options() -> ShermanOptions {
         ShermanOptions::sherman()
@@ -71,19 +66,6 @@ const SLOTS: (usize, usize) = (29, 28);
 const SLOTS_INLINE: (usize, usize) = (11, 11);
 const LOCK_WORDS: u32 = 4;
 
-const HOLES: [Hole; 2] = [
-    Hole::published(
-        "locks-of-the-dead",
-        "a lock is a bit without a lease: who dies holding it leaves it taken for ever",
-        1000,
-    )
-    .with_faults(&["kill"])
-    .in_scenarios(&["row-3"])
-    .swept(),
-    Hole::published("trust-torn", "a search that finds an entry torn says that its key is absent", 10_000)
-        .in_scenarios(&["leaf-full", "root-full"]),
-];
-
 impl<T: Techniques> Subject for OfSherman<T> {
     type Index = Sherman<Sim>;
 
@@ -96,8 +78,6 @@ impl<T: Techniques> Subject for OfSherman<T> {
         exact_memory: false,
     };
 
-    const HOLES: &'static [Hole] = if T::SHOWS_TORN { &HOLES } else { HOLES.split_at(1).0 };
-
     const WARM: &'static [(u64, AllocKind)] = &[
         (NODE_BYTES as u64, AllocKind::Inner),
         (48, AllocKind::Leaf),
@@ -105,19 +85,13 @@ impl<T: Techniques> Subject for OfSherman<T> {
         (128, AllocKind::Leaf),
     ];
 
-    fn options(open: Holes) -> ShermanOptions {
+    fn options() -> ShermanOptions {
         let records = match T::INLINE {
             Some((key_bytes, value_bytes)) => Records::Inline { key_bytes, value_bytes },
             None => Records::Any,
         };
         let options = T::options().records(records);
-        ShermanOptions {
-            node_bytes: NODE_BYTES,
-            lock_words: LOCK_WORDS,
-            locks: HoclOptions { takes_over: !open.has(0), ..options.locks },
-            holes: if open.has(1) { options.holes.with(ShermanHole::TrustTorn) } else { options.holes },
-            ..options
-        }
+        ShermanOptions { node_bytes: NODE_BYTES, lock_words: LOCK_WORDS, ..options }
     }
 
     fn scenarios() -> Vec<Scenario> {

@@ -4,8 +4,8 @@
 use super::super::fault::Fault;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Hole, Holes, Promises, Subject};
-use darter_baselines::{Smart, SmartHole, SmartHoles, SmartOptions};
+use super::super::subject::{Promises, Subject};
+use darter_baselines::{Smart, SmartOptions};
 use darter_fabric::Sim;
 use darter_pool::AllocKind;
 
@@ -31,30 +31,6 @@ fn forgetting() -> Scenario {
     scenario::full(TYPES[0].0, TYPES[0].1).churning().doing("forgetting", OPS)
 }
 
-const UNSEEN_SLOTS: Hole = Hole::published(
-    "unseen-slots",
-    "a put follows a slot beyond its header's type; what is acknowledged there is not found before that is raised, or ever",
-    4000,
-)
-.with_faults(&["kill"])
-.in_scenarios(&["grow-node-4"]);
-
-const LOCKS_OF_THE_DEAD: Hole = Hole::published(
-    "locks-of-the-dead",
-    "a leaf's lock is a bit without a lease: who dies holding it leaves it taken for ever",
-    1000,
-)
-.with_faults(&["kill"])
-.in_scenarios(&["plain"])
-.swept();
-
-const LOCK_IN_WRITE: Hole = Hole::published(
-    "lock-in-write",
-    "a lock is the last word of the WRITE that it protects, and words land in any order",
-    40000,
-)
-.in_scenarios(&["pair"]);
-
 impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
     type Index = Smart<Sim>;
 
@@ -67,16 +43,10 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
         exact_memory: false,
     };
 
-    /// In the order of [`SmartHole::ALL`].
-    const HOLES: &'static [Hole] =
-        if IN_PLACE { &[UNSEEN_SLOTS, LOCKS_OF_THE_DEAD, LOCK_IN_WRITE] } else { &[UNSEEN_SLOTS] };
-
     const WARM: &'static [(u64, AllocKind)] =
         &[(2072, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf), (128, AllocKind::Leaf)];
 
-    fn options(open: Holes) -> SmartOptions {
-        let open = SmartHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
-        let holes = open.fold(SmartHoles::default(), |holes, (_, hole)| holes.with(hole));
+    fn options() -> SmartOptions {
         // Whoever waits in this process for a lead that has stopped would wait for as long.
         SmartOptions {
             in_place: IN_PLACE,
@@ -84,7 +54,6 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
             write_combining: IN_PLACE,
             // At once, so that memory is used again within a run.
             quarantine_bytes: Some(1),
-            holes,
             ..SmartOptions::default()
         }
     }

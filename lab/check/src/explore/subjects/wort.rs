@@ -2,8 +2,8 @@
 
 use super::super::fault::Fault;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Hole, Holes, Promises, Subject};
-use darter_baselines::{Design, HoclOptions, Wort, WortOptions, wort_situations};
+use super::super::subject::{Promises, Subject};
+use darter_baselines::{Design, Wort, WortOptions, wort_situations};
 use darter_fabric::Sim;
 use darter_index::checker::Situation;
 use darter_pool::AllocKind;
@@ -27,16 +27,6 @@ impl<const DESIGN: usize> Subject for OfWort<DESIGN> {
         exact_memory: true,
     };
 
-    const HOLES: &'static [Hole] = &[Hole::published(
-        "locks-of-the-dead",
-        "the lock has no lease: who dies holding it leaves it taken for ever",
-        1000,
-    )
-    .of_our_own()
-    .with_faults(&["kill"])
-    .in_scenarios(&["plain"])
-    .swept()];
-
     const WARM: &'static [(u64, AllocKind)] = &[
         (144, AllocKind::Inner),
         (56, AllocKind::Inner),
@@ -46,9 +36,8 @@ impl<const DESIGN: usize> Subject for OfWort<DESIGN> {
         (128, AllocKind::Leaf),
     ];
 
-    fn options(open: Holes) -> WortOptions {
-        let hocl = HoclOptions { takes_over: !open.has(0), ..HoclOptions::default() };
-        WortOptions { hocl, ..WortOptions::of(DESIGNS[DESIGN]) }
+    fn options() -> WortOptions {
+        WortOptions::of(DESIGNS[DESIGN])
     }
 
     fn scenarios() -> Vec<Scenario> {

@@ -5,7 +5,7 @@
 
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Holes, Promises, Serves, Subject};
+use super::super::subject::{Promises, Serves, Subject};
 use darter_baselines::{XStore, XStoreOptions, XStoreService};
 use darter_fabric::{Procedures, Sim};
 use darter_index::{Condition, IndexError, OrderedIndex};
@@ -89,7 +89,7 @@ impl<H: Held> Subject for OfXStore<H> {
 
     const WARM: &'static [(u64, AllocKind)] = &[];
 
-    fn options(_: Holes) -> XStoreOptions {
+    fn options() -> XStoreOptions {
         // All nodes may hold keys. They move where clients have them move.
         XStoreOptions {
             value_words: H::VALUE_WORDS,

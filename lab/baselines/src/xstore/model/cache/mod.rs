@@ -23,7 +23,6 @@ use super::entry::Entry;
 use super::sub::{SubModel, TableRef};
 use super::top::TopModel;
 use crate::sync::lock;
-use darter_fabric::mutant;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -198,7 +197,7 @@ impl Cache {
         }
         let fits = |used: u64| Some(used + bytes).filter(|&used| used <= room);
         while self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
-            let may_evict_model = !is_entry || mutant!("xstore-entries-evict-submodels");
+            let may_evict_model = !is_entry;
             let has_evicted = self.evict(&self.entry_hand, Shard::evict_entries)
                 || may_evict_model && self.evict(&self.model_hand, Shard::evict_model);
             if !has_evicted {

@@ -7,7 +7,6 @@
 use super::Place;
 use crate::xstore::model::entry::Entry;
 use crate::xstore::model::sub::{PREDICTED_MAX, SubModel};
-use darter_fabric::mutant;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -51,11 +50,7 @@ impl Shard {
             return 0;
         }
         let before = self.bytes();
-        let models = std::mem::take(&mut self.models);
         *self = Self { generation, ..Self::default() };
-        if mutant!("xstore-submodels-outlive-their-generation") {
-            self.models = models;
-        }
         before - self.bytes()
     }
 
@@ -98,7 +93,7 @@ impl Shard {
 
     /// Puts a model in the place of the cached one. `None` if there is none that it can replace.
     pub(super) fn replace_model(&mut self, generation: u64, submodel: u32, model: SubModel) -> Option<u64> {
-        if generation != self.generation && !mutant!("xstore-older-view-fills-the-cache") {
+        if generation != self.generation {
             return Some(0);
         }
         let known = self.models.get_mut(&submodel)?;
@@ -106,9 +101,6 @@ impl Shard {
             return Some(0);
         }
         *known = Cached { model, is_used: true, end: None };
-        if mutant!("xstore-entries-outlive-their-submodel") {
-            return Some(0);
-        }
         Some(self.forget_table(submodel))
     }
 

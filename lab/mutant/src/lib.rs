@@ -1,18 +1,19 @@
-//! Errors planted in the code on purpose, to see which of the project's checks find them: mutation
-//! testing by hand.
+//! The switch of planted errors, to see which of the project's checks find them: mutation testing by
+//! hand.
 //!
-//! A planted error is a branch that [`mutant!`](crate::mutant) guards by a name. In a build without
-//! the feature `mutants` the guard is `false` at compile time and nothing of the branch is left.
-//! With the feature, one error is planted at a time: the one that the environment variable
-//! `DARTER_MUTANT` names, which child processes inherit, or the one given to [`plant`].
-//!
-//! What each name stands for is listed in `darter-check`'s `mutants.rs`, which a test compares with
-//! the code.
+//! `darter-lab mutants prepare` copies the sources and plants every error of `lab/check/mutants` in
+//! the copy, each as a branch that [`mutant!`] guards by its name. One error takes effect at a time:
+//! the one that the environment variable `DARTER_MUTANT` names, which child processes inherit, or
+//! the one given to [`plant`]. The sources themselves never use this crate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The environment variable that names the error to plant.
 pub const VARIABLE: &str = "DARTER_MUTANT";
+
+/// Whether these sources are a prepared copy. `darter-lab mutants prepare` changes this line in the
+/// copy.
+pub const IS_PREPARED: bool = false;
 
 /// No error is planted.
 const NONE: u64 = 0;
@@ -20,11 +21,6 @@ const NONE: u64 = 0;
 const UNREAD: u64 = u64::MAX;
 
 static PLANTED: AtomicU64 = AtomicU64::new(UNREAD);
-
-/// Returns whether this build can plant errors.
-pub const fn is_available() -> bool {
-    cfg!(feature = "mutants")
-}
 
 /// Returns the number of a name: its FNV-1a hash.
 #[doc(hidden)]
@@ -37,13 +33,10 @@ pub const fn id(name: &str) -> u64 {
     hash
 }
 
-/// Returns whether the error of this number is planted. Use [`mutant!`](crate::mutant).
+/// Returns whether the error of this number is planted. Use [`mutant!`].
 #[doc(hidden)]
 #[inline]
 pub fn is_planted(id: u64) -> bool {
-    if !is_available() {
-        return false;
-    }
     let planted = PLANTED.load(Ordering::Relaxed);
     if planted == UNREAD { read_environment() == id } else { planted == id }
 }
@@ -55,18 +48,16 @@ fn read_environment() -> u64 {
     planted
 }
 
-/// Plants the error of this name in the whole process, or none. Does nothing in a build that cannot
-/// plant errors.
+/// Plants the error of this name in the whole process, or none.
 pub fn plant(name: Option<&str>) {
     PLANTED.store(name.map_or(NONE, id), Ordering::Relaxed);
 }
 
-/// Whether a planted error is to take effect: `true` while the error of this name is planted, in
-/// builds with the feature `mutants` of `darter-fabric`; the constant `false` in all others.
+/// Returns whether the error of this name is planted.
 #[macro_export]
 macro_rules! mutant {
     ($name:literal) => {
-        $crate::mutants::is_planted(const { $crate::mutants::id($name) })
+        $crate::is_planted(const { $crate::id($name) })
     };
 }
 
@@ -76,9 +67,8 @@ mod tests {
 
     #[test]
     fn only_the_planted_error_takes_effect() {
-        assert!(!mutant!("test-one"));
         plant(Some("test-one"));
-        assert_eq!((mutant!("test-one"), mutant!("test-two")), (is_available(), false));
+        assert_eq!((mutant!("test-one"), mutant!("test-two")), (true, false));
         plant(None);
         assert!(!mutant!("test-one"));
     }
