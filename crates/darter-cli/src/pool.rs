@@ -310,7 +310,12 @@ fn durability_text(durability: Durability) -> &'static str {
 impl HandoffCommand {
     fn run(&self) -> Result<Answer, Failure> {
         let store = self.pool.existing()?;
-        store.pool().fabric().hand_over(self.node, &self.replica, self.patience).map_err(Failure::failed)?;
+        store
+            .pool()
+            .fabric()
+            .replica_groups()
+            .hand_over(self.node, &self.replica, self.patience)
+            .map_err(Failure::failed)?;
         writeln!(std::io::stdout().lock(), "{} serves as memory node {}", self.replica, self.node)?;
         Ok(Answer::Done)
     }

@@ -50,14 +50,12 @@ pub struct Verb {
 
 impl Verb {
     /// Returns whether it can execute in pieces of its words.
-    #[cfg(feature = "sim")]
-    pub(crate) fn is_long(&self) -> bool {
+    pub fn is_long(&self) -> bool {
         self.words > 1 && matches!(self.kind, VerbKind::Read | VerbKind::Write)
     }
 
     /// Returns whether it reads and changes one word.
-    #[cfg(feature = "sim")]
-    pub(crate) fn is_atomic(&self) -> bool {
+    pub fn is_atomic(&self) -> bool {
         matches!(self.kind, VerbKind::Cas | VerbKind::Faa)
     }
 

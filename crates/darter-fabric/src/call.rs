@@ -140,11 +140,11 @@ pub fn verify_request(words: usize, max: usize) -> Result<(), CallFault> {
 /// The procedures of several memory nodes, for fabrics whose nodes are in this process. Clones are
 /// the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeProcedures(Arc<BTreeMap<u8, Procedures>>);
+pub struct NodeProcedures(Arc<BTreeMap<u8, Procedures>>);
 
 impl NodeProcedures {
     /// Gives a node its procedures, in the place of those that it had.
-    pub(crate) fn set(&mut self, node: u8, procedures: Procedures) {
+    pub fn set(&mut self, node: u8, procedures: Procedures) {
         Arc::make_mut(&mut self.0).insert(node, procedures);
     }
 
@@ -152,7 +152,7 @@ impl NodeProcedures {
     ///
     /// # Errors
     /// [`CallFault::NoServer`] if it has none.
-    pub(crate) fn of(&self, node: u8) -> Result<Procedures, CallFault> {
+    pub fn of(&self, node: u8) -> Result<Procedures, CallFault> {
         self.0.get(&node).cloned().ok_or(CallFault::NoServer)
     }
 }

@@ -1,7 +1,7 @@
 //! What frames change, written down as they execute, and which later replies depend on it.
 //!
 //! Two keep such an account: a memory node with a log on disk, which answers when the disk has what
-//! an answer depends on, and the primary of a memory group ([`crate::group`]), which answers when
+//! an answer depends on, and the primary of a memory group (crate `darter-group`), which answers when
 //! its backups have it. Both number their records: by positions in bytes, or one after another. For
 //! every reply there is a number that it *needs*: that of its frame's own record, or of the last
 //! record that changed a line which the frame has read.

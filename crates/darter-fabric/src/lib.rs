@@ -5,19 +5,16 @@
 //! generic over [`Fabric`], so that one index code serves this process's memory, a mapping shared
 //! by many processes, and memory nodes across a network.
 //!
-//! - [`Endpoint`], [`Fabric`]: the contract.
+//! - [`Fabric`], [`Membership`], [`Endpoint`]: the contract; [`RemoteNodes`], [`ReplicaGroups`],
+//!   [`OnChipMemory`] and [`RemoteProcedures`]: what some providers can do beyond it.
 //! - [`Batch`]: verbs posted together and awaited together, one round trip.
 //! - [`Procedures`]: code that runs at a memory node, for what verbs cannot do.
 //! - [`local`]: the provider for this process's memory and for shared files.
 //! - `tcp`: the provider for memory nodes across a network (feature `tcp`, with TLS: `tls`);
 //!   `wire`: what both ends share.
-//! - `group`: replicas that are one memory node to clients, as a state machine without input or
-//!   output (feature `tcp`); `effects`: what frames change, and what replies depend on.
+//! - `effects`: what frames change, and what replies depend on, for logs and replicas (feature `tcp`).
 //! - `rdma`: the same memory nodes through an RDMA device (feature `tcp`).
-//! - `sim`: a deterministic simulation that executes verbs in any order a scheduler chooses
-//!   (feature `sim`).
-//! - `model`: a modelled cluster in virtual time, for any index to run on unchanged (feature
-//!   `model`).
+//! - [`Provider`]: one type for all providers, also for those of other crates.
 //! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
 //! - [`PoolUrl`]: the name of a pool on a command line.
 //! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread.
@@ -59,21 +56,21 @@ pub mod effects;
 mod endpoint;
 mod error;
 mod executor;
+mod fabric;
 pub mod files;
+mod foreign;
 mod fork;
-#[cfg(feature = "tcp")]
-pub mod group;
 pub mod local;
-#[cfg(feature = "model")]
-pub mod model;
+mod membership;
+mod observe;
 mod op;
 mod provider;
 mod random;
 #[cfg(feature = "tcp")]
 pub mod rdma;
+mod remote_nodes;
+mod remote_procedures;
 mod replica_status;
-#[cfg(feature = "sim")]
-pub mod sim;
 mod size;
 mod spares;
 #[cfg(feature = "tcp")]
@@ -86,26 +83,28 @@ mod words;
 
 pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};
-pub use call::{ANSWER_WORDS_MAX, Answer, CALL_WORDS_MAX, Procedures, verify_request};
+pub use call::{ANSWER_WORDS_MAX, Answer, CALL_WORDS_MAX, NodeProcedures, Procedures, verify_request};
 pub use call_fault::{CallError, CallFault, MESSAGE_BYTES_MAX, ProcedureError};
 pub use clock::lease_clock;
 pub use counted::{counted, inflected};
 pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};
-pub use endpoint::{Capabilities, Durability, Endpoint, ExpectedNode, Fabric, FenceOutcome};
-pub use endpoint::{Identity, ObjectState, Orphans, Suspect};
+pub use endpoint::{Endpoint, Orphans};
 pub use error::{FabricError, IoFailure, NotDurable, OutOfBounds, Refusal};
 pub use executor::{ExternalDriver, block_on, run_all};
+pub use fabric::{Capabilities, Durability, Fabric, OnChipMemory};
+pub use foreign::{Foreign, ForeignEndpoint};
 pub use local::Local;
-#[cfg(feature = "model")]
-pub use model::{Model, ModelSpec};
+pub use membership::{FenceOutcome, Identity, Membership, Suspect};
+pub use observe::{ClientObserver, MemoryObserver, ObjectState};
 pub use op::OpKind;
 pub use provider::{Provider, ProviderEndpoint};
 pub use random::random_word;
-pub use replica_status::{ReplicaComparison, ReplicaRole, ReplicaState, ReplicaStatus};
-#[cfg(feature = "sim")]
-pub use sim::Sim;
+pub use remote_nodes::{ExpectedNode, RemoteNodes};
+pub use remote_procedures::{Calling, RemoteProcedures};
+pub use replica_status::{ReplicaComparison, ReplicaGroups, ReplicaRole, ReplicaState, ReplicaStatus};
 pub use size::{ByteSize, SizeError};
+pub use spares::Spares;
 #[cfg(feature = "tcp")]
 pub use tcp::{Tcp, TcpOptions};
 pub use url::{PoolUrl, Scheme, UrlError};

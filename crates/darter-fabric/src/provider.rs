@@ -1,19 +1,18 @@
 //! Any provider that a pool's name can select, chosen when the pool is opened: one branch a round
 //! trip. With one type for all of them, an index is compiled once.
 
+use crate::foreign::{Foreign, ForeignEndpoint};
 use crate::local::LocalEndpoint;
-#[cfg(feature = "model")]
-use crate::model::{Model, ModelEndpoint};
 #[cfg(feature = "tcp")]
 use crate::tcp::{Tcp, TcpEndpoint};
 use crate::{
-    Batch, Capabilities, Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity,
-    Local, OpKind, Orphans, ReplicaComparison, ReplicaStatus, Suspect,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local,
+    Membership, OnChipMemory, OpKind, Orphans, RemoteNodes, RemoteProcedures, ReplicaGroups, Suspect,
 };
+use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Memory of this machine, memory nodes over TCP, or a modelled cluster.
+/// Memory of this machine, memory nodes over TCP, or a provider of another crate.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Provider {
@@ -22,9 +21,8 @@ pub enum Provider {
     /// Memory nodes.
     #[cfg(feature = "tcp")]
     Tcp(Tcp),
-    /// A compute node of a modelled cluster.
-    #[cfg(feature = "model")]
-    Model(Model),
+    /// A provider of another crate ([`Provider::foreign`]).
+    Foreign(Foreign),
 }
 
 /// An endpoint of a [`Provider`].
@@ -36,9 +34,16 @@ pub enum ProviderEndpoint {
     /// Memory nodes.
     #[cfg(feature = "tcp")]
     Tcp(TcpEndpoint),
-    /// A modelled cluster.
-    #[cfg(feature = "model")]
-    Model(ModelEndpoint),
+    /// A provider of another crate.
+    Foreign(ForeignEndpoint),
+}
+
+impl Provider {
+    /// Wraps a provider of another crate. Each of its round trips allocates; prefetches, glances and
+    /// the observers of simulations are left out.
+    pub fn foreign<F: Fabric<Endpoint: Debug> + Debug>(fabric: F) -> Self {
+        Self::Foreign(Foreign::new(fabric))
+    }
 }
 
 /// Applies the same expression to each provider.
@@ -48,10 +53,19 @@ macro_rules! each {
             Self::Local($inner) => $what,
             #[cfg(feature = "tcp")]
             Self::Tcp($inner) => $what,
-            #[cfg(feature = "model")]
-            Self::Model($inner) => $what,
+            Self::Foreign($inner) => $what,
         }
     };
+}
+
+impl Membership for Provider {
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        each!(self, inner => inner.claim(slot))
+    }
+
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
+        each!(self, inner => inner.fence(suspect))
+    }
 }
 
 impl Fabric for Provider {
@@ -62,8 +76,7 @@ impl Fabric for Provider {
             Self::Local(inner) => ProviderEndpoint::Local(inner.endpoint()?),
             #[cfg(feature = "tcp")]
             Self::Tcp(inner) => ProviderEndpoint::Tcp(inner.endpoint()?),
-            #[cfg(feature = "model")]
-            Self::Model(inner) => ProviderEndpoint::Model(inner.endpoint()?),
+            Self::Foreign(inner) => ProviderEndpoint::Foreign(inner.endpoint()?),
         })
     }
 
@@ -77,74 +90,8 @@ impl Fabric for Provider {
         each!(self, inner => inner.node_bytes(node))
     }
 
-    fn node_address(&self, node: u8) -> Option<String> {
-        each!(self, inner => inner.node_address(node))
-    }
-
-    fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
-        each!(self, inner => inner.add_node(node, address))
-    }
-
-    fn node_id(&self, node: u8) -> Option<u64> {
-        each!(self, inner => inner.node_id(node))
-    }
-
-    fn expect_node(&self, node: u8, expected: &ExpectedNode) -> Result<(), FabricError> {
-        each!(self, inner => inner.expect_node(node, expected))
-    }
-
-    #[inline]
-    fn is_absent(&self, node: u8) -> bool {
-        each!(self, inner => inner.is_absent(node))
-    }
-
-    #[inline]
-    fn is_lost(&self, node: u8) -> bool {
-        each!(self, inner => inner.is_lost(node))
-    }
-
-    fn disown_node(&self, node: u8) {
-        each!(self, inner => inner.disown_node(node));
-    }
-
-    fn look_for_absent(&self) {
-        each!(self, inner => inner.look_for_absent());
-    }
-
-    fn forget_node(&self, node: u8) {
-        each!(self, inner => inner.forget_node(node));
-    }
-
-    fn replicas(&self, node: u8) -> Vec<ReplicaStatus> {
-        each!(self, inner => inner.replicas(node))
-    }
-
-    fn compare_replicas(&self, node: u8) -> ReplicaComparison {
-        each!(self, inner => inner.compare_replicas(node))
-    }
-
-    fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
-        each!(self, inner => inner.hand_over(node, to, patience))
-    }
-
     fn capabilities(&self) -> Capabilities {
         each!(self, inner => inner.capabilities())
-    }
-
-    fn place_on_chip(&self, addr: GlobalAddr, bytes: u64) -> bool {
-        each!(self, inner => inner.place_on_chip(addr, bytes))
-    }
-
-    fn notes(&self) -> Vec<String> {
-        each!(self, inner => inner.notes())
-    }
-
-    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
-        each!(self, inner => inner.claim(slot))
-    }
-
-    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
-        each!(self, inner => inner.fence(suspect))
     }
 
     fn persist(&self) -> Result<(), FabricError> {
@@ -153,6 +100,23 @@ impl Fabric for Provider {
 
     fn verify(&self) -> Result<(), FabricError> {
         each!(self, inner => inner.verify())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        each!(self, inner => inner.notes())
+    }
+
+    #[inline]
+    fn remote_nodes(&self) -> &dyn RemoteNodes {
+        each!(self, inner => inner.remote_nodes())
+    }
+
+    fn replica_groups(&self) -> &dyn ReplicaGroups {
+        each!(self, inner => inner.replica_groups())
+    }
+
+    fn on_chip_memory(&self) -> &dyn OnChipMemory {
+        each!(self, inner => inner.on_chip_memory())
     }
 }
 
@@ -172,8 +136,8 @@ impl Endpoint for ProviderEndpoint {
         each!(self, inner => inner.submit(batch).await)
     }
 
-    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
-        each!(self, inner => inner.call(node, procedure, words).await)
+    fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
+        each!(self, inner => inner.procedures())
     }
 
     #[inline]

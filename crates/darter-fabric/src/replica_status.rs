@@ -2,6 +2,7 @@
 
 use crate::FabricError;
 use std::fmt;
+use std::time::Duration;
 
 /// What a replica of a memory group is in its view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,24 @@ pub struct ReplicaComparison {
     pub differences: Vec<String>,
     /// What was not compared, and why.
     pub remarks: Vec<String>,
+}
+
+/// Memory nodes that are groups of replicas.
+pub trait ReplicaGroups {
+    /// Returns the state of a node's replicas, if it is a memory group; none otherwise.
+    fn replicas(&self, node: u8) -> Vec<ReplicaStatus>;
+
+    /// Compares the memories of a node's replicas, if it is a memory group, part by part, each when
+    /// all have the same records. Waits for nodes in the calling thread.
+    fn compare_replicas(&self, node: u8) -> ReplicaComparison;
+
+    /// Makes a memory group's primary hand over to the replica at an address, and waits until that
+    /// replica serves.
+    ///
+    /// # Errors
+    /// Fails if the node is not a group, the replica is not a backup of it, or does not serve within
+    /// `patience`.
+    fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError>;
 }
 
 /// Returns the error of a node that is no memory group.

@@ -11,9 +11,9 @@ const BATCHES_MAX: usize = 8;
 /// Buffers above this size go back to the allocator.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 
-/// What an endpoint's batches are made from.
+/// The batches that an endpoint keeps for reuse. For providers.
 #[derive(Debug, Default)]
-pub(crate) struct Spares {
+pub struct Spares {
     batches: Vec<Batch>,
     /// Lends the memory of new ones.
     #[cfg(feature = "tcp")]
@@ -29,7 +29,7 @@ impl Spares {
 
     /// Returns an empty batch.
     #[inline]
-    pub(crate) fn batch(&mut self) -> Batch {
+    pub fn batch(&mut self) -> Batch {
         if let Some(batch) = self.batches.pop() {
             return batch;
         }
@@ -42,7 +42,7 @@ impl Spares {
 
     /// Keeps a batch's buffers, if there is room and they are not too large.
     #[inline]
-    pub(crate) fn recycle(&mut self, mut batch: Batch) {
+    pub fn recycle(&mut self, mut batch: Batch) {
         if self.batches.len() < BATCHES_MAX && batch.buffer_bytes() <= BATCH_BYTES_MAX {
             batch.clear();
             self.batches.push(batch);

@@ -10,7 +10,6 @@
 //!                                             memory groups, each with all its replicas
 //! rdma://HOST:PORT[,HOST:PORT…]?device=DEVICE[:PORT[:GID]]
 //!                                             the same, verbs through this machine's RDMA device
-//! model:[NAME=VALUE,…]                          a modelled cluster, in virtual time; lab/docs/model.md lists the names
 //! ```
 //!
 //! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up
@@ -21,12 +20,10 @@
 //! With `durability=flush` a file lies in persistent memory, and what is acknowledged was flushed.
 //! With `durability=log` every node must be one whose replies say nothing that is not on its disk.
 //! The addresses of `rdma:` are those at which the nodes listen for TCP connections.
-//! `tcp:` and `rdma:` need the feature `tcp`, `model:` the feature `model`.
+//! `tcp:` and `rdma:` need the feature `tcp`.
 
 use crate::files::Sharing;
 use crate::local::{FileOptions, Space};
-#[cfg(feature = "model")]
-use crate::model::{ModelSpec, SpecError};
 #[cfg(feature = "tcp")]
 use crate::rdma::{DeviceName, DeviceNameError};
 use crate::{ByteSize, NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
@@ -53,9 +50,6 @@ pub enum Scheme {
         /// The device of this machine that verbs go through.
         device: DeviceName,
     },
-    /// A modelled cluster.
-    #[cfg(feature = "model")]
-    Model(Box<ModelSpec>),
 }
 
 /// A parsed pool name.
@@ -73,8 +67,8 @@ pub struct PoolUrl {
 /// Why a text is not the name of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`, `tcp://host:7000`, \
-     `rdma://host:7000?device=mlx5_0` or `model:preset=dart,threads=24`"
+    "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`, `tcp://host:7000` \
+     or `rdma://host:7000?device=mlx5_0`"
 )]
 pub struct UrlError {
     text: String,
@@ -102,12 +96,6 @@ impl PoolUrl {
     #[cfg(feature = "tcp")]
     pub fn rdma(addresses: Vec<String>, device: DeviceName) -> Self {
         Self::of(Scheme::Rdma { addresses, device })
-    }
-
-    /// Returns a modelled cluster.
-    #[cfg(feature = "model")]
-    pub fn modelled(spec: ModelSpec) -> Self {
-        Self::of(Scheme::Model(Box::new(spec)))
     }
 
     fn of(scheme: Scheme) -> Self {
@@ -158,8 +146,6 @@ impl PoolUrl {
         match &self.scheme {
             #[cfg(feature = "tcp")]
             Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => addresses.len(),
-            #[cfg(feature = "model")]
-            Scheme::Model(spec) => spec.memory_nodes as usize,
             Scheme::Memory | Scheme::File(_) => usize::from(self.nodes.unwrap_or(1)),
         }
     }
@@ -267,16 +253,6 @@ impl PoolUrl {
                         .to_owned()
                 );
             }
-            #[cfg(feature = "model")]
-            (Scheme::Model(_), _) if self.is_durable => {
-                return Err("a modelled cluster has no disks; only memory nodes are durable".to_owned());
-            }
-            #[cfg(feature = "model")]
-            (Scheme::Model(_), size)
-                if size.is_some() || self.nodes.is_some() || self.space != Space::Reserved =>
-            {
-                return Err("a modelled cluster's shape is told as `model:mn=3,memory-bytes=4G`".to_owned());
-            }
             (Scheme::File(_), _) if self.is_durable => {
                 return Err(
                     "a file has nobody who holds answers back until a log is on disk; in persistent memory it has \
@@ -312,9 +288,8 @@ impl PoolUrl {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text
-            .split_once(':')
-            .ok_or("it does not begin with `mem:`, `file:`, `tcp://`, `rdma://` or `model:`")?;
+        let (scheme, rest) =
+            text.split_once(':').ok_or("it does not begin with `mem:`, `file:`, `tcp://` or `rdma://`")?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut url = match scheme {
             "mem" if place.is_empty() => Self { size: None, ..Self::memory(0) },
@@ -333,14 +308,20 @@ impl PoolUrl {
             #[cfg(feature = "tcp")]
             "rdma" => return Ok(Self::rdma(addresses(place)?, device(query)?)),
             #[cfg(not(feature = "tcp"))]
-            "tcp" | "rdma" => return Err(absent("memory nodes over TCP and RDMA", "tcp")),
-            #[cfg(feature = "model")]
-            "model" => Self::modelled(place.parse().map_err(|error: SpecError| error.to_string())?),
-            #[cfg(not(feature = "model"))]
-            "model" => return Err(absent("modelled clusters, which are for measurements alone", "model")),
+            "tcp" | "rdma" => {
+                return Err(
+                    "this program was built without memory nodes over TCP and RDMA: switch on the feature `tcp`".to_owned()
+                );
+            }
+            "model" => {
+                return Err(
+                    "a modelled cluster keeps nothing: it is for measurements, by `darter-lab compare --pool model:…`"
+                        .to_owned(),
+                );
+            }
             _ => {
                 return Err(format!(
-                    "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://`, `rdma://` and `model:`"
+                    "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://` and `rdma://`"
                 ));
             }
         };
@@ -349,12 +330,6 @@ impl PoolUrl {
         }
         url.verified()
     }
-}
-
-/// Returns the error for pools that this build cannot reach; names the feature that can.
-#[cfg(not(all(feature = "tcp", feature = "model")))]
-fn absent(what: &str, feature: &str) -> String {
-    format!("this program was built without {what}: switch on the feature `{feature}`")
 }
 
 /// Reads `//host:port,host:port`.
@@ -417,8 +392,6 @@ impl fmt::Display for PoolUrl {
                 write!(f, "rdma://{}", addresses.join(","))?;
                 option(f, format_args!("device={device}"))?;
             }
-            #[cfg(feature = "model")]
-            (Scheme::Model(spec), _) => write!(f, "model:{spec}")?,
             (Scheme::File(path), size) => {
                 write!(f, "file:{}", path.display())?;
                 if let Some(size) = size {
@@ -495,9 +468,6 @@ mod tests {
         assert!(!TcpOptions::default().for_pool(&url).must_be_durable);
         let url: PoolUrl = "tcp://a:1?durability=log".parse().unwrap();
         assert!(TcpOptions::default().for_pool(&url).must_be_durable);
-        let url: PoolUrl = "model:preset=smart,mn=4".parse().unwrap();
-        assert_eq!((url.nodes(), url.node_bytes(), url.path()), (4, None, None));
-        assert_eq!(url.to_string().parse::<PoolUrl>().unwrap(), url);
         assert_eq!(PoolUrl::file("/p").sized(2 << 30, 2).to_string(), "file:/p?size=2G&nodes=2");
     }
 
@@ -545,8 +515,7 @@ mod tests {
             ("mem:1G?preallocate", "for files"),
             ("mem:4K?nodes=2", "4096"),
             ("mem:3T", "more nodes"),
-            ("model:threads=none", "not a number"),
-            ("model:mn=2?nodes=3", "memory-bytes"),
+            ("model:mn=2", "darter-lab compare"),
             ("file:", "lacks a path"),
             ("file:?size=1G", "lacks a path"),
             ("file:/p?nodes=2", "need `size`"),

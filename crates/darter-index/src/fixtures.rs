@@ -2,9 +2,9 @@
 //! between two of their events while others go on.
 
 use crate::{Condition, OrderedIndex};
-use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use darter_fabric::{GlobalAddr, block_on};
 use darter_pool::{Client, Pool, PoolOptions};
+use darter_sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 
 /// Rounds of upkeep in which what was unlinked becomes free, if nobody is in the way.
 pub(crate) const ROUNDS: usize = 20;

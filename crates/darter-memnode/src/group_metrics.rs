@@ -1,6 +1,6 @@
 //! The counters of a replica of a memory group, written by the serving thread.
 
-use darter_fabric::group::{Memory, Replica, Role};
+use darter_group::{Memory, Replica, Role};
 use darter_telemetry::counters::Counter;
 use std::time::{Duration, Instant};
 

@@ -236,7 +236,7 @@ impl<F: Fabric> Client<F> {
                 Box::pin(self.due_upkeep()).await?;
             }
             let epoch = self.reclaimer.enter(&self.pool.process.reclamation, &*self.link);
-            self.link.note_pin(Some(epoch));
+            self.note_pin(Some(epoch));
             if self.pool.process.blocks.is_handing_over() {
                 self.flush_magazines();
             }
@@ -246,9 +246,16 @@ impl<F: Fabric> Client<F> {
     }
 
     #[inline]
+    fn note_pin(&mut self, epoch: Option<u64>) {
+        if let Some(observer) = self.link.observer() {
+            observer.note_pin(epoch);
+        }
+    }
+
+    #[inline]
     fn leave(&mut self) {
         if self.reclaimer.unnest() {
-            self.link.note_pin(None);
+            self.note_pin(None);
             self.reclaimer.leave(&*self.link);
         }
     }

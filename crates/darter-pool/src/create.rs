@@ -52,7 +52,7 @@ impl<F: Fabric> Pool<F> {
     /// [`PoolError::Options`]; fabric errors.
     pub async fn create(fabric: F, options: &PoolOptions) -> Result<Self, PoolError> {
         let sizes = members::node_sizes(&fabric)?;
-        if let Some(node) = (0..sizes.len() as u8).find(|&node| fabric.is_absent(node)) {
+        if let Some(node) = (0..sizes.len() as u8).find(|&node| fabric.remote_nodes().is_absent(node)) {
             return Err(FabricError::Unreachable { node }.into());
         }
         let smallest = sizes.iter().copied().min().unwrap_or(0);

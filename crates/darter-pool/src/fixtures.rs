@@ -2,7 +2,8 @@
 //! between two of its round trips, and others go on.
 
 use darter_fabric::decorate::{Delay, Delaying};
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, Sim, block_on};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, block_on};
+use darter_sim::Sim;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 

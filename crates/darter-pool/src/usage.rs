@@ -42,7 +42,7 @@ pub struct NodeUsage {
     /// Its address, if the provider gives nodes addresses.
     pub address: Option<String>,
     /// Its replicas, if it is a memory group and somebody has asked them: that takes a connection to
-    /// each, and as long as they take to answer ([`Fabric::replicas`]).
+    /// each, and as long as they take to answer ([`darter_fabric::ReplicaGroups::replicas`]).
     pub replicas: Vec<ReplicaStatus>,
     /// Bytes of its region.
     pub bytes: u64,
@@ -159,7 +159,7 @@ pub(crate) async fn usage<F: Fabric>(
     for node in 0..blocks.layout().node_count() {
         let table = match blocks.read_block_table(endpoint, node).await {
             Ok(table) => Some(table),
-            Err(_) if node > 0 && blocks.fabric().is_absent(node) => None,
+            Err(_) if node > 0 && blocks.fabric().remote_nodes().is_absent(node) => None,
             Err(error) => return Err(error),
         };
         tables.push(table);
@@ -169,10 +169,10 @@ pub(crate) async fn usage<F: Fabric>(
         let mut usage = NodeUsage {
             node,
             bytes: blocks.layout().node(node).map_or(0, |node| node.bytes),
-            address: blocks.fabric().node_address(node),
+            address: blocks.fabric().remote_nodes().node_address(node),
             blocks: table.as_ref().map_or(0, Vec::len) as u64,
             is_absent: table.is_none(),
-            is_lost: table.is_none() && blocks.fabric().is_lost(node),
+            is_lost: table.is_none() && blocks.fabric().remote_nodes().is_lost(node),
             ..NodeUsage::default()
         };
         for &word in table.iter().flatten() {

@@ -19,7 +19,7 @@ mod kubernetes;
 mod text;
 mod url;
 
-use darter_fabric::group::{StoreReply, StoreRequest, View};
+use darter_group::{StoreReply, StoreRequest, View};
 use engine::{Engine, Revision, Stored};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A view as text: JSON, with the names of replicas in hexadecimal digits, since JSON's numbers do
 //! not hold 64 bits everywhere.
 
-use darter_fabric::group::{ReplicaId, View};
+use darter_group::{ReplicaId, View};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

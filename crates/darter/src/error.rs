@@ -32,15 +32,6 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
-    /// A modelled cluster was named where a store's bytes have to last.
-    #[error(
-        "pool `{pool}`: a modelled cluster ends with the measurement that it is made for; use `mem:SIZE`, `file:PATH` \
-             or memory nodes, `tcp://HOST:PORT`"
-    )]
-    Modelled {
-        /// The pool's name.
-        pool: String,
-    },
     /// The pool was required to survive a power failure, and its memory does not.
     #[error(
         "pool `{pool}`: a power failure may lose what it has acknowledged; use memory nodes that run with \
@@ -150,7 +141,6 @@ impl Error {
             Self::Url(_)
                 | Self::Missing { .. }
                 | Self::NeverExists { .. }
-                | Self::Modelled { .. }
                 | Self::NotDurable { .. }
                 | Self::NotBuiltIn { .. }
                 | Self::Index(IndexError::NoIndex { .. })

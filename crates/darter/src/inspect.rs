@@ -75,7 +75,7 @@ pub(crate) async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>
     violations.extend(audit.violations);
     let fabric = open.pool.fabric();
     for node in (0..fabric.nodes()).map(|node| node as u8) {
-        let compared = fabric.compare_replicas(node);
+        let compared = fabric.replica_groups().compare_replicas(node);
         violations.extend(compared.differences);
         remarks.extend(compared.remarks);
     }

@@ -114,7 +114,7 @@ impl<F: Fabric> Drop for OpenStore<F> {
         let (upkeep, sweeper) = (self.upkeep.take(), self.sweeper.take());
         let fabric = open.pool.fabric();
         // Only memory nodes that are processes have ids, and only they can hang.
-        if fabric.node_id(0).is_none() {
+        if fabric.remote_nodes().node_id(0).is_none() {
             return close(upkeep, sweeper, &open);
         }
         let patience = fabric.capabilities().failover + CLOSE_PATIENCE;

@@ -72,17 +72,8 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => open_nodes(url, addresses, options),
-        _ => Err(unsupported(url)),
-    }
-}
-
-/// Why a store cannot be on a provider that the fabric has.
-fn unsupported(url: &PoolUrl) -> Error {
-    let pool = url.to_string();
-    if pool.starts_with("tcp:") || pool.starts_with("rdma:") {
-        Error::NotBuiltIn { pool, feature: "tcp" }
-    } else {
-        Error::Modelled { pool }
+        // Another crate of the program has switched it on in the fabric alone.
+        _ => Err(Error::NotBuiltIn { pool: url.to_string(), feature: "tcp" }),
     }
 }
 
@@ -108,7 +99,7 @@ fn open_nodes(
         if options.overwrite {
             let is_there = |node: &ExpectedNode| {
                 let found = Tcp::connect(std::slice::from_ref(&node.address), tcp.clone());
-                found.is_ok_and(|found| found.node_id(0) == Some(node.id))
+                found.is_ok_and(|found| found.remote_nodes().node_id(0) == Some(node.id))
             };
             erase_if_lost(&fabric, is_there).await?;
         }
@@ -140,7 +131,7 @@ pub(crate) fn open_existing<F: Fabric>(
             let tcp = options.tcp.clone().for_pool(url);
             Counting::new(Provider::Tcp(Tcp::connect_present(addresses, tcp)?))
         }
-        _ => return Err(unsupported(url)),
+        _ => return Err(Error::NotBuiltIn { pool: url.to_string(), feature: "tcp" }),
     };
     join(url, options.admit(url, decorate(fabric))?, file.as_ref())
 }

@@ -124,7 +124,7 @@ impl<F: Fabric> Store<F> {
             let pool = &link.open.pool;
             let mut usage = pool.usage(&mut link.client).await?;
             for node in &mut usage.nodes {
-                node.replicas = pool.fabric().replicas(node.node);
+                node.replicas = pool.fabric().replica_groups().replicas(node.node);
             }
             Ok(usage)
         })

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use darter::{Error, PoolUrl, Scheme, Session, Store};
-use darter_fabric::{Fabric, FabricError, FenceOutcome, Local, Suspect};
+use darter_fabric::{FabricError, FenceOutcome, Local, Membership, Suspect};
 use darter_memnode::{MemNode, MemNodeOptions, Region, Stop};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};

@@ -151,7 +151,7 @@ impl Hocl {
 
     fn place<F: Fabric>(&self, client: &Client<F>, table: GlobalAddr) {
         if self.options.on_chip {
-            client.pool().fabric().place_on_chip(table, self.words * 8);
+            client.pool().fabric().on_chip_memory().place(table, self.words * 8);
         }
     }
 

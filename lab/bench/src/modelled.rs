@@ -14,7 +14,7 @@ use darter_bench::outcome::Outcome;
 use darter_bench::phase::Phase;
 use darter_bench::target::{Target, TargetSession};
 use darter_bench::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec};
-use darter_fabric::model::{Cluster, Model};
+use darter_model::{Cluster, Model};
 use std::cell::{Cell, RefCell};
 
 /// Operations prepared at a time: few, so that a stream knows what others have inserted.

@@ -98,7 +98,7 @@ fn open_pool<I: Adjusts>(
             let tcp = plan.setting.tcp.clone().for_pool(url);
             (Provider::Tcp(Tcp::connect(addresses, tcp).map_err(failed)?), create)
         }
-        _ => return Err(darter::Error::Modelled { pool: url.to_string() }.into()),
+        _ => return Err(darter::Error::NotBuiltIn { pool: url.to_string(), feature: "tcp" }.into()),
     };
     let fabric = Counting::new(serve::<I>(fabric)?);
     let opened = if is_new {

@@ -8,7 +8,7 @@ use darter_check::explore::{
 };
 use darter_cli::{Answer, Failure};
 use darter_fabric::counted;
-use darter_fabric::sim::{Medium, Relaxations};
+use darter_sim::{Medium, Relaxations};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::{IsTerminal, Read, Write};

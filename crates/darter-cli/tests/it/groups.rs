@@ -85,7 +85,7 @@ impl Group {
     }
 
     fn states(store: &Store) -> Vec<Option<ReplicaState>> {
-        store.pool().fabric().replicas(0).iter().map(|replica| replica.state).collect()
+        store.pool().fabric().replica_groups().replicas(0).iter().map(|replica| replica.state).collect()
     }
 
     /// Waits until all replicas are members of one view. Returns which one serves.
@@ -335,7 +335,10 @@ fn up_with_replicas_outlives_one_of_them() {
     assert!(darter(&["put", "pear", "green", "--pool", &url]).status.success());
     let store = open(&url, false);
     let states = || -> Vec<Option<ReplicaState>> {
-        (0..2).flat_map(|node| store.pool().fabric().replicas(node)).map(|replica| replica.state).collect()
+        (0..2)
+            .flat_map(|node| store.pool().fabric().replica_groups().replicas(node))
+            .map(|replica| replica.state)
+            .collect()
     };
     let are_members =
         || states().iter().all(|state| state.is_some_and(|state| state.role != ReplicaRole::Learner));

@@ -4,8 +4,8 @@
 //! there was replaced, had waited for its readers, and was allocated anew. So the time is an upper
 //! bound of how long freed memory lies idle.
 
-use super::{forward_endpoint, forward_fabric};
-use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind, VerbKind};
+use super::{forward_endpoint, forward_fabric, forward_membership};
+use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures, VerbKind};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,6 +112,8 @@ impl<F> Aging<F> {
     }
 }
 
+forward_membership!(Aging);
+
 impl<F: Fabric> Fabric for Aging<F> {
     type Endpoint = AgingEndpoint<F::Endpoint>;
 
@@ -139,13 +141,8 @@ impl<E: Endpoint> Endpoint for AgingEndpoint<E> {
         self.inner.submit(batch)
     }
 
-    fn call(
-        &mut self,
-        node: u8,
-        procedure: u64,
-        words: Vec<u64>,
-    ) -> impl Future<Output = Result<Vec<u64>, FabricError>> + Send {
-        self.inner.call(node, procedure, words)
+    fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
+        self.inner.procedures()
     }
 
     #[inline]

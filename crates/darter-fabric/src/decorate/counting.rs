@@ -1,8 +1,8 @@
 //! Counts what every operation costs. The counters live in the endpoint, so counting touches no
 //! shared memory.
 
-use super::{forward_endpoint, forward_fabric};
-use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
+use super::{forward_endpoint, forward_fabric, forward_membership};
+use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
 use std::future::Future;
 
 /// A fabric whose endpoints count. [`Endpoint::counters`] shows the counts.
@@ -22,6 +22,8 @@ impl<F> Counting<F> {
         &self.inner
     }
 }
+
+forward_membership!(Counting);
 
 impl<F: Fabric> Fabric for Counting<F> {
     type Endpoint = CountingEndpoint<F::Endpoint>;
@@ -57,14 +59,8 @@ impl<E: Endpoint> Endpoint for CountingEndpoint<E> {
         self.inner.submit(batch)
     }
 
-    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
-        let counters = &mut self.counters[self.kind];
-        counters.round_trips += 1;
-        counters.calls += 1;
-        counters.call_bytes += words.len() as u64 * 8;
-        let answer = self.inner.call(node, procedure, words).await?;
-        self.counters[self.kind].answer_bytes += answer.len() as u64 * 8;
-        Ok(answer)
+    fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
+        Some(self)
     }
 
     #[inline]
@@ -83,5 +79,19 @@ impl<E: Endpoint> Endpoint for CountingEndpoint<E> {
     #[inline]
     fn counters(&self) -> Option<&Counters> {
         Some(&self.counters)
+    }
+}
+
+impl<E: Endpoint> RemoteProcedures for CountingEndpoint<E> {
+    fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Calling<'_> {
+        Box::pin(async move {
+            let counters = &mut self.counters[self.kind];
+            counters.round_trips += 1;
+            counters.calls += 1;
+            counters.call_bytes += words.len() as u64 * 8;
+            let answer = self.inner.call(node, procedure, words).await?;
+            self.counters[self.kind].answer_bytes += answer.len() as u64 * 8;
+            Ok(answer)
+        })
     }
 }

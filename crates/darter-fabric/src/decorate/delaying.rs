@@ -7,8 +7,8 @@
 //! they would hardly ever take by themselves.
 
 use super::jitter::{Jitter, JitterTally, Moment, Source};
-use super::{forward_endpoint, forward_fabric};
-use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
+use super::{forward_endpoint, forward_fabric, forward_membership};
+use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -60,6 +60,8 @@ impl<F> Delaying<F> {
         &self.inner
     }
 }
+
+forward_membership!(Delaying);
 
 impl<F: Fabric> Fabric for Delaying<F> {
     type Endpoint = DelayingEndpoint<F::Endpoint>;
@@ -116,20 +118,8 @@ impl<E: Endpoint> Endpoint for DelayingEndpoint<E> {
         Ok(batch)
     }
 
-    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
-        self.delay.before().await;
-        let delay = self.jitter.draw();
-        // A request travels whole: there is nothing to delay within it.
-        if let Some((Moment::Before | Moment::Within, time)) = delay {
-            self.jitter.delay(time);
-        }
-        let outcome = self.inner.call(node, procedure, words).await;
-        if let Some((Moment::After, time)) = delay {
-            self.jitter.delay(time);
-        }
-        let answer = outcome?;
-        pending(self.delay.pending_after).await;
-        Ok(answer)
+    fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
+        Some(self)
     }
 
     #[inline]
@@ -145,5 +135,25 @@ impl<E: Endpoint> Endpoint for DelayingEndpoint<E> {
     #[inline]
     fn counters(&self) -> Option<&Counters> {
         self.inner.counters()
+    }
+}
+
+impl<E: Endpoint> RemoteProcedures for DelayingEndpoint<E> {
+    fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Calling<'_> {
+        Box::pin(async move {
+            self.delay.before().await;
+            let delay = self.jitter.draw();
+            // A request travels whole: there is nothing to delay within it.
+            if let Some((Moment::Before | Moment::Within, time)) = delay {
+                self.jitter.delay(time);
+            }
+            let outcome = self.inner.call(node, procedure, words).await;
+            if let Some((Moment::After, time)) = delay {
+                self.jitter.delay(time);
+            }
+            let answer = outcome?;
+            pending(self.delay.pending_after).await;
+            Ok(answer)
+        })
     }
 }

@@ -4,8 +4,8 @@
 //! A failure at a verb lets the verbs before it land, also those of the same batch, and none after:
 //! that is what a client's death between two verbs looks like to all others.
 
-use super::{forward_endpoint, forward_fabric};
-use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
+use super::{forward_endpoint, forward_fabric, forward_membership};
+use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where to fail. Verbs and batches are counted from 0 over all endpoints, from the moment the plan
@@ -134,6 +134,8 @@ impl<F> Failing<F> {
     }
 }
 
+forward_membership!(Failing);
+
 impl<F: Fabric> Fabric for Failing<F> {
     type Endpoint = FailingEndpoint<F::Endpoint>;
 
@@ -173,16 +175,8 @@ impl<E: Endpoint> Endpoint for FailingEndpoint<E> {
         }
     }
 
-    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
-        let (verdict, before) = self.plan.with(|state| state.judge(1));
-        match verdict {
-            Verdict::Pass => self.inner.call(node, procedure, words).await,
-            Verdict::Cut(_) => Err(FabricError::Injected { verb: before }),
-            Verdict::LoseReply => {
-                self.inner.call(node, procedure, words).await?;
-                Err(FabricError::Injected { verb: before + 1 })
-            }
-        }
+    fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
+        Some(self)
     }
 
     #[inline]
@@ -198,5 +192,21 @@ impl<E: Endpoint> Endpoint for FailingEndpoint<E> {
     #[inline]
     fn counters(&self) -> Option<&Counters> {
         self.inner.counters()
+    }
+}
+
+impl<E: Endpoint> RemoteProcedures for FailingEndpoint<E> {
+    fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Calling<'_> {
+        Box::pin(async move {
+            let (verdict, before) = self.plan.with(|state| state.judge(1));
+            match verdict {
+                Verdict::Pass => self.inner.call(node, procedure, words).await,
+                Verdict::Cut(_) => Err(FabricError::Injected { verb: before }),
+                Verdict::LoseReply => {
+                    self.inner.call(node, procedure, words).await?;
+                    Err(FabricError::Injected { verb: before + 1 })
+                }
+            }
+        })
     }
 }

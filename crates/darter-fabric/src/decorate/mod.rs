@@ -24,6 +24,21 @@ pub use failing::{FailPlan, FailPoint, Failing, FailingEndpoint};
 pub use jitter::{Jitter, JitterCounts, JitterTally};
 pub use tracing::{Trace, TracedVerb, Tracing, TracingEndpoint};
 
+/// Implements [`crate::Membership`] for a decorator by its `inner` fabric.
+macro_rules! forward_membership {
+    ($decorator:ident) => {
+        impl<F: crate::Fabric> crate::Membership for $decorator<F> {
+            fn claim(&self, slot: u32) -> Result<Box<dyn crate::Identity>, crate::FabricError> {
+                self.inner.claim(slot)
+            }
+
+            fn fence(&self, suspect: crate::Suspect) -> Result<crate::FenceOutcome, crate::FabricError> {
+                self.inner.fence(suspect)
+            }
+        }
+    };
+}
+
 /// Implements the methods of [`crate::Fabric`] that a decorator leaves to its `inner` fabric.
 macro_rules! forward_fabric {
     () => {
@@ -37,89 +52,8 @@ macro_rules! forward_fabric {
             self.inner.node_bytes(node)
         }
 
-        fn node_address(&self, node: u8) -> Option<String> {
-            self.inner.node_address(node)
-        }
-
-        fn add_node(&self, node: u8, address: &str) -> Result<(), crate::FabricError> {
-            self.inner.add_node(node, address)
-        }
-
-        fn node_id(&self, node: u8) -> Option<u64> {
-            self.inner.node_id(node)
-        }
-
-        fn expect_node(&self, node: u8, expected: &crate::ExpectedNode) -> Result<(), crate::FabricError> {
-            self.inner.expect_node(node, expected)
-        }
-
-        #[inline]
-        fn is_absent(&self, node: u8) -> bool {
-            self.inner.is_absent(node)
-        }
-
-        #[inline]
-        fn is_lost(&self, node: u8) -> bool {
-            self.inner.is_lost(node)
-        }
-
-        fn disown_node(&self, node: u8) {
-            self.inner.disown_node(node);
-        }
-
-        fn look_for_absent(&self) {
-            self.inner.look_for_absent();
-        }
-
-        fn forget_node(&self, node: u8) {
-            self.inner.forget_node(node);
-        }
-
-        fn replicas(&self, node: u8) -> Vec<crate::ReplicaStatus> {
-            self.inner.replicas(node)
-        }
-
-        fn compare_replicas(&self, node: u8) -> crate::ReplicaComparison {
-            self.inner.compare_replicas(node)
-        }
-
-        fn hand_over(
-            &self,
-            node: u8,
-            to: &str,
-            patience: std::time::Duration,
-        ) -> Result<(), crate::FabricError> {
-            self.inner.hand_over(node, to, patience)
-        }
-
         fn capabilities(&self) -> crate::Capabilities {
             self.inner.capabilities()
-        }
-
-        fn place_on_chip(&self, addr: crate::GlobalAddr, bytes: u64) -> bool {
-            self.inner.place_on_chip(addr, bytes)
-        }
-
-        fn notes(&self) -> Vec<String> {
-            self.inner.notes()
-        }
-
-        #[inline]
-        fn note_object(&self, addr: crate::GlobalAddr, bytes: u64, state: crate::ObjectState) {
-            self.inner.note_object(addr, bytes, state);
-        }
-
-        #[inline]
-        fn note_grace(&self, stamp: u64) {
-            self.inner.note_grace(stamp);
-        }
-
-        fn claim(&self, slot: u32) -> Result<Box<dyn crate::Identity>, crate::FabricError> {
-            self.inner.claim(slot)
-        }
-
-        fn fence(&self, suspect: crate::Suspect) -> Result<crate::FenceOutcome, crate::FabricError> {
-            self.inner.fence(suspect)
         }
 
         fn persist(&self) -> Result<(), crate::FabricError> {
@@ -128,6 +62,28 @@ macro_rules! forward_fabric {
 
         fn verify(&self) -> Result<(), crate::FabricError> {
             self.inner.verify()
+        }
+
+        fn notes(&self) -> Vec<String> {
+            self.inner.notes()
+        }
+
+        #[inline]
+        fn remote_nodes(&self) -> &dyn crate::RemoteNodes {
+            self.inner.remote_nodes()
+        }
+
+        fn replica_groups(&self) -> &dyn crate::ReplicaGroups {
+            self.inner.replica_groups()
+        }
+
+        fn on_chip_memory(&self) -> &dyn crate::OnChipMemory {
+            self.inner.on_chip_memory()
+        }
+
+        #[inline]
+        fn memory_observer(&self) -> &dyn crate::MemoryObserver {
+            self.inner.memory_observer()
         }
     };
 }
@@ -174,15 +130,10 @@ macro_rules! forward_endpoint {
         }
 
         #[inline]
-        fn refuses_allocation(&mut self) -> bool {
-            self.inner.refuses_allocation()
-        }
-
-        #[inline]
-        fn note_pin(&mut self, epoch: Option<u64>) {
-            self.inner.note_pin(epoch);
+        fn observer(&mut self) -> Option<&mut dyn crate::ClientObserver> {
+            self.inner.observer()
         }
     };
 }
 
-use {forward_endpoint, forward_fabric};
+use {forward_endpoint, forward_fabric, forward_membership};

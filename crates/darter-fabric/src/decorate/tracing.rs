@@ -1,7 +1,9 @@
 //! Keeps a record of the latest verbs, to be asserted on by tests and printed for people.
 
-use super::{forward_endpoint, forward_fabric};
-use crate::{Batch, Counters, Endpoint, Fabric, FabricError, GlobalAddr, OpKind, VerbKind};
+use super::{forward_endpoint, forward_fabric, forward_membership};
+use crate::{
+    Batch, Calling, Counters, Endpoint, Fabric, FabricError, GlobalAddr, OpKind, RemoteProcedures, VerbKind,
+};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -163,6 +165,8 @@ impl<F> Tracing<F> {
     }
 }
 
+forward_membership!(Tracing);
+
 impl<F: Fabric> Fabric for Tracing<F> {
     type Endpoint = TracingEndpoint<F::Endpoint>;
 
@@ -198,14 +202,8 @@ impl<E: Endpoint> Endpoint for TracingEndpoint<E> {
         Ok(batch)
     }
 
-    fn call(
-        &mut self,
-        node: u8,
-        procedure: u64,
-        words: Vec<u64>,
-    ) -> impl Future<Output = Result<Vec<u64>, FabricError>> + Send {
-        self.trace.with(|ring| ring.round_trips += 1);
-        self.inner.call(node, procedure, words)
+    fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
+        Some(self)
     }
 
     fn begin(&mut self, kind: OpKind) {
@@ -219,5 +217,12 @@ impl<E: Endpoint> Endpoint for TracingEndpoint<E> {
 
     fn counters(&self) -> Option<&Counters> {
         self.inner.counters()
+    }
+}
+
+impl<E: Endpoint> RemoteProcedures for TracingEndpoint<E> {
+    fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Calling<'_> {
+        self.trace.with(|ring| ring.round_trips += 1);
+        Box::pin(self.inner.call(node, procedure, words))
     }
 }

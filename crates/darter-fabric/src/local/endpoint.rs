@@ -15,7 +15,7 @@ use crate::call::NodeProcedures;
 use crate::fork;
 use crate::spares::Spares;
 use crate::turns::{self, PORTION_BYTES, VERB_BYTES};
-use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
+use crate::{Batch, Calling, Endpoint, FabricError, GlobalAddr, RemoteProcedures, Verb, VerbKind};
 use std::convert::identity;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -247,11 +247,19 @@ impl Endpoint for LocalEndpoint {
         Ok(batch)
     }
 
-    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
-        if usize::from(node) >= self.pool.regions.nodes() {
-            return Err(FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0));
-        }
-        let procedures = self.procedures.of(node).map_err(|fault| fault.of(node, procedure))?;
-        procedures.run(procedure, words).await.map_err(|fault| fault.of(node, procedure))
+    fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
+        Some(self)
+    }
+}
+
+impl RemoteProcedures for LocalEndpoint {
+    fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Calling<'_> {
+        Box::pin(async move {
+            if usize::from(node) >= self.pool.regions.nodes() {
+                return Err(FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0));
+            }
+            let procedures = self.procedures.of(node).map_err(|fault| fault.of(node, procedure))?;
+            procedures.run(procedure, words).await.map_err(|fault| fault.of(node, procedure))
+        })
     }
 }

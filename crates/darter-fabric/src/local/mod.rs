@@ -44,7 +44,8 @@ use crate::call::NodeProcedures;
 use crate::files::{Draft, Sharing};
 use crate::fork;
 use crate::{
-    Capabilities, Durability, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Procedures, Suspect,
+    Capabilities, Durability, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Membership,
+    Procedures, Suspect,
 };
 use crate::{NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use endpoint::Regions;
@@ -404,6 +405,27 @@ fn free_bytes(report: &libc::statfs) -> u64 {
     report.f_bavail.saturating_mul(u64::try_from(report.f_bsize).unwrap_or(0))
 }
 
+impl Membership for Local {
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        fork::check(self.pool.forks)?;
+        match &self.pool.source {
+            Source::Memory(identities) => Ok(Box::new(identities.claim(slot)?)),
+            Source::File(file) => Ok(Box::new(FileIdentity::claim(file, slot)?)),
+            Source::Snapshot(snapshot) => Ok(Box::new(snapshot.identities.claim(slot)?)),
+        }
+    }
+
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
+        fork::check(self.pool.forks)?;
+        match &self.pool.source {
+            Source::Memory(identities) => Ok(identities.fence(suspect.slot)),
+            Source::File(file) => FileIdentity::fence(file, suspect.slot),
+            // No other process had the file open, so all others are dead.
+            Source::Snapshot(snapshot) => Ok(snapshot.identities.fence(suspect.slot)),
+        }
+    }
+}
+
 impl Fabric for Local {
     type Endpoint = LocalEndpoint;
 
@@ -448,25 +470,6 @@ impl Fabric for Local {
             }
         };
         notes::collect(self.pool.regions.mapping(), file)
-    }
-
-    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
-        fork::check(self.pool.forks)?;
-        match &self.pool.source {
-            Source::Memory(identities) => Ok(Box::new(identities.claim(slot)?)),
-            Source::File(file) => Ok(Box::new(FileIdentity::claim(file, slot)?)),
-            Source::Snapshot(snapshot) => Ok(Box::new(snapshot.identities.claim(slot)?)),
-        }
-    }
-
-    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
-        fork::check(self.pool.forks)?;
-        match &self.pool.source {
-            Source::Memory(identities) => Ok(identities.fence(suspect.slot)),
-            Source::File(file) => FileIdentity::fence(file, suspect.slot),
-            // Nobody else had the file open, so all others are dead.
-            Source::Snapshot(snapshot) => Ok(snapshot.identities.fence(suspect.slot)),
-        }
     }
 
     fn verify(&self) -> Result<(), FabricError> {

@@ -65,7 +65,9 @@ fn head(file: &PoolFile) -> Result<Vec<u8>, FabricError> {
 #[cfg(test)]
 mod tests {
     use crate::local::FileOptions;
-    use crate::{Fabric, Local, SUPERBLOCK_MAGIC, SUPERBLOCK_NODE_BYTES_WORD, SUPERBLOCK_NODES_WORD};
+    use crate::{
+        Fabric, Local, Membership, SUPERBLOCK_MAGIC, SUPERBLOCK_NODE_BYTES_WORD, SUPERBLOCK_NODES_WORD,
+    };
     use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::path::Path;

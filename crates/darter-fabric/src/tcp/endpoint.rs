@@ -5,7 +5,7 @@ use super::hub::{Driver, Hub, Request};
 use super::links::Links;
 use crate::executor::{Drive, adopt, is_driving};
 use crate::spares::Spares;
-use crate::{Batch, CallFault, Endpoint, FabricError, OpKind, Orphans, VerbKind};
+use crate::{Batch, CallFault, Calling, Endpoint, FabricError, OpKind, Orphans, RemoteProcedures, VerbKind};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -142,15 +142,8 @@ impl Endpoint for TcpEndpoint {
         Submission { endpoint: self, state: TcpState::Unposted(Request::Batch(batch)), atomics }.batch()
     }
 
-    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
-        if self.links.session.adapter.is_some() {
-            // The processor's atomics and the device's are not atomic to each other.
-            return Err(CallFault::Unsupported.of(node, procedure));
-        }
-        let called = Called { node, procedure, words };
-        let (state, atomics) = (TcpState::Unposted(Request::Call(called)), Atomics::At(node));
-        let done = Submission { endpoint: self, state, atomics }.await?;
-        Ok(done.answer)
+    fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
+        Some(self)
     }
 
     #[inline]
@@ -164,6 +157,18 @@ impl Endpoint for TcpEndpoint {
 
     fn orphans(&self) -> Option<Arc<dyn Orphans>> {
         Some(Arc::clone(&self.orphans) as Arc<dyn Orphans>)
+    }
+}
+
+impl RemoteProcedures for TcpEndpoint {
+    fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Calling<'_> {
+        if self.links.session.adapter.is_some() {
+            // The processor's atomics and the device's are not atomic to each other.
+            return Box::pin(std::future::ready(Err(CallFault::Unsupported.of(node, procedure))));
+        }
+        let called = Called { node, procedure, words };
+        let (state, atomics) = (TcpState::Unposted(Request::Call(called)), Atomics::At(node));
+        Box::pin(async move { Ok(Submission { endpoint: self, state, atomics }.await?.answer) })
     }
 }
 

@@ -13,8 +13,8 @@ use super::session::{NodeInfo, Session};
 use crate::rdma::{Adapter, BareLoop};
 use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
 use crate::{
-    Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX,
-    ReplicaComparison, ReplicaStatus, Suspect,
+    Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, Membership,
+    NODES_MAX, RemoteNodes, ReplicaGroups, Suspect,
 };
 use std::any::Any;
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ impl Tcp {
     }
 
     /// Connects to memory nodes that hold a pool, as [`Tcp::connect`]; all but the first may be
-    /// away. [`Fabric::node_bytes`] of those is 0 until [`Fabric::expect_node`] tells.
+    /// away. [`Fabric::node_bytes`] of those is 0 until [`RemoteNodes::expect_node`] tells.
     ///
     /// # Errors
     /// Fails if the first cannot be reached, or one that can speaks another protocol or does not
@@ -199,22 +199,33 @@ impl Drop for TcpIdentity {
 /// The node that decides who holds a slot, and who is gone.
 const ARBITER: u8 = 0;
 
-impl Fabric for Tcp {
-    type Endpoint = TcpEndpoint;
-
-    fn endpoint(&self) -> Result<TcpEndpoint, FabricError> {
-        crate::fork::check(self.links.session.forks)?;
-        Ok(TcpEndpoint::new(Arc::clone(&self.links)))
+impl Membership for Tcp {
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        let about = Control { number: slot.into(), flag: 0 };
+        if self.request(ARBITER, RequestKind::Claim, about)? == Refusal::Taken {
+            return Err(FabricError::IdentityTaken { slot });
+        }
+        Ok(Box::new(TcpIdentity { fabric: self.clone(), slot }))
     }
 
-    fn nodes(&self) -> usize {
-        self.links.session.node_count()
+    /// One node decides; when it has shut the session out, all others must too, whatever they know
+    /// of it.
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
+        let mut about = Control { number: suspect.holder, flag: suspect.lapsed.into() };
+        match self.request(ARBITER, RequestKind::Fence, about)? {
+            Refusal::Taken => return Ok(FenceOutcome::Alive),
+            Refusal::Stranger => return Ok(FenceOutcome::Unknown),
+            _ => {}
+        }
+        about.flag = 1;
+        for node in (0..self.links.session.node_count() as u8).filter(|&node| node != ARBITER) {
+            self.request(node, RequestKind::Fence, about)?;
+        }
+        Ok(FenceOutcome::Fenced)
     }
+}
 
-    fn node_bytes(&self, node: u8) -> u64 {
-        self.links.session.node(node).map_or(0, |node| node.bytes)
-    }
-
+impl RemoteNodes for Tcp {
     fn node_address(&self, node: u8) -> Option<String> {
         self.links.session.node(node).map(|node| node.address)
     }
@@ -224,6 +235,14 @@ impl Fabric for Tcp {
         let connected =
             connect_within(CONTROL_PATIENCE, address, node, Caller::of(session.number), &session.options)?;
         self.admit(node, address, connected)
+    }
+
+    fn forget_node(&self, node: u8) {
+        let at = usize::from(node);
+        let is_last = self.links.session.with_nodes(|nodes| nodes.len() == at + 1 && nodes.pop().is_some());
+        if is_last {
+            self.links.forget(node);
+        }
     }
 
     fn node_id(&self, node: u8) -> Option<u64> {
@@ -275,25 +294,22 @@ impl Fabric for Tcp {
     fn look_for_absent(&self) {
         self.links.look_for_absent();
     }
+}
 
-    fn forget_node(&self, node: u8) {
-        let at = usize::from(node);
-        let is_last = self.links.session.with_nodes(|nodes| nodes.len() == at + 1 && nodes.pop().is_some());
-        if is_last {
-            self.links.forget(node);
-        }
+impl Fabric for Tcp {
+    type Endpoint = TcpEndpoint;
+
+    fn endpoint(&self) -> Result<TcpEndpoint, FabricError> {
+        crate::fork::check(self.links.session.forks)?;
+        Ok(TcpEndpoint::new(Arc::clone(&self.links)))
     }
 
-    fn replicas(&self, node: u8) -> Vec<ReplicaStatus> {
-        self.replica_statuses(node)
+    fn nodes(&self) -> usize {
+        self.links.session.node_count()
     }
 
-    fn compare_replicas(&self, node: u8) -> ReplicaComparison {
-        self.compare_group(node)
-    }
-
-    fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
-        self.hand_group_over(node, to, patience)
+    fn node_bytes(&self, node: u8) -> u64 {
+        self.links.session.node(node).map_or(0, |node| node.bytes)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -329,34 +345,19 @@ impl Fabric for Tcp {
         self.links.session.adapter.iter().map(Adapter::describe).collect()
     }
 
-    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
-        let about = Control { number: slot.into(), flag: 0 };
-        if self.request(ARBITER, RequestKind::Claim, about)? == Refusal::Taken {
-            return Err(FabricError::IdentityTaken { slot });
-        }
-        Ok(Box::new(TcpIdentity { fabric: self.clone(), slot }))
-    }
-
-    /// One node decides; when it has shut the session out, all others must too, whatever they know
-    /// of it.
-    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
-        let mut about = Control { number: suspect.holder, flag: suspect.lapsed.into() };
-        match self.request(ARBITER, RequestKind::Fence, about)? {
-            Refusal::Taken => return Ok(FenceOutcome::Alive),
-            Refusal::Stranger => return Ok(FenceOutcome::Unknown),
-            _ => {}
-        }
-        about.flag = 1;
-        for node in (0..self.links.session.node_count() as u8).filter(|&node| node != ARBITER) {
-            self.request(node, RequestKind::Fence, about)?;
-        }
-        Ok(FenceOutcome::Fenced)
-    }
-
     fn persist(&self) -> Result<(), FabricError> {
         for node in 0..self.links.session.node_count() {
             self.request(node as u8, RequestKind::Persist, Control { number: 0, flag: 0 })?;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn remote_nodes(&self) -> &dyn RemoteNodes {
+        self
+    }
+
+    fn replica_groups(&self) -> &dyn ReplicaGroups {
+        self
     }
 }

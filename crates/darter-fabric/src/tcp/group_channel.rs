@@ -2,7 +2,7 @@
 //!
 //! When a connection is lost, or the replica at its other end serves no more, the frames without a
 //! reply are sent again on the next connection, in their order and under the same ids. The group
-//! executes none twice ([`crate::group`]). So the death of a replica is a pause to whoever waits,
+//! executes none twice (crate `darter-group`). So the death of a replica is a pause to tasks that wait,
 //! and no error.
 
 use super::batches::Batches;

@@ -14,7 +14,7 @@
 //! which means that their last verbs may have taken effect or not; the next batch connects again. A
 //! node that comes back with another memory (its boot id differs) is refused for good.
 //!
-//! A node may be a memory group ([`crate::group`]), with the addresses of all its replicas: then what
+//! A node may be a memory group (crate `darter-group`), with the addresses of all its replicas: then what
 //! was on a lost connection is sent again to whichever replica serves (`group_channel.rs`).
 //!
 //! Where [`TcpOptions::device`] names an RDMA device, each connection of a hub has a pair of queues

@@ -6,7 +6,6 @@ use super::connection::Connection;
 use super::handshake::{Caller, greet};
 use super::options::TcpOptions;
 use crate::FabricError;
-use crate::group::{Message, ReplicaId};
 use crate::wire::{self, RELAY_BYTES_MAX, RELAY_CHANNEL, RequestKind};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct ReplicaLink {
     connection: Connection,
-    replica: ReplicaId,
+    replica: u64,
 }
 
 impl ReplicaLink {
@@ -28,7 +27,7 @@ impl ReplicaLink {
     /// one.
     pub fn connect(
         address: &str,
-        me: ReplicaId,
+        me: u64,
         attempt: u32,
         patience: Duration,
         options: &TcpOptions,
@@ -44,15 +43,15 @@ impl ReplicaLink {
     }
 
     /// Returns the name of the replica at the other end.
-    pub fn replica(&self) -> ReplicaId {
+    pub fn replica(&self) -> u64 {
         self.replica
     }
 
-    /// Puts a message on the connection, to leave with the next flush.
-    pub fn send(&mut self, message: &Message) {
+    /// Puts a message on the connection, to leave with the next flush. `put` appends its bytes.
+    pub fn send(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         let at = self.connection.begin_frame();
         let start = at + wire::HEADER_BYTES;
-        message.put(&mut self.connection.out.bytes);
+        put(&mut self.connection.out.bytes);
         if self.connection.out.bytes.len() - start <= RELAY_BYTES_MAX {
             self.connection.end_frame(at, RequestKind::Relay, 0);
             return;

@@ -8,7 +8,9 @@ use super::handshake::{Caller, greet};
 use super::options::TcpOptions;
 use crate::replica_status::no_group;
 use crate::wire::{self, Control, Digest, GroupStatus, Refusal, RequestKind};
-use crate::{ByteSize, FabricError, ReplicaComparison, ReplicaRole, ReplicaState, ReplicaStatus};
+use crate::{
+    ByteSize, FabricError, ReplicaComparison, ReplicaGroups, ReplicaRole, ReplicaState, ReplicaStatus,
+};
 use bytemuck::Pod;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -23,9 +25,8 @@ const COMPARED_AGAIN: Duration = Duration::from_millis(5);
 /// Between two looks at one that is to serve.
 const LOOK: Duration = Duration::from_millis(100);
 
-impl Tcp {
-    /// [`crate::Fabric::replicas`].
-    pub(super) fn replica_statuses(&self, node: u8) -> Vec<ReplicaStatus> {
+impl ReplicaGroups for Tcp {
+    fn replicas(&self, node: u8) -> Vec<ReplicaStatus> {
         let Some(known) = self.known_node(node).filter(|known| is_group(&known.address)) else {
             return Vec::new();
         };
@@ -50,8 +51,7 @@ impl Tcp {
         replicas(&known.address).map(status).collect()
     }
 
-    /// [`crate::Fabric::compare_replicas`].
-    pub(super) fn compare_group(&self, node: u8) -> ReplicaComparison {
+    fn compare_replicas(&self, node: u8) -> ReplicaComparison {
         let mut found = ReplicaComparison::default();
         let Some(known) = self.known_node(node).filter(|known| is_group(&known.address)) else {
             return found;
@@ -100,8 +100,7 @@ impl Tcp {
         found
     }
 
-    /// [`crate::Fabric::hand_over`].
-    pub(super) fn hand_group_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
+    fn hand_over(&self, node: u8, to: &str, patience: Duration) -> Result<(), FabricError> {
         let known = self.known_node(node).ok_or(FabricError::Unreachable { node })?;
         if !is_group(&known.address) {
             return Err(no_group(node));

@@ -25,7 +25,7 @@
 //! A connection is a reliable ordered channel, so requests execute, and their replies come, in the
 //! order they were sent; the id detects a peer that lost its place. Only the reply to a call comes
 //! when its procedure has ended, behind replies to later requests: the id says which call it is
-//! of. A memory group ([`crate::group`]) sends each reply when it may, too.
+//! of. A memory group (crate `darter-group`) sends each reply when it may, too.
 //!
 //! A client of a group says in its hello which of its channels the connection is, and counts the
 //! connections of that channel. Its frames bear the view that it goes by, and are sent again under

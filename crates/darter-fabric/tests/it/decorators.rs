@@ -2,8 +2,8 @@
 
 use darter_fabric::decorate::{Aging, Delay, FailPoint, Jitter, JitterCounts};
 use darter_fabric::{
-    Batch, Counting, Delaying, Endpoint, Fabric, FabricError, Failing, GlobalAddr, Local, OpCounters, OpKind,
-    Tracing, VerbKind, block_on,
+    Batch, Counting, Delaying, Endpoint, Fabric, FabricError, Failing, GlobalAddr, Local, Membership,
+    OpCounters, OpKind, Tracing, VerbKind, block_on,
 };
 use std::future::Future;
 use std::pin::pin;

@@ -4,7 +4,7 @@
 use darter_fabric::files::Sharing;
 use darter_fabric::local::{FileOptions, Space};
 use darter_fabric::{
-    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, SUPERBLOCK_MAGIC,
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Membership, SUPERBLOCK_MAGIC,
     SUPERBLOCK_NODE_BYTES_WORD, SUPERBLOCK_NODES_WORD, Suspect, block_on,
 };
 use std::fs::{self, File};

@@ -2,7 +2,8 @@
 //! threads see. Small enough for Miri, which runs them on the heap.
 
 use darter_fabric::{
-    Batch, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, OFFSET_LIMIT, Suspect, block_on,
+    Batch, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Membership, OFFSET_LIMIT, Suspect,
+    block_on,
 };
 
 const NODE_BYTES: u64 = 64 << 10;

@@ -266,8 +266,8 @@ mod tests {
     use crate::fixtures::{Unscheduled, alone, go_on, pass_graces, touches};
     use crate::{Condition, OrderedIndex};
     use darter_fabric::block_on;
-    use darter_fabric::sim::{Executor, Sim};
     use darter_pool::Pool;
+    use darter_sim::{Executor, Sim};
     use std::cell::Cell;
 
     const KEYS: [&[u8]; 3] = [b"stem1234a", b"stem1234b", b"else"];

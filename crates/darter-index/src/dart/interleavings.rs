@@ -8,9 +8,9 @@ use crate::fixtures::{
     go_on_by_the_last, pass_graces, process, process_on, touches, verify, writes,
 };
 use crate::{Condition, OrderedIndex, PutOutcome, ScanRange, Swept};
-use darter_fabric::sim::{EventKind, Executor, Sim};
 use darter_fabric::{OpKind, block_on};
 use darter_pool::{Client, Pool};
+use darter_sim::{EventKind, Executor, Sim};
 use std::ops::Bound;
 
 /// An index whose segments are of one bucket, whose walks take a new pin with every node, and whose

@@ -181,9 +181,9 @@ mod tests {
     use super::*;
     use crate::fixtures::{self, Unscheduled, alone, finish, go_on, touches};
     use crate::{Condition, OrderedIndex};
-    use darter_fabric::sim::Executor;
     use darter_fabric::{Local, OpKind, block_on};
     use darter_pool::{Client, Pool, PoolOptions};
+    use darter_sim::Executor;
 
     #[test]
     fn a_range_is_written_in_the_parts_that_lie_side_by_side() {

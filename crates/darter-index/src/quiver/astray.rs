@@ -12,7 +12,7 @@ use crate::fixtures::{alone, process_on, verify};
 use crate::radix::leaf;
 use crate::{Condition, OrderedIndex, ScanRange};
 use darter_fabric::OpKind;
-use darter_fabric::sim::Sim;
+use darter_sim::Sim;
 
 use darter_pool::Client;
 use std::collections::BTreeMap;

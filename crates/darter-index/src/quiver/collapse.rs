@@ -298,9 +298,9 @@ mod tests {
     use super::*;
     use crate::OrderedIndex;
     use crate::fixtures::{process, verify};
-    use darter_fabric::sim::Sim;
     use darter_fabric::{OpKind, block_on};
     use darter_pool::Client;
+    use darter_sim::Sim;
 
     /// Counts of deletes said that hardly a pair was left, and a delete copied the node 50,000 times.
     #[test]

@@ -220,9 +220,9 @@ mod tests {
     use super::*;
     use crate::fixtures::process;
     use darter_fabric::block_on;
-    use darter_fabric::sim::Sim;
     use darter_pool::AllocKind;
     use darter_pool::size_class::class_of;
+    use darter_sim::Sim;
 
     /// A page with an empty delta slot, records that stand elsewhere, and these delta words.
     fn words_of(shape: &Shape, identity: u64, delta: &[Word]) -> Vec<u64> {

@@ -10,9 +10,9 @@ use super::{Quiver, QuiverOptions};
 use crate::fixtures::process;
 use crate::radix::drafts::Draft;
 use crate::{Condition, OrderedIndex, ScanRange};
-use darter_fabric::sim::Sim;
 use darter_fabric::{Batch, OpKind, VerbKind, block_on};
 use darter_pool::{AllocKind, Client, Pool};
+use darter_sim::Sim;
 
 const OPTIONS: fn() -> QuiverOptions =
     || QuiverOptions { page_records: 8, page_delta: 4, folds: false, ..QuiverOptions::default() };

@@ -6,9 +6,9 @@ use crate::fixtures::{
     LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, finish, process_on, verify, writes,
 };
 use crate::{Condition, OrderedIndex, PutOutcome, ScanRange};
-use darter_fabric::sim::{Executor, Sim};
 use darter_fabric::{OpKind, block_on};
 use darter_pool::{AllocKind, Client, Pool};
+use darter_sim::{Executor, Sim};
 
 /// Pages so small that the sixth key parts one.
 const OPTIONS: fn() -> QuiverOptions =

@@ -8,8 +8,8 @@ use super::{Quiver, QuiverOptions};
 use crate::fixtures::process;
 use crate::{Condition, OrderedIndex, ScanRange};
 use darter_fabric::block_on;
-use darter_fabric::sim::Sim;
 use darter_pool::{Client, Pool};
+use darter_sim::Sim;
 use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

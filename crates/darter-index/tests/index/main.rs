@@ -1,4 +1,4 @@
-//! DART under the tests that every index must pass ([`common`]), and on a modelled cluster.
+//! DART under the tests that every index must pass ([`common`]).
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -6,6 +6,5 @@ mod common;
 mod dart;
 mod flushes;
 mod ground;
-mod modelled;
 mod quiver;
 mod quiver_counts;

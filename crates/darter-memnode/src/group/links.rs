@@ -2,9 +2,9 @@
 //! thread of its own, again and again until it stands.
 
 use crate::bell::Bell;
-use darter_fabric::group::{Message, ReplicaId};
 use darter_fabric::tcp::ReplicaLink;
 use darter_fabric::{FabricError, TcpOptions};
+use darter_group::{Message, ReplicaId};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ impl Links {
     pub(super) fn send(&mut self, to: ReplicaId, message: &Message) -> bool {
         let mut up = self.all.iter_mut().filter_map(|link| link.up.as_mut());
         let Some(link) = up.find(|link| link.replica() == to) else { return false };
-        link.send(message);
+        link.send(|out| message.put(out));
         true
     }
 

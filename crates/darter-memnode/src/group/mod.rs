@@ -1,5 +1,5 @@
 //! A memory node that is one replica of a memory group: what drives the state machine of
-//! [`darter_fabric::group`].
+//! [`darter_group`].
 //!
 //! The serving thread executes clients' frames through it, takes other replicas' messages, and sends
 //! at the end of each turn what has come of that. Two kinds of threads work beside it, since they
@@ -20,12 +20,12 @@ use crate::bell::Bell;
 use crate::error::MemNodeError;
 use crate::group_metrics::GroupMetrics;
 use crate::sessions::Sessions;
-use darter_fabric::group::{
+use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
+use darter_fabric::{Local, TcpOptions, lease_clock, random_word};
+use darter_group::{
     Answers, FrameId, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start,
     StoreReply, StoreRequest, View,
 };
-use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
-use darter_fabric::{Local, TcpOptions, lease_clock, random_word};
 use links::Links;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;

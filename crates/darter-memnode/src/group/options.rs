@@ -1,7 +1,7 @@
 //! How a memory node is a replica of a memory group.
 
-use darter_fabric::group::{Options, StoreReply, StoreRequest};
 use darter_fabric::wire::ClientTls;
+use darter_group::{Options, StoreReply, StoreRequest};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 

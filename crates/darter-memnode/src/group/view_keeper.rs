@@ -3,7 +3,7 @@
 use super::options::Views;
 use crate::bell::Bell;
 use crate::error::{MemNodeError, system};
-use darter_fabric::group::{StoreReply, StoreRequest};
+use darter_group::{StoreReply, StoreRequest};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -6,8 +6,8 @@ use crate::group::Group;
 use crate::metrics::DroppedFor;
 use crate::redo_log::Fact;
 use crate::service::Service;
-use darter_fabric::group::{FrameId, Message, Outcome};
 use darter_fabric::wire::{self, FrameVerbs, FramedHead, Refusal, RequestHead, RequestKind};
+use darter_group::{FrameId, Message, Outcome};
 
 /// What a connection is to the group.
 #[derive(Debug, Default)]

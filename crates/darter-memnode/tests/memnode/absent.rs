@@ -81,7 +81,7 @@ fn a_pool_opens_while_a_memory_node_is_away() {
     for url in [url.as_str(), url.split_once(',').unwrap().0] {
         let store = Store::open(url).unwrap();
         assert_eq!(store.pool().nodes(), 2);
-        assert!(store.pool().fabric().is_absent(1));
+        assert!(store.pool().fabric().remote_nodes().is_absent(1));
         let there = found(&store);
         assert!(there > 0 && there < KEYS, "{there} of {KEYS} keys lie on the node that is there");
         let usage = store.usage().unwrap();
@@ -96,7 +96,7 @@ fn a_pool_opens_while_a_memory_node_is_away() {
     let store = Store::open(&url).unwrap();
     let _second = kept(&path, &address);
     let begun = Instant::now();
-    while store.pool().fabric().is_absent(1) {
+    while store.pool().fabric().remote_nodes().is_absent(1) {
         assert!(begun.elapsed() < Duration::from_secs(60), "upkeep does not find the node again");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -159,7 +159,10 @@ fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
     for url in [url.as_str(), url.split_once(',').unwrap().0] {
         let store = Store::open(url).unwrap();
         assert_eq!(found(&store), there);
-        assert!(store.pool().fabric().is_lost(1) && store.pool().fabric().is_absent(1));
+        assert!(
+            store.pool().fabric().remote_nodes().is_lost(1)
+                && store.pool().fabric().remote_nodes().is_absent(1)
+        );
         let usage = store.usage().unwrap();
         assert_eq!((usage.nodes[1].is_lost, usage.nodes[1].bytes), (true, NODE_BYTES));
         let session = store.session().unwrap();
@@ -171,7 +174,7 @@ fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
 /// Whether a node of a pool is where its directory says.
 fn is_there(node: &ExpectedNode) -> bool {
     let found = Tcp::connect(std::slice::from_ref(&node.address), TcpOptions::default());
-    found.is_ok_and(|found| found.node_id(0) == Some(node.id))
+    found.is_ok_and(|found| found.remote_nodes().node_id(0) == Some(node.id))
 }
 
 #[test]

@@ -7,7 +7,7 @@ use darter_fabric::tcp::{TcpEndpoint, TcpOptions};
 use darter_fabric::wire::{self, Refusal, ReplyHead, RequestHead, RequestKind};
 use darter_fabric::{
     ANSWER_WORDS_MAX, CALL_WORDS_MAX, CallFault, Endpoint, Fabric, FabricError, GlobalAddr, Local,
-    ProcedureError, Procedures, Suspect, Tcp, block_on, run_all,
+    Membership, ProcedureError, Procedures, Suspect, Tcp, block_on, run_all,
 };
 use darter_memnode::{Health, MemNodeOptions, Region};
 use std::io::{Read, Write};

@@ -4,8 +4,8 @@
 use crate::support::{Node, connect, connect_as, get, greet, greeted, hear, until, value};
 use darter_fabric::wire::{self, Control, Refusal, ReplyHead, RequestHead};
 use darter_fabric::{
-    Batch, Durability, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Suspect, Tcp, TcpOptions,
-    block_on,
+    Batch, Durability, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Membership, Suspect, Tcp,
+    TcpOptions, block_on,
 };
 use darter_memnode::{Health, LogOptions, MemNode, MemNodeError, MemNodeOptions, Region, serve_metrics};
 use std::io::{Read, Write};
@@ -70,7 +70,7 @@ fn what_was_acknowledged_outlives_a_node_that_stops() {
     let directory = tempfile::tempdir().unwrap();
     let mut first = node(directory.path(), "127.0.0.1:0");
     let fabric = connect(&[&first], b"").unwrap();
-    let id = fabric.node_id(0);
+    let id = fabric.remote_nodes().node_id(0);
     for round in 0..200 {
         write(&fabric, 64 * round, &[round + 1; 200]).unwrap();
         submit(&fabric, |batch| {
@@ -86,7 +86,7 @@ fn what_was_acknowledged_outlives_a_node_that_stops() {
     // An orderly stop is no reason to send anybody away.
     until("the session goes on", || submit(&fabric, |_| {}).is_ok() && write(&fabric, 0, &[1]).is_ok());
     assert_eq!(read(&fabric, 0, BYTES as usize / 8), before);
-    assert_eq!(fabric.node_id(0), id);
+    assert_eq!(fabric.remote_nodes().node_id(0), id);
     assert_eq!(&before[before.len() - 2..], [200, 200]);
     drop(second);
 }
@@ -241,7 +241,7 @@ fn a_pool_that_must_be_durable_takes_durable_nodes_only() {
     assert_eq!(promised(&fabric), (Durability::OnCompletion, true));
     let error = connect_as(&[&logged, &plain], must()).unwrap_err().to_string();
     assert!(error.contains(&plain.address.to_string()) && error.contains("is not durable"), "{error}");
-    assert!(fabric.add_node(1, &plain.address.to_string()).is_err());
+    assert!(fabric.remote_nodes().add_node(1, &plain.address.to_string()).is_err());
     let mixed = connect(&[&logged, &plain], b"").unwrap();
     assert_eq!(promised(&mixed), (Durability::Never, false));
 }

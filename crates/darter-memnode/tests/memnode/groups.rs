@@ -3,13 +3,13 @@
 use crate::support::authority::{Authority, LATER};
 use crate::support::groups::TestGroup;
 use crate::support::{LONG, Node, connect, get, greeted, hear, say, until, value};
-use darter_fabric::group::Message;
 use darter_fabric::wire::proof::{Proof, nonce};
 use darter_fabric::wire::{self, Challenge, Hello, RequestHead, RequestKind, Welcome};
 use darter_fabric::{
-    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, ReplicaComparison, ReplicaRole, Suspect, Tcp,
-    TcpOptions, block_on,
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Membership, RemoteNodes, ReplicaComparison,
+    ReplicaGroups, ReplicaRole, Suspect, Tcp, TcpOptions, block_on,
 };
+use darter_group::Message;
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex};
 use darter_memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
 use darter_pool::{Pool, PoolOptions};

@@ -5,7 +5,9 @@ use crate::support::{ENDLESS, LONG, Node, connect, greeted, hear, read_frame, sa
 use darter_fabric::tcp::{TcpEndpoint, TcpOptions};
 use darter_fabric::wire::proof::Proof;
 use darter_fabric::wire::{self, Challenge, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind};
-use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, Tcp, block_on};
+use darter_fabric::{
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Membership, Suspect, Tcp, block_on,
+};
 use darter_memnode::{MemNodeOptions, Region};
 use std::future::Future;
 use std::io::{Read, Write};
@@ -170,11 +172,11 @@ fn what_is_sent_to_a_node_reaches_no_other_that_had_its_number() {
     let next = Node::start(Region::of(region.clone()).unwrap(), "127.0.0.1:0", MemNodeOptions::default());
     let fabric = connect(&[&nodes[0]], b"").unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
-    fabric.add_node(1, &nodes[1].address.to_string()).unwrap();
+    fabric.remote_nodes().add_node(1, &nodes[1].address.to_string()).unwrap();
     write(&mut endpoint, &[0, 1]).unwrap();
-    fabric.forget_node(1);
+    fabric.remote_nodes().forget_node(1);
     assert!(write(&mut endpoint, &[1]).is_err());
-    fabric.add_node(1, &next.address.to_string()).unwrap();
+    fabric.remote_nodes().add_node(1, &next.address.to_string()).unwrap();
     write(&mut endpoint, &[1]).unwrap();
     let mut inside = region.endpoint().unwrap();
     let mut batch = inside.batch();
@@ -188,7 +190,7 @@ fn a_batch_that_waits_for_a_node_that_is_forgotten_ends() {
     let (address, gate) = gated(nodes[1].address);
     let fabric = connect(&[&nodes[0]], b"").unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
-    fabric.add_node(1, &address.to_string()).unwrap();
+    fabric.remote_nodes().add_node(1, &address.to_string()).unwrap();
     // The node answers no handshake before it is forgotten.
     gate.shut(true);
     let mut batch = endpoint.batch();
@@ -198,11 +200,11 @@ fn a_batch_that_waits_for_a_node_that_is_forgotten_ends() {
         assert!(future.as_mut().poll(context).is_pending());
         Poll::Ready(())
     }));
-    fabric.forget_node(1);
+    fabric.remote_nodes().forget_node(1);
     let error = block_on(future).map(drop).unwrap_err();
     assert!(matches!(error, FabricError::Unreachable { node: 1 }), "{error}");
     // The outcome of the old attempt is not attributed to the next node with that number.
-    fabric.add_node(1, &nodes[1].address.to_string()).unwrap();
+    fabric.remote_nodes().add_node(1, &nodes[1].address.to_string()).unwrap();
     gate.shut(false);
     write(&mut endpoint, &[0, 1]).unwrap();
 }

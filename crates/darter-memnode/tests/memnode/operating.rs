@@ -5,7 +5,7 @@ use crate::support::{
     ENDLESS, LONG, Node, ask, connect, get, greet, greeted, provoke, read_frame, until, value,
 };
 use darter_fabric::wire::{self, Refusal, ReplyHead};
-use darter_fabric::{Endpoint, Fabric, FenceOutcome, GlobalAddr, Suspect, block_on};
+use darter_fabric::{Endpoint, Fabric, FenceOutcome, GlobalAddr, Membership, Suspect, block_on};
 use darter_memnode::{Health, MemNodeOptions, Region, serve_metrics};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -6,8 +6,8 @@ use crate::support::{LONG, Node, connect_as, greeted, hear, say, until};
 use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::wire::{self, Pairing, Refusal, ReplyHead, RequestHead, RequestKind};
 use darter_fabric::{
-    Batch, Counting, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, OpKind, Suspect,
-    TcpOptions, block_on, run_all,
+    Batch, Counting, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Membership, OpKind,
+    Suspect, TcpOptions, block_on, run_all,
 };
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
 use darter_memnode::{MemNodeOptions, Region};

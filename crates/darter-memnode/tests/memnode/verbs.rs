@@ -4,7 +4,7 @@
 use crate::support::{Node, connect, greeted, provoke, read_frame};
 use darter_fabric::wire::{self, Control, Refusal, RequestHead, RequestKind};
 use darter_fabric::{
-    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, VerbKind, block_on,
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Membership, Suspect, VerbKind, block_on,
 };
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
 use darter_memnode::{MemNodeOptions, Region};

@@ -1,9 +1,9 @@
 //! Memory groups of nodes in threads of the test, with a store of views in its memory.
 
 use super::{Node, until};
-use darter_fabric::group::{Options, StoreReply, StoreRequest, View};
 use darter_fabric::wire::{ClientTls, NodeTls};
-use darter_fabric::{Fabric, Local, ReplicaRole, ReplicaState, Tcp, TcpOptions};
+use darter_fabric::{Local, ReplicaGroups, ReplicaRole, ReplicaState, Tcp, TcpOptions};
+use darter_group::{Options, StoreReply, StoreRequest, View};
 use darter_memnode::{GroupOptions, MemNodeOptions, Region, Views};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};

@@ -43,9 +43,9 @@ impl<F: Fabric> Blocks<F> {
         let mut absent = None;
         for step in 0..nodes {
             let node = ((usize::from(shortage.node) + step) % nodes) as u8;
-            let obtained = if self.fabric().is_lost(node) {
+            let obtained = if self.fabric().remote_nodes().is_lost(node) {
                 Err(FabricError::Lost { node }.into())
-            } else if self.fabric().is_absent(node) {
+            } else if self.fabric().remote_nodes().is_absent(node) {
                 Err(FabricError::Unreachable { node }.into())
             } else {
                 self.obtain_on(endpoint, Shortage { node, ..shortage }, is_last, out).await
@@ -54,7 +54,7 @@ impl<F: Fabric> Blocks<F> {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 // Or it turned out to be absent just now.
-                Err(error) if self.fabric().is_absent(node) => absent = Some(error),
+                Err(error) if self.fabric().remote_nodes().is_absent(node) => absent = Some(error),
                 Err(error) => return Err(error),
             }
         }
@@ -114,7 +114,11 @@ impl<F: Fabric> Blocks<F> {
         let shape = self.layout().shape(page, class);
         // The slab's bitmap may lie where objects have been.
         let head = shape.as_ref().map_or(0, |shape| u64::from(shape.first));
-        self.fabric().note_object(self.layout().page_addr(first), head, ObjectState::Unmanaged);
+        self.fabric().memory_observer().note_object(
+            self.layout().page_addr(first),
+            head,
+            ObjectState::Unmanaged,
+        );
         if shape.is_some_and(|shape| shape.bitmap.is_some()) {
             let (bitmap, words) = self.layout().bitmap_of(first, class);
             batch.write(bitmap, &vec![0; words]);

@@ -1,7 +1,8 @@
 //! Races for blocks, pages and freed bits, driven by hand.
 
-use darter_fabric::sim::{Executor, WordOrder};
-use darter_fabric::{Fabric, OpKind, Sim, block_on};
+use darter_fabric::{Fabric, OpKind, block_on};
+use darter_sim::Sim;
+use darter_sim::{Executor, WordOrder};
 use std::pin::pin;
 
 use super::block::{BlockState, BlockWord, MemberId};

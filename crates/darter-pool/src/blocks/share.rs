@@ -148,7 +148,7 @@ impl<F: Fabric> Blocks<F> {
     /// Tells the fabric what becomes of an object.
     #[inline]
     pub(crate) fn note(&self, object: Object, state: ObjectState) {
-        self.fabric.note_object(object.addr(), class_bytes(object.class()), state);
+        self.fabric.memory_observer().note_object(object.addr(), class_bytes(object.class()), state);
     }
 
     /// Frees objects that no reader can hold. Returns those that lie in other members' blocks.

@@ -4,7 +4,7 @@
 //! anything shared. When a magazine is empty, [`Stock::refill`] fills it with what the process has
 //! found (`grant`); when it is full, half of it goes back to the heap.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState};
+use darter_fabric::{ClientObserver, Endpoint, Fabric, GlobalAddr, ObjectState};
 use std::sync::Arc;
 
 use super::layout::class_in;
@@ -71,16 +71,16 @@ impl Stock {
         kind: AllocKind,
     ) -> Option<GlobalAddr> {
         let class = class_of(bytes)?;
-        if blocks.fabric().is_absent(node) {
+        if blocks.fabric().remote_nodes().is_absent(node) {
             return None;
         }
-        if endpoint.refuses_allocation() {
+        if endpoint.observer().is_some_and(ClientObserver::refuses_allocation) {
             self.refused = true;
             return None;
         }
         let magazine = self.magazines.get(Self::index(node, kind, class))?.as_ref()?;
         let object = magazine.pop()?;
-        blocks.fabric().note_object(object, class_bytes(class), ObjectState::Allocated);
+        blocks.fabric().memory_observer().note_object(object, class_bytes(class), ObjectState::Allocated);
         if let Some(next) = magazine.peek() {
             // Written by the operation after this one.
             endpoint.prefetch(next, (class_bytes(class) / 8) as usize);
@@ -117,7 +117,7 @@ impl Stock {
         let class = class_in(blocks.layout(), bytes)?;
         let node = node % nodes;
         let is_full = self.full[usize::from(node) / 64] & 1_u64 << (node % 64) != 0;
-        if is_full || blocks.fabric().is_absent(node) {
+        if is_full || blocks.fabric().remote_nodes().is_absent(node) {
             let mut others = (1..nodes).map(|step| (u16::from(node) + u16::from(step)) % u16::from(nodes));
             let found = others.find_map(|node| self.take(blocks, endpoint, node as u8, bytes, kind));
             if let Some(addr) = found {
@@ -147,7 +147,7 @@ impl Stock {
         let magazine = self.magazine(blocks, first.node(), kind, class);
         let surplus: Vec<_> = found[1..].iter().rev().copied().filter(|&addr| !magazine.push(addr)).collect();
         blocks.give_back(&surplus, class);
-        blocks.fabric().note_object(first, class_bytes(class), ObjectState::Allocated);
+        blocks.fabric().memory_observer().note_object(first, class_bytes(class), ObjectState::Allocated);
         first
     }
 
@@ -173,7 +173,7 @@ impl Stock {
         class: u8,
         kind: AllocKind,
     ) {
-        blocks.fabric().note_object(addr, class_bytes(class), ObjectState::Free);
+        blocks.fabric().memory_observer().note_object(addr, class_bytes(class), ObjectState::Free);
         let magazine = self.magazine(blocks, addr.node(), kind, class);
         if !magazine.push(addr) {
             let mut surplus = vec![addr];

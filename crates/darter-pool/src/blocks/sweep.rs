@@ -91,7 +91,7 @@ impl<F: Fabric> Blocks<F> {
                 Page::Free => {
                     // Page 0 begins with the block's own words.
                     let head = if page.page == 0 { u64::from(self.layout().pages) * 16 } else { 0 };
-                    self.fabric().note_object(
+                    self.fabric().memory_observer().note_object(
                         self.layout().page_addr(page).plus(head),
                         self.layout().page_bytes - head,
                         ObjectState::Reclaimed,
@@ -103,7 +103,11 @@ impl<F: Fabric> Blocks<F> {
                             let spot = Spot { page, slot: (word as u64 * 64 + bit) as u32 };
                             if let Some(addr) = self.layout().object_addr(spot, slab.class) {
                                 let bytes = class_bytes(slab.class);
-                                self.fabric().note_object(addr, bytes, ObjectState::Reclaimed);
+                                self.fabric().memory_observer().note_object(
+                                    addr,
+                                    bytes,
+                                    ObjectState::Reclaimed,
+                                );
                             }
                         }
                     }

@@ -1,7 +1,8 @@
 //! Races of members that join, lapse and die, driven by hand.
 
-use darter_fabric::sim::{EventKind, Executor, WordOrder};
-use darter_fabric::{Fabric, OpKind, Sim, block_on};
+use darter_fabric::{Fabric, OpKind, block_on};
+use darter_sim::Sim;
+use darter_sim::{EventKind, Executor, WordOrder};
 use std::cell::RefCell;
 use std::pin::pin;
 

@@ -91,10 +91,11 @@ pub(crate) async fn write_directory<F: Fabric>(
     layout: &Layout,
 ) -> Result<(), PoolError> {
     for node in 0..layout.node_count() {
-        let (Some(address), Some(laid_out)) = (fabric.node_address(node), layout.node(node)) else {
+        let (Some(address), Some(laid_out)) = (fabric.remote_nodes().node_address(node), layout.node(node))
+        else {
             continue;
         };
-        let words = line_words(laid_out.bytes, &address, fabric.node_id(node))?;
+        let words = line_words(laid_out.bytes, &address, fabric.remote_nodes().node_id(node))?;
         let write = |batch: &mut Batch| {
             batch.write(line_addr(node).plus(8), &words);
             batch.write(line_addr(node), &[READY]);
@@ -120,7 +121,7 @@ fn expect<F: Fabric>(fabric: &F, node: u8, expected: &ExpectedNode) -> Result<()
     if expected.id == 0 {
         return Err(FabricError::Unreachable { node }.into());
     }
-    Ok(fabric.expect_node(node, expected)?)
+    Ok(fabric.remote_nodes().expect_node(node, expected)?)
 }
 
 /// Has the fabric expect the nodes that were named to it and that it could not reach. Their bytes,
@@ -161,7 +162,7 @@ pub(crate) async fn learn<F: Fabric>(
     for node in layout.node_count()..count {
         let expected = look_up(endpoint, node).await?;
         if usize::from(node) >= fabric.nodes() {
-            let added = fabric.add_node(node, &expected.address);
+            let added = fabric.remote_nodes().add_node(node, &expected.address);
             // Unless another thread was faster.
             if usize::from(node) >= fabric.nodes() {
                 if absent == Absent::Refused || !matches!(added, Err(FabricError::Io(_))) {
@@ -176,7 +177,7 @@ pub(crate) async fn learn<F: Fabric>(
         let found = superblock::read_or_disown(fabric, endpoint, node, fabric.node_bytes(node)).await?;
         let Some(found) = found else {
             if absent == Absent::Refused {
-                fabric.forget_node(node);
+                fabric.remote_nodes().forget_node(node);
                 return Err(FabricError::Lost { node }.into());
             }
             expect(fabric, node, &expected)?;
@@ -239,16 +240,19 @@ impl Members {
         let bytes = match self.prepare_node(endpoint, blocks, node, address).await {
             Ok(bytes) => bytes,
             Err(error) => {
-                blocks.fabric().forget_node(node);
+                blocks.fabric().remote_nodes().forget_node(node);
                 cas(endpoint, line_addr(node), claim, 0).await?;
                 return Err(error);
             }
         };
         let mut batch = endpoint.batch();
-        batch.write(line_addr(node).plus(8), &line_words(bytes, address, blocks.fabric().node_id(node))?);
+        batch.write(
+            line_addr(node).plus(8),
+            &line_words(bytes, address, blocks.fabric().remote_nodes().node_id(node))?,
+        );
         let cas = batch.cas(line_addr(node), claim, READY);
         if !submit(endpoint, batch).await?.swapped(cas) {
-            blocks.fabric().forget_node(node);
+            blocks.fabric().remote_nodes().forget_node(node);
             return Err(PoolError::Evicted);
         }
         raise_count(endpoint, node).await?;
@@ -299,7 +303,7 @@ impl Members {
         node: u8,
         address: &str,
     ) -> Result<u64, PoolError> {
-        blocks.fabric().add_node(node, address)?;
+        blocks.fabric().remote_nodes().add_node(node, address)?;
         let bytes = blocks.fabric().node_bytes(node);
         match superblock::read_node(endpoint, node, bytes).await {
             Err(PoolError::NotAPool { .. }) => {}
@@ -319,8 +323,9 @@ mod tests {
     use super::*;
     use crate::fixtures::{poll, slow};
     use crate::{Pool, PoolOptions};
+    use darter_fabric::block_on;
     use darter_fabric::decorate::Delaying;
-    use darter_fabric::{Sim, block_on};
+    use darter_sim::Sim;
     use std::pin::pin;
 
     /// A simulation of three nodes of which all processes reach only the first, with a pool on

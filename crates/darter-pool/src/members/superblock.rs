@@ -216,9 +216,9 @@ pub(super) async fn read_or_disown<F: Fabric>(
 ) -> Result<Option<Superblock>, PoolError> {
     match read_node(endpoint, node, bytes).await {
         Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. })
-            if node > 0 && fabric.node_id(node).is_some() =>
+            if node > 0 && fabric.remote_nodes().node_id(node).is_some() =>
         {
-            fabric.disown_node(node);
+            fabric.remote_nodes().disown_node(node);
             Ok(None)
         }
         found => found.map(Some),

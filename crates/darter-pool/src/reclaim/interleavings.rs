@@ -1,8 +1,9 @@
 //! Races of pins, limbo and upkeep, driven by hand.
 
 use darter_fabric::decorate::Delaying;
-use darter_fabric::sim::{Executor, WordOrder};
-use darter_fabric::{Batch, GlobalAddr, OpKind, Sim, block_on};
+use darter_fabric::{Batch, GlobalAddr, OpKind, block_on};
+use darter_sim::Sim;
+use darter_sim::{Executor, WordOrder};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

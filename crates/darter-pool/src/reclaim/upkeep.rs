@@ -260,7 +260,7 @@ impl Reclamation {
     fn free_ripe<F: Fabric>(&self, blocks: &Blocks<F>, mark: u64, global: u64) {
         self.limbo.stamp(mark, global, |object| blocks.note(object, ObjectState::Retired(global)));
         self.clients.observe(global);
-        let graced = |stamp| blocks.fabric().note_grace(stamp);
+        let graced = |stamp| blocks.fabric().memory_observer().note_grace(stamp);
         self.limbo.ripen(global, graced, |objects| blocks.free(objects));
     }
 

@@ -2,8 +2,8 @@
 //! nothing is reused under a late verb, and what is lost comes back by a sweep.
 
 use darter_fabric::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, OpKind,
-    Orphans, block_on,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local,
+    Membership, OpKind, Orphans, block_on,
 };
 use darter_pool::{AllocKind, Client, Pool, PoolError, PoolOptions, ReachableSet};
 use std::collections::VecDeque;
@@ -47,6 +47,16 @@ impl Late {
     }
 }
 
+impl Membership for Late {
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        self.inner.claim(slot)
+    }
+
+    fn fence(&self, suspect: darter_fabric::Suspect) -> Result<FenceOutcome, FabricError> {
+        self.inner.fence(suspect)
+    }
+}
+
 impl Fabric for Late {
     type Endpoint = LateEndpoint;
 
@@ -66,14 +76,6 @@ impl Fabric for Late {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
-    }
-
-    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
-        self.inner.claim(slot)
-    }
-
-    fn fence(&self, suspect: darter_fabric::Suspect) -> Result<FenceOutcome, FabricError> {
-        self.inner.fence(suspect)
     }
 
     fn persist(&self) -> Result<(), FabricError> {
@@ -102,10 +104,6 @@ impl Endpoint for LateEndpoint {
         self.countdown.store(usize::MAX, Ordering::SeqCst);
         self.queue.lock().unwrap().push_back(batch);
         std::future::pending().await
-    }
-
-    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
-        self.inner.call(node, procedure, words).await
     }
 
     fn orphans(&self) -> Option<Arc<dyn Orphans>> {

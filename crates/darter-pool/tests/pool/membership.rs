@@ -187,7 +187,7 @@ fn a_member_declared_dead_is_told() {
 
 #[test]
 fn a_member_silent_beyond_its_lease_is_shut_out_and_holds_nothing_back() {
-    let sim = darter_fabric::Sim::new(1, 2 << 20);
+    let sim = darter_sim::Sim::new(1, 2 << 20);
     let lease_ms = 1000;
     let options = PoolOptions { lease_ms, ..options(256 << 10) };
     let one = block_on(Pool::create(sim.process(0), &options)).unwrap();
@@ -218,8 +218,8 @@ fn a_member_silent_beyond_its_lease_is_shut_out_and_holds_nothing_back() {
 }
 
 /// A simulation of three nodes of which processes 0 to 2 reach only the first, with a pool on that.
-fn one_node_of_three() -> (darter_fabric::Sim, Pool<darter_fabric::Sim>) {
-    let sim = darter_fabric::Sim::new(3, 2 << 20);
+fn one_node_of_three() -> (darter_sim::Sim, Pool<darter_sim::Sim>) {
+    let sim = darter_sim::Sim::new(3, 2 << 20);
     (0..3).for_each(|process| sim.process(process).limit_nodes(1));
     let pool = block_on(Pool::create(sim.process(0), &options(256 << 10))).unwrap();
     (sim, pool)
@@ -320,7 +320,7 @@ fn a_node_that_is_none_is_not_added() {
 /// has to wait.
 #[test]
 fn no_node_is_added_while_verbs_of_a_cancelled_addition_are_on_their_way() {
-    use darter_fabric::sim::{EventKind, Executor, WordOrder};
+    use darter_sim::{EventKind, Executor, WordOrder};
     use std::cell::RefCell;
     use std::task::Poll;
 

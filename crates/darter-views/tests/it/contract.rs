@@ -1,6 +1,6 @@
 //! What every store does.
 
-use darter_fabric::group::{StoreRequest, View};
+use darter_group::{StoreRequest, View};
 use darter_views::{StoreError, ViewStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,10 +8,10 @@ use crate::sherman::entry::key_words;
 use crate::sherman::hopscotch::home_of;
 use crate::sherman::page::{Aim, Page};
 use darter_fabric::decorate::{FailPoint, Failing};
-use darter_fabric::sim::{EventKind, Executor, Sim, TaskId, WordOrder};
 use darter_fabric::{Fabric, Local, OpKind, block_on};
 use darter_index::{Condition, OrderedIndex, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
+use darter_sim::{EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 

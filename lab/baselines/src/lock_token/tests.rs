@@ -1,9 +1,10 @@
 //! Lock tokens are over when their holder can write no more, and not before.
 
 use super::*;
-use darter_fabric::sim::{EventKind, Executor, WordOrder};
-use darter_fabric::{Local, OpKind, Sim, block_on};
+use darter_fabric::{Local, OpKind, block_on};
 use darter_pool::PoolOptions;
+use darter_sim::Sim;
+use darter_sim::{EventKind, Executor, WordOrder};
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -4,10 +4,10 @@ use super::page::{Aim, Link, Page};
 use super::{DESCRIPTOR_WORD, DESCRIPTOR_WORDS, Records, Sherman, ShermanOptions};
 use crate::operation::Operation;
 use darter_fabric::decorate::{FailPoint, Failing};
-use darter_fabric::sim::{EventKind, Executor, Sim, TaskId, WordOrder};
 use darter_fabric::{Fabric, GlobalAddr, Local, OpKind, block_on};
 use darter_index::{Condition, OrderedIndex};
 use darter_pool::{AllocKind, Client, Pool, PoolOptions};
+use darter_sim::{EventKind, Executor, Sim, TaskId, WordOrder};
 
 /// Small nodes, whose leaves hold keys and values of a word.
 fn options() -> ShermanOptions {

@@ -2,9 +2,9 @@
 
 use super::{Smart, SmartOptions};
 use darter_fabric::block_on;
-use darter_fabric::sim::Sim;
 use darter_index::{Condition, OrderedIndex};
 use darter_pool::{Pool, PoolOptions};
+use darter_sim::Sim;
 
 /// A compute node remembers a node and is idle, while another takes it away and frees it.
 #[test]

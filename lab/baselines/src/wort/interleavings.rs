@@ -3,9 +3,9 @@
 
 use super::{Design, Wort, WortOptions};
 use darter_fabric::block_on;
-use darter_fabric::sim::{EventKind, Executor, Sim, TaskId, WordOrder};
 use darter_index::{Condition, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, PoolOptions};
+use darter_sim::{EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::Cell;
 
 const DESIGNS: [Design; 3] = [Design::Wort, Design::Woart, Design::ArtCow];

@@ -2,10 +2,10 @@
 
 use crate::common::Tested;
 use darter_baselines::{Art, ArtOptions, HoclOptions};
-use darter_fabric::sim::{EventKind, Executor, Sim, WordOrder};
 use darter_fabric::{Fabric, OpKind, block_on};
 use darter_index::{Condition, OrderedIndex};
 use darter_pool::{Pool, PoolOptions};
+use darter_sim::{EventKind, Executor, Sim, WordOrder};
 
 struct Published;
 

@@ -15,7 +15,8 @@ use darter_bench::outcome::Outcome;
 use darter_bench::phase::Phase;
 use darter_bench::progress::Progress;
 use darter_bench::report::Sizes;
-use darter_fabric::{Counting, Model, Provider};
+use darter_fabric::{Counting, Provider};
+use darter_model::Model;
 
 /// An index under comparison.
 pub(crate) trait IndexCandidate: Candidate {
@@ -109,7 +110,7 @@ impl Visitor for Opening<Model> {
         let served = serve_model::<I>(&model)?;
         let mut targets = Vec::new();
         for node in 0..model.spec().compute_nodes as usize {
-            let provider = Provider::Model(served.compute_node(node));
+            let provider = Provider::foreign(served.compute_node(node));
             let pool = if node == 0 {
                 environment::create(provider)?
             } else {

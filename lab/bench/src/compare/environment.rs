@@ -7,7 +7,8 @@ use crate::index_target::from_pool;
 use darter::{ByteSize, DefaultFabric, Pool, block_on};
 use darter_bench::BenchError;
 use darter_bench::store_target::SECRET;
-use darter_fabric::{Counting, Local, Model, Provider, SUPERBLOCK_BYTES, Tcp, TcpOptions};
+use darter_fabric::{Counting, Local, Provider, SUPERBLOCK_BYTES, Tcp, TcpOptions};
+use darter_model::Model;
 use darter_pool::PoolOptions;
 use tempfile::TempDir;
 

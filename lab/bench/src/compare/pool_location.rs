@@ -1,6 +1,6 @@
 //! Where the pools of a comparison are, and so by whose clock it measures.
 
-use darter_fabric::ModelSpec;
+use darter_model::ModelSpec;
 use std::fmt;
 use std::str::FromStr;
 

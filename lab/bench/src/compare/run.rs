@@ -22,7 +22,8 @@ use darter_bench::phase::{Part, Phase};
 use darter_bench::progress::Progress;
 use darter_bench::report::{Sizes, bytes_text};
 use darter_bench::ycsb::Workload;
-use darter_fabric::{Model, ModelSpec, counted};
+use darter_fabric::counted;
+use darter_model::{Model, ModelSpec};
 
 /// Which draw of a workload is the warm-up's; rounds count from 0.
 const WARM_UP_RUN: u64 = u64::MAX;

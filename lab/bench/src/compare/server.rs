@@ -8,7 +8,8 @@ use crate::index_target::from_index;
 use darter::{DefaultFabric, IndexError, PoolError};
 use darter_baselines::XStoreService;
 use darter_bench::BenchError;
-use darter_fabric::{CallFault, Fabric, FabricError, Model, Procedures, Provider};
+use darter_fabric::{CallFault, Fabric, FabricError, Procedures, Provider};
+use darter_model::Model;
 use darter_pool::Client;
 
 /// Gives an index's servers a place beside the memory, where the provider can run them.
@@ -17,7 +18,6 @@ use darter_pool::Client;
 /// Those of the fabric.
 pub(crate) fn serve<I: Adjusts>(provider: Provider) -> Result<Provider, BenchError> {
     match &provider {
-        Provider::Model(model) => Ok(Provider::Model(serve_model::<I>(model)?)),
         Provider::Local(local) if I::HAS_SERVER => {
             let mut served = local.clone();
             for (node, procedures) in servers(&provider) {
@@ -43,7 +43,7 @@ pub(crate) fn serve_model<I: Adjusts>(model: &Model) -> Result<Model, BenchError
         return Ok(model.clone());
     }
     let mut served = model.clone();
-    for (node, procedures) in servers(&Provider::Model(model.clone())) {
+    for (node, procedures) in servers(&Provider::foreign(model.clone())) {
         served = served.with_procedures(node, procedures).map_err(darter::Error::from)?;
     }
     Ok(served)

@@ -8,7 +8,7 @@ use super::quantity::{Span, Stated};
 use super::selection::{BYTES_READ, MOPS, P50_US, ROUND_TRIPS, Selection};
 use crate::datasets::DatasetSpec::{Email, RandInt};
 use darter_bench::ycsb::Workload::{A, B, C, D, E, Load, U};
-use darter_fabric::model::Preset;
+use darter_model::Preset;
 
 /// Everybody that DART is compared with here.
 const OTHERS: &[&str] = &["smart", "sherman"];

@@ -5,8 +5,8 @@ use crate::compare::{Comparison, IndexChoice, PoolLocation, Theta};
 use crate::datasets::DatasetSpec;
 use darter::ByteSize;
 use darter_bench::ycsb::Workload;
-use darter_fabric::ModelSpec;
-use darter_fabric::model::Preset;
+use darter_model::ModelSpec;
+use darter_model::Preset;
 
 /// How large a figure is run.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use super::quantity::Stated;
 use super::selection::{MOPS, P50_US, P99_US};
 use crate::datasets::DatasetSpec::RandInt;
 use darter_bench::ycsb::Workload::{A, B};
-use darter_fabric::model::Preset;
+use darter_model::Preset;
 
 /// The steps from FG with a cache to Sherman.
 const STEPS: &[&str] = &["fg+", "fg+combined", "fg+on-chip", "fg+hierarchical", "sherman"];

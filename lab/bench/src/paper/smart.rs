@@ -9,8 +9,8 @@ use super::selection::{MOPS, Metric, P50_US, P99_US, Selection};
 use crate::compare::{Comparison, PoolLocation};
 use crate::datasets::DatasetSpec::{self, Email, RandInt};
 use darter_bench::ycsb::Workload::{self, A, B, C, D, E, Load};
-use darter_fabric::ModelSpec;
-use darter_fabric::model::Preset;
+use darter_model::ModelSpec;
+use darter_model::Preset;
 
 const ALL: &[&str] = &["smart", "sherman", "art"];
 /// The steps from a lock-free radix tree to SMART.

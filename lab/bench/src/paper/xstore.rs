@@ -11,7 +11,7 @@ use super::selection::{CACHE_USED, MOPS, P50_US, Selection};
 use crate::compare::{Comparison, PoolLocation};
 use crate::datasets::DatasetSpec::{self, Dense, RandInt};
 use darter_bench::ycsb::Workload::{self, A, B, C, D, E, F};
-use darter_fabric::model::Preset;
+use darter_model::Preset;
 
 const ALL: &[&str] = &["xstore", "xstore+server", "xstore+levels", "xstore+whole"];
 const SERVER: &[&str] = &["xstore+server"];

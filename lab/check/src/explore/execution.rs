@@ -10,9 +10,9 @@ use super::servers::{LATE_SERVER, SERVER, Servers};
 use super::subject::Subject;
 use super::torn::TornReads;
 use darter_fabric::counted;
-use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use darter_index::checker::trail_len;
 use darter_pool::Pool;
+use darter_sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
 
 /// Steps after which a run is held to hang. Sealing and splitting a segment takes some 10,000.

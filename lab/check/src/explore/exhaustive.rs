@@ -12,7 +12,7 @@ use super::finding::Finding;
 use super::fixtures::Fixtures;
 use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
-use darter_fabric::sim::{Event, EventKind};
+use darter_sim::{Event, EventKind};
 
 /// What makes an event the same one along a branch, and what it touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

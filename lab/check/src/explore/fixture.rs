@@ -4,9 +4,9 @@ use super::scenario::Scenario;
 use super::servers::Servers;
 use super::subject::{Promises, Subject};
 use darter_fabric::block_on;
-use darter_fabric::sim::{Sim, Snapshot};
 use darter_index::{Condition, IndexError, OrderedIndex};
 use darter_pool::{Client, Pool, PoolOptions};
+use darter_sim::{Sim, Snapshot};
 
 /// Milliseconds of a pause. In 25 of them a process that leaves has given up waiting for others.
 const PAUSE_MS: u64 = 10;

@@ -10,9 +10,9 @@ use super::plan::Plan;
 use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
 use super::verdict;
-use darter_fabric::sim::{Executor, Sim, WordOrder};
 use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
+use darter_sim::{Executor, Sim, WordOrder};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -4,8 +4,8 @@
 use super::fault::Fault;
 use super::schedule::Schedule;
 use crate::history::Operation;
-use darter_fabric::group::testbed::Counts;
-use darter_fabric::sim::SimCounts;
+use darter_sim::SimCounts;
+use darter_sim::groups::Counts;
 use std::any::Any;
 
 /// Something that must not happen, in words.

@@ -19,8 +19,8 @@ use super::outcome::Outcome;
 use super::scenario::Scenario;
 use super::schedule::Scheduler;
 use super::subject::Promises;
-use darter_fabric::sim::{Medium, Relaxations, Side};
 use darter_index::checker::Situation;
+use darter_sim::{Medium, Relaxations, Side};
 use std::fmt;
 use std::sync::LazyLock;
 

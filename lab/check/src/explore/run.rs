@@ -18,9 +18,9 @@ use super::subject::{OptionsOf, Subject};
 use super::torn::TornReads;
 use super::verdict;
 use darter_fabric::counted;
-use darter_fabric::sim::{Executor, Medium, Sim};
 use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
+use darter_sim::{Executor, Medium, Sim};
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -4,7 +4,7 @@
 //! a schedule of zeros is every client run to its end in turn, and a shrunk schedule is one with few context switches.
 
 use super::op::Op;
-use darter_fabric::sim::{Event, WordOrder};
+use darter_sim::{Event, WordOrder};
 use std::fmt;
 use std::str::FromStr;
 

@@ -5,8 +5,8 @@ use super::op::Op;
 use super::plan::Plan;
 use super::schedule::{Decision, Schedule, Scheduler};
 use crate::dice::Dice;
-use darter_fabric::sim::{Event, EventKind, Medium, TaskId};
 use darter_pool::HEAD_BYTES;
+use darter_sim::{Event, EventKind, Medium, TaskId};
 
 /// Events of an average operation, to spread a schedule's few changes over the whole of a run.
 pub(super) const EVENTS_OF_AN_OPERATION: u64 = 10;

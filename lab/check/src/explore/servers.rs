@@ -3,7 +3,7 @@
 
 use super::subject::{Serves, Subject};
 use darter_fabric::Fabric;
-use darter_fabric::sim::{Executor, Sim, SimServer};
+use darter_sim::{Executor, Sim, SimServer};
 
 /// The process of the first server of a run; those that follow count up from it. Plans name the server by it, and count the pieces
 /// of its verbs that have executed; what it has posted is lost with it.

@@ -4,10 +4,11 @@
 //! (plans, campaigns, sweeps, shrinking, replay lines) works with the [`Explored`](super::Explored) that is made of it.
 
 use super::scenario::{self, Scenario};
-use darter_fabric::{Procedures, Sim};
+use darter_fabric::Procedures;
 use darter_index::checker::Situation;
 use darter_index::{Condition, IndexError, OrderedIndex, PutOutcome};
 use darter_pool::{AllocKind, Client};
+use darter_sim::Sim;
 use std::future::Future;
 use std::pin::Pin;
 

@@ -13,8 +13,8 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{Choosing, Paced, Random};
 use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
-use darter_fabric::sim::{Medium, Relaxations};
 use darter_index::checker::take_situations;
+use darter_sim::{Medium, Relaxations};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 

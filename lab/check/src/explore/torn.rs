@@ -3,8 +3,8 @@
 
 use super::op::Op;
 use super::schedule::Decision;
-use darter_fabric::sim::{Event, EventKind, TaskId, WordOrder};
 use darter_index::checker::{Situation, note};
+use darter_sim::{Event, EventKind, TaskId, WordOrder};
 use std::ops::Range;
 
 /// A torn READ of an ascending scan.
@@ -95,8 +95,8 @@ impl TornReads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_fabric::sim::Access;
     use darter_index::checker::take_situations;
+    use darter_sim::Access;
 
     /// A verb of a task on the words 10 to 20, or on one of them.
     fn verb(task: TaskId, words: Range<u64>, writes: bool) -> Event {

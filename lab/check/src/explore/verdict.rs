@@ -4,9 +4,10 @@ use super::outcome::Violation;
 use super::subject::{OptionsOf, Subject};
 use crate::history::Operation;
 use crate::linear::{Checker, Verdict};
-use darter_fabric::{Sim, counted};
+use darter_fabric::counted;
 use darter_index::{CheckReport, IndexError, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, ReachableSet};
+use darter_sim::Sim;
 use std::cell::RefCell;
 
 /// Steps the checker may take for one key of one run.

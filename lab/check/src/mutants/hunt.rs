@@ -4,8 +4,8 @@ use super::{FoundBy, Mutant, Schedules};
 use crate::explore::{
     Explored, Finding, Fixtures, Scenario, Settings, Summary, Sweep, parse_replay, subject,
 };
-use darter_fabric::sim::{Medium, Relaxations};
 use darter_mutant::{VARIABLE, plant};
+use darter_sim::{Medium, Relaxations};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
 use std::os::unix::process::CommandExt;

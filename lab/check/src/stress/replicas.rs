@@ -4,7 +4,7 @@
 //! before a replica is killed, all must be members of one view by their own account; then it is
 //! stopped, so that it cannot ask for another view, and the store must still hold the same one.
 
-use darter_fabric::{Fabric, ReplicaRole, Tcp, TcpOptions};
+use darter_fabric::{ReplicaGroups, ReplicaRole, Tcp, TcpOptions};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use darter_check::explore::{
     exhaust, parse_replay, subject, subjects,
 };
 use darter_check::history::{Operation, Outcome as Told};
-use darter_fabric::sim::{Medium, Relaxations};
+use darter_sim::{Medium, Relaxations};
 
 fn quiver() -> &'static Explored {
     subject("quiver").unwrap()

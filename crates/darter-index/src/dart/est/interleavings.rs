@@ -11,9 +11,9 @@ use crate::fixtures::{
     verify, writes,
 };
 use crate::{Condition, IndexError, OrderedIndex};
-use darter_fabric::sim::{Executor, Sim};
 use darter_fabric::{GlobalAddr, OpKind, block_on};
 use darter_pool::{Client, Pool};
+use darter_sim::{Executor, Sim};
 
 /// Prefixes of a node each; their entries fill a segment of one bucket so far that it may split.
 const STEMS: [u8; 6] = *b"abcdef";

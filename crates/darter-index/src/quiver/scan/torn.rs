@@ -5,8 +5,8 @@ use crate::fixtures::{Unscheduled, advance, finish, process_on, tear, verify, wr
 use crate::quiver::{Quiver, QuiverOptions};
 use crate::{Condition, OrderedIndex, ScanRange};
 use darter_fabric::block_on;
-use darter_fabric::sim::{Executor, Sim, WordOrder};
 use darter_pool::Pool;
+use darter_sim::{Executor, Sim, WordOrder};
 use std::cell::RefCell;
 
 /// READs of a scan that are torn, from the first on.

@@ -12,9 +12,9 @@ use crate::quiver::node::{self, NODE_BYTES, Slot};
 use crate::quiver::operation::Operation;
 use crate::quiver::{Quiver, QuiverOptions};
 use crate::{Condition, IndexError, OrderedIndex};
-use darter_fabric::sim::{Executor, Sim};
 use darter_fabric::{Batch, GlobalAddr, OpKind, block_on};
 use darter_pool::{AllocKind, Client, Pool};
+use darter_sim::{Executor, Sim};
 use std::collections::BTreeMap;
 
 /// Pages so small that few keys make many nodes, and nothing remembered.

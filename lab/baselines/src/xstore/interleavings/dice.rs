@@ -1,6 +1,6 @@
 //! Chance from a seed, for races that can be seen again.
 
-use darter_fabric::sim::{Event, Executor, TaskId, WordOrder};
+use darter_sim::{Event, Executor, TaskId, WordOrder};
 
 /// A small generator of numbers.
 pub(super) struct Dice(pub(super) u64);

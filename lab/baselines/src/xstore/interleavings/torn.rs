@@ -3,9 +3,9 @@
 use super::super::client::look::{Look, look};
 use super::models::BY_MODELS;
 use super::{INLINE, World, loaded};
-use darter_fabric::sim::{EventKind, Executor, WordOrder};
 use darter_fabric::{OpKind, block_on};
 use darter_index::{Condition, OrderedIndex};
+use darter_sim::{EventKind, Executor, WordOrder};
 use std::cell::Cell;
 
 /// An update comes apart under a reader's eyes: it sees neither value, or one of them.

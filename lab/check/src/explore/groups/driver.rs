@@ -8,8 +8,8 @@ use super::super::fault::Fault;
 use super::super::outcome::Violation;
 use super::super::subject::Subject;
 use super::nodes::Nodes;
-use darter_fabric::group::testbed::{MS, Random};
-use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
+use darter_sim::groups::{MS, Random};
+use darter_sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

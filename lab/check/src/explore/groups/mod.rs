@@ -3,7 +3,7 @@
 //!
 //! A plan that says `groups=` begins from a fixture as any other does, and its clients are the
 //! explorer's. But nothing executes their batches at once: each is a frame to a group in a world of
-//! its own (`darter_fabric::group::testbed`), or one to each group that it has verbs for. A world sends
+//! its own (`darter_sim::groups`), or one to each group that it has verbs for. A world sends
 //! what was not answered again, executes it on whoever serves, and answers when the group may. A
 //! client's process may die on the way, or be shut out while it lives. At the end the groups must
 //! come to rest, with all replicas members and equal, and with logs that have no frame twice and

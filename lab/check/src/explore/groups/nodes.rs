@@ -2,10 +2,10 @@
 //! one clock, and every process is a client of each group, under the same number.
 
 use super::outcomes::Outcomes;
-use darter_fabric::group::Options;
-use darter_fabric::group::testbed::{Counts, MS, Payload, Random, Setup, World};
-use darter_fabric::sim::{DivertedBatch, Sim};
 use darter_fabric::{Fabric, FabricError, Verb};
+use darter_group::Options;
+use darter_sim::groups::{Counts, MS, Payload, Random, Setup, World};
+use darter_sim::{DivertedBatch, Sim};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Parts in which a region is copied to a learner.

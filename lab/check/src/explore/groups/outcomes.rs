@@ -2,7 +2,7 @@
 //! a session of its own.
 
 use darter_fabric::FabricError;
-use darter_fabric::group::testbed::{Frame, Payload, Random, Users};
+use darter_sim::groups::{Frame, Payload, Random, Users};
 use std::collections::BTreeSet;
 
 /// What the group has said, until somebody passes it on.

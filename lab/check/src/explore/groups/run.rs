@@ -10,8 +10,8 @@ use super::super::run::{abandon, begin, end, note_struck, spawn_clients};
 use super::super::subject::Subject;
 use super::driver::Driver;
 use super::nodes::Nodes;
-use darter_fabric::group::testbed::{MS, Random};
-use darter_fabric::sim::Executor;
+use darter_sim::Executor;
+use darter_sim::groups::{MS, Random};
 use std::collections::BTreeMap;
 
 /// Runs a plan on groups that these faults strike.

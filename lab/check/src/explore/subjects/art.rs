@@ -4,8 +4,8 @@ use super::super::fault::Fault;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Subject};
 use darter_baselines::{Art, ArtOptions};
-use darter_fabric::Sim;
 use darter_pool::AllocKind;
+use darter_sim::Sim;
 
 /// The subject, in the published layout or the hashed one.
 pub(super) struct OfArt<const HASHED: bool>;

@@ -8,9 +8,9 @@ use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Subject};
 use darter_baselines::{Chime, ChimeOptions, Records, chime_situations};
-use darter_fabric::Sim;
 use darter_index::checker::Situation;
 use darter_pool::AllocKind;
+use darter_sim::Sim;
 use std::marker::PhantomData;
 
 /// The subject, with these records.

@@ -4,12 +4,13 @@ use super::super::fault::Fault;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Subject};
-use darter_fabric::{Sim, block_on};
+use darter_fabric::block_on;
 use darter_index::checker::Situation;
 use darter_index::{
     Condition, Dart, DartOptions, Decision, IndexError, OrderedIndex, PutOutcome, dart_situations,
 };
 use darter_pool::{AllocKind, Client};
+use darter_sim::Sim;
 
 /// The subject.
 pub(super) struct OfDart;

@@ -6,13 +6,14 @@ use super::super::fixture::open_new;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Subject};
-use darter_fabric::{Sim, block_on};
+use darter_fabric::block_on;
 use darter_index::checker::Situation;
 use darter_index::{
     Condition, Decision, IndexError, OrderedIndex, PutOutcome, Quiver, QuiverOptions, quiver_situations,
     quiver_twins,
 };
 use darter_pool::{AllocKind, Client};
+use darter_sim::Sim;
 
 /// The subject: with what processes remember, with the skip table, or both. With neither, nothing leads to memory that the
 /// pin does not protect, so that each use of such memory shows.

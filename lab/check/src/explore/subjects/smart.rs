@@ -6,8 +6,8 @@ use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Subject};
 use darter_baselines::{Smart, SmartOptions};
-use darter_fabric::Sim;
 use darter_pool::AllocKind;
+use darter_sim::Sim;
 
 /// The subject, with leaves out of place or in place.
 pub(super) struct OfSmart<const IN_PLACE: bool>;

@@ -4,9 +4,9 @@ use super::super::fault::Fault;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Subject};
 use darter_baselines::{Design, Wort, WortOptions, wort_situations};
-use darter_fabric::Sim;
 use darter_index::checker::Situation;
 use darter_pool::AllocKind;
+use darter_sim::Sim;
 
 /// The subject: the tree of this number in [`DESIGNS`].
 pub(super) struct OfWort<const DESIGN: usize>;

@@ -7,9 +7,10 @@ use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Serves, Subject};
 use darter_baselines::{XStore, XStoreOptions, XStoreService};
-use darter_fabric::{Procedures, Sim};
+use darter_fabric::Procedures;
 use darter_index::{Condition, IndexError, OrderedIndex};
 use darter_pool::{AllocKind, Client};
+use darter_sim::Sim;
 use std::marker::PhantomData;
 use std::pin::Pin;
 

@@ -1,0 +1,171 @@
+//! A replica that does not serve: it follows its primary's stream.
+
+use super::memory::{Memory, is_zero};
+use super::message::{Beside, Message};
+use super::record::{Content, Record, StreamId};
+use super::replica::Replica;
+use super::view::{ReplicaId, View};
+use darter_fabric::effects::effects;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl<M: Memory> Replica<M> {
+    /// A primary begins a stream.
+    pub(super) fn attach(&mut self, stream: StreamId, view: &Arc<View>, now: Duration) {
+        self.adopt(view, now);
+        if !self.is_current(stream.view) {
+            return self.correct(stream.primary);
+        }
+        let is_old = self.follower.stream.is_some_and(|(known, _)| known.number >= stream.number);
+        let is_gone = self.leaves && !view.backups.contains(&self.me);
+        if self.primary.is_some() || self.follower.suspects || is_old || is_gone {
+            return;
+        }
+        self.follower.stream = Some((stream, false));
+        let last = self.is_sound.then_some(self.beside.last);
+        self.send(stream.primary, Message::Attached { stream, last });
+    }
+
+    /// The stream goes on behind the last record here.
+    pub(super) fn resume(&mut self, stream: StreamId) {
+        if let Some((known, has_begun)) = self.follower.stream.as_mut().filter(|(known, _)| *known == stream)
+        {
+            *has_begun = true;
+            let stream = *known;
+            self.acknowledge(stream);
+        }
+    }
+
+    /// The stream brings everything.
+    pub(super) fn begin(&mut self, stream: StreamId, state: &Beside) {
+        if let Some((known, has_begun)) = self.follower.stream.as_mut().filter(|(known, _)| *known == stream)
+        {
+            *has_begun = true;
+            debug_assert_eq!(known.view, stream.view);
+            self.is_sound = false;
+            self.log = super::log::Log::default();
+            self.beside = state.clone();
+            self.follower.copies = 0;
+        }
+    }
+
+    /// Returns whether a part of a stream is for this replica.
+    fn follows(&self, stream: StreamId) -> bool {
+        self.follower.stream == Some((stream, true)) && !self.follower.suspects
+    }
+
+    /// Records arrive.
+    pub(super) fn follow(&mut self, stream: StreamId, records: &[Arc<Record>], everywhere: u64) {
+        if !self.follows(stream) {
+            return;
+        }
+        for record in records {
+            let is_next = record.position.lsn == self.beside.last.lsn + 1;
+            if !is_next || !self.apply(record) {
+                return self.lose(stream);
+            }
+        }
+        self.drop_until(everywhere);
+        self.acknowledge(stream);
+    }
+
+    /// Forgets the records that all replicas have.
+    fn drop_until(&mut self, everywhere: u64) {
+        self.log.trim(everywhere.min(self.beside.last.lsn));
+        self.beside.trim(self.log.first().unwrap_or(self.beside.last.lsn));
+    }
+
+    /// Applies a record. Returns whether it fits.
+    pub(super) fn apply(&mut self, record: &Arc<Record>) -> bool {
+        match &record.content {
+            Content::Frame { frame, results, effects: changed } => {
+                for effect in effects(changed) {
+                    let Some((offset, bytes)) = effect else { return false };
+                    if !self.memory.store(offset, bytes) {
+                        return false;
+                    }
+                }
+                self.beside.duplicates.executed(frame, record.position.lsn, Arc::clone(results));
+            }
+            Content::Fenced(session) => {
+                self.beside.fenced.insert(*session);
+                self.beside.duplicates.forget(*session);
+            }
+        }
+        self.beside.advance(record.position);
+        self.log.push(Arc::clone(record));
+        true
+    }
+
+    /// A part of the memory arrives.
+    pub(super) fn copied(
+        &mut self,
+        stream: StreamId,
+        is_next: bool,
+        (offset, bytes): (u64, u64),
+        content: Option<&[u8]>,
+        is_last: bool,
+    ) {
+        if !self.follows(stream) {
+            return;
+        }
+        let is_stored = is_next
+            && match content {
+                Some(content) => content.len() as u64 == bytes && self.memory.store(offset, content),
+                None => self.clear(offset, bytes as usize),
+            };
+        if !is_stored {
+            return self.lose(stream);
+        }
+        self.follower.copies += 1;
+        self.is_sound |= is_last;
+        self.acknowledge(stream);
+    }
+
+    /// Makes a part of the memory zero. What is zero already is not written: the system need not
+    /// provide memory for it.
+    fn clear(&mut self, offset: u64, bytes: usize) -> bool {
+        if offset.checked_add(bytes as u64).is_none_or(|end| end > self.memory.bytes()) {
+            return false;
+        }
+        let mut content = vec![0; bytes];
+        self.memory.copy(offset, &mut content);
+        is_zero(&content) || self.memory.store(offset, &vec![0; bytes])
+    }
+
+    /// Nothing behind a part that is missing may be taken.
+    fn lose(&mut self, stream: StreamId) {
+        if let Some((_, has_begun)) = &mut self.follower.stream {
+            *has_begun = false;
+        }
+        self.send(stream.primary, Message::Lost { stream });
+    }
+
+    fn acknowledge(&mut self, stream: StreamId) {
+        let (lsn, copies) = (self.beside.last.lsn, self.follower.copies);
+        self.send(stream.primary, Message::Acknowledge { stream, lsn, copies });
+    }
+
+    /// The primary lives.
+    pub(super) fn heartbeat(
+        &mut self,
+        from: ReplicaId,
+        view: &Arc<View>,
+        sent: Duration,
+        everywhere: u64,
+        now: Duration,
+    ) {
+        self.adopt(view, now);
+        if !self.is_current(view.number) {
+            return self.correct(from);
+        }
+        if self.follower.suspects || self.primary.is_some() {
+            return;
+        }
+        self.heard = now;
+        if self.is_sound {
+            self.drop_until(everywhere);
+            self.send(from, Message::Granted { view: view.number, sent });
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What happens in the simulated world.
+
+use super::client::{Frame, Payload};
+use darter_group::{Message, Outcome, ReplicaId, Request, StoreReply, StoreRequest};
+
+/// Nanoseconds in a millisecond.
+pub const MS: u64 = 1_000_000;
+/// Nodes' names tell their addresses: the name of a life is so many times its number, and the
+/// address.
+pub(super) const ADDRESSES: u64 = 10;
+/// The connection of the one that shuts sessions out is no client's.
+pub(super) const FENCER: usize = usize::MAX;
+
+/// The address of a replica.
+pub(super) fn address(id: ReplicaId) -> usize {
+    (id % ADDRESSES) as usize
+}
+
+/// An event.
+#[derive(Debug)]
+pub(super) enum Event {
+    Tick {
+        node: usize,
+    },
+    /// A turn that a pause has interrupted ends.
+    TurnEnds {
+        node: usize,
+        life: ReplicaId,
+    },
+    Message {
+        from: ReplicaId,
+        to: ReplicaId,
+        link: u64,
+        message: Message,
+    },
+    Parted {
+        node: usize,
+        other: usize,
+    },
+    Request {
+        node: usize,
+        request: Request,
+        frame: Frame,
+    },
+    Fence {
+        node: usize,
+        request: Request,
+        session: u64,
+    },
+    Reply {
+        client: usize,
+        connection: u64,
+        id: u64,
+        outcome: Outcome,
+    },
+    Disconnected {
+        node: usize,
+        connection: u64,
+    },
+    StoreRequest {
+        from: ReplicaId,
+        request: StoreRequest,
+    },
+    StoreReply {
+        to: ReplicaId,
+        reply: StoreReply,
+    },
+    /// A client sees to its connection, and sends what it has to send.
+    Client {
+        client: usize,
+    },
+    /// A client posts a frame.
+    Post {
+        client: usize,
+        payload: Payload,
+    },
+    Fencer,
+    Fault,
+    /// A node dies, or pauses.
+    Strike {
+        node: usize,
+    },
+}
+
+impl Event {
+    /// Returns the node that it comes to, if it waits while that is paused.
+    pub(super) fn node(&self) -> Option<usize> {
+        match self {
+            Self::Tick { node }
+            | Self::Parted { node, .. }
+            | Self::Request { node, .. }
+            | Self::Fence { node, .. }
+            | Self::Disconnected { node, .. } => Some(*node),
+            Self::Message { to, .. } | Self::StoreReply { to, .. } => Some(address(*to)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A memory node of the simulated world: its clock, and its lives.
+
+use super::random::Random;
+use darter_fabric::Local;
+use darter_group::{Kept, Memory, Options, Region, Replica, ReplicaId, Start};
+use std::time::Duration;
+
+/// Bytes of a memory that nobody has cleared which are drawn one by one; behind them words are.
+const BYTES_DRAWN: usize = 4096;
+
+/// A node.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// What its clock showed at first, and how many of its nanoseconds a thousand take.
+    clock: (u64, u64),
+    pub(super) lives: u64,
+    pub(super) life: Option<Life>,
+    pub(super) paused_until: u64,
+    /// What a copy of its disk has, of some moment.
+    pub(super) snapshot: Option<(Kept, Vec<u8>)>,
+}
+
+/// A node from its start to its death.
+#[derive(Debug)]
+pub struct Life {
+    pub(super) id: ReplicaId,
+    /// The replica.
+    pub replica: Replica<Region>,
+    _local: Local,
+}
+
+impl Life {
+    /// Returns a life of a node with so many bytes, which begins so and has this memory, or one
+    /// that is cleared if it founds its group, or else one that nobody has cleared.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn new(
+        id: ReplicaId,
+        (options, bytes): (Options, usize),
+        start: Start,
+        content: Option<&[u8]>,
+        clock: Duration,
+    ) -> Self {
+        let local = Local::memory(bytes as u64, 1).expect("memory for a replica");
+        let mut region = Region::new(&local).expect("an endpoint of this process");
+        let content = content.map_or_else(
+            || if matches!(start, Start::Bootstrap(_)) { vec![0; bytes] } else { used(id, bytes) },
+            <[u8]>::to_vec,
+        );
+        assert!(region.store(0, &content), "a memory of this size");
+        Self { id, replica: Replica::new(id, options, region, start, clock), _local: local }
+    }
+
+    /// Returns its memory.
+    pub(super) fn content(&self) -> Vec<u8> {
+        let mut content = vec![0; self.replica.memory().bytes() as usize];
+        self.replica.memory().copy(0, &mut content);
+        content
+    }
+
+    /// Returns what it leaves.
+    pub(super) fn kept(&self) -> Option<(Kept, Vec<u8>)> {
+        self.replica.kept().map(|kept| (kept, self.content()))
+    }
+}
+
+/// Memory that nobody has cleared.
+fn used(id: ReplicaId, bytes: usize) -> Vec<u8> {
+    let mut random = Random::new(id);
+    let mut content = vec![0; bytes];
+    let (head, rest) = content.split_at_mut(bytes.min(BYTES_DRAWN));
+    head.fill_with(|| random.draw() as u8);
+    for word in rest.chunks_exact_mut(8) {
+        word.copy_from_slice(&random.draw().to_le_bytes());
+    }
+    content
+}
+
+impl Node {
+    pub(super) fn new(clock: (u64, u64)) -> Self {
+        Self { clock, lives: 0, life: None, paused_until: 0, snapshot: None }
+    }
+
+    /// What its clock shows.
+    pub(super) fn clock(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.clock.0 + now / 1000 * self.clock.1)
+    }
+
+    pub(super) fn replica(&mut self, act: impl FnOnce(&mut Replica<Region>)) {
+        if let Some(life) = &mut self.life {
+            act(&mut life.replica);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How the simulated world comes to rest, and what must be true then.
+
+use super::client::Users;
+use super::event::address;
+use super::node::Life;
+use super::world::World;
+use darter_group::Role;
+use std::collections::BTreeSet;
+
+impl<U: Users> World<U> {
+    /// Nothing goes wrong any more, and whoever died comes back.
+    pub fn calm(&mut self) {
+        self.is_calm = true;
+        self.cuts.clear();
+        self.slow.clear();
+        self.store_ails_until = 0;
+        for node in 0..self.nodes.len() {
+            self.nodes[node].snapshot = None;
+            self.come_back(node);
+        }
+    }
+
+    fn lives(&self) -> impl Iterator<Item = &Life> {
+        self.nodes.iter().filter_map(|node| node.life.as_ref())
+    }
+
+    /// Returns what is wrong with the replicas at rest; `None` if all are members and equal.
+    pub fn unrest(&self) -> Option<String> {
+        let members: BTreeSet<_> = self.store.members().collect();
+        for life in self.lives() {
+            if !members.contains(&life.id) {
+                return Some(format!("replica {} is no member of {:?}", life.id, self.store));
+            }
+            let role = life.replica.role();
+            let is_primary = role == Role::Primary;
+            if is_primary != (life.id == self.store.primary) || role == Role::Learner {
+                return Some(format!("replica {} is a {role:?} in {:?}", life.id, self.store));
+            }
+        }
+        let mut lives = self.lives();
+        let first = lives.next()?;
+        let (lsn, content) = (first.replica.lsn(), first.content());
+        let other = lives.find(|life| life.replica.lsn() != lsn || life.content() != content)?;
+        Some(format!("replicas {} and {} differ", first.id, other.id))
+    }
+
+    fn primary(&self) -> Option<&Life> {
+        self.nodes[address(self.store.primary)].life.as_ref()
+    }
+
+    /// Returns the memory of the primary of the current view.
+    pub fn content(&self) -> Vec<u8> {
+        self.primary().map(Life::content).unwrap_or_default()
+    }
+
+    /// Returns what is wrong with the log that the primary of the current view has: a frame that is
+    /// in it twice, or one that is behind the fence of its session.
+    pub fn log_fault(&self) -> Option<String> {
+        self.executed.fault(self.primary()?.replica.lsn())
+    }
+}

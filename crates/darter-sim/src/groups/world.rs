@@ -1,0 +1,433 @@
+//! The simulated world: nodes with clocks of their own, a network that delays and loses, a store of
+//! views. One queue of events in the order of a time that nobody reads.
+
+use super::client::{Client, Frame, Users};
+use super::event::{ADDRESSES, Event, MS, address};
+use super::executed::Executed;
+use super::node::{Life, Node};
+use super::random::Random;
+use darter_group::{
+    Answers, Message, Options, Outcome, Output, Position, Region, Replica, ReplicaId, Request, Start,
+    StoreReply, StoreRequest, View,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+/// How often a node sees to what is due.
+const TICK: u64 = 80 * MS;
+
+/// What a run has met.
+pub type Counts = BTreeMap<&'static str, u64>;
+
+/// What a group is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Of each replica.
+    pub options: Options,
+    /// Bytes of each region.
+    pub bytes: usize,
+    /// What the region holds at first; zeros if `None`.
+    pub content: Option<Vec<u8>>,
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct World<U> {
+    /// Those whom the clients send for.
+    pub users: U,
+    /// Where all chance comes from.
+    pub random: Random,
+    pub(super) now: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: BTreeMap<(u64, u64), Event>,
+    sequence: u64,
+    setup: Setup,
+    pub(super) nodes: Vec<Node>,
+    pub(super) store: Arc<View>,
+    /// Views that were asked for, and may still arrive.
+    pub(super) asked: Vec<Arc<View>>,
+    pub(super) clients: Vec<Client>,
+    pub(super) connections: BTreeMap<u64, (usize, usize)>,
+    /// The newest connection.
+    pub(super) connection: u64,
+    /// When the last message of a direction arrives, and the number of its connection.
+    links: BTreeMap<(usize, usize), (u64, u64)>,
+    /// Links that are cut, until when.
+    pub(super) cuts: BTreeMap<(usize, usize), u64>,
+    /// Directions that are slow, until when and how much at most.
+    pub(super) slow: BTreeMap<(usize, usize), (u64, u64)>,
+    /// Requests to the store are slow or lost until then.
+    pub(super) store_ails_until: u64,
+    pub(super) executed: Executed,
+    /// The client that is to be shut out, and how often the fencer has asked.
+    pub(super) fencing: Option<(usize, u64)>,
+    /// Those that come after it.
+    pub(super) to_fence: VecDeque<usize>,
+    /// Whom the fencer's connections are about.
+    pub(super) fencers: BTreeMap<u64, usize>,
+    /// Nothing goes wrong any more.
+    pub(super) is_calm: bool,
+    /// What has happened, to see that a campaign means anything.
+    pub counts: Counts,
+    log: Option<Vec<String>>,
+}
+
+impl<U: Users> World<U> {
+    /// Returns the world of a seed, in which a group was founded and has no clients.
+    pub fn new(seed: u64, users: U, setup: Setup, is_traced: bool) -> Self {
+        let mut random = Random::new(seed);
+        let replicas = 2 + random.below(2);
+        let view = Arc::new(View::bootstrap(0, 1..replicas));
+        let mut world = Self {
+            users,
+            random,
+            now: 0,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            sequence: 0,
+            setup,
+            nodes: Vec::new(),
+            store: Arc::clone(&view),
+            asked: Vec::new(),
+            clients: Vec::new(),
+            connections: BTreeMap::new(),
+            connection: 0,
+            links: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            slow: BTreeMap::new(),
+            store_ails_until: 0,
+            executed: Executed::default(),
+            fencing: None,
+            to_fence: VecDeque::new(),
+            fencers: BTreeMap::new(),
+            is_calm: false,
+            counts: BTreeMap::new(),
+            log: is_traced.then(Vec::new),
+        };
+        // One node more than replicas in some runs: a spare.
+        let spares = world.random.below(2);
+        let content = world.setup.content.take();
+        for node in 0..replicas + spares {
+            let clock = (world.random.below(1 << 40), 950 + world.random.below(101));
+            world.nodes.push(Node::new(clock));
+            let (start, content) = if node < replicas {
+                (Start::Bootstrap(Arc::clone(&view)), content.as_deref())
+            } else {
+                (Start::Empty, None)
+            };
+            world.begin(node as usize, start, content);
+            world.after(TICK, Event::Tick { node: node as usize });
+        }
+        world
+    }
+
+    /// Returns the time, in nanoseconds from the beginning.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Returns when the next event is.
+    pub fn next_event(&self) -> Option<u64> {
+        self.queue.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Lets time pass until then, or until the next event if that is before.
+    pub fn wait_until(&mut self, time: u64) {
+        let time = self.next_event().map_or(time, |next| next.min(time));
+        self.now = self.now.max(time);
+    }
+
+    /// From now on something goes wrong now and then.
+    pub fn begin_faults(&mut self) {
+        let pause = self.random.below(3000 * MS);
+        self.after(pause, Event::Fault);
+    }
+
+    pub(super) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        let now = self.now / MS;
+        if let Some(log) = &mut self.log {
+            log.push(format!("{now:>6} ms  {}", line()));
+        }
+    }
+
+    /// Returns what has happened, if that was to be written down.
+    pub fn trace(&self) -> String {
+        self.log.as_ref().map(|lines| lines.join("\n")).unwrap_or_default()
+    }
+
+    pub(super) fn after(&mut self, pause: u64, event: Event) {
+        self.sequence += 1;
+        let at = (self.now + pause, self.sequence);
+        self.queue.push(Reverse(at));
+        self.events.insert(at, event);
+    }
+
+    pub(super) fn strike_after(&mut self, pause: u64, node: usize) {
+        self.after(pause, Event::Strike { node });
+    }
+
+    /// A node begins a life.
+    pub(super) fn begin(&mut self, node: usize, start: Start, content: Option<&[u8]>) {
+        let life = self.nodes[node].lives * ADDRESSES + node as u64;
+        self.nodes[node].lives += 1;
+        let clock = self.nodes[node].clock(self.now);
+        let life = Life::new(life, (self.setup.options.clone(), self.setup.bytes), start, content, clock);
+        self.nodes[node].life = Some(life);
+        self.note(|| format!("node {node} begins life"));
+        self.end_turn(node);
+    }
+
+    /// A node dies. Others learn of it in their time.
+    pub(super) fn die(&mut self, node: usize) -> Option<Life> {
+        self.note(|| format!("node {node} dies"));
+        let life = self.nodes[node].life.take();
+        for other in (0..self.nodes.len()).filter(|&other| other != node) {
+            self.break_link(node, other);
+        }
+        let lost: Vec<_> =
+            self.connections.iter().filter(|(_, (_, at))| *at == node).map(|(id, _)| *id).collect();
+        for connection in lost {
+            self.connections.remove(&connection);
+        }
+        life
+    }
+
+    /// The connection between two nodes ends, with whatever is on it.
+    pub(super) fn break_link(&mut self, left: usize, right: usize) {
+        for (node, other) in [(left, right), (right, left)] {
+            self.links.entry((node, other)).or_default().1 += 1;
+            let pause = self.random.below(300 * MS);
+            self.after(pause, Event::Parted { node, other });
+        }
+    }
+
+    fn is_cut(&self, left: usize, right: usize) -> bool {
+        self.cuts.get(&(left.min(right), left.max(right))).is_some_and(|until| *until > self.now)
+    }
+
+    pub(super) fn delay(&mut self) -> u64 {
+        let milliseconds = if !self.is_calm && self.random.happens(20) { 400 } else { 8 };
+        50_000 + self.random.below(milliseconds * MS)
+    }
+
+    /// Sends in the order of a direction.
+    fn send(&mut self, from: ReplicaId, to: ReplicaId, message: Message) {
+        let (left, right) = (address(from), address(to));
+        if self.is_cut(left, right) || right >= self.nodes.len() || left == right {
+            return;
+        }
+        let slowness = self.slow.get(&(left, right)).filter(|(until, _)| *until > self.now);
+        let slowness = slowness.map_or(0, |(_, most)| *most);
+        let arrives = self.now + self.delay() + self.random.below(slowness);
+        let (last, link) = self.links.entry((left, right)).or_default();
+        *last = arrives.max(*last + 1);
+        let (pause, link) = (*last - self.now, *link);
+        self.after(pause, Event::Message { from, to, link, message });
+    }
+
+    /// Reads the clock and does what a node wants.
+    fn end_turn(&mut self, node: usize) {
+        let clock = self.nodes[node].clock(self.now);
+        let Some(life) = &mut self.nodes[node].life else { return };
+        life.replica.end_turn(clock);
+        let (id, outputs) = (life.id, life.replica.take_outputs());
+        let mut answers = Answers::default();
+        life.replica.take_answers(&mut answers);
+        for (connection, id, words) in answers.iter() {
+            self.reply(connection, id, Outcome::Done(words.into()));
+        }
+        for output in outputs {
+            match output {
+                Output::Send { to, message } => self.send(id, to, message),
+                Output::Reply { connection, id, outcome } => self.reply(connection, id, outcome),
+                Output::Store(request) => {
+                    if let StoreRequest::Set(view) = &request {
+                        self.asked.push(Arc::clone(view));
+                        self.note(|| format!("replica {id} asks for {view:?}"));
+                    }
+                    if let Some(pause) = self.store_delay() {
+                        self.after(pause, Event::StoreRequest { from: id, request });
+                    }
+                }
+            }
+        }
+    }
+
+    fn store_delay(&mut self) -> Option<u64> {
+        let ails = self.now < self.store_ails_until;
+        let is_lost = ails && self.random.happens(500);
+        let milliseconds = if ails { 3000 } else { 20 };
+        (!is_lost).then(|| self.random.below(milliseconds * MS))
+    }
+
+    fn reply(&mut self, connection: u64, id: u64, outcome: Outcome) {
+        if let Some(&(client, _)) = self.connections.get(&connection) {
+            let pause = self.delay();
+            self.after(pause, Event::Reply { client, connection, id, outcome });
+        }
+    }
+
+    /// Performs the next event. Returns whether there was one.
+    pub fn step(&mut self) -> bool {
+        let Some(Reverse(at)) = self.queue.pop() else { return false };
+        let Some(event) = self.events.remove(&at) else { return true };
+        self.now = at.0;
+        // Whatever comes to a node that is paused waits, in its order.
+        let node = event.node();
+        if let Some(until) = node.map(|node| self.nodes[node].paused_until).filter(|until| *until > self.now)
+        {
+            let wait = until - self.now;
+            self.after(wait, event);
+            return true;
+        }
+        self.perform(event);
+        true
+    }
+
+    fn perform(&mut self, event: Event) {
+        match event {
+            Event::Tick { node } => self.tick(node),
+            Event::TurnEnds { node, life } => {
+                if self.nodes[node].life.as_ref().is_some_and(|known| known.id == life) {
+                    self.end_turn(node);
+                }
+            }
+            Event::Message { from, to, link, message } => {
+                let is_whole =
+                    self.links.get(&(address(from), address(to))).is_some_and(|(_, known)| *known == link);
+                if let Some(node) = self.alive(to).filter(|_| is_whole) {
+                    let clock = self.nodes[node].clock(self.now);
+                    self.nodes[node].replica(|replica| replica.receive(from, message, clock));
+                    self.end_turn(node);
+                }
+            }
+            Event::Parted { node, other } => {
+                let lives = self.nodes[other].lives;
+                let ids = (0..lives).map(|life| life * ADDRESSES + other as u64);
+                self.nodes[node].replica(|replica| ids.for_each(|id| replica.parted(id)));
+                self.end_turn(node);
+            }
+            Event::Request { node, request, frame } => self.request(node, &request, &frame),
+            Event::Fence { node, request, session } => self.fence_request(node, &request, session),
+            Event::Reply { client, connection, id, outcome } => {
+                self.answered(client, connection, id, outcome);
+            }
+            Event::Disconnected { node, connection } => {
+                self.nodes[node].replica(|replica| replica.disconnected(connection));
+            }
+            Event::StoreRequest { from, request } => self.store_request(from, &request),
+            Event::StoreReply { to, reply } => {
+                if let Some(node) = self.alive(to) {
+                    let clock = self.nodes[node].clock(self.now);
+                    self.nodes[node].replica(|replica| replica.store_replied(&reply, clock));
+                    self.end_turn(node);
+                }
+            }
+            Event::Client { client } => self.client(client),
+            Event::Post { client, payload } => self.post(client, payload),
+            Event::Fencer => self.fence(),
+            Event::Strike { node } => {
+                if !self.is_calm {
+                    self.strike(node);
+                }
+            }
+            Event::Fault => {
+                if !self.is_calm {
+                    self.fault();
+                    let pause = self.random.below(4000 * MS);
+                    self.after(pause, Event::Fault);
+                }
+            }
+        }
+    }
+
+    fn alive(&self, id: ReplicaId) -> Option<usize> {
+        let node = address(id);
+        self.nodes[node].life.as_ref().is_some_and(|life| life.id == id).then_some(node)
+    }
+
+    fn tick(&mut self, node: usize) {
+        let clock = self.nodes[node].clock(self.now);
+        self.nodes[node].replica(|replica| replica.tick(clock));
+        self.end_turn(node);
+        self.after(TICK, Event::Tick { node });
+    }
+
+    /// Counts what a change of the view is.
+    fn count_change(&mut self, before: &View) {
+        let store = Arc::clone(&self.store);
+        if store.primary != before.primary && !store.backups.contains(&before.primary) {
+            self.count("failovers");
+        }
+        if store.backups.iter().any(|&id| id != before.primary && !before.backups.contains(&id)) {
+            self.count("joins");
+        }
+    }
+
+    fn store_request(&mut self, from: ReplicaId, request: &StoreRequest) {
+        if let StoreRequest::Set(view) = request {
+            if view.number == self.store.number + 1 {
+                let before = std::mem::replace(&mut self.store, Arc::clone(view));
+                self.count("views");
+                self.count_change(&before);
+                self.note(|| format!("the store has {view:?}"));
+                if !self.is_calm && self.random.happens(250) {
+                    // Something happens to those whom the change concerns, soon.
+                    let node = address(if self.random.happens(500) { from } else { view.primary });
+                    let pause = self.random.below(300 * MS);
+                    self.after(pause, Event::Strike { node });
+                }
+            }
+            let number = self.store.number;
+            self.asked.retain(|asked| asked.number > number);
+        }
+        if let Some(pause) = self.store_delay() {
+            let reply = StoreReply { view: Arc::clone(&self.store) };
+            self.after(pause, Event::StoreReply { to: from, reply });
+        }
+    }
+
+    /// Has a node take a request, and notes what it records.
+    fn recorded(&mut self, node: usize, act: impl FnOnce(&mut Replica<Region>)) -> Option<Position> {
+        let life = self.nodes[node].life.as_mut()?;
+        let before = life.replica.lsn();
+        act(&mut life.replica);
+        let position = Position { view: life.replica.view()?.number, lsn: life.replica.lsn() };
+        (position.lsn > before).then_some(position)
+    }
+
+    /// Somebody is to be shut out.
+    fn fence_request(&mut self, node: usize, request: &Request, session: u64) {
+        if self.connections.contains_key(&request.connection) {
+            if let Some(position) = self.recorded(node, |replica| replica.fence(request, session)) {
+                self.executed.fence(position, session);
+            }
+            self.end_turn(node);
+        }
+    }
+
+    /// A frame arrives. The node may pause between executing it and reading the clock.
+    fn request(&mut self, node: usize, request: &Request, frame: &Frame) {
+        match self.recorded(node, |replica| replica.request(request, frame.verbs())) {
+            Some(position) => self.executed.frame(position, request.frame),
+            None if self.executed.knows(request.frame) => self.count("frames known to have been executed"),
+            None => {}
+        }
+        if !self.is_calm && self.random.happens(5) {
+            let pause = self.random.below(4000 * MS);
+            self.nodes[node].paused_until = self.now + pause;
+            self.note(|| format!("node {node} pauses in a turn for {} ms", pause / MS));
+            self.count("pauses in turns");
+            if let Some(life) = self.nodes[node].life.as_ref().map(|life| life.id) {
+                self.after(pause, Event::TurnEnds { node, life });
+            }
+        } else {
+            self.end_turn(node);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A process as the server of a node: it is registered, and runs each call as a task.
+
+use super::endpoint::Sim;
+use darter_fabric::Procedures;
+
+/// A server process at a node. Dropped, the node runs no more procedures for new calls.
+#[derive(Debug)]
+#[must_use = "the node has the procedures as long as this lives"]
+pub struct SimServer {
+    sim: Sim,
+    number: u64,
+}
+
+impl Sim {
+    /// Makes this process the server of a node, in the place of the one that was. Each call of a
+    /// procedure is a task of this process: it can be killed and paused like any other, and another
+    /// process can take its place.
+    pub fn serve(&self, node: u8, procedures: Procedures) -> SimServer {
+        let number = self.world().calls.register(node, self.number(), procedures);
+        self.drop_given_up();
+        SimServer { sim: self.clone(), number }
+    }
+
+    /// Drops what no server and no call holds any more.
+    pub(super) fn drop_given_up(&self) {
+        let given_up = self.world().calls.take_given_up();
+        drop(given_up);
+    }
+
+    /// The task of a call at its server.
+    pub(super) async fn run_call(self, id: u64) {
+        let Some((procedures, procedure, words)) = self.world().calls.begin(id) else { return };
+        let outcome = procedures.run(procedure, words).await;
+        self.world().calls.end(id, outcome);
+    }
+}
+
+impl Drop for SimServer {
+    fn drop(&mut self) {
+        self.sim.world().calls.unregister(self.number);
+        self.sim.drop_given_up();
+    }
+}
