@@ -4,8 +4,9 @@ use crate::BenchError;
 use crate::report::Sizes;
 use crate::store_target::StoreTarget;
 use crate::target::{Target, TargetSession as _};
+use darter::engine::{Engine, KeySpace};
 use darter::report::PoolUsage;
-use darter::{IndexKind, KeySpace, block_on};
+use darter::{IndexKind, block_on};
 
 /// A target that `bench` can describe and check.
 #[allow(async_fn_in_trait)] // each future runs in the thread that made it

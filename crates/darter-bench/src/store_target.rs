@@ -5,7 +5,8 @@
 
 use crate::BenchError;
 use crate::target::{SortedPairs, Target, TargetSession};
-use darter::{AsyncSession, Counters, IndexKind, PoolUrl, ScanRange, Store};
+use darter::engine::{Engine, KeySpace, Worker};
+use darter::{Condition, Counters, IndexKind, PoolUrl, PutOutcome, ScanRange, Store};
 use darter_fabric::TcpOptions;
 use std::ops::Bound;
 use std::pin::pin;
@@ -26,7 +27,7 @@ impl StoreTarget {
     /// Opens the pool with whatever is in it. `create` makes one on memory nodes that hold none.
     ///
     /// # Errors
-    /// Fails as [`darter::StoreOptions::open_url`] does.
+    /// Fails as [`darter::StoreOptions::open`] does.
     pub fn open(
         kind: IndexKind,
         pool: &PoolUrl,
@@ -37,7 +38,7 @@ impl StoreTarget {
         let options =
             Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret(SECRET);
         let options = options.tcp(tcp.clone()).create(create).index(kind);
-        Ok(Self { store: options.open_url(pool)?, name: kind.name() })
+        Ok(Self { store: options.open(pool)?, name: kind.name() })
     }
 }
 
@@ -49,14 +50,14 @@ impl Target for StoreTarget {
     }
 
     fn session(&self) -> Result<StoreSession, BenchError> {
-        Ok(StoreSession { session: self.store.async_session()? })
+        Ok(StoreSession { session: self.store.worker_in(KeySpace::Program)? })
     }
 }
 
 /// A session of the store.
 #[derive(Debug)]
 pub struct StoreSession {
-    session: AsyncSession,
+    session: Worker,
 }
 
 impl StoreSession {
@@ -65,7 +66,7 @@ impl StoreSession {
     /// # Errors
     /// Fails if the store fails.
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool, BenchError> {
-        Ok(self.session.delete(key).await?)
+        Ok(self.session.discard(key).await?)
     }
 }
 
@@ -82,12 +83,12 @@ impl TargetSession for StoreSession {
 
     #[inline]
     async fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
-        Ok(pin!(self.session.update(key, value)).await?)
+        Ok(pin!(self.session.put_if(key, value, Condition::Present)).await? == PutOutcome::Replaced)
     }
 
     #[inline]
     async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
-        Ok(pin!(self.session.insert_if_absent(key, value)).await?)
+        Ok(pin!(self.session.try_insert(key, value)).await?)
     }
 
     async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {

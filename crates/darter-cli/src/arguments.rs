@@ -46,7 +46,7 @@ impl IndexArgs {
     pub(crate) fn open(self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error> {
         match self.index {
             Some(choice) => choice.0.open(options, url),
-            None => options.open_url(url),
+            None => options.open(url),
         }
     }
 

@@ -36,7 +36,7 @@ impl Index for Own {
     }
 
     fn open(&self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error> {
-        options.index(self.0).open_url(url)
+        options.index(self.0).open(url)
     }
 }
 

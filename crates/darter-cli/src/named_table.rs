@@ -4,7 +4,8 @@
 use crate::Answer;
 use crate::failure::{Failure, complain};
 use crate::notation::Notation;
-use darter::{Condition, KeySpace, PutOutcome, ScanRange, Session, Store};
+use darter::engine::{Engine, KeySpace};
+use darter::{Condition, PutOutcome, ScanRange, Session, Store};
 use darter_fabric::counted;
 use darter_gateway::{Collection, Database, DatabaseError, RedisValue};
 use std::str::FromStr;
@@ -112,7 +113,7 @@ impl Keys {
     /// Removes a key. Returns whether it was there.
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool, Failure> {
         Ok(match self {
-            Self::Plain(session) => session.delete(key)?,
+            Self::Plain(session) => session.discard(key)?,
             Self::Redis(database) => database.remove(key)?,
         })
     }
@@ -127,7 +128,7 @@ impl Keys {
     ) -> Result<(), Failure> {
         match self {
             Self::Plain(session) => {
-                let pairs = session.scan(range);
+                let pairs = session.range(range);
                 for pair in if let Some(limit) = limit { pairs.limit(limit) } else { pairs } {
                     let (key, value) = pair?;
                     if !visit(&key, Ok(&value))? {

@@ -5,7 +5,9 @@ use crate::arguments::{IndexArgs, seconds};
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
 use crate::tables::{bytes_text, print_pool};
-use darter::{Error, Fabric, OrderedIndex, PoolUrl, Scheme, Store, StoreOptions};
+use darter::engine::{self, Engine, OrderedIndex};
+use darter::{Error, PoolUrl, Scheme, Store, StoreOptions};
+use darter_fabric::Fabric;
 use darter_fabric::{Durability, Local, Provider, counted};
 use darter_gateway::json;
 use std::fs::File;
@@ -42,7 +44,7 @@ impl PoolArgs {
 
     /// Opens a pool that must be there.
     pub(crate) fn existing(&self) -> Result<Store, Failure> {
-        let store = self.open(self.options()?.must_exist(true))?;
+        let store = self.open(self.options()?.create(false))?;
         self.remark(&store);
         Ok(store)
     }
@@ -50,11 +52,11 @@ impl PoolArgs {
     /// Opens a pool that must be there, to repair it. A copy of an open pool is refused unless a
     /// snapshot of it is sound.
     pub(crate) fn to_repair(&self) -> Result<Store, Failure> {
-        let options = self.options()?.must_exist(true);
+        let options = self.options()?.create(false);
         let opened = self.index.open(options.clone(), &self.pool);
         let Err(refused @ Error::CopyOfOpen { .. }) = opened else { return Ok(opened?) };
         let options = options.accept_copy(true);
-        let snapshot = self.index.open(options.clone().snapshot(true).maintenance(false), &self.pool);
+        let snapshot = self.index.open(engine::snapshot(options.clone()).maintenance(false), &self.pool);
         let found = snapshot.and_then(|snapshot| snapshot.repair());
         let check = found.map_err(|error| Failure::failed(format_args!("{refused}; it is not: {error}")))?;
         if let Some(violation) = check.violations.first() {
@@ -74,7 +76,7 @@ impl PoolArgs {
         let store = if self.may_write() {
             self.existing()?
         } else {
-            let store = self.open(self.options()?.must_exist(true).snapshot(true).maintenance(false))?;
+            let store = self.open(self.options()?.create(false).read_only(true).maintenance(false))?;
             self.remark(&store);
             store
         };
@@ -268,7 +270,7 @@ impl CreateCommand {
             }
             _ => {}
         }
-        let store = self.pool.open(self.pool.options()?.create(true).overwrite(self.overwrite))?;
+        let store = self.pool.open(self.pool.options()?.create(true).truncate(self.overwrite))?;
         warn_of_missing_space(&store);
         let mut out = std::io::stdout().lock();
         let nodes = counted(store.pool().nodes().into(), "memory node");

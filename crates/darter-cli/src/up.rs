@@ -196,7 +196,7 @@ impl UpCommand {
         let url = format!("{scheme}{}{device}", addresses.join(","));
         let pool: PoolUrl = url.parse().map_err(Failure::failed)?;
         let options = Store::options().tcp(TcpOptions { token, ..TcpOptions::default() });
-        let options = if is_there { options.must_exist(true) } else { options.create(true) };
+        let options = if is_there { options.create(false) } else { options.create(true) };
         let store = self.index.open(options, &pool)?;
         complain(format_args!(
             "note: {} a pool of {}{}, {} each, {}",

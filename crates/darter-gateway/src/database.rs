@@ -241,6 +241,7 @@ impl Iterator for DatabaseScan<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use darter::engine::Engine;
 
     fn database() -> (Store, Database) {
         let store = Store::open("mem:32M").unwrap();
@@ -331,7 +332,7 @@ mod tests {
     #[test]
     fn what_no_gateway_wrote_is_refused() {
         let (store, mut database) = database();
-        store.session_in(darter::KeySpace::Gateway).unwrap().put("kpear", b"\x7fgreen").unwrap();
+        store.session_in(darter::engine::KeySpace::Gateway).unwrap().put("kpear", b"\x7fgreen").unwrap();
         let error = database.get(b"pear").unwrap_err().to_string();
         assert_eq!(error, "the pool holds under this key what no gateway of this version wrote");
         assert!(database.remove(b"pear").unwrap());

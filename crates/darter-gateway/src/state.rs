@@ -7,6 +7,7 @@ use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
 use darter::Store;
+use darter::engine::Engine;
 use darter_fabric::Fabric;
 use darter_telemetry::descriptors;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};

@@ -5,7 +5,7 @@
 //! [`AnyIndex`], and asks here for what not all of them have.
 
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
-use crate::erased::ErasedIndex;
+use crate::dyn_index::DynIndex;
 use crate::ordered::{
     CheckReport, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange,
     Swept, TreeView, Visit,
@@ -81,7 +81,7 @@ pub enum AnyIndex<F: Fabric> {
     /// The pool holds Quiver.
     Quiver(Quiver<F>),
     /// The pool holds another.
-    Other(ErasedIndex<F>),
+    Other(DynIndex<F>),
 }
 
 impl<F: Fabric> Clone for AnyIndex<F> {

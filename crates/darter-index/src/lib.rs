@@ -10,7 +10,7 @@ mod any;
 pub mod checker;
 mod checksum;
 mod dart;
-mod erased;
+mod dyn_index;
 mod error;
 #[cfg(test)]
 mod fixtures;
@@ -24,7 +24,7 @@ pub use any::{AnyIndex, Census, IndexKind, IndexOptions};
 #[cfg(feature = "checker")]
 pub use dart::dart_situations;
 pub use dart::{Dart, DartOptions, SearchSamples};
-pub use erased::ErasedIndex;
+pub use dyn_index::DynIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
     CheckReport, Condition, Decide, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // a benchmark may panic
 
-use darter::{KeyValue, Session, Store};
+use darter::{Condition, KeyValue, PutOutcome, Session, Store};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 
@@ -64,7 +64,7 @@ fn get(bencher: Bencher<'_, '_>) {
 fn insert(bencher: Bencher<'_, '_>) {
     let (session, mut fresh) = (loaded_session(), RECORDS..);
     bencher.counter(ItemsCount::new(1_u32)).bench_local(|| {
-        assert!(session.insert_if_absent(key(fresh.next().unwrap()), [2_u8; VALUE_BYTES]).unwrap());
+        assert!(session.try_insert(key(fresh.next().unwrap()), [2_u8; VALUE_BYTES]).unwrap());
     });
 }
 
@@ -72,7 +72,10 @@ fn insert(bencher: Bencher<'_, '_>) {
 fn update(bencher: Bencher<'_, '_>) {
     let (session, mut records) = (loaded_session(), records());
     bencher.counter(ItemsCount::new(1_u32)).bench_local(|| {
-        assert!(session.update(key(records.next().unwrap()), [3_u8; VALUE_BYTES]).unwrap());
+        assert!(
+            session.put_if(key(records.next().unwrap()), [3_u8; VALUE_BYTES], Condition::Present).unwrap()
+                == PutOutcome::Replaced
+        );
     });
 }
 
@@ -82,6 +85,11 @@ fn scan(bencher: Bencher<'_, '_>) {
     let (session, mut records) = (loaded_session(), records());
     bencher.counter(ItemsCount::new(SCAN_PAIRS)).bench_local(|| {
         let from = key(records.next().unwrap());
-        session.scan(&from[..]..).limit(SCAN_PAIRS).map(|pair| pair.unwrap().1[0]).map(u64::from).sum::<u64>()
+        session
+            .range(&from[..]..)
+            .limit(SCAN_PAIRS)
+            .map(|pair| pair.unwrap().1[0])
+            .map(u64::from)
+            .sum::<u64>()
     });
 }

@@ -3,7 +3,7 @@
 //! `cargo run -p darter --example cookbook`
 
 use darter::report::Check;
-use darter::{Change, Condition, Error, OpKind, PutOutcome, ScanRange, Store, Table, block_on};
+use darter::{AsyncStore, Change, Condition, Error, OpKind, PutOutcome, ScanRange, Store, Table, block_on};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ fn open() -> Result<Store, Error> {
 fn conditions(store: &Store) -> Result<(), Error> {
     let session = store.session()?;
     assert_eq!(session.put("fig", "green")?, PutOutcome::Inserted);
-    assert!(!session.insert_if_absent("fig", "brown")?, "present: insert changes nothing");
-    assert!(session.update("fig", "brown")?, "present: update replaces the value");
-    assert!(session.replace_if_equal("fig", "brown", "black")?);
+    assert!(!session.try_insert("fig", "brown")?, "present: insert changes nothing");
+    assert!(session.replace("fig", "brown")?.is_some(), "present: replace returns the old value");
+    assert!(session.compare_exchange("fig", "brown", "black")?);
     let outcome = session.put_if("fig", "blue", Condition::Equals(b"brown"))?;
     assert_eq!(outcome, PutOutcome::Refused);
-    assert!(session.delete_if("fig", |value| value == b"black")?);
+    assert!(session.remove_if("fig", |value| value == b"black")?);
     Ok(())
 }
 
 fn count_visit(store: &Store, page: &str) -> Result<u64, Error> {
     let session = store.session()?;
     let mut count = 0;
-    session.modify(page, |old| {
+    session.update(page, |old| {
         let old = old.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
         count = old + 1;
         Change::Put(count.to_be_bytes().to_vec())
@@ -44,9 +44,9 @@ fn work_queue(store: &Store) -> Result<(), Error> {
         session.put([b"job/", &job.to_be_bytes()[..]].concat(), format!("job {job}"))?;
     }
     // Several workers may run this loop: each job goes to exactly one of them.
-    while let Some(first) = session.scan_prefix("job/").limit(1).next() {
+    while let Some(first) = session.prefix("job/").limit(1).next() {
         let (key, value) = first?;
-        if session.delete_if(&key, |_| true)? {
+        if session.remove_if(&key, |_| true)? {
             println!("runs {}", value.escape_ascii());
         }
     }
@@ -59,32 +59,28 @@ fn many_keys(store: &Store) -> Result<(), Error> {
         session.put(n.to_be_bytes(), n.to_string())?;
     }
     let keys: Vec<_> = (0..100_u32).step_by(7).map(u32::to_be_bytes).collect();
-    let values = session.multi_get(&keys)?; // the round trips of one search
+    let values = session.get_many(&keys)?; // the round trips of one search
     assert!(values.iter().all(Option::is_some));
     let length = session.get_with(7_u32.to_be_bytes(), <[u8]>::len)?; // no copy of the value
     assert_eq!(length, Some(1));
     let pairs: Vec<_> = (100..200_u32).map(|n| (n.to_be_bytes(), n.to_string())).collect();
     session.put_many(&pairs)?; // several at a time: on memory nodes a fraction of the round trips
-    assert_eq!(session.delete_range(150_u32.to_be_bytes()..200_u32.to_be_bytes())?, 50);
+    assert_eq!(session.remove_range(150_u32.to_be_bytes()..200_u32.to_be_bytes())?, 50);
     Ok(())
 }
 
-/// By city and year.
-const PEOPLE: Table<(String, u16), u64> = Table::new("people");
-
 fn typed_tables(store: &Store) -> Result<(), Error> {
-    let session = store.session()?;
-    let people = session.table(&PEOPLE);
+    let people: Table<(String, u16), u64> = store.table("people")?; // by city and year
     let key = |city: &str, year| (city.to_owned(), year);
     people.put_many(&[
         (key("Berne", 2000), 122_484),
         (key("Berne", 2020), 134_591),
         (key("Biel", 2020), 55_206),
     ])?;
-    people.modify(&key("Biel", 2020), |count| Change::Put(count.unwrap_or(0) + 1))?;
+    people.update(&key("Biel", 2020), |count| Change::Put(count.unwrap_or(0) + 1))?;
     let latest = people.range(key("Berne", 0)..key("Biel", 0)).next_back().transpose()?;
     assert_eq!(latest, Some((key("Berne", 2020), 134_591)));
-    assert_eq!(session.tables()?, ["people"]);
+    assert_eq!(store.tables()?, ["people"]);
     Ok(())
 }
 
@@ -93,8 +89,8 @@ fn ranges(store: &Store) -> Result<(), Error> {
     for key in ["2024-05", "2024-06", "2025-01", "2025-02"] {
         session.put(key, "")?;
     }
-    assert_eq!(session.scan("2024-06".."2025-02").count(), 2);
-    let last = session.scan_prefix("2025").next_back().transpose()?;
+    assert_eq!(session.range("2024-06".."2025-02").count(), 2);
+    let last = session.prefix("2025").next_back().transpose()?;
     assert_eq!(last.map(|(key, _)| key), Some(b"2025-02".to_vec()));
     Ok(())
 }
@@ -121,9 +117,9 @@ fn bulk_load() -> Result<(), Error> {
 }
 
 async fn tasks(store: &Store) -> Result<(), Error> {
-    let mut session = store.async_session()?; // `Send`: a task of any executor
-    session.put("kiwi", "brown").await?;
-    let mut scan = session.scan_prefix("k");
+    let store = AsyncStore::from(store.clone()); // for tasks of any executor
+    store.put("kiwi", "brown").await?;
+    let mut scan = store.prefix("k");
     while let Some(pair) = scan.next().await {
         let (key, _) = pair?;
         println!("{}", key.escape_ascii());

@@ -17,11 +17,11 @@ fn main() -> Result<(), Error> {
     assert_eq!(session.get("fly")?.as_deref(), Some(&b"agaric"[..]));
 
     // Conditions make read-modify-write safe against everyone else.
-    assert!(!session.insert_if_absent("fly", "trap")?, "present already");
-    assert!(session.replace_if_equal("fly", "agaric", "wheel")?);
-    assert!(session.delete("flow")?);
+    assert!(!session.try_insert("fly", "trap")?, "present already");
+    assert!(session.compare_exchange("fly", "agaric", "wheel")?);
+    assert!(session.discard("flow")?);
 
-    for pair in session.scan(..) {
+    for pair in session.range(..) {
         let (key, value) = pair?;
         println!("{:>8} = {}", key.escape_ascii(), value.escape_ascii());
     }

@@ -23,20 +23,20 @@ fn main() -> Result<(), Error> {
     // Searches that do not depend on each other share their round trips.
     let before = session.counters();
     let keys: Vec<_> = (1995..2005).map(|year| key("Bremen", year)).collect();
-    let found = session.multi_get(&keys)?;
+    let found = session.get_many(&keys)?;
     assert!(found.iter().all(Option::is_some));
     let cost = (session.counters() - before)[OpKind::MultiGet];
     println!("{} keys in {} round trips", keys.len(), cost.round_trips);
 
     // A prefix, in order; and the last three of it, which fetches no more than those.
-    assert_eq!(session.scan_prefix("Bremen\0").count(), 30);
-    for pair in session.scan_prefix("Bremen\0").limit(3).rev() {
+    assert_eq!(session.prefix("Bremen\0").count(), 30);
+    for pair in session.prefix("Bremen\0").limit(3).rev() {
         println!("{}", pair?.1.escape_ascii());
     }
 
     // Any range, with any bounds; and a page of it, with where to go on.
     let from = key("Aachen", 2015);
-    let beyond = session.scan(&from[..]..b"Coburg").count();
+    let beyond = session.range(&from[..]..b"Coburg").count();
     assert_eq!(beyond, 5 + 30);
     let mut range = ScanRange::all();
     let mut pages = 0;

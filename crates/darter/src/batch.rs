@@ -6,9 +6,9 @@
 //! one client does them all.
 
 use crate::Error;
-use darter_fabric::{Counters, Endpoint, Fabric};
-use darter_index::{AnyIndex, Condition, OrderedIndex, PutOutcome};
-use darter_pool::{Client, Pool};
+use crate::parts::{StoreClient, StoreIndex, StorePool};
+use darter_fabric::{Counters, Endpoint};
+use darter_index::{Condition, OrderedIndex, PutOutcome};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,22 +20,17 @@ const LANES: usize = 16;
 pub(crate) const KEYS: usize = 512;
 
 /// A session's clients beyond its first, opened as they are needed and kept.
-pub(crate) struct Lanes<F: Fabric>(Vec<Client<F>>);
+#[derive(Default)]
+pub(crate) struct Lanes(Vec<StoreClient>);
 
-impl<F: Fabric> Default for Lanes<F> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<F: Fabric> Lanes<F> {
+impl Lanes {
     /// Returns the clients for so many operations, the session's own among them.
     pub(crate) fn clients<'c>(
         &'c mut self,
-        pool: &Pool<F>,
-        own: &'c mut Client<F>,
+        pool: &StorePool,
+        own: &'c mut StoreClient,
         operations: usize,
-    ) -> Result<Vec<&'c mut Client<F>>, Error> {
+    ) -> Result<Vec<&'c mut StoreClient>, Error> {
         let wanted = operations.min(LANES).saturating_sub(1);
         while self.0.len() < wanted {
             self.0.push(pool.client()?);
@@ -50,50 +45,49 @@ impl<F: Fabric> Lanes<F> {
 }
 
 /// An operation on one of many keys.
-pub(crate) trait KeyOperation<F: Fabric>: Sync {
+pub(crate) trait KeyOperation: Sync {
     /// What an operation returns.
     type Output: Send;
 
     /// Operates on the `i`th key.
     fn operate(
         &self,
-        client: &mut Client<F>,
+        client: &mut StoreClient,
         i: usize,
     ) -> impl Future<Output = Result<Self::Output, Error>> + Send;
 }
 
 /// Puts of pairs.
-pub(crate) struct Puts<'p, F: Fabric, K, V> {
-    pub(crate) index: &'p AnyIndex<F>,
+pub(crate) struct Puts<'p, K, V> {
+    pub(crate) index: &'p StoreIndex,
     /// The places of the keys.
     pub(crate) keys: &'p [&'p [u8]],
     pub(crate) pairs: &'p [(K, V)],
 }
 
-impl<F, K, V> KeyOperation<F> for Puts<'_, F, K, V>
+impl<K, V> KeyOperation for Puts<'_, K, V>
 where
-    F: Fabric,
     K: Sync,
     V: AsRef<[u8]> + Sync,
 {
     type Output = PutOutcome;
 
-    async fn operate(&self, client: &mut Client<F>, i: usize) -> Result<PutOutcome, Error> {
+    async fn operate(&self, client: &mut StoreClient, i: usize) -> Result<PutOutcome, Error> {
         let (_, value) = &self.pairs[i];
         Ok(self.index.put(client, self.keys[i], value.as_ref(), Condition::Always).await?)
     }
 }
 
 /// Removals of keys.
-pub(crate) struct Deletes<'k, F: Fabric> {
-    pub(crate) index: &'k AnyIndex<F>,
+pub(crate) struct Deletes<'k> {
+    pub(crate) index: &'k StoreIndex,
     pub(crate) keys: &'k [&'k [u8]],
 }
 
-impl<F: Fabric> KeyOperation<F> for Deletes<'_, F> {
+impl KeyOperation for Deletes<'_> {
     type Output = bool;
 
-    async fn operate(&self, client: &mut Client<F>, i: usize) -> Result<bool, Error> {
+    async fn operate(&self, client: &mut StoreClient, i: usize) -> Result<bool, Error> {
         Ok(self.index.delete(client, self.keys[i]).await?)
     }
 }
@@ -106,8 +100,8 @@ type Lane<'l, R> = Pin<Box<dyn Future<Output = (Vec<(usize, R)>, Option<Error>)>
 ///
 /// # Errors
 /// Fails if an operation fails, with an error after which it may have taken effect, if there is one.
-pub(crate) async fn run<F: Fabric, O: KeyOperation<F>>(
-    clients: Vec<&mut Client<F>>,
+pub(crate) async fn run<O: KeyOperation>(
+    clients: Vec<&mut StoreClient>,
     keys: &[&[u8]],
     operation: &O,
     done: &mut Vec<Option<O::Output>>,
@@ -155,9 +149,10 @@ pub(crate) async fn run<F: Fabric, O: KeyOperation<F>>(
 #[cfg(test)]
 mod tests {
     use super::{KeyOperation, run};
-    use crate::{DefaultFabric, Error, Store, block_on};
+    use crate::engine::Engine;
+    use crate::parts::StoreClient;
+    use crate::{Error, Store, block_on};
     use darter_fabric::FabricError;
-    use darter_pool::Client;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Counts the calls for each key; those for some keys fail.
@@ -166,10 +161,10 @@ mod tests {
         fails: fn(usize) -> Option<FabricError>,
     }
 
-    impl KeyOperation<DefaultFabric> for Failing {
+    impl KeyOperation for Failing {
         type Output = usize;
 
-        async fn operate(&self, _: &mut Client<DefaultFabric>, i: usize) -> Result<usize, Error> {
+        async fn operate(&self, _: &mut StoreClient, i: usize) -> Result<usize, Error> {
             self.calls[i].fetch_add(1, Ordering::Relaxed);
             (self.fails)(i).map_or(Ok(i), |error| Err(error.into()))
         }

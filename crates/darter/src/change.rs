@@ -2,7 +2,7 @@
 
 use darter_index::Decision;
 
-/// What becomes of a key, as decided by the closure given to [`crate::Session::modify`].
+/// What becomes of a key, as decided by the closure given to [`crate::Store::update`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<V = Vec<u8>> {
     /// It stays as it is.

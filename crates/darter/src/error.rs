@@ -32,6 +32,20 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
+    /// A new pool was to be created, and the file holds something already.
+    #[error(
+        "pool `{pool}`: {path} exists already; open it with `create_new(false)`, choose another path, or replace what it \
+             holds with `truncate(true)`"
+    )]
+    Exists {
+        /// The pool's name.
+        pool: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The store was opened with `read_only(true)`, and the operation writes.
+    #[error("the store was opened with `read_only(true)`; open it without that to write")]
+    ReadOnly,
     /// The pool was required to survive a power failure, and its memory does not.
     #[error(
         "pool `{pool}`: a power failure may lose what it has acknowledged; use memory nodes that run with \
@@ -132,15 +146,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the caller's request is impossible: the name is malformed, the pool does not
-    /// exist. Other errors are the pool's or the system's. Programs exit with 2 for these, with 1
-    /// for the rest.
+    /// Returns whether the caller's request is impossible, as with a malformed name or a pool that does
+    /// not exist. Other errors are the pool's or the system's.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
             Self::Url(_)
                 | Self::Missing { .. }
                 | Self::NeverExists { .. }
+                | Self::Exists { .. }
+                | Self::ReadOnly
                 | Self::NotDurable { .. }
                 | Self::NotBuiltIn { .. }
                 | Self::Index(IndexError::NoIndex { .. })
@@ -220,7 +235,7 @@ impl Error {
     /// anything twice. If this returns false, an operation that was to change something may have
     /// taken effect or not.
     ///
-    /// Of an operation on many keys (`put_many`, `delete_many`, `delete_range`, `clear`) this says
+    /// Of an operation on many keys (`put_many`, `remove_many`, `remove_range`, `clear`) this says
     /// nothing about the keys other than the one that it failed at.
     pub fn is_unsent(&self) -> bool {
         self.fabric().is_some_and(|error| error.unsent_to().is_some())

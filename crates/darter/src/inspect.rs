@@ -7,9 +7,10 @@
 
 use crate::Error;
 use crate::open_index::OpenIndex;
+use crate::parts::StoreClient;
 use darter_fabric::{Fabric, counted};
 use darter_index::{CheckReport, IndexStats, OrderedIndex, Swept};
-use darter_pool::{Client, PoolUsage};
+use darter_pool::PoolUsage;
 
 /// Counts and sizes of a store.
 #[derive(Clone, Debug)]
@@ -54,7 +55,7 @@ impl Check {
     }
 }
 
-pub(crate) async fn stats<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Stats, Error> {
+pub(crate) async fn stats(open: &OpenIndex, client: &mut StoreClient) -> Result<Stats, Error> {
     let index = open.index.stats(client).await?;
     let prefix_list = index.est.as_ref().map(|est| est.prefix_list.clone()).unwrap_or_default();
     Ok(Stats {
@@ -66,7 +67,7 @@ pub(crate) async fn stats<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>
     })
 }
 
-pub(crate) async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
+pub(crate) async fn check(open: &OpenIndex, client: &mut StoreClient) -> Result<Check, Error> {
     open.settle(client).await?;
     let CheckReport { mut violations, mut remarks, reachable, stats, stale_hints: _ } =
         open.index.check(client).await?;
@@ -106,7 +107,7 @@ pub(crate) async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>
     })
 }
 
-pub(crate) async fn repair<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
+pub(crate) async fn repair(open: &OpenIndex, client: &mut StoreClient) -> Result<Check, Error> {
     let mut before = check(open, client).await?;
     if !before.is_sound() {
         before.remarks.push("nothing was repaired: what the walk did not reach may be alive".to_owned());

@@ -1,20 +1,19 @@
 //! An ordered key-value map whose bytes live in a memory pool, shared by threads and processes.
 //!
-//! A [`Store`] is an open pool with its index, Quiver or DART ([`IndexKind`]); clone it freely. A
-//! [`Session`] is one thread's access, an [`AsyncSession`] one task's: cheap to make, never shared.
-//! No operation of these indexes waits for another client, dead or alive. What an operation stored
-//! is visible to every other session, of every process, when it returns.
+//! A [`Store`] is an open pool with its index. Its calls work from any thread; [`AsyncStore`] has the
+//! same calls as futures. A [`Session`] has its own connection, for a thread that does many
+//! operations. No operation waits for another client, whether that is alive, stopped or dead. When a
+//! call returns, every other client, in any process, sees what it has stored.
 //!
 //! ```
 //! use darter::{Error, Store};
 //!
 //! # fn main() -> Result<(), Error> {
-//! let store = Store::open("mem:64M")?; // or `file:/dev/shm/pool?size=8G`, shared with other processes
-//! let session = store.session()?;
-//! session.put("fly", "agaric")?;
-//! session.put("flying", "fish")?;
-//! assert_eq!(session.get("fly")?.as_deref(), Some(&b"agaric"[..]));
-//! for pair in session.scan_prefix("fly") {
+//! let store = Store::open("mem:64M")?; // or `file:/dev/shm/pool?size=8G`, shared by processes
+//! store.put("fly", "agaric")?;
+//! store.put("flying", "fish")?;
+//! assert_eq!(store.get("fly")?.as_deref(), Some(&b"agaric"[..]));
+//! for pair in store.prefix("fly") {
 //!     let (key, value) = pair?;
 //!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
 //! }
@@ -22,34 +21,38 @@
 //! # }
 //! ```
 //!
-//! Promises (the index's own, see [`OrderedIndex`]): point operations are linearizable; a scan
-//! returns keys in order, each at most once, every key that was there throughout and none that was
-//! absent throughout. Dropping a future of an [`AsyncSession`] at any await is safe: the operation
-//! took effect, or it did not, and the session goes on.
+//! # Guarantees
+//! Operations on one key are linearizable. An iteration over a range returns keys in order, each at
+//! most once: every key that is present from its beginning to its end, and none that is absent for
+//! that time. A process can be killed at any instant; every acknowledged write stays, and no other
+//! process waits. Dropping a future at any await is safe: the operation took effect or it did not.
 //!
 //! Keys are any bytes, ordered bytewise: 0 to 65,536 of them, 65,535 if the first is FE or FF. Values
 //! are any bytes, up to what fits in one block of the pool. Gateways of the same pool keep their keys
 //! apart from these; `darter_gateway::Database` reads and writes their strings.
 //!
-//! This crate holds no algorithm: `darter-index` finds keys, `darter-pool` allocates and reclaims
-//! memory, `darter-fabric` moves bytes.
+//! # Layers
+//! `darter-index` finds keys, `darter-pool` allocates and reclaims memory, `darter-fabric` moves bytes.
+//! The module [`engine`] gives access to them.
 //!
 //! # Features
 //! - `tcp` (default): pools on memory nodes over TCP and RDMA (`tcp://`, `rdma://`).
 //! - `tls` (default): TLS with memory nodes; needs a C compiler.
 //! - `tables` (default): typed tables, [`Table`].
-//! - `stream` (default): [`AsyncScan`] is a `futures_core::Stream`.
-//!
+//! - `stream` (default): [`AsyncRange`] is a `futures_core::Stream`.
 //! - `tracing`: each operation of a session is a span, of level trace; checks and repairs are of
 //!   level debug.
 //!
 //! Without `tcp`, `mem:` and `file:` pools remain.
 
 mod async_session;
+mod async_store;
 mod batch;
 mod blocking;
+mod calls;
 mod change;
 mod cursor;
+pub mod engine;
 mod error;
 mod inspect;
 mod key_range;
@@ -60,30 +63,32 @@ mod open;
 mod open_index;
 mod open_store;
 mod options;
+mod parts;
 mod provision;
+mod range;
 pub mod report;
 mod room;
-mod scan;
 mod session;
 mod store;
 mod sweeper;
 #[cfg(feature = "tables")]
 mod table;
 mod upkeep;
+mod worker;
+mod workers;
 
 pub use async_session::AsyncSession;
+pub use async_store::AsyncStore;
 pub use change::Change;
 pub use error::Error;
 pub use key_range::KeyRange;
-#[doc(hidden)]
-pub use key_space::KeySpace;
+pub use open::IntoPoolUrl;
 pub use options::StoreOptions;
-pub use provision::DefaultFabric;
-pub use scan::{AsyncScan, Scan};
+pub use range::{AsyncRange, Range};
 pub use session::Session;
 pub use store::Store;
 #[cfg(feature = "tables")]
-pub use table::{AsyncRows, AsyncTableSession, Rows, Table, TableKey, TableSession, TableValue};
+pub use table::{AsyncTable, AsyncTableRange, Table, TableKey, TableRange, TableValue};
 
 #[cfg(feature = "tcp")]
 pub use darter_fabric::TcpOptions;
@@ -91,13 +96,10 @@ pub use darter_fabric::local::exit_on_bus_error;
 #[cfg(feature = "tls")]
 pub use darter_fabric::wire::{ClientTls, IdentityFiles, TlsError};
 pub use darter_fabric::{
-    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpKind, PoolUrl, Scheme, UrlError, block_on,
+    ByteSize, Counters, FabricError, GlobalAddr, OpKind, PoolUrl, Scheme, UrlError, block_on,
 };
-pub use darter_index::{
-    AnyIndex, Condition, Dart, DartOptions, ErasedIndex, IndexError, IndexKind, KEY_BYTES_MAX, KeyValue,
-    OrderedIndex, PutOutcome, Quiver, QuiverOptions, ScanRange,
-};
-pub use darter_pool::{Pool, PoolError};
+pub use darter_index::{Condition, IndexError, IndexKind, KEY_BYTES_MAX, KeyValue, PutOutcome, ScanRange};
+pub use darter_pool::PoolError;
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]

@@ -6,8 +6,9 @@ use crate::batch::Lanes;
 use crate::membership::Membership;
 use crate::open_index::OpenIndex;
 use crate::open_store::{OpenStore, Waits};
-use darter_fabric::{Counters, Endpoint, Fabric};
-use darter_pool::{Client, PoolError, Room};
+use crate::parts::StoreClient;
+use darter_fabric::{Counters, Endpoint};
+use darter_pool::{PoolError, Room};
 use std::sync::Arc;
 
 /// How many times one operation is attempted again by another membership.
@@ -25,13 +26,13 @@ pub(crate) enum Repeat {
 }
 
 /// A session's clients.
-pub(crate) struct Link<F: Fabric> {
-    pub(crate) client: Client<F>,
+pub(crate) struct Link {
+    pub(crate) client: StoreClient,
     /// More clients, for operations on many keys at a time.
-    pub(crate) lanes: Lanes<F>,
-    pub(crate) open: Arc<OpenIndex<F>>,
-    pub(crate) store: Arc<OpenStore<F>>,
-    membership: Arc<Membership<F>>,
+    pub(crate) lanes: Lanes,
+    pub(crate) open: Arc<OpenIndex>,
+    pub(crate) store: Arc<OpenStore>,
+    membership: Arc<Membership>,
     /// The costs by former clients.
     spent: Counters,
 }
@@ -63,16 +64,12 @@ pub(crate) struct Attempts {
     joins: usize,
 }
 
-impl<F: Fabric> Link<F> {
-    pub(crate) fn open(membership: &Arc<Membership<F>>) -> Result<Self, Error> {
+impl Link {
+    pub(crate) fn open(membership: &Arc<Membership>) -> Result<Self, Error> {
         let store = membership.current();
         let (client, open) = (store.open.pool.client()?, Arc::clone(&store.open));
         let membership = Arc::clone(membership);
         Ok(Self { client, lanes: Lanes::default(), open, store, membership, spent: Counters::default() })
-    }
-
-    pub(crate) fn membership(&self) -> &Arc<Membership<F>> {
-        &self.membership
     }
 
     /// Returns the costs so far.

@@ -12,7 +12,7 @@
 use crate::open_index::OpenIndex;
 use crate::open_store::OpenStore;
 use crate::{Error, StoreOptions};
-use darter_fabric::{Fabric, PoolUrl, Scheme};
+use darter_fabric::{PoolUrl, Scheme};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -33,15 +33,15 @@ const CHECK: Duration = Duration::from_millis(50);
 const OLD_IN_USE: Duration = Duration::from_secs(60);
 
 /// Opens the pool and its index again, as the store was opened.
-pub(crate) type Reopen<F> = Arc<dyn Fn() -> Result<OpenIndex<F>, Error> + Send + Sync>;
+pub(crate) type Reopen = Arc<dyn Fn() -> Result<OpenIndex, Error> + Send + Sync>;
 
 /// What the clones and sessions of a store share.
-pub(crate) struct Membership<F: Fabric> {
+pub(crate) struct Membership {
     pub(crate) url: Option<PoolUrl>,
     options: StoreOptions,
     /// `None` for a store that stays shut out.
-    reopen: Option<Reopen<F>>,
-    current: RwLock<Arc<OpenStore<F>>>,
+    reopen: Option<Reopen>,
+    current: RwLock<Arc<OpenStore>>,
     /// How many times the pool was joined again.
     joins: AtomicU64,
     rejoin: Arc<Rejoin>,
@@ -81,11 +81,7 @@ impl Rejoin {
 
     /// Starts the thread that joins the pool again in place of a membership that is over, unless it
     /// runs.
-    pub(crate) fn begin<F: Fabric>(
-        self: &Arc<Self>,
-        membership: &Weak<Membership<F>>,
-        over: &Arc<OpenIndex<F>>,
-    ) {
+    pub(crate) fn begin(self: &Arc<Self>, membership: &Weak<Membership>, over: &Arc<OpenIndex>) {
         {
             let mut attempts = self.lock();
             if attempts.since.is_some() {
@@ -109,13 +105,13 @@ impl Rejoin {
     }
 }
 
-impl<F: Fabric> Membership<F> {
+impl Membership {
     /// Begins with an open pool.
     pub(crate) fn new(
-        open: OpenIndex<F>,
+        open: OpenIndex,
         options: &StoreOptions,
         url: Option<PoolUrl>,
-        reopen: Option<Reopen<F>>,
+        reopen: Option<Reopen>,
     ) -> Result<Arc<Self>, Error> {
         let is_lasting = url.as_ref().is_some_and(|url| !matches!(url.scheme(), Scheme::Memory));
         let reopen = reopen.filter(|_| options.rejoin && is_lasting);
@@ -133,7 +129,7 @@ impl<F: Fabric> Membership<F> {
     }
 
     /// Starts the upkeep of an open pool.
-    fn keep_up(self: &Arc<Self>, open: &OpenStore<F>) -> Result<(), Error> {
+    fn keep_up(self: &Arc<Self>, open: &OpenStore) -> Result<(), Error> {
         if !self.options.maintenance {
             return Ok(());
         }
@@ -147,8 +143,13 @@ impl<F: Fabric> Membership<F> {
         })
     }
 
+    /// Returns whether the store was opened for reading alone.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.options.read_only
+    }
+
     /// Returns the pool as it is open now.
-    pub(crate) fn current(&self) -> Arc<OpenStore<F>> {
+    pub(crate) fn current(&self) -> Arc<OpenStore> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -168,7 +169,7 @@ impl<F: Fabric> Membership<F> {
     }
 
     /// Has the pool opened again in place of a membership that is over. Does not wait.
-    pub(crate) fn begin(self: &Arc<Self>, over: &Arc<OpenIndex<F>>) {
+    pub(crate) fn begin(self: &Arc<Self>, over: &Arc<OpenIndex>) {
         if self.rejoins() && Arc::ptr_eq(&self.current().open, over) {
             self.rejoin.begin(&Arc::downgrade(self), over);
         }
@@ -178,10 +179,7 @@ impl<F: Fabric> Membership<F> {
     ///
     /// # Errors
     /// Fails with [`Error::Outside`] if it takes longer than operations wait.
-    pub(crate) async fn after(
-        self: &Arc<Self>,
-        over: &Arc<OpenIndex<F>>,
-    ) -> Result<Arc<OpenStore<F>>, Error> {
+    pub(crate) async fn after(self: &Arc<Self>, over: &Arc<OpenIndex>) -> Result<Arc<OpenStore>, Error> {
         poll_fn(|context| {
             self.begin(over);
             let mut attempts = self.rejoin.lock();
@@ -200,7 +198,7 @@ impl<F: Fabric> Membership<F> {
     }
 
     /// Installs a membership. Returns the old one.
-    fn replace(self: &Arc<Self>, open: OpenIndex<F>) -> Result<Arc<OpenStore<F>>, Error> {
+    fn replace(self: &Arc<Self>, open: OpenIndex) -> Result<Arc<OpenStore>, Error> {
         let open = OpenStore::new(open, &self.options);
         self.keep_up(&open)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -210,7 +208,7 @@ impl<F: Fabric> Membership<F> {
     }
 
     /// Makes one attempt. Returns the membership that is replaced, `None` if another one has been.
-    fn attempt(self: &Arc<Self>, over: &Arc<OpenIndex<F>>) -> Result<Option<Arc<OpenStore<F>>>, Error> {
+    fn attempt(self: &Arc<Self>, over: &Arc<OpenIndex>) -> Result<Option<Arc<OpenStore>>, Error> {
         let Some(reopen) = self.reopen.as_ref().filter(|_| Arc::ptr_eq(&self.current().open, over)) else {
             return Ok(None);
         };
@@ -223,11 +221,11 @@ impl<F: Fabric> Membership<F> {
 }
 
 /// Opens the pool again, as often as it takes. Returns the old membership.
-fn join_again<F: Fabric>(
+fn join_again(
     rejoin: &Rejoin,
-    membership: &Weak<Membership<F>>,
-    over: &Arc<OpenIndex<F>>,
-) -> Option<Arc<OpenStore<F>>> {
+    membership: &Weak<Membership>,
+    over: &Arc<OpenIndex>,
+) -> Option<Arc<OpenStore>> {
     let mut pause = PAUSE;
     loop {
         match membership.upgrade()?.attempt(over) {
@@ -246,7 +244,7 @@ fn join_again<F: Fabric>(
 }
 
 /// Waits for a while until nothing else uses an old membership, and drops it.
-fn await_disuse<F: Fabric>(mut old: Arc<OpenStore<F>>) {
+fn await_disuse(mut old: Arc<OpenStore>) {
     let end = Instant::now() + OLD_IN_USE;
     while Arc::get_mut(&mut old).is_none() && Instant::now() < end {
         std::thread::sleep(CHECK);

@@ -1,9 +1,8 @@
 //! An open pool with its index, as the store, its sessions and its upkeep thread share it.
 
 use crate::Error;
-use darter_fabric::Fabric;
-use darter_index::{AnyIndex, OrderedIndex};
-use darter_pool::{Client, Pool};
+use crate::parts::{StoreClient, StoreIndex, StorePool};
+use darter_index::OrderedIndex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,22 +12,22 @@ use std::sync::{Mutex, PoisonError};
 const SETTLE_ROUNDS: usize = 4;
 
 /// An open pool with its index.
-pub(crate) struct OpenIndex<F: Fabric> {
-    pub(crate) index: AnyIndex<F>,
-    pub(crate) pool: Pool<F>,
+pub(crate) struct OpenIndex {
+    pub(crate) index: StoreIndex,
+    pub(crate) pool: StorePool,
     /// The error of the last upkeep, if it failed.
     trouble: Mutex<Option<String>>,
     /// The pool refuses all operations of this membership, as upkeep or an operation has found.
     is_shut_out: AtomicBool,
 }
 
-impl<F: Fabric> OpenIndex<F> {
-    pub(crate) fn new(index: AnyIndex<F>, pool: Pool<F>) -> Self {
+impl OpenIndex {
+    pub(crate) fn new(index: StoreIndex, pool: StorePool) -> Self {
         Self { index, pool, trouble: Mutex::new(None), is_shut_out: AtomicBool::new(false) }
     }
 
     /// Does all upkeep that is due, once.
-    pub(crate) async fn maintain(&self, client: &mut Client<F>, adapt: bool) -> Result<(), Error> {
+    pub(crate) async fn maintain(&self, client: &mut StoreClient, adapt: bool) -> Result<(), Error> {
         self.pool.maintain(client).await?;
         self.index.maintain(client).await?;
         if adapt {
@@ -38,7 +37,7 @@ impl<F: Fabric> OpenIndex<F> {
     }
 
     /// Frees what was retired, as far as other processes allow.
-    pub(crate) async fn settle(&self, client: &mut Client<F>) -> Result<(), Error> {
+    pub(crate) async fn settle(&self, client: &mut StoreClient) -> Result<(), Error> {
         for _ in 0..SETTLE_ROUNDS {
             self.pool.settle(client).await?;
             self.index.maintain(client).await?;

@@ -2,11 +2,12 @@
 //! what happens when the last owner drops it.
 
 use crate::open_index::OpenIndex;
+use crate::parts::StoreClient;
 use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
 use crate::{Error, StoreOptions};
 use darter_fabric::{Fabric, block_on};
-use darter_pool::{Client, Room};
+use darter_pool::Room;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
@@ -19,12 +20,12 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
 const SWEEPS_MAX: usize = 2;
 
 /// An open pool. Dropped with the last session of the membership, and with the store.
-pub(crate) struct OpenStore<F: Fabric> {
+pub(crate) struct OpenStore {
     /// Empty for a program that does the upkeep itself.
     upkeep: OnceLock<Upkeep>,
     /// `None` for a program that does not want what the dead left to be swept.
-    pub(crate) sweeper: Option<Arc<Sweeper<F>>>,
-    pub(crate) open: Held<OpenIndex<F>>,
+    pub(crate) sweeper: Option<Arc<Sweeper>>,
+    pub(crate) open: Held<OpenIndex>,
     pub(crate) auto_adjust: bool,
 }
 
@@ -48,8 +49,8 @@ pub(crate) struct Waits {
     is_full: bool,
 }
 
-impl<F: Fabric> OpenStore<F> {
-    pub(crate) fn new(open: OpenIndex<F>, options: &StoreOptions) -> Arc<Self> {
+impl OpenStore {
+    pub(crate) fn new(open: OpenIndex, options: &StoreOptions) -> Arc<Self> {
         let open = Arc::new(open);
         let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
         let open = Held(Some(open));
@@ -70,7 +71,7 @@ impl<F: Fabric> OpenStore<F> {
     /// Waits for room after an operation of `client` has found none. After [`Room::Freed`] the
     /// operation is to be tried again.
     #[cold]
-    pub(crate) async fn make_room(&self, client: &mut Client<F>, waits: &mut Waits) -> Room {
+    pub(crate) async fn make_room(&self, client: &mut StoreClient, waits: &mut Waits) -> Room {
         let since = *waits.since.get_or_insert_with(Instant::now);
         if !waits.is_full && since.elapsed() < TRIES_MAX {
             match self.find_room(client).await {
@@ -90,10 +91,10 @@ impl<F: Fabric> OpenStore<F> {
         if sweeper.make_room().await { Room::Freed } else { Room::Full }
     }
 
-    async fn find_room(&self, client: &mut Client<F>) -> Room {
+    async fn find_room(&self, client: &mut StoreClient) -> Room {
         let pool = &self.open.pool;
         let Some(upkeep) = self.upkeep.get() else {
-            let rest = async |client: &mut Client<F>| {
+            let rest = async |client: &mut StoreClient| {
                 client.pause().await;
                 true
             };
@@ -106,7 +107,7 @@ impl<F: Fabric> OpenStore<F> {
     }
 }
 
-impl<F: Fabric> Drop for OpenStore<F> {
+impl Drop for OpenStore {
     /// Ends the threads, frees what was retired, and closes the pool. Waits for memory nodes that do
     /// not respond for a failover and [`CLOSE_PATIENCE`] at most.
     fn drop(&mut self) {
@@ -134,7 +135,7 @@ impl<F: Fabric> Drop for OpenStore<F> {
 /// Ends the threads, then frees what was retired: only the index can scrub what it has unlinked, so
 /// this comes before the pool closes with its last handle. What cannot be freed, because others hold
 /// it back or the fabric fails, is left to a repair.
-fn close<F: Fabric>(upkeep: Option<Upkeep>, sweeper: Option<Arc<Sweeper<F>>>, open: &OpenIndex<F>) {
+fn close(upkeep: Option<Upkeep>, sweeper: Option<Arc<Sweeper>>, open: &OpenIndex) {
     drop(upkeep);
     if let Some(sweeper) = sweeper {
         sweeper.stop();

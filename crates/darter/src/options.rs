@@ -6,7 +6,8 @@ use darter_index::{IndexKind, IndexOptions};
 use darter_pool::PoolOptions;
 use std::time::Duration;
 
-/// How to open a [`crate::Store`]; [`crate::Store::options`] gives the defaults.
+/// How to open a [`Store`](crate::Store): [`Store::options`](crate::Store::options) returns the
+/// defaults.
 ///
 /// ```
 /// # fn main() -> Result<(), darter::Error> {
@@ -23,11 +24,13 @@ pub struct StoreOptions {
     pub(crate) auto_adjust: bool,
     pub(crate) maintenance: bool,
     pub(crate) sweep: bool,
-    pub(crate) must_exist: bool,
-    pub(crate) must_be_durable: bool,
-    pub(crate) overwrite: bool,
-    pub(crate) create: bool,
+    /// `None`: as the pool's kind suggests.
+    pub(crate) create: Option<bool>,
+    pub(crate) create_new: bool,
+    pub(crate) truncate: bool,
+    pub(crate) read_only: bool,
     pub(crate) snapshot: bool,
+    pub(crate) durable: bool,
     pub(crate) accept_copy: bool,
     pub(crate) rejoin: bool,
     pub(crate) accept_new_pool: bool,
@@ -43,11 +46,12 @@ impl Default for StoreOptions {
             auto_adjust: true,
             maintenance: true,
             sweep: true,
-            must_exist: false,
-            must_be_durable: false,
-            overwrite: false,
-            create: false,
+            create: None,
+            create_new: false,
+            truncate: false,
+            read_only: false,
             snapshot: false,
+            durable: false,
             accept_copy: false,
             rejoin: true,
             accept_new_pool: false,
@@ -58,138 +62,177 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// Opens a pool with this index only, and gives a new pool this one. By default a pool is opened
-    /// with the index that it holds, and a new one gets Quiver.
+    /// Creates the pool if it does not exist (`true`), or fails if it does not exist (`false`).
+    ///
+    /// Default: a pool is created if the name is `mem:`, or if the file is absent or empty and the name
+    /// has `?size=`. Memory nodes without a pool are refused by default, because a node may have been
+    /// restarted and have lost its memory.
+    ///
+    /// ```
+    /// # let name = "file:/dev/shm/absent.pool?size=16M";
+    /// assert!(darter::Store::options().create(false).open(name).is_err());
+    /// ```
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = Some(create);
+        self
+    }
+
+    /// Creates the pool, and fails if it exists already. Default: `false`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let name = format!("file:{}?size=16M", directory.path().join("pool").display());
+    /// let new = darter::Store::options().create_new(true);
+    /// new.open(&name)?;
+    /// assert!(new.open(&name).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create_new(mut self, create_new: bool) -> Self {
+        self.create_new = create_new;
+        self
+    }
+
+    /// Creates a new pool in place of everything that the file or device holds; the name needs
+    /// `?size=`. Default: `false`.
+    ///
+    /// A file that is in use is refused. On memory nodes, together with [`StoreOptions::create`], a
+    /// pool is replaced only if it has lost a node other than its first. The processes that have it
+    /// open are shut out, and join the new pool if they accept it
+    /// ([`StoreOptions::accept_new_pool`]).
+    pub fn truncate(mut self, truncate: bool) -> Self {
+        self.truncate = truncate;
+        self
+    }
+
+    /// Opens a pool file as it is now, for a program that may not write to the file. Operations that
+    /// write fail with [`Error::ReadOnly`](crate::Error::ReadOnly). Default: `false`.
+    ///
+    /// Fails if another process has the file open. [`Store::verify`](crate::Store::verify) fails if
+    /// another process has opened it since.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self.snapshot = read_only;
+        self
+    }
+
+    /// Requires that everything acknowledged survives a power failure: the pool must be on memory nodes
+    /// with a log, or in a file on persistent memory that is flushed. Other pools are refused before
+    /// anything is created. Default: `false`.
+    pub fn durable(mut self, durable: bool) -> Self {
+        self.durable = durable;
+        self
+    }
+
+    /// The index of the pool. A new pool gets this one; an existing pool with another one is refused.
+    /// Default: a new pool gets [`IndexKind::Quiver`], an existing pool is opened with its own index.
     pub fn index(mut self, kind: IndexKind) -> Self {
         self.index.kind = Some(kind);
         self
     }
 
-    /// Bytes of this process that the index may use as its cache. Default: 1 MiB. Quiver uses no
-    /// more. DART also keeps its skip table's directory, 8 bytes for each segment of 1,024 entries,
-    /// even if that alone exceeds the budget; nodes get what the directory leaves of it.
+    /// Bytes of this process's memory that the index may use as its cache. Default: 1 MiB.
+    ///
+    /// Quiver never uses more. DART also keeps the directory of its skip table, 8 bytes for each
+    /// segment of 1,024 entries, even if the directory alone exceeds the budget; nodes get the rest.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.index.dart.cache_bytes = bytes;
         self.index.quiver.cache_bytes = bytes;
         self
     }
 
-    /// Whether upkeep may adjust the prefix list to how often prefixes are searched (DART, section
-    /// 3.1). Default: yes.
-    pub fn auto_adjust(mut self, yes: bool) -> Self {
-        self.auto_adjust = yes;
-        self
-    }
-
-    /// Whether a thread of the store's own does the upkeep. Default: yes. Without it, call
-    /// [`crate::Session::maintain`] several times within a lease: a process that neither works nor
-    /// renews its lease is taken for dead.
-    pub fn maintenance(mut self, yes: bool) -> Self {
-        self.maintenance = yes;
-        self
-    }
-
-    /// Whether this process sweeps what dead ones left: soon after opening, after it has noticed a
-    /// death, and when the pool is full, before an operation fails for it. A sweep walks the whole
-    /// index, in a thread of its own beside the upkeep. Default: yes. Without it, or without
-    /// [`StoreOptions::maintenance`], that waits for another process or a [`crate::Store::repair`].
-    pub fn sweep(mut self, yes: bool) -> Self {
-        self.sweep = yes;
-        self
-    }
-
-    /// How long this process may be silent before others check whether it is dead. Rounded down to
-    /// whole milliseconds, at least 1. Default: 5 s.
+    /// How long this process may be silent before other processes check whether it is dead, in whole
+    /// milliseconds, at least 1. Default: 5 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.pool.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1);
         self
     }
 
-    /// Makes a pool of memory nodes that hold none. Without it such nodes are refused: an empty
-    /// node may be one that was restarted and has lost its memory.
-    pub fn create(mut self, yes: bool) -> Self {
-        self.create = yes;
-        self
-    }
-
-    /// Credentials for memory nodes, and how to wait for their replies.
+    /// Credentials for memory nodes, and time-outs of their replies. Default: no token, no TLS.
     #[cfg(feature = "tcp")]
     pub fn tcp(mut self, options: TcpOptions) -> Self {
         self.tcp = options;
         self
     }
 
-    /// Bytes of a new pool's blocks, a power of two from 256 KiB to 64 MiB: the grain in which
-    /// processes take space, and the bound on the size of a value. An existing pool keeps its own.
+    /// Bytes of a new pool's blocks: a power of two from 256 KiB to 64 MiB. A process takes memory from
+    /// the pool block by block, and a value must fit in a block. Default: a 64th of the smallest memory
+    /// node, from 2 to 16 MiB. An existing pool keeps its own.
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.pool.block_bytes = Some(bytes);
         self
     }
 
-    /// What a new pool's secret is made from, random by default. A known one makes counts
-    /// repeatable, and lets anyone who knows it construct keys whose hashes collide: for
-    /// measurements only.
+    /// The source of a new pool's secret, which its hashes depend on. Default: random.
+    ///
+    /// A known secret makes measurements repeatable. Anyone who knows it can construct keys whose
+    /// hashes collide.
     pub fn secret(mut self, secret: [u64; 4]) -> Self {
         self.pool.secret = Some(secret);
         self
     }
 
-    /// Whether the pool must exist already, whatever `?size=` is given. Default: no.
-    pub fn must_exist(mut self, yes: bool) -> Self {
-        self.must_exist = yes;
+    /// Does the upkeep in a thread of the store. Default: `true`.
+    ///
+    /// Without the thread, call [`Store::maintain`](crate::Store::maintain) several times within a
+    /// lease: a process that does not renew its lease counts as dead.
+    pub fn maintenance(mut self, maintenance: bool) -> Self {
+        self.maintenance = maintenance;
         self
     }
 
-    /// Whether the pool must keep what it acknowledges when the power fails: memory nodes with a log,
-    /// or a file on persistent memory that is flushed. Any other is refused before anything is
-    /// made. Default: no; then [`darter_fabric::Capabilities::durability`] of the pool's fabric says
-    /// what it promises.
-    pub fn must_be_durable(mut self, yes: bool) -> Self {
-        self.must_be_durable = yes;
+    /// Lets the upkeep adjust DART's prefix list to the frequency of searches (DART, section 3.1).
+    /// Default: `true`.
+    pub fn auto_adjust(mut self, adjust: bool) -> Self {
+        self.auto_adjust = adjust;
         self
     }
 
-    /// Whether to make a new pool in place of whatever the file or device holds; needs `?size=`.
-    /// Default: no. A file that is in use is refused all the same. On memory nodes, with
-    /// [`StoreOptions::create`], a pool is replaced only if it has lost a node other than its first;
-    /// the processes that have it open are shut out, and join the new pool if they accept it
-    /// ([`StoreOptions::accept_new_pool`]).
-    pub fn overwrite(mut self, yes: bool) -> Self {
-        self.overwrite = yes;
+    /// Gives back the memory that dead processes left: soon after opening, after a death, and before an
+    /// operation fails because the pool is full. This walks the whole index in a separate thread.
+    /// Default: `true`.
+    ///
+    /// Without it, or without [`StoreOptions::maintenance`], that memory is unusable until another
+    /// process or [`Store::repair`](crate::Store::repair) gives it back.
+    pub fn sweep(mut self, sweep: bool) -> Self {
+        self.sweep = sweep;
         self
     }
 
-    /// Opens a copy of a pool that was open when it was copied, which is refused otherwise
-    /// ([`Error::CopyOfOpen`](crate::Error::CopyOfOpen)). Such a copy can mix two states: check a
-    /// snapshot of it first, as `darter check --repair` does.
-    pub fn accept_copy(mut self, yes: bool) -> Self {
-        self.accept_copy = yes;
+    /// Accepts a copy of a pool file that was open when it was copied, which is refused otherwise
+    /// ([`Error::CopyOfOpen`](crate::Error::CopyOfOpen)). Default: `false`.
+    ///
+    /// Such a copy can mix two states. Check it first, as `darter check --repair` does.
+    pub fn accept_copy(mut self, accept: bool) -> Self {
+        self.accept_copy = accept;
         self
     }
 
-    /// Whether the store joins the pool again by itself after the pool has ended its membership
-    /// ([`Error::is_shut_out`](crate::Error::is_shut_out)). Default: yes. Without it, every later
-    /// operation fails. A `mem:` pool and a store over a fabric of the program are never joined
-    /// again.
-    pub fn rejoin(mut self, yes: bool) -> Self {
-        self.rejoin = yes;
+    /// Lets the store join its pool again after the pool has ended its membership
+    /// ([`Error::is_shut_out`](crate::Error::is_shut_out)). Default: `true`.
+    ///
+    /// Without it, every later operation fails. A `mem:` pool is never joined again.
+    pub fn rejoin(mut self, rejoin: bool) -> Self {
+        self.rejoin = rejoin;
         self
     }
 
-    /// Whether a store that joins its pool again may join another one, which was made on the same
-    /// memory nodes after they had lost the first. Each session then fails once with
-    /// [`Error::Replaced`](crate::Error::Replaced). Default: no: operations fail with
-    /// [`Error::Outside`](crate::Error::Outside).
-    pub fn accept_new_pool(mut self, yes: bool) -> Self {
-        self.accept_new_pool = yes;
+    /// Lets the store join another pool that was created on the same memory nodes after they had lost
+    /// the first one. Each session then fails once with [`Error::Replaced`](crate::Error::Replaced).
+    /// Default: `false`; operations fail with [`Error::Outside`](crate::Error::Outside).
+    pub fn accept_new_pool(mut self, accept: bool) -> Self {
+        self.accept_new_pool = accept;
         self
     }
 
-    /// Whether to open a pool file as it is now, for a program that may not write it, or must not.
-    /// Default: no. What the store writes stays in this process. Fails if another process has the
-    /// file open; [`crate::Store::verify`] says whether one has opened it since.
-    pub fn snapshot(mut self, yes: bool) -> Self {
-        self.snapshot = yes;
-        self
+    /// Returns whether a pool may be created if none exists, unless that is left open.
+    pub(crate) fn creates(&self) -> Option<bool> {
+        if self.create_new { Some(true) } else { self.create }
+    }
+
+    /// Returns the same options for a pool that must exist already.
+    pub(crate) fn existing(&self) -> Self {
+        Self { create: Some(false), create_new: false, truncate: false, ..self.clone() }
     }
 }

@@ -5,13 +5,16 @@
 //! create at once, one wins and the others open its pool; and a process that is killed leaves
 //! nothing. Devices, empty files and files to be overwritten are filled in place.
 
+use crate::parts::{StoreFabric, StorePool};
 use crate::{Error, StoreOptions};
 use darter_fabric::files::Draft;
 use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Durability, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
 #[cfg(feature = "tcp")]
-use darter_fabric::{ExpectedNode, Tcp};
+use darter_fabric::{ExpectedNode, RemoteNodes, Tcp};
 use darter_index::OrderedIndex;
+#[cfg(feature = "tcp")]
+use darter_pool::PoolError;
 #[cfg(feature = "tcp")]
 use darter_pool::erase_if_lost;
 use darter_pool::{Pool, members_in_use};
@@ -20,30 +23,32 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The fabric of a [`crate::Store`] that was opened by name: the name's provider, counted.
-pub type DefaultFabric = Counting<Provider>;
-
 impl StoreOptions {
-    /// Returns a pool's fabric if it promises what is asked of it.
-    pub(crate) fn admit<F: Fabric>(&self, pool: &dyn Display, fabric: F) -> Result<F, Error> {
-        if self.must_be_durable && fabric.capabilities().durability != Durability::OnCompletion {
+    /// Returns a pool's fabric, with counts, if its provider is as durable as the options require.
+    ///
+    /// # Errors
+    /// [`Error::NotDurable`] if it is not.
+    pub(crate) fn admit(&self, pool: &dyn Display, provider: Provider) -> Result<StoreFabric, Error> {
+        if self.durable && provider.capabilities().durability != Durability::OnCompletion {
             return Err(Error::NotDurable { pool: pool.to_string() });
         }
-        Ok(fabric)
+        Ok(Counting::new(provider))
     }
 }
 
 /// Opens the pool that `url` names, or makes it if that is needed and allowed.
-pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
+pub(crate) fn open_or_create<I: OrderedIndex<StoreFabric>>(
     url: &PoolUrl,
     options: &StoreOptions,
     index: &I::Options,
-) -> Result<Pool<DefaultFabric>, Error> {
+) -> Result<StorePool, Error> {
     match url.scheme() {
-        Scheme::Memory if options.must_exist => Err(Error::NeverExists { pool: url.to_string() }),
+        Scheme::Memory if options.creates() == Some(false) => {
+            Err(Error::NeverExists { pool: url.to_string() })
+        }
         Scheme::Memory => create_in_memory(url, options),
         // Before a file is made or overwritten: what it will be is in its name.
-        Scheme::File(_) if options.must_be_durable && !url.is_flushed() => {
+        Scheme::File(_) if options.durable && !url.is_flushed() => {
             Err(Error::NotDurable { pool: url.to_string() })
         }
         Scheme::File(path) if options.snapshot => {
@@ -54,12 +59,18 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
         }
         Scheme::File(path) => {
             let state = PathState::of(path)?;
-            if state != PathState::Taken || options.overwrite {
-                if options.must_exist || url.size().is_none() {
+            if state == PathState::Taken && options.create_new && !options.truncate {
+                return Err(Error::Exists { pool: url.to_string(), path: path.clone() });
+            }
+            if state != PathState::Taken || options.truncate {
+                if options.creates() == Some(false) || url.size().is_none() {
                     return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
                 }
                 if state == PathState::Absent {
-                    create_aside::<I>(url, path, options, index)?;
+                    let is_ours = create_aside::<I>(url, path, options, index)?;
+                    if !is_ours && options.create_new {
+                        return Err(Error::Exists { pool: url.to_string(), path: path.clone() });
+                    }
                 } else {
                     create_at::<I>(url, path, options, index)?;
                 }
@@ -77,44 +88,46 @@ pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
     }
 }
 
-/// Opens the pool on memory nodes, or makes it if [`StoreOptions::create`] allows: nodes without a
-/// pool may be nodes that have lost one.
+/// Opens the pool on memory nodes, or creates it if the options demand that: nodes without a pool may
+/// be nodes that have lost one.
 #[cfg(feature = "tcp")]
-fn open_nodes(
-    url: &PoolUrl,
-    addresses: &[String],
-    options: &StoreOptions,
-) -> Result<Pool<DefaultFabric>, Error> {
+fn open_nodes(url: &PoolUrl, addresses: &[String], options: &StoreOptions) -> Result<StorePool, Error> {
     let tcp = options.tcp.clone().for_pool(url);
-    let connected = if options.create {
-        Tcp::connect(addresses, tcp.clone())
-    } else {
-        Tcp::connect_present(addresses, tcp.clone())
-    };
-    let fabric = options.admit(url, Counting::new(Provider::Tcp(connected?)))?;
-    if !options.create {
-        return join(url, fabric, None);
-    }
-    let created = block_on(async {
-        if options.overwrite {
-            let is_there = |node: &ExpectedNode| {
-                let found = Tcp::connect(std::slice::from_ref(&node.address), tcp.clone());
-                found.is_ok_and(|found| found.remote_nodes().node_id(0) == Some(node.id))
-            };
-            erase_if_lost(&fabric, is_there).await?;
+    let creates = options.creates() == Some(true);
+    if !creates || !(options.create_new || options.truncate) {
+        let fabric = options.admit(url, Provider::Tcp(Tcp::connect_present(addresses, tcp.clone())?))?;
+        match join(url, fabric, None) {
+            Err(Error::Open { source: PoolError::NotAPool { .. }, .. }) if creates => {}
+            opened => return opened,
         }
-        Pool::create(fabric, &options.pool).await
+    }
+    let fabric = options.admit(url, Provider::Tcp(Tcp::connect(addresses, tcp.clone())?))?;
+    let created = block_on(async {
+        if options.truncate {
+            let is_present = |node: &ExpectedNode| {
+                let found = Tcp::connect(std::slice::from_ref(&node.address), tcp.clone());
+                found.is_ok_and(|found| found.node_id(0) == Some(node.id))
+            };
+            erase_if_lost(&fabric, is_present).await?;
+        }
+        Pool::create(fabric.clone(), &options.pool).await
     });
-    created.map_err(|source| Error::Open { pool: url.to_string(), source })
+    match created {
+        // Another process created it in between.
+        Err(PoolError::AlreadyAPool { .. }) if !(options.create_new || options.truncate) => {
+            join(url, fabric, None)
+        }
+        created => created.map_err(|source| Error::Open { pool: url.to_string(), source }),
+    }
 }
 
 /// Opens the pool that `url` names, which must be there, over its decorated fabric.
 #[cfg_attr(not(feature = "tcp"), allow(unused_variables))] // only memory nodes have options
-pub(crate) fn open_existing<F: Fabric>(
+pub(crate) fn open_existing(
     url: &PoolUrl,
     options: &StoreOptions,
-    decorate: impl FnOnce(DefaultFabric) -> F,
-) -> Result<Pool<F>, Error> {
+    decorate: impl FnOnce(Provider) -> Provider,
+) -> Result<StorePool, Error> {
     let mut file = None;
     let fabric = match url.scheme() {
         Scheme::Memory => return Err(Error::NeverExists { pool: url.to_string() }),
@@ -124,12 +137,12 @@ pub(crate) fn open_existing<F: Fabric>(
         Scheme::File(path) => {
             let fabric = open_file(url, path)?;
             admit_copy(url, options, &fabric)?;
-            counted(file.insert(fabric).clone())
+            Provider::Local(file.insert(fabric).clone())
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => {
             let tcp = options.tcp.clone().for_pool(url);
-            Counting::new(Provider::Tcp(Tcp::connect_present(addresses, tcp)?))
+            Provider::Tcp(Tcp::connect_present(addresses, tcp)?)
         }
         _ => return Err(Error::NotBuiltIn { pool: url.to_string(), feature: "tcp" }),
     };
@@ -138,7 +151,7 @@ pub(crate) fn open_existing<F: Fabric>(
 
 /// Opens a pool. A copy of a closed pool becomes a pool by itself, after it was verified and before a
 /// member line says that it is open. A pool on memory nodes can be replaced during that.
-fn join<F: Fabric>(url: &PoolUrl, fabric: F, file: Option<&Local>) -> Result<Pool<F>, Error> {
+fn join(url: &PoolUrl, fabric: StoreFabric, file: Option<&Local>) -> Result<StorePool, Error> {
     let opened = block_on(async {
         let pool = Pool::open_verified(fabric, || file.map_or(Ok(()), Local::adopt_file)).await?;
         if file.is_none() {
@@ -147,10 +160,6 @@ fn join<F: Fabric>(url: &PoolUrl, fabric: F, file: Option<&Local>) -> Result<Poo
         Ok(pool)
     });
     opened.map_err(|source| Error::Open { pool: url.to_string(), source })
-}
-
-fn counted(fabric: Local) -> DefaultFabric {
-    Counting::new(Provider::Local(fabric))
 }
 
 /// Opens a pool file as its name says: with flushes or without.
@@ -171,9 +180,9 @@ fn open_file(url: &PoolUrl, path: &Path) -> Result<Local, Error> {
     Ok(fabric)
 }
 
-fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<DefaultFabric>, Error> {
+fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<StorePool, Error> {
     let fabric = Local::memory(url.node_bytes().unwrap_or(0), url.nodes())?;
-    block_on(Pool::create(options.admit(url, counted(fabric))?, &options.pool))
+    block_on(Pool::create(options.admit(url, Provider::Local(fabric))?, &options.pool))
         .map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
@@ -188,9 +197,9 @@ fn admit_copy(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<(
     Ok(())
 }
 
-fn open_over(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<Pool<DefaultFabric>, Error> {
+fn open_over(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<StorePool, Error> {
     admit_copy(url, options, fabric)?;
-    join(url, options.admit(url, counted(fabric.clone()))?, Some(fabric))
+    join(url, options.admit(url, Provider::Local(fabric.clone()))?, Some(fabric))
 }
 
 /// What stands at a pool's path.
@@ -215,24 +224,24 @@ impl PathState {
     }
 }
 
-/// Makes a whole pool and gives it its name, unless another process was faster.
-fn create_aside<I: OrderedIndex<DefaultFabric>>(
+/// Creates a whole pool and gives it its name. Returns `false` if another process was faster.
+fn create_aside<I: OrderedIndex<StoreFabric>>(
     url: &PoolUrl,
     path: &Path,
     options: &StoreOptions,
     index: &I::Options,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let refused = |action| move |source| Error::Io { path: path.to_owned(), action, source };
     let draft = Draft::create(path, 0o600).map_err(refused("create it"))?;
     url.sharing().apply(draft.file()).map_err(refused("create it"))?;
     let (bytes, how) = (url.node_bytes().unwrap_or(0), file_options(url, options));
     fill_file::<I>(url, Local::file_create_in(&draft, bytes, url.nodes(), &how)?, options, index)?;
-    draft.publish().map(drop).map_err(refused("name the new pool"))
+    draft.publish().map_err(refused("name the new pool"))
 }
 
 /// Makes a pool in this very file. The provider's lock keeps others out meanwhile, and refuses a
 /// file in use.
-fn create_at<I: OrderedIndex<DefaultFabric>>(
+fn create_at<I: OrderedIndex<StoreFabric>>(
     url: &PoolUrl,
     path: &Path,
     options: &StoreOptions,
@@ -243,25 +252,25 @@ fn create_at<I: OrderedIndex<DefaultFabric>>(
 }
 
 fn file_options(url: &PoolUrl, options: &StoreOptions) -> FileOptions {
-    FileOptions { overwrite: options.overwrite, ..url.file_options() }
+    FileOptions { overwrite: options.truncate, ..url.file_options() }
 }
 
 /// Makes a pool of a new file.
-fn fill_file<I: OrderedIndex<DefaultFabric>>(
+fn fill_file<I: OrderedIndex<StoreFabric>>(
     url: &PoolUrl,
     fabric: Local,
     options: &StoreOptions,
     index: &I::Options,
 ) -> Result<(), Error> {
-    fill::<I>(counted(fabric), options, index).map_err(|error| match error {
+    fill::<I>(Counting::new(Provider::Local(fabric)), options, index).map_err(|error| match error {
         Error::Pool(source) => Error::Open { pool: url.to_string(), source },
         error => error,
     })
 }
 
 /// Superblocks and the index's root, then a clean end.
-fn fill<I: OrderedIndex<DefaultFabric>>(
-    fabric: DefaultFabric,
+fn fill<I: OrderedIndex<StoreFabric>>(
+    fabric: StoreFabric,
     options: &StoreOptions,
     index: &I::Options,
 ) -> Result<(), Error> {
@@ -276,8 +285,9 @@ fn fill<I: OrderedIndex<DefaultFabric>>(
 
 #[cfg(test)]
 mod tests {
+    use crate::engine;
     use crate::{Error, PoolUrl, Store};
-    use darter_fabric::Tracing;
+    use darter_fabric::{Provider, Tracing};
 
     /// What a decorator sees is what the pool of that name gets, and nothing is made where no pool
     /// is.
@@ -285,17 +295,25 @@ mod tests {
     fn a_pool_is_opened_over_a_decorated_fabric() {
         let directory = tempfile::tempdir().unwrap();
         let url = PoolUrl::file(directory.path().join("pool"));
-        let open = |url: &PoolUrl| Store::options().open_decorated(url, |fabric| Tracing::new(fabric, 1000));
+        let mut trace = None;
+        let mut open = |url: &PoolUrl| {
+            engine::open_decorated(&Store::options(), url, |provider| {
+                let tracing = Tracing::new(provider, 1000);
+                trace = Some(tracing.trace().clone());
+                Provider::foreign(tracing)
+            })
+        };
         assert!(matches!(open(&url.clone().sized(16 << 20, 1)), Err(Error::Missing { .. })));
         assert!(matches!(open(&"mem:16M".parse().unwrap()), Err(Error::NeverExists { .. })));
         assert!(!directory.path().join("pool").exists());
-        drop(Store::options().open_url(&url.clone().sized(16 << 20, 1)).unwrap());
+        drop(Store::options().open(url.clone().sized(16 << 20, 1)).unwrap());
         let store = open(&url).unwrap();
-        let before = store.pool().fabric().trace().round_trips();
-        store.session().unwrap().put(b"key", b"value").unwrap();
-        assert!(store.pool().fabric().trace().round_trips() > before);
+        let trace = trace.unwrap();
+        let before = trace.round_trips();
+        store.put(b"key", b"value").unwrap();
+        assert!(trace.round_trips() > before);
         drop(store);
-        let store = Store::options().must_exist(true).open_url(&url).unwrap();
+        let store = Store::options().create(false).open(&url).unwrap();
         assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 
@@ -303,20 +321,20 @@ mod tests {
     #[test]
     fn a_pool_that_must_be_durable_is_refused_where_memory_is_not() {
         let directory = tempfile::tempdir().unwrap();
-        let durable = Store::options().must_be_durable(true);
+        let durable = Store::options().durable(true);
         let path = directory.path().join("pool");
         let url = PoolUrl::file(path.clone());
         assert!(matches!(durable.open("mem:16M"), Err(Error::NotDurable { .. })));
-        let refused = durable.open_url(&url.clone().sized(16 << 20, 1));
+        let refused = durable.open(url.clone().sized(16 << 20, 1));
         assert!(
             refused.is_err_and(|error| error.is_usage() && error.to_string().contains("--durability log"))
         );
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
-        drop(Store::options().open_url(&url.clone().sized(16 << 20, 1)).unwrap());
-        assert!(matches!(durable.open_url(&url), Err(Error::NotDurable { .. })));
-        let decorated = durable.open_decorated(&url, |fabric| Tracing::new(fabric, 1000));
+        drop(Store::options().open(url.clone().sized(16 << 20, 1)).unwrap());
+        assert!(matches!(durable.open(&url), Err(Error::NotDurable { .. })));
+        let decorated = engine::open_decorated(&durable, &url, std::convert::identity);
         assert!(matches!(decorated, Err(Error::NotDurable { .. })));
-        drop(Store::open(&url.to_string()).unwrap());
+        drop(Store::open(url.to_string()).unwrap());
     }
 
     /// A refusal takes nothing from the pool that was to be replaced.
@@ -324,12 +342,12 @@ mod tests {
     fn a_pool_that_is_refused_for_durability_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let url = PoolUrl::file(directory.path().join("pool")).sized(16 << 20, 1);
-        let store = Store::options().open_url(&url).unwrap();
+        let store = Store::options().open(&url).unwrap();
         store.session().unwrap().put(b"key", b"value").unwrap();
         drop(store);
-        let refused = Store::options().must_be_durable(true).overwrite(true).open_url(&url);
+        let refused = Store::options().durable(true).truncate(true).open(&url);
         assert!(matches!(refused, Err(Error::NotDurable { .. })));
-        let store = Store::options().must_exist(true).open_url(&url).unwrap();
+        let store = Store::options().create(false).open(&url).unwrap();
         assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 
@@ -338,22 +356,22 @@ mod tests {
     fn a_copy_of_an_open_pool_is_refused_and_one_of_a_closed_pool_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let open = |name: &str| Store::options().must_exist(true).open_url(&PoolUrl::file(path(name)));
-        let store = Store::options().open_url(&PoolUrl::file(path("pool")).sized(16 << 20, 1)).unwrap();
+        let open = |name: &str| Store::options().create(false).open(PoolUrl::file(path(name)));
+        let store = Store::options().open(PoolUrl::file(path("pool")).sized(16 << 20, 1)).unwrap();
         store.session().unwrap().put(b"key", b"value").unwrap();
         std::fs::copy(path("pool"), path("copy")).unwrap();
         assert!(matches!(open("copy"), Err(Error::CopyOfOpen { .. })));
         let url = PoolUrl::file(path("copy"));
-        let snapshot = Store::options().must_exist(true).snapshot(true).maintenance(false);
-        assert!(matches!(snapshot.open_url(&url), Err(Error::CopyOfOpen { .. })));
-        let decorated = Store::options().open_decorated(&url, |fabric| Tracing::new(fabric, 1000));
+        let snapshot = Store::options().create(false).read_only(true).maintenance(false);
+        assert!(matches!(snapshot.open(&url), Err(Error::CopyOfOpen { .. })));
+        let decorated = engine::open_decorated(&Store::options(), &url, std::convert::identity);
         assert!(matches!(decorated, Err(Error::CopyOfOpen { .. })));
         // The file itself is opened by others, also under another name.
         drop(open("pool").unwrap());
         std::fs::rename(path("pool"), path("moved")).unwrap();
         drop(open("moved").unwrap());
         // What was accepted once is a pool like any other.
-        drop(Store::options().accept_copy(true).open_url(&url).unwrap());
+        drop(Store::options().accept_copy(true).open(&url).unwrap());
         drop(open("copy").unwrap());
         drop(store);
         std::fs::copy(path("moved"), path("closed")).unwrap();

@@ -8,8 +8,9 @@
 
 use crate::Error;
 use crate::open_index::OpenIndex;
-use darter_fabric::{Endpoint, Fabric};
-use darter_pool::{Client, Room};
+use crate::parts::StoreClient;
+use darter_fabric::Endpoint;
+use darter_pool::Room;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -82,13 +83,13 @@ impl Rooms {
     }
 }
 
-impl<F: Fabric> OpenIndex<F> {
+impl OpenIndex {
     /// Runs rounds of upkeep until there is room or it is known that there will be none. `rest` is
     /// called between two rounds; `false` ends the wait.
     pub(crate) async fn find_room(
         &self,
-        client: &mut Client<F>,
-        mut rest: impl AsyncFnMut(&mut Client<F>) -> bool,
+        client: &mut StoreClient,
+        mut rest: impl AsyncFnMut(&mut StoreClient) -> bool,
     ) -> Result<Room, Error> {
         let mut request = self.pool.ask_for_room();
         loop {

@@ -5,63 +5,85 @@ use crate::key_space::KeySpace;
 use crate::link::{Link, Repeat, attempted};
 use crate::membership::{Membership, Reopen};
 use crate::open_index::OpenIndex;
-use crate::{AsyncSession, DefaultFabric, Error, Session, StoreOptions};
+use crate::worker::Worker;
+use crate::workers::Workers;
+use crate::{AsyncSession, Error, Session, StoreOptions};
 use darter_fabric::{Fabric, PoolUrl, block_on};
-use darter_index::{AdjustReport, AnyIndex, Census, IndexStats, OrderedIndex, TreeView};
-use darter_pool::{Pool, PoolUsage};
-use std::ops::Deref;
+use darter_index::{AdjustReport, Census, IndexStats, TreeView};
+use darter_pool::PoolUsage;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Threads whose idle workers a store keeps apart.
+const SLOTS: usize = 16;
+
 /// An ordered key-value map in a memory pool. Clones are the same store.
 ///
-/// When its last clone and session are dropped, the upkeep thread ends and the pool is closed
-/// cleanly, which can take up to a second when other processes hold garbage back. If a memory group
-/// is gone, that ends after a few seconds, and a thread goes on for as long as operations wait for a
-/// group. A process that ends without that, by any signal, does no harm: others notice its death and
-/// go on.
-pub struct Store<F: Fabric = DefaultFabric> {
-    membership: Arc<Membership<F>>,
+/// The calls of a store work from any thread. Each borrows a connection to the pool for one
+/// operation; a [`Session`] has its own. [`AsyncStore`](crate::AsyncStore) has the same calls as
+/// futures.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// let store = darter::Store::open("mem:64M")?; // or file:/dev/shm/fruit.pool?size=64M
+/// store.put("pear", "green")?;
+/// assert_eq!(store.get("pear")?.as_deref(), Some(&b"green"[..]));
+/// assert_eq!(store.remove("pear")?, Some(b"green".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// When the last clone, session and range of a store are dropped, its threads end and the pool is
+/// closed. This takes up to a second if other processes hold back freed memory, and a few seconds if
+/// a memory group cannot be reached. A process that ends without closing the pool, by any signal,
+/// does no harm: other processes detect its death and go on.
+#[derive(Clone)]
+pub struct Store {
+    workers: Arc<Workers>,
 }
 
-impl<F: Fabric> Clone for Store<F> {
-    fn clone(&self) -> Self {
-        Self { membership: Arc::clone(&self.membership) }
-    }
-}
-
-impl<F: Fabric> std::fmt::Debug for Store<F> {
+impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let url = self.url().map(ToString::to_string);
         f.debug_struct("Store").field("url", &url).finish_non_exhaustive()
     }
 }
 
-impl<F: Fabric> Store<F> {
+impl Store {
     pub(crate) fn over(
-        open: OpenIndex<F>,
+        open: OpenIndex,
         options: &StoreOptions,
         url: Option<PoolUrl>,
-        reopen: Option<Reopen<F>>,
+        reopen: Option<Reopen>,
     ) -> Result<Self, Error> {
-        Ok(Self { membership: Membership::new(open, options, url, reopen)? })
+        let membership = Membership::new(open, options, url, reopen)?;
+        Ok(Self { workers: Arc::new(Workers::new(membership, KeySpace::Program, SLOTS)) })
     }
 
     /// Returns whether the pool has ended this store's membership, as far as the store has found
     /// out, and the store has not joined the pool again yet; see [`Error::is_shut_out`]. Costs no
     /// round trip.
     pub fn is_shut_out(&self) -> bool {
-        self.membership.current().open.is_shut_out()
+        self.membership().current().open.is_shut_out()
     }
 
-    #[cfg(test)]
-    pub(crate) fn membership(&self) -> &Arc<Membership<F>> {
-        &self.membership
+    pub(crate) fn membership(&self) -> &Arc<Membership> {
+        self.workers.membership()
+    }
+
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// Runs an operation with a worker that no other thread uses.
+    #[inline]
+    pub(crate) fn run<R>(&self, operation: impl FnOnce(&mut Worker) -> Result<R, Error>) -> Result<R, Error> {
+        operation(&mut *self.workers.lease()?)
     }
 
     /// Returns how many times the store has joined its pool again since it was opened.
     pub fn joins(&self) -> u64 {
-        self.membership.joins()
+        self.membership().joins()
     }
 
     /// Returns the length in bytes of the largest value that this pool can store, under an empty
@@ -69,42 +91,23 @@ impl<F: Fabric> Store<F> {
     /// 0.9 of `PoolOptions::block_bytes`, or of a 64th of the smallest memory node (from 2 to
     /// 16 MiB).
     pub fn max_value_bytes(&self) -> usize {
-        darter_index::value_bytes_max(self.pool().object_bytes_max())
+        darter_index::value_bytes_max(self.membership().current().open.pool.object_bytes_max())
     }
 
     /// Opens a session for one thread: every call returns when its operation is done.
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
-    pub fn session(&self) -> Result<Session<F>, Error> {
-        self.session_in(KeySpace::Program)
+    pub fn session(&self) -> Result<Session, Error> {
+        Session::open(self.membership(), KeySpace::Program)
     }
 
     /// Opens a session for one task: the same calls as futures, for any executor.
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
-    pub fn async_session(&self) -> Result<AsyncSession<F>, Error> {
-        self.async_session_in(KeySpace::Program)
-    }
-
-    /// Opens a session for one thread that works on other keys than the program's own: for gateways,
-    /// and for tools that copy or show whole pools.
-    ///
-    /// # Errors
-    /// Fails as [`Store::session`] does.
-    #[doc(hidden)]
-    pub fn session_in(&self, space: KeySpace) -> Result<Session<F>, Error> {
-        self.async_session_in(space).map(Session::new)
-    }
-
-    /// As [`Store::session_in`], for one task.
-    ///
-    /// # Errors
-    /// Fails as [`Store::session`] does.
-    #[doc(hidden)]
-    pub fn async_session_in(&self, space: KeySpace) -> Result<AsyncSession<F>, Error> {
-        AsyncSession::open(&self.membership, space)
+    pub fn async_session(&self) -> Result<AsyncSession, Error> {
+        AsyncSession::open(self.membership(), KeySpace::Program)
     }
 
     /// Counts and sizes, by a walk of the whole index.
@@ -166,17 +169,16 @@ impl<F: Fabric> Store<F> {
     /// # Errors
     /// Fails if the medium refuses.
     pub fn persist(&self) -> Result<(), Error> {
-        Ok(self.pool().fabric().persist()?)
+        Ok(self.membership().current().open.pool.fabric().persist()?)
     }
 
-    /// Says whether all that was read is of one state of the pool. That is always so but for a
-    /// [snapshot](crate::StoreOptions::snapshot) of a file, where it is so unless another process
-    /// has opened the file since.
+    /// Verifies that everything read so far belongs to one state of the pool. This can fail only if the
+    /// store was opened with [`read_only`](crate::StoreOptions::read_only).
     ///
     /// # Errors
-    /// Fails if it is not so: read again.
+    /// Fails if another process has opened the file since: read again.
     pub fn verify(&self) -> Result<(), Error> {
-        Ok(self.pool().fabric().verify()?)
+        Ok(self.membership().current().open.pool.fabric().verify()?)
     }
 
     /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process
@@ -189,7 +191,7 @@ impl<F: Fabric> Store<F> {
     pub fn add_node(&self, address: &str, patience: Duration) -> Result<(u8, usize), Error> {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         block_on(async {
-            let link = &mut Link::open(&self.membership)?;
+            let link = &mut Link::open(self.membership())?;
             let adds =
                 attempted!(link, Repeat::IfUnsent, link.open.pool.add_node(&mut link.client, address).await);
             let node = adds?;
@@ -200,42 +202,30 @@ impl<F: Fabric> Store<F> {
 
     /// Remarks an operator should see: huge pages not in use, upkeep failing, and the like.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = self.pool().fabric().notes();
-        if self.is_shut_out() && self.membership.rejoins() {
+        let mut notes = self.membership().current().open.pool.fabric().notes();
+        if self.is_shut_out() && self.membership().rejoins() {
             let why = self
-                .membership
+                .membership()
                 .failure()
                 .map_or(String::new(), |why| format!("; the last attempt failed: {why}"));
             notes.push(format!(
                 "the pool has ended this process's membership, and the store joins it again{why}"
             ));
         }
-        let trouble = self.membership.current().open.upkeep_trouble();
+        let trouble = self.membership().current().open.upkeep_trouble();
         notes.extend(trouble.map(|what| format!("upkeep fails and will try again: {what}")));
         notes
     }
 
     /// Returns the pool's name, when it was opened by one.
     pub fn url(&self) -> Option<&PoolUrl> {
-        self.membership.url.as_ref()
-    }
-
-    /// Returns the index as it is open now, for calls with a client of one's own. It is that of the
-    /// store's present membership: get it again after an error of which [`Error::is_shut_out`] is
-    /// true.
-    pub fn index(&self) -> impl Deref<Target = AnyIndex<F>> + use<F> {
-        IndexOf(Arc::clone(&self.membership.current().open))
-    }
-
-    /// Returns the pool as it is open now, as [`Store::index`] returns the index.
-    pub fn pool(&self) -> Pool<F> {
-        self.membership.current().open.pool.clone()
+        self.membership().url.as_ref()
     }
 
     /// Runs an operation that may be repeated, with a new client.
-    fn read<R>(&self, mut operation: impl AsyncFnMut(&mut Link<F>) -> Result<R, Error>) -> Result<R, Error> {
+    fn read<R>(&self, mut operation: impl AsyncFnMut(&mut Link) -> Result<R, Error>) -> Result<R, Error> {
         block_on(async {
-            let link = &mut Link::open(&self.membership)?;
+            let link = &mut Link::open(self.membership())?;
             attempted!(link, Repeat::Always, operation(link).await)
         })
     }
@@ -263,44 +253,17 @@ impl<F: Fabric> Store<F> {
     /// # Errors
     /// Fails as [`Store::stats`] does; the same part is then counted again.
     pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
-        let open = Arc::clone(&self.membership.current().open);
+        let open = Arc::clone(&self.membership().current().open);
         let mut client = open.pool.client()?;
         Ok(block_on(open.index.count_some(&mut client, census))?)
     }
-}
-
-/// An index that stays open.
-struct IndexOf<F: Fabric>(Arc<OpenIndex<F>>);
-
-impl<F: Fabric> Deref for IndexOf<F> {
-    type Target = AnyIndex<F>;
-
-    fn deref(&self) -> &AnyIndex<F> {
-        &self.0.index
-    }
-}
-
-/// Opens a pool's index, or makes it if the options allow.
-pub(crate) fn index_of<F: Fabric, I: OrderedIndex<F>>(
-    pool: &Pool<F>,
-    options: &StoreOptions,
-    index: I::Options,
-) -> Result<I, Error> {
-    let mut client = pool.client()?;
-    let opened = block_on(async {
-        if options.must_exist {
-            I::open(&mut client, index).await
-        } else {
-            I::open_or_create(&mut client, index).await
-        }
-    });
-    Ok(opened?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::IndexKind;
+    use crate::engine::Engine;
 
     /// Spread, so that there are more inner nodes than one step counts.
     fn key(number: u64) -> [u8; 8] {

@@ -13,7 +13,7 @@
 //! that an operation has waited for in vain, the next one waits ten times as long as that one took.
 
 use crate::open_index::OpenIndex;
-use darter_fabric::{Fabric, block_on};
+use darter_fabric::block_on;
 use darter_index::{IndexError, OrderedIndex, Swept};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +31,8 @@ const WORK: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The sweeps of a process.
-pub(crate) struct Sweeper<F: Fabric> {
-    open: Arc<OpenIndex<F>>,
+pub(crate) struct Sweeper {
+    open: Arc<OpenIndex>,
     stop: AtomicBool,
     /// Somebody waits for the sweep that is under way.
     is_awaited: AtomicBool,
@@ -63,9 +63,9 @@ struct Outcome {
     made_room: bool,
 }
 
-impl<F: Fabric> Sweeper<F> {
+impl Sweeper {
     /// Returns the sweeps of a process that has just opened the pool.
-    pub(crate) fn new(open: Arc<OpenIndex<F>>) -> Arc<Self> {
+    pub(crate) fn new(open: Arc<OpenIndex>) -> Arc<Self> {
         let state = State {
             due: Some(Instant::now() + open.pool.lease() / LEASE_PART),
             has_evicted: false,
@@ -203,13 +203,13 @@ impl<F: Fabric> Sweeper<F> {
 }
 
 /// Records the end of a sweep when dropped, also by a panic.
-struct End<'a, F: Fabric> {
-    sweeper: &'a Sweeper<F>,
+struct End<'a> {
+    sweeper: &'a Sweeper,
     begin: Instant,
     outcome: Outcome,
 }
 
-impl<F: Fabric> Drop for End<'_, F> {
+impl Drop for End<'_> {
     fn drop(&mut self) {
         let (now, lease) = (Instant::now(), self.sweeper.open.pool.lease());
         let took = now - self.begin;
@@ -231,7 +231,7 @@ impl<F: Fabric> Drop for End<'_, F> {
 
 /// Sweeps if there is anything to sweep: blocks of the dead; or, when closed ones are to be taken
 /// too, those.
-async fn sweep<F: Fabric>(open: &OpenIndex<F>, takes_closed: bool) -> Result<Outcome, IndexError> {
+async fn sweep(open: &OpenIndex, takes_closed: bool) -> Result<Outcome, IndexError> {
     let mut client = open.pool.client()?;
     client.set_yielding(true);
     open.pool.evict(&mut client).await?;

@@ -4,10 +4,11 @@
 
 use crate::Error;
 use crate::open_index::OpenIndex;
+use crate::parts::StoreClient;
 use crate::room::Rooms;
 use crate::sweeper::Sweeper;
 use darter_fabric::{Fabric, block_on};
-use darter_pool::{Client, Room};
+use darter_pool::Room;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -67,10 +68,10 @@ impl Upkeep {
     ///
     /// # Errors
     /// Fails if the pool does or the system has no thread.
-    pub(crate) fn start<F: Fabric>(
-        open: Arc<OpenIndex<F>>,
+    pub(crate) fn start(
+        open: Arc<OpenIndex>,
         adjust: bool,
-        sweeper: Option<Arc<Sweeper<F>>>,
+        sweeper: Option<Arc<Sweeper>>,
         shut_out: impl Fn() + Send + 'static,
     ) -> Result<Self, Error> {
         let mut upkeep =
@@ -121,16 +122,16 @@ impl Drop for Upkeep {
 }
 
 /// What the upkeep thread serves.
-struct Keep<F: Fabric, S> {
-    open: Arc<OpenIndex<F>>,
-    sweeper: Option<Arc<Sweeper<F>>>,
+struct Keep<S> {
+    open: Arc<OpenIndex>,
+    sweeper: Option<Arc<Sweeper>>,
     adjust: bool,
     /// Called after each round that finds the membership over.
     shut_out: S,
 }
 
-impl<F: Fabric, S: Fn()> Keep<F, S> {
-    fn up(&self, mut client: Client<F>, stop: &Stop) {
+impl<S: Fn()> Keep<S> {
+    fn up(&self, mut client: StoreClient, stop: &Stop) {
         let open = &*self.open;
         // However much fails, the lease must be renewed.
         let interval_max = INTERVAL_MAX.min(open.pool.lease() / 8).max(INTERVAL);
@@ -158,7 +159,7 @@ impl<F: Fabric, S: Fn()> Keep<F, S> {
 }
 
 /// Requests room, and wakes the operations that wait for it.
-fn find_room<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>, stop: &Stop) -> Result<(), Error> {
+fn find_room(open: &OpenIndex, client: &mut StoreClient, stop: &Stop) -> Result<(), Error> {
     let began = Instant::now();
     let found = block_on(open.find_room(client, async |_| !stop.wait(ROOM_INTERVAL)));
     // After an error nothing is known; the operations then report what they have met.
@@ -167,7 +168,7 @@ fn find_room<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>, stop: &Stop
     found.map(drop)
 }
 
-fn keep_lease<F: Fabric>(open: &OpenIndex<F>, mut client: Client<F>, stop: &Stop) {
+fn keep_lease(open: &OpenIndex, mut client: StoreClient, stop: &Stop) {
     while !stop.wait((open.pool.lease() / 8).max(INTERVAL)) {
         // What fails here fails there, and is told there.
         let _ = block_on(open.pool.renew(&mut client));

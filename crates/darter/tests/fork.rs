@@ -31,7 +31,7 @@ fn child(pool: &PoolUrl, store: Store) {
     // On memory nodes a thread that existed before the fork cannot be used.
     let pool = pool.clone();
     let reopened = std::thread::spawn(move || {
-        let store = Store::options().must_exist(true).open_url(&pool).unwrap();
+        let store = Store::options().create(false).open(&pool).unwrap();
         assert_eq!(store.session().unwrap().get("key").unwrap().as_deref(), Some(&b"value"[..]));
         store.session().unwrap().put("child", "value").unwrap();
     });
@@ -60,7 +60,7 @@ fn report(line: &str, checks: impl FnOnce()) {
 /// parent's death must come first. The parent waits to be killed, or for the child.
 fn forks(pool: &PoolUrl) {
     let is_file = matches!(pool.scheme(), Scheme::File(_));
-    let store = Store::options().must_exist(true).open_url(pool).unwrap();
+    let store = Store::options().create(false).open(pool).unwrap();
     let session = store.session().unwrap();
     session.put("key", "value").unwrap();
     // SAFETY: glibc makes the allocator usable in the child; the threads that are missing there are
@@ -70,8 +70,8 @@ fn forks(pool: &PoolUrl) {
         report(CHILD, || {
             assert!(is_forked(session.get("key")));
             assert!(is_forked(session.put("key", "other")));
-            assert!(is_forked(session.delete("key")));
-            assert!(is_forked(session.scan(..).next().unwrap()));
+            assert!(is_forked(session.discard("key")));
+            assert!(is_forked(session.range(..).next().unwrap()));
             drop(session);
             child(pool, store);
         });
@@ -116,7 +116,7 @@ fn a_forked_child_has_no_part_of_its_parents_pool() {
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
-    drop(Store::options().open_url(&PoolUrl::file(&path).sized(16 << 20, 1)).unwrap());
+    drop(Store::options().open(PoolUrl::file(&path).sized(16 << 20, 1)).unwrap());
     let mut parent = forking("a_forked_child_has_no_part_of_its_parents_pool", &PoolUrl::file(&path));
     let lines = BufReader::new(parent.stdout.take().unwrap()).lines();
     let found = lines.map(Result::unwrap).find(|line| [CHILD, "failed"].contains(&line.as_str()));
@@ -149,7 +149,7 @@ fn a_forked_childs_end_leaves_its_parent_in_a_pool_of_memory_nodes() {
     }
     let pool = PoolUrl::tcp(addresses);
     // A member that is not heard of for an hour is dead, and no machine is that busy.
-    drop(Store::options().create(true).lease(Duration::from_secs(3600)).open_url(&pool).unwrap());
+    drop(Store::options().create(true).lease(Duration::from_secs(3600)).open(&pool).unwrap());
     let test = "a_forked_childs_end_leaves_its_parent_in_a_pool_of_memory_nodes";
     let output = forking(test, &pool).wait_with_output().unwrap();
     let lines = String::from_utf8(output.stdout).unwrap();

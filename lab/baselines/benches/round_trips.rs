@@ -3,9 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // a benchmark may panic
 
-use darter::{
-    Condition, Counters, Dart, DartOptions, KeyValue, OpKind, OrderedIndex, Pool, ScanRange, block_on,
-};
+use darter::engine::{Dart, DartOptions, OrderedIndex, Pool};
+use darter::{Condition, Counters, KeyValue, OpKind, ScanRange, block_on};
 use darter_baselines::{Art, ArtOptions, Sherman, ShermanOptions, Smart, SmartOptions};
 use darter_fabric::{Counting, Endpoint, Local};
 use darter_pool::{Client, PoolOptions};

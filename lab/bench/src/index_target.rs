@@ -3,13 +3,13 @@
 //!
 //! Upkeep of pool and index is called inline by the driver; no thread does it meanwhile.
 
-use darter::{
-    Condition, Counters, Fabric, IndexError, OrderedIndex, Pool, PoolError, PutOutcome, ScanRange, block_on,
-};
+use darter::engine::{OrderedIndex, Pool};
+use darter::{Condition, Counters, IndexError, PoolError, PutOutcome, ScanRange, block_on};
 use darter_bench::BenchError;
 use darter_bench::report::Sizes;
 use darter_bench::target::{SortedPairs, Target, TargetSession};
 use darter_fabric::Endpoint;
+use darter_fabric::Fabric;
 use darter_pool::Client;
 use std::ops::Bound;
 

@@ -4,14 +4,16 @@
 use crate::args::LabBenchArgs;
 use crate::compare::{Adjusts, Demand, Variant, Visitor, begin, serve};
 use crate::index_target::{IndexSession, IndexTarget, from_index, from_pool};
+use darter::engine::{Pool, StoreFabric};
 use darter::report::PoolUsage;
-use darter::{DefaultFabric, Fabric, IndexKind, Pool, PoolUrl, Scheme, block_on};
+use darter::{IndexKind, PoolUrl, Scheme, block_on};
 use darter_bench::bench_target::{BenchTarget, TargetWork};
 use darter_bench::datasets::KeySource;
 use darter_bench::report::Sizes;
 use darter_bench::store_target::SECRET;
 use darter_bench::target::Target;
 use darter_bench::{BenchError, Benchmark, IndexTraits, Plan, RunArgs, with_store};
+use darter_fabric::Fabric;
 use darter_fabric::{Counting, Local, Provider, Tcp};
 use darter_index::CheckReport;
 use darter_pool::PoolOptions;
@@ -77,7 +79,7 @@ fn open_pool<I: Adjusts>(
     url: &PoolUrl,
     plan: &Plan<'_>,
     create: bool,
-) -> Result<Pool<DefaultFabric>, BenchError> {
+) -> Result<Pool<StoreFabric>, BenchError> {
     let failed = |error| BenchError::from(darter::Error::from(error));
     let (bytes, nodes) = (url.node_bytes(), url.nodes());
     let (fabric, is_new) = match url.scheme() {
@@ -116,8 +118,8 @@ struct Adjusting<I, F: Fabric> {
     adjusts: bool,
 }
 
-impl<I: Adjusts> Target for Adjusting<I, DefaultFabric> {
-    type Session<'a> = IndexSession<I, DefaultFabric>;
+impl<I: Adjusts> Target for Adjusting<I, StoreFabric> {
+    type Session<'a> = IndexSession<I, StoreFabric>;
 
     fn name(&self) -> &'static str {
         self.target.name()
@@ -128,7 +130,7 @@ impl<I: Adjusts> Target for Adjusting<I, DefaultFabric> {
     }
 }
 
-impl<I: Adjusts> BenchTarget for Adjusting<I, DefaultFabric> {
+impl<I: Adjusts> BenchTarget for Adjusting<I, StoreFabric> {
     fn notes(&self) -> Vec<String> {
         self.target.pool.fabric().notes()
     }

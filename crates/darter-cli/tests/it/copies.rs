@@ -18,7 +18,7 @@ fn copy(scene: &Scene, name: &str) -> String {
 #[test]
 fn a_copy_of_an_open_pool_is_refused_by_all_commands_until_it_is_repaired() {
     let scene = Scene::new();
-    let store = Store::options().must_exist(true).open_url(&PoolUrl::file(scene.path("pool"))).unwrap();
+    let store = Store::options().create(false).open(PoolUrl::file(scene.path("pool"))).unwrap();
     let session = store.session().unwrap();
     for number in 0..2000_u32 {
         session.put(number.to_be_bytes(), [7; 100]).unwrap();

@@ -74,7 +74,7 @@ fn a_node_with_a_log_comes_back_with_all_that_was_acknowledged() {
         let scanned = darter(&["scan", "--keys-only", "--pool", &url]);
         let keys = String::from_utf8_lossy(&scanned.stdout).lines().count();
         assert_eq!(keys, 5 * (round + 1), "{}", said(&scanned));
-        let store = Store::options().must_be_durable(true).open(&node.line).unwrap();
+        let store = Store::options().durable(true).open(&node.line).unwrap();
         assert_eq!(store.session().unwrap().get(b"key 0 0").unwrap().as_deref(), Some(&b"value"[..]));
         drop(store);
         let check = darter(&["check", "--pool", &url]);
@@ -116,7 +116,7 @@ fn a_disk_that_is_full_loses_nothing_that_was_acknowledged() {
     let mut next_node = || lines.next().expect("a node starts").unwrap();
     let value = |number: u32| vec![number as u8; 60_000];
 
-    let store = Store::options().create(true).must_be_durable(true).open(&next_node()).unwrap();
+    let store = Store::options().create(true).durable(true).open(next_node()).unwrap();
     let session = store.session().unwrap();
     let mut acknowledged = 0;
     let error = loop {
@@ -132,7 +132,7 @@ fn a_disk_that_is_full_loses_nothing_that_was_acknowledged() {
     drop((session, store));
 
     kill_process(child_of(shell.id()), Signal::KILL).unwrap();
-    let store = Store::options().must_be_durable(true).open(&next_node()).unwrap();
+    let store = Store::options().durable(true).open(next_node()).unwrap();
     let session = store.session().unwrap();
     for number in 0..acknowledged {
         assert!(session.get(number.to_string()).unwrap() == Some(value(number)), "value {number}");
@@ -149,7 +149,7 @@ fn a_pool_that_must_be_durable_refuses_other_nodes() {
     let url = format!("{}?durability=log", plain.line);
     let refused = darter(&["pool", "create", "--pool", &url]);
     assert!(!refused.status.success() && said(&refused).contains("not durable"), "{}", said(&refused));
-    let opened = Store::options().must_be_durable(true).create(true).open(&plain.line);
+    let opened = Store::options().durable(true).create(true).open(&plain.line);
     assert!(matches!(opened, Err(Error::NotDurable { .. })));
     let taken = darter(&["get", "--pool", &plain.line, "pear"]);
     assert!(said(&taken).contains("holds no darter pool"), "nothing was made: {}", said(&taken));

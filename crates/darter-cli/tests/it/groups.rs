@@ -3,6 +3,7 @@
 
 use crate::common::{darter, said};
 use crate::daemon::{Client, Daemon as Gateway};
+use darter::engine::Engine;
 use darter::{Store, TcpOptions};
 use darter_fabric::{Fabric, PoolUrl, ReplicaRole, ReplicaState};
 use rustix::process::{Pid, Signal, kill_process};
@@ -134,8 +135,8 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Opens a pool, or makes it. Its members' lease is long, since a busy machine is no dead process.
 fn open(url: &str, creates: bool) -> Store {
     let options = Store::options().lease(Duration::from_secs(60));
-    let options = if creates { options.create(true) } else { options.must_exist(true) };
-    options.open_url(&url.parse::<PoolUrl>().unwrap()).unwrap()
+    let options = if creates { options.create(true) } else { options.create(false) };
+    options.open(url.parse::<PoolUrl>().unwrap()).unwrap()
 }
 
 /// Puts keys of its own, whose values count up. Every error fails the test: a failover is a pause.
@@ -147,7 +148,7 @@ fn write(url: &str, writer: u64, is_over: &AtomicBool, acknowledged: &AtomicU64)
     while !is_over.load(Ordering::Relaxed) {
         let key = format!("{writer}-{:04}", at * 7919 % 500).into_bytes();
         if at % 5 == 4 {
-            session.delete(&key).unwrap();
+            session.discard(&key).unwrap();
             model.remove(&key);
         } else {
             // Its own value is there: nothing was lost, and nothing was done twice.
@@ -250,7 +251,7 @@ fn operators_see_replicas_and_have_another_serve() {
 fn a_pool_whose_lease_is_too_short_for_failovers_is_refused() {
     let group = Group::start(2);
     let options = Store::options().lease(Duration::from_secs(4)).create(true);
-    let refused = options.open_url(&group.url().parse::<PoolUrl>().unwrap()).unwrap_err().to_string();
+    let refused = options.open(group.url().parse::<PoolUrl>().unwrap()).unwrap_err().to_string();
     assert!(refused.contains("two and a half failovers"), "{refused}");
 }
 
@@ -372,7 +373,7 @@ fn children_of(parent: u32) -> Vec<String> {
 fn a_store_whose_group_is_gone_is_dropped_before_its_operations_give_up() {
     let mut group = Group::start(2);
     let tcp = TcpOptions { group_patience: Duration::from_secs(86_400), ..TcpOptions::default() };
-    let store = Store::options().create(true).tcp(tcp).open(&group.url()).unwrap();
+    let store = Store::options().create(true).tcp(tcp).open(group.url()).unwrap();
     let session = store.session().unwrap();
     session.put("key", "value").unwrap();
     (0..2).for_each(|at| group.kill(at));

@@ -1,6 +1,7 @@
 //! Memory nodes as processes: a pool over three of them, its commands, and what is refused.
 
 use crate::common::{darter, said};
+use darter::engine::Engine;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -142,7 +142,7 @@ fn a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log() {
     let rows: Vec<String> = (0..200).map(|row| format!("row/{row:03}")).collect();
     session.put_many(&rows.iter().map(|row| (row, "")).collect::<Vec<_>>()).unwrap();
     for round in 1..=3 {
-        let mut scan = session.scan_prefix("row/");
+        let mut scan = session.prefix("row/");
         assert_eq!(scan.next().unwrap().unwrap().0, rows[0].as_bytes());
         if round == 2 {
             // Requests during the node's absence name it.
@@ -369,7 +369,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
     let lost = nodes[2].address.clone();
     nodes[2].kill();
     let readable = |url: &str| {
-        let store = Store::options().must_exist(true).open(url).unwrap();
+        let store = Store::options().create(false).open(url).unwrap();
         let session = store.session().unwrap();
         let read = |number: i32| session.get(format!("k{number}"));
         (0..keys).map(read).collect::<Vec<_>>()
@@ -422,8 +422,8 @@ fn a_store_and_a_gateway_go_over_to_the_pool_made_in_place_of_one_that_has_lost_
     assert!(create(&[]).status.success());
     let gateway = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &url]);
     let mut client = Redis::connect(&gateway);
-    let store = Store::options().must_exist(true).accept_new_pool(true).open(&url).unwrap();
-    let cautious = Store::options().must_exist(true).open(&url).unwrap();
+    let store = Store::options().create(false).accept_new_pool(true).open(&url).unwrap();
+    let cautious = Store::options().create(false).open(&url).unwrap();
     let session = store.session().unwrap();
     // Until all nodes hold some of both.
     let mut keys = 0;

@@ -66,7 +66,7 @@ fn a_pool_that_may_not_be_written_is_read() {
     assert!(fs::read(scene.path("pool")).unwrap() == before, "the file has changed");
     // What somebody is changing cannot be read without saying so to them.
     fs::set_permissions(scene.path("pool"), fs::Permissions::from_mode(0o644)).unwrap();
-    let writer = ::darter::Store::open(&scene.url()).unwrap();
+    let writer = ::darter::Store::open(scene.url()).unwrap();
     reader(&["get", "pear"]).code(1).err("is open in another process");
     drop(writer);
     reader(&["get", "pear"]).code(0).out("green\n");

@@ -9,6 +9,7 @@ use crate::fault::Fault;
 use crate::state::GatewayState;
 use crate::table::TABLE;
 use crate::turns;
+use darter::engine::Engine;
 use darter_fabric::Fabric;
 use std::collections::BTreeSet;
 use std::fmt::Write;

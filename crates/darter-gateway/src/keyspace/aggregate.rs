@@ -20,7 +20,8 @@ use super::head::Generation;
 use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session, transaction};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
-use darter::{AsyncSession, Condition, PutOutcome, ScanRange};
+use darter::engine::Worker;
+use darter::{Condition, PutOutcome, ScanRange};
 use std::time::Duration;
 
 /// Pause between two reads of a doubt that a writer leaves there.
@@ -141,7 +142,7 @@ impl Aggregate {
 }
 
 /// Returns whether there are no elements, or whether an intent does not count.
-pub(super) async fn is_empty(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
+pub(super) async fn is_empty(session: &mut Worker, aggregate: &Aggregate) -> Result<bool, Fault> {
     if aggregate.kind == Kind::Intent {
         return Ok(!transaction::is_committed(session, aggregate.generation()).await?);
     }
@@ -152,7 +153,7 @@ pub(super) async fn is_empty(session: &mut AsyncSession, aggregate: &Aggregate) 
 /// Writes a doubt into the head of a key, which writers leave there for some seconds. Returns the head's new record, unless another client came
 /// between.
 pub(super) async fn mark(
-    session: &mut AsyncSession,
+    session: &mut Worker,
     aggregate: &Aggregate,
     record: &[u8],
     now: u64,
@@ -169,7 +170,7 @@ pub(super) async fn mark(
 /// Writes a doubt into the head of a key that seems empty, or aborts the transaction of an intent.
 /// Returns the head's record, unless the key exists after all or another client came between.
 pub(super) async fn doubt(
-    session: &mut AsyncSession,
+    session: &mut Worker,
     aggregate: &Aggregate,
     record: &[u8],
     now: u64,
@@ -184,11 +185,7 @@ pub(super) async fn doubt(
 
 /// Removes up to so many elements of a generation that has ended, yielding to other tasks. Returns
 /// whether all are gone.
-pub(super) async fn bury(
-    session: &mut AsyncSession,
-    aggregate: &Aggregate,
-    most: usize,
-) -> Result<bool, Fault> {
+pub(super) async fn bury(session: &mut Worker, aggregate: &Aggregate, most: usize) -> Result<bool, Fault> {
     let mut left = most;
     for &family in aggregate.kind.families() {
         loop {
@@ -197,7 +194,7 @@ pub(super) async fn bury(
                 .scan_with(&aggregate.range(family), asked, |place, _| places.push(place.to_vec()))
                 .await?;
             for place in &places {
-                session.delete(place).await?;
+                session.discard(place).await?;
                 turns::worked().await;
             }
             left -= places.len();

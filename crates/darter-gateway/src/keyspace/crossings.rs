@@ -8,6 +8,7 @@ use super::transfer::{Destination, Transferred};
 use super::{Change, Expiry, Family, Head, Keyspace, Kind, session};
 use crate::Stop;
 use crate::fault::Fault;
+use darter::engine::Engine;
 use darter::{Store, block_on};
 use darter_memnode::{MemNode, MemNodeOptions, Region};
 use std::collections::BTreeMap;
@@ -241,9 +242,9 @@ fn a_member_that_is_moved_is_told_once() {
         let set = keys.find(key, Kind::SortedSet).await.unwrap().unwrap();
         let left = keys
             .store
-            .session_in(darter::KeySpace::Gateway)
+            .session_in(darter::engine::KeySpace::Gateway)
             .unwrap()
-            .scan_prefix(set.place(Family::Score, b""))
+            .prefix(set.place(Family::Score, b""))
             .count();
         assert_eq!(left, 3);
     };
@@ -273,7 +274,7 @@ fn a_field_put_below_a_head_that_goes_is_there_when_it_was_told() {
         let is_over = told.is_some();
         let removed = block_on(async {
             let session = session(&mut theirs.session, &theirs.store).unwrap();
-            session.delete_if(&at, |record| record == doubted).await.unwrap()
+            session.remove_if(&at, |record| record == doubted).await.unwrap()
         });
         told.unwrap_or_else(|| block_on(add.as_mut())).unwrap();
         drop(add);

@@ -42,7 +42,7 @@ impl Keyspace {
             let Self { store, session: slot, now, key: at, .. } = self;
             place(at, Family::Cursor, &number.to_be_bytes());
             let mut is_taken = false;
-            let modified = session(slot, store)?.modify(at, |record| {
+            let modified = session(slot, store)?.update(at, |record| {
                 let kept = record.and_then(parse).filter(|(ends, _)| ends >= now);
                 is_taken = kept.is_some_and(|(_, theirs)| theirs != key);
                 if is_taken || kept.is_some_and(|(ends, _)| ends - *now > CURSOR_MS / 2) {
@@ -73,6 +73,7 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use darter::engine::Engine;
     use darter::{Store, block_on};
 
     const NOW: u64 = 1_800_000_000_000;
@@ -86,7 +87,7 @@ mod tests {
         let (number, mut at) = (number_of(b"one", 0), Vec::new());
         place(&mut at, Family::Cursor, &number.to_be_bytes());
         let taken = [&(NOW + 10).to_le_bytes()[..], b"two"].concat();
-        store.session_in(darter::KeySpace::Gateway).unwrap().put(at, taken).unwrap();
+        store.session_in(darter::engine::KeySpace::Gateway).unwrap().put(at, taken).unwrap();
         block_on(async {
             let other = keys.remember(b"one").await.unwrap();
             assert_ne!(other, number);
@@ -108,7 +109,7 @@ mod tests {
         let store = Store::open("mem:64M").unwrap();
         let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
         keys.now = NOW;
-        let session = store.session_in(darter::KeySpace::Gateway).unwrap();
+        let session = store.session_in(darter::engine::KeySpace::Gateway).unwrap();
         let take = |attempts| {
             let mut at = Vec::new();
             place(&mut at, Family::Cursor, &number_of(b"one", attempts).to_be_bytes());

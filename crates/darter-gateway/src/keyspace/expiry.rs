@@ -200,7 +200,7 @@ impl Expiry {
                 stepped.removed += u64::from(remove_if_over(session, &place, now).await?);
             } else {
                 let is_over = |record: &[u8]| end_of(family, record).is_some_and(|end| end < now);
-                session.delete_if(&place, is_over).await?;
+                session.remove_if(&place, is_over).await?;
             }
         }
         if self.is_clock_wrong {

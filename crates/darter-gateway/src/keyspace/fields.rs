@@ -128,7 +128,7 @@ impl Keyspace {
             if places.is_empty() {
                 return Ok(());
             }
-            let records = session(&mut self.session, &self.store)?.multi_get_first(&places).await?;
+            let records = session(&mut self.session, &self.store)?.get_many_first(&places).await?;
             places.drain(..records.len());
             asked = (records.len() * 2).clamp(places.len(), TOGETHER_MAX);
             for record in records {
@@ -172,7 +172,7 @@ impl Keyspace {
         let place = hash.place(Family::Field, name);
         let _guard = self.locks.lock(&place).await;
         let mut decided = None;
-        let modified = session(&mut self.session, &self.store)?.modify(&place, |old| {
+        let modified = session(&mut self.session, &self.store)?.update(&place, |old| {
             match decided.insert(decide(old)) {
                 Ok(value) => Change::Put(value.as_ref().to_vec()),
                 Err(_) => Change::Keep,
@@ -189,6 +189,6 @@ impl Keyspace {
     pub(crate) async fn remove_field(&mut self, hash: &Aggregate, name: &[u8]) -> Result<bool, Fault> {
         hash.check(name)?;
         let place = hash.place(Family::Field, name);
-        Ok(session(&mut self.session, &self.store)?.delete(&place).await?)
+        Ok(session(&mut self.session, &self.store)?.discard(&place).await?)
     }
 }

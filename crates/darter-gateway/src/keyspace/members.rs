@@ -125,12 +125,12 @@ impl Keyspace {
             session.put(&index, b"").await?;
             let condition = record.as_deref().map_or(Condition::Absent, Condition::Equals);
             if session.put_if(&place, &new.record(), condition).await? == PutOutcome::Refused {
-                session.delete(&index).await?;
+                session.discard(&index).await?;
                 retries.again().await?;
                 continue;
             }
             if let Some(old) = old {
-                session.delete(set.place(Family::Score, &old.index(member))).await?;
+                session.discard(set.place(Family::Score, &old.index(member))).await?;
             }
             return Ok(Rescored { was, decided });
         }
@@ -150,7 +150,7 @@ impl Keyspace {
         let place = set.place(Family::Member, member);
         let session = session(&mut self.session, &self.store)?;
         let mut old = None;
-        let removed = session.delete_if(&place, |record| {
+        let removed = session.remove_if(&place, |record| {
             // A record that is not valid may be removed too.
             old = Scored::parse(record).ok();
             old.is_none_or(|old| is_wanted(old.score))
@@ -159,7 +159,7 @@ impl Keyspace {
             return Ok(None);
         }
         let Some(old) = old else { return Ok(None) };
-        session.delete(set.place(Family::Score, &old.index(member))).await?;
+        session.discard(set.place(Family::Score, &old.index(member))).await?;
         Ok(Some(old.score))
     }
 
@@ -188,7 +188,7 @@ impl Keyspace {
             if seen > 0 {
                 go_behind(range, &last);
             }
-            let records = session.multi_get(&places).await?;
+            let records = session.get_many(&places).await?;
             for ((name, stamp), record) in met.into_iter().zip(records) {
                 let scored = record.and_then(|record| Scored::parse(&record).ok());
                 let is_called_for = |scored: &Scored| scored.stamp == stamp;

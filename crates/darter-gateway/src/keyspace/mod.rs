@@ -45,7 +45,8 @@ pub(super) use walk::{Chunk, KeyRange, Walked};
 use super::fault::Fault;
 use super::turns;
 use aggregate::{bury, doubt, is_empty};
-use darter::{AsyncSession, Condition, Counters, IndexError, KEY_BYTES_MAX, KeySpace, PutOutcome, Store};
+use darter::engine::{Engine, KeySpace, Worker};
+use darter::{Condition, Counters, IndexError, KEY_BYTES_MAX, PutOutcome, Store};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -94,7 +95,7 @@ pub(super) struct Keyspace {
     store: Store,
     locks: Arc<KeyLocks>,
     /// Opened when it is first needed, since some commands need no pool.
-    session: Option<AsyncSession>,
+    session: Option<Worker>,
     /// How many times the store had joined its pool again when the keyspace was made.
     joins: u64,
     /// The time of the current command, in ms since the Unix epoch.
@@ -119,10 +120,10 @@ pub(super) const TOGETHER_MAX: usize = 512;
 /// Buffers beyond this size are freed when a command has ended.
 const KEPT_BYTES: usize = 64 << 10;
 
-fn session<'s>(slot: &'s mut Option<AsyncSession>, store: &Store) -> Result<&'s mut AsyncSession, Fault> {
+fn session<'s>(slot: &'s mut Option<Worker>, store: &Store) -> Result<&'s mut Worker, Fault> {
     match slot {
         Some(session) => Ok(session),
-        None => Ok(slot.insert(store.async_session_in(KeySpace::Gateway)?)),
+        None => Ok(slot.insert(store.worker_in(KeySpace::Gateway)?)),
     }
 }
 
@@ -172,9 +173,9 @@ fn of_value(error: darter::Error, bytes_before: usize) -> Fault {
 
 /// Removes the key whose head is at a place, with its elements, if it has expired. Returns whether
 /// it did.
-async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Result<bool, Fault> {
+async fn remove_if_over(session: &mut Worker, at: &[u8], now: u64) -> Result<bool, Fault> {
     let mut aggregate = None;
-    let removed = session.delete_if(at, |record| {
+    let removed = session.remove_if(at, |record| {
         let over = Head::parse(record).ok().filter(|head| !head.lives(now));
         aggregate = over.and_then(|head| Aggregate::of(&at[1..], &head));
         over.is_some()
@@ -201,7 +202,7 @@ impl Keyspace {
 
     /// Returns the costs so far.
     pub(super) fn counters(&self) -> Counters {
-        self.session.as_ref().map(AsyncSession::counters).unwrap_or_default()
+        self.session.as_ref().map(Worker::counters).unwrap_or_default()
     }
 
     /// Frees memory that a large command took.
@@ -284,7 +285,7 @@ impl Keyspace {
             let Self { store, session: slot, now, key: at, locks, old, .. } = self;
             let guard = locks.lock(at).await;
             let (mut changed, mut before) = (None, 0);
-            let modified = session(slot, store)?.modify(at, |record| {
+            let modified = session(slot, store)?.update(at, |record| {
                 changed = None;
                 let head = match record.map(Head::parse).transpose() {
                     Ok(Some(head)) if head.kind != Kind::String => {
@@ -364,13 +365,13 @@ impl Keyspace {
                 result
             }
             Change::Remove(result) => {
-                if !session.delete_if(&at, |record| record == *old).await? {
+                if !session.remove_if(&at, |record| record == *old).await? {
                     return Ok(None);
                 }
                 result
             }
             Change::Keep(result) => {
-                if lives || !session.delete_if(&at, |record| record == *old).await? {
+                if lives || !session.remove_if(&at, |record| record == *old).await? {
                     return Ok(Some(result));
                 }
                 result
@@ -408,7 +409,7 @@ impl Keyspace {
         let mut retries = Retries::default();
         loop {
             let (mut lived, mut aggregate) = (false, None);
-            let removed = session.delete_if(&self.key, |record| {
+            let removed = session.remove_if(&self.key, |record| {
                 let head = Head::parse(record);
                 // A record that is not valid may be removed too.
                 lived = head.as_ref().map_or(true, |head| head.lives(now));
@@ -420,7 +421,7 @@ impl Keyspace {
             if lived && is_empty(session, &aggregate).await? {
                 return Ok(false);
             }
-            if session.delete_if(&self.key, |record| aggregate.is_of(record)).await? {
+            if session.remove_if(&self.key, |record| aggregate.is_of(record)).await? {
                 bury(session, &aggregate, usize::MAX).await?;
                 return Ok(lived);
             }
@@ -454,7 +455,7 @@ impl Keyspace {
             places.push(buffer);
         }
         let session = session(&mut self.session, &self.store)?;
-        let records = session.multi_get_first(&places).await?;
+        let records = session.get_many_first(&places).await?;
         for (place, record) in places.iter().zip(&records) {
             let head = record.as_deref().and_then(|record| Head::parse(record).ok());
             let head = head.filter(|head| head.lives(self.now));

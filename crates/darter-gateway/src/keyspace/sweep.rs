@@ -6,7 +6,8 @@ use super::aggregate::{Aggregate, bury, doubt, is_empty};
 use super::order::{Scored, drawn_at, parse_index};
 use super::{Family, Head, Kind, place, transaction};
 use crate::fault::Fault;
-use darter::{AsyncSession, ScanRange};
+use darter::ScanRange;
+use darter::engine::Worker;
 use std::ops::Bound;
 
 /// Generations whose heads are read in a step.
@@ -35,7 +36,7 @@ pub(super) enum SweepProgress {
 }
 
 /// Returns whether a generation is still the current one of its key, or is to become it.
-async fn counts(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
+async fn counts(session: &mut Worker, aggregate: &Aggregate) -> Result<bool, Fault> {
     let mut at = Vec::new();
     place(&mut at, Family::Key, aggregate.key());
     let counts = |record: &[u8]| aggregate.is_of(record);
@@ -55,7 +56,7 @@ async fn counts(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<boo
 /// is only ever written after its head, or after a record that announces it (`transfer.rs`), so a
 /// head that is absent or has another generation will not appear.
 pub(super) async fn graves(
-    session: &mut AsyncSession,
+    session: &mut Worker,
     left: &mut ScanRange,
     family: Family,
 ) -> Result<SweepProgress, Fault> {
@@ -84,7 +85,7 @@ pub(super) async fn graves(
 
 /// Removes index records that no member refers to and no writer can be at work on.
 pub(super) async fn indexes(
-    session: &mut AsyncSession,
+    session: &mut Worker,
     left: &mut ScanRange,
     now: u64,
 ) -> Result<SweepProgress, Fault> {
@@ -101,11 +102,11 @@ pub(super) async fn indexes(
     });
     let seen = seen.await?;
     let members: Vec<&[u8]> = old.iter().map(|(_, member, _)| &member[..]).collect();
-    let records = session.multi_get(&members).await?;
+    let records = session.get_many(&members).await?;
     for ((place, _, stamp), record) in old.iter().zip(records) {
         let scored = record.and_then(|record| Scored::parse(&record).ok());
         if scored.is_none_or(|scored| scored.stamp != *stamp) {
-            session.delete(place).await?;
+            session.discard(place).await?;
         }
     }
     if seen < INDEXED {
@@ -118,12 +119,7 @@ pub(super) async fn indexes(
 /// Removes a head without elements that has been in doubt for long, or puts it in doubt; finishes
 /// an intent that has committed, and removes one that has not for long. Returns whether it is worth
 /// continuing.
-pub(super) async fn idle(
-    session: &mut AsyncSession,
-    at: &[u8],
-    record: &[u8],
-    now: u64,
-) -> Result<bool, Fault> {
+pub(super) async fn idle(session: &mut Worker, at: &[u8], record: &[u8], now: u64) -> Result<bool, Fault> {
     let head = Head::parse(record)?;
     let Some(aggregate) = Aggregate::of(&at[1..], &head) else { return Ok(false) };
     let is_intent = head.kind == Kind::Intent;
@@ -136,12 +132,12 @@ pub(super) async fn idle(
     match head.doubted_since() {
         Some(since) if is_intent => {
             let is_forgotten = since + FORGOTTEN_MS < now;
-            Ok(is_forgotten && session.delete_if(at, |other| other == record).await?)
+            Ok(is_forgotten && session.remove_if(at, |other| other == record).await?)
         }
         None => doubt(session, &aggregate, record, now).await.map(|doubted| doubted.is_some()),
         Some(since) if since + IDLE_MS < now => {
             let is_same = |other: &[u8]| other == record;
-            Ok(session.delete_if(at, is_same).await?)
+            Ok(session.remove_if(at, is_same).await?)
         }
         Some(_) => Ok(false),
     }
@@ -152,6 +148,7 @@ mod tests {
     use super::super::order::{Scored, stamp};
     use super::super::{Expiry, Keyspace};
     use super::*;
+    use darter::engine::Engine;
     use darter::{Store, block_on};
 
     const NOW: u64 = 1_800_000_000_000;
@@ -181,8 +178,8 @@ mod tests {
 
         /// Returns the places that begin with a family's byte.
         fn places(&self, family: Family) -> Vec<Vec<u8>> {
-            let session = self.store.session_in(darter::KeySpace::Gateway).unwrap();
-            session.scan_prefix([family as u8]).map(|pair| pair.unwrap().0).collect()
+            let session = self.store.session_in(darter::engine::KeySpace::Gateway).unwrap();
+            session.prefix([family as u8]).map(|pair| pair.unwrap().0).collect()
         }
 
         /// Walks through a set whose members are named like their scores.
@@ -261,7 +258,7 @@ mod tests {
         let mut pool = Pool::new();
         let set = pool.add(b"z", Kind::SortedSet, 2000);
         let left = Scored { score: 5.0, stamp: stamp(NOW) };
-        let session = pool.store.session_in(darter::KeySpace::Gateway).unwrap();
+        let session = pool.store.session_in(darter::engine::KeySpace::Gateway).unwrap();
         session.put(set.place(Family::Score, &left.index(&7_usize.to_be_bytes())), b"").unwrap();
         session.put(set.place(Family::Score, &left.index(b"nobody")), b"").unwrap();
         pool.assert_ranks(&set, 2000);

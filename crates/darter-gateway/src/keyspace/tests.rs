@@ -5,7 +5,8 @@ use super::expiry::Expiry;
 use super::head::Head;
 use super::sweep::{IDLE_MS, idle};
 use super::{Change, Family, KeyRange, Keyspace, Kind, place, remove_if_over, session};
-use darter::{KeySpace, ScanRange, Store, block_on};
+use darter::engine::{Engine, KeySpace};
+use darter::{ScanRange, Store, block_on};
 use std::sync::Arc;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -28,11 +29,15 @@ fn meanwhile(store: &Store, does: impl AsyncFnOnce(&mut Keyspace) + Send) {
 
 /// Returns the places that begin with a family's byte.
 fn places(store: &Store, family: Family) -> usize {
-    store.session_in(darter::KeySpace::Gateway).unwrap().scan_prefix([family as u8]).count()
+    store.session_in(darter::engine::KeySpace::Gateway).unwrap().prefix([family as u8]).count()
 }
 
 fn record(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
-    store.session_in(darter::KeySpace::Gateway).unwrap().get([&[Family::Key as u8], key].concat()).unwrap()
+    store
+        .session_in(darter::engine::KeySpace::Gateway)
+        .unwrap()
+        .get([&[Family::Key as u8], key].concat())
+        .unwrap()
 }
 
 async fn add_field(keys: &mut Keyspace, key: &[u8], name: &[u8]) -> Aggregate {
@@ -331,10 +336,10 @@ fn keys_of_programs_survive_the_walks_of_gateways() {
     for value in values_like_records() {
         let pairs: Vec<_> = keys.iter().map(|key| (key, &value)).collect();
         session.put_many(&pairs).unwrap();
-        let before: Vec<_> = session.scan(..).map(Result::unwrap).collect();
+        let before: Vec<_> = session.range(..).map(Result::unwrap).collect();
         assert_eq!(before.len(), keys.len());
         walk_as_gateways_do(&store, 1 << 50);
-        let after: Vec<_> = session.scan(..).map(Result::unwrap).collect();
+        let after: Vec<_> = session.range(..).map(Result::unwrap).collect();
         assert!(before == after, "{value:?}: {} of {} are left", after.len(), before.len());
         for key in &keys {
             assert_eq!(session.get(key).unwrap().as_ref(), Some(&value), "{}", key.escape_ascii());
@@ -354,7 +359,7 @@ fn gateways_never_show_keys_of_programs_nor_programs_those_of_gateways() {
     for value in [string, hash, Vec::new()] {
         let own = keys_of_a_program();
         session.put_many(&own.iter().map(|key| (key, &value)).collect::<Vec<_>>()).unwrap();
-        let before: Vec<_> = session.scan(..).map(Result::unwrap).collect();
+        let before: Vec<_> = session.range(..).map(Result::unwrap).collect();
         let mut told = Vec::new();
         block_on(async {
             // Keys of Redis with the same bytes are others.
@@ -371,8 +376,8 @@ fn gateways_never_show_keys_of_programs_nor_programs_those_of_gateways() {
             keys.walk(&mut KeyRange::all(), usize::MAX, |key, _| told.push(key.to_vec())).await.unwrap();
             assert_eq!(told.len(), own.len() + 1);
         });
-        assert!(before == session.scan(..).map(Result::unwrap).collect::<Vec<_>>());
-        let backward: Vec<_> = session.scan(ScanRange::all().reversed()).map(Result::unwrap).collect();
+        assert!(before == session.range(..).map(Result::unwrap).collect::<Vec<_>>());
+        let backward: Vec<_> = session.range(ScanRange::all().reversed()).map(Result::unwrap).collect();
         assert!(before.iter().rev().eq(&backward));
         assert_eq!(session.clear().unwrap(), own.len() as u64);
         told.clear();

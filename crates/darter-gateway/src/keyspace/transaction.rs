@@ -22,7 +22,8 @@ use super::head::Generation;
 use super::{Change, Family, Head, Keyspace, Retries, place, session};
 use crate::fault::Fault;
 use crate::turns;
-use darter::{AsyncSession, Condition, PutOutcome};
+use darter::engine::Worker;
+use darter::{Condition, PutOutcome};
 use std::collections::BTreeMap;
 
 /// The state of a transaction that is decided, as its record begins.
@@ -40,7 +41,7 @@ fn place_of(transaction: Generation) -> Vec<u8> {
 
 /// Decides a transaction, unless it is decided. Returns the verdict that holds.
 async fn decide(
-    session: &mut AsyncSession,
+    session: &mut Worker,
     transaction: Generation,
     verdict: Verdict,
     now: u64,
@@ -55,18 +56,14 @@ async fn decide(
 }
 
 /// Returns whether a transaction has committed.
-pub(super) async fn is_committed(session: &mut AsyncSession, transaction: Generation) -> Result<bool, Fault> {
+pub(super) async fn is_committed(session: &mut Worker, transaction: Generation) -> Result<bool, Fault> {
     let is_committed = |record: &[u8]| record.first() == Some(&(Verdict::Committed as u8));
     let is_committed = session.get_with(place_of(transaction), is_committed).await?;
     Ok(is_committed.unwrap_or(false))
 }
 
 /// Aborts a transaction, so that its intents can be replaced. Returns whether it is aborted.
-pub(super) async fn abort(
-    session: &mut AsyncSession,
-    transaction: Generation,
-    now: u64,
-) -> Result<bool, Fault> {
+pub(super) async fn abort(session: &mut Worker, transaction: Generation, now: u64) -> Result<bool, Fault> {
     Ok(decide(session, transaction, Verdict::Aborted, now).await? == Verdict::Aborted)
 }
 
@@ -76,7 +73,7 @@ pub(super) fn decided_at(record: &[u8]) -> Option<u64> {
 }
 
 /// Replaces the intent at a place, whose transaction has committed, with a plain string.
-pub(super) async fn finish(session: &mut AsyncSession, at: &[u8], intent: &[u8]) -> Result<(), Fault> {
+pub(super) async fn finish(session: &mut Worker, at: &[u8], intent: &[u8]) -> Result<(), Fault> {
     let mut plain = Vec::with_capacity(intent.len());
     let head = Head::parse(intent)?;
     head.rewrite(&mut plain, head.expiry);
@@ -110,7 +107,7 @@ impl Keyspace {
                 return Ok(true);
             }
             for (at, intent) in &intents {
-                session.delete_if(at, |record| record == *intent).await?;
+                session.remove_if(at, |record| record == *intent).await?;
                 turns::worked().await;
             }
             if !written? {
@@ -159,6 +156,7 @@ impl Keyspace {
 mod tests {
     use super::super::{Expiry, KeyRange, Kind};
     use super::*;
+    use darter::engine::Engine;
     use darter::{Store, block_on};
     use std::sync::Arc;
 
@@ -213,8 +211,8 @@ mod tests {
     }
 
     fn records(store: &Store, family: Family) -> Vec<Vec<u8>> {
-        let session = store.session_in(darter::KeySpace::Gateway).unwrap();
-        session.scan_prefix([family as u8]).map(|pair| pair.unwrap().1).collect()
+        let session = store.session_in(darter::engine::KeySpace::Gateway).unwrap();
+        session.prefix([family as u8]).map(|pair| pair.unwrap().1).collect()
     }
 
     #[test]

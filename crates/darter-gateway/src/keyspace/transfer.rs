@@ -173,7 +173,7 @@ impl Keyspace {
     /// Removes the announcement of a copy that its key's head names.
     async fn settle(&mut self, copied: &Copied) -> Result<(), Fault> {
         if let Some(aggregate) = &copied.aggregate {
-            session(&mut self.session, &self.store)?.delete(place_of_announcement(aggregate)).await?;
+            session(&mut self.session, &self.store)?.discard(place_of_announcement(aggregate)).await?;
         }
         Ok(())
     }
@@ -296,7 +296,7 @@ impl Keyspace {
                 return Ok(Transferred::Kept);
             }
             let session = session(&mut self.session, &self.store)?;
-            if session.delete_if(&at, |other| other == record).await? {
+            if session.remove_if(&at, |other| other == record).await? {
                 if let Some(elements) = &elements {
                     bury(session, elements, usize::MAX).await?;
                 }
@@ -331,6 +331,7 @@ impl Keyspace {
 mod tests {
     use super::super::Expiry;
     use super::*;
+    use darter::engine::Engine;
     use darter::{Store, block_on};
     use std::future::{Future, poll_fn};
     use std::pin::pin;
@@ -377,7 +378,7 @@ mod tests {
         }
 
         fn records(&self, family: Family) -> usize {
-            self.store.session_in(darter::KeySpace::Gateway).unwrap().scan_prefix([family as u8]).count()
+            self.store.session_in(darter::engine::KeySpace::Gateway).unwrap().prefix([family as u8]).count()
         }
 
         /// Runs rounds of the background walk at a time.
@@ -452,7 +453,7 @@ mod tests {
             let mut confirm = pin!(pool.keys.confirm(&hash));
             assert!(poll_fn(|context| Poll::Ready(confirm.as_mut().poll(context).is_pending())).await);
             // It may have taken the mark off after four seconds, and not before.
-            assert!(session.delete_if(&at, |other| other == marked).await.unwrap());
+            assert!(session.remove_if(&at, |other| other == marked).await.unwrap());
             assert!(!confirm.await.unwrap(), "what was written does not last");
         });
     }
@@ -547,7 +548,7 @@ mod tests {
         pool.duplicate();
         pool.add(b"from", FIELDS);
         let session = session(&mut pool.keys.session, &pool.keys.store).unwrap();
-        assert!(!block_on(session.delete_if(b"kfrom", |record| record == marked)).unwrap());
+        assert!(!block_on(session.remove_if(b"kfrom", |record| record == marked)).unwrap());
         assert_eq!(
             block_on(pool.keys.rename(b"from", b"to", Destination::Replaced)).unwrap(),
             Transferred::Done

@@ -253,6 +253,7 @@ impl Keyspace {
 mod tests {
     use super::super::place;
     use super::*;
+    use darter::engine::Engine;
     use darter::{Store, block_on};
 
     /// Each key is a prefix of the next but for its last byte, and a draw goes deeper with a
@@ -261,7 +262,7 @@ mod tests {
     fn a_random_key_takes_a_bounded_number_of_round_trips() {
         const DEPTH: usize = 150;
         let store = Store::open("mem:64M").unwrap();
-        let session = store.session_in(darter::KeySpace::Gateway).unwrap();
+        let session = store.session_in(darter::engine::KeySpace::Gateway).unwrap();
         let put = |key: &[u8]| {
             let mut at = Vec::new();
             place(&mut at, Family::Key, key);

@@ -5,6 +5,7 @@ use super::survey::SurveyResult;
 use crate::statistics::{FAMILIES, Sums};
 use crate::table::TABLE;
 use darter::OpKind;
+use darter::engine::Engine;
 use darter::report::{NodeUsage, OpCounters};
 use darter_telemetry::openmetrics::{MetricsWriter, NANOS_PER_SECOND};
 use prometheus_client::collector::Collector;

@@ -9,8 +9,10 @@ use crate::slow::{ARGUMENT_BYTES_MAX, SlowEntry};
 use crate::state::GatewayState;
 use crate::statistics::{FAMILIES, Sums};
 use crate::table::{Command, TABLE};
+use darter::OpKind;
+use darter::engine::{Engine, KeySpace};
 use darter::report::PoolUsage;
-use darter::{Fabric as _, KeySpace, OpKind};
+use darter_fabric::Fabric as _;
 use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -46,13 +48,13 @@ pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
         "errors": shared.counts.errors().map(|(why, count)| (why.to_owned(), count.into())).collect::<Map<_, _>>(),
         "expired_keys": shared.counts.expired.load(Ordering::Relaxed),
         "fabric": fabric(&sums),
-        "index_name": darter::OrderedIndex::name(&*store.index()),
+        "index_name": darter::engine::OrderedIndex::name(&*store.index()),
         "est": {
             "prefix_list": store.index().prefix_list(),
             "sampled_searches": samples.searches,
             "express_searches": samples.express,
         },
-        "cache_bytes": darter::OrderedIndex::cache_used_bytes(&*store.index()),
+        "cache_bytes": darter::engine::OrderedIndex::cache_used_bytes(&*store.index()),
         "pool": seen.usage.as_ref().map(|(when, usage)| aged(pool(usage), *when)),
         "index": seen.index.as_ref().map(|(when, stats)| aged(json::index(stats), *when)),
         "counting_nodes": seen.counting,

@@ -1,8 +1,9 @@
 //! A node of the tree with its children, for the tree view, and the record of a key.
 
 use crate::keyspace::{Family, Head};
+use darter::engine::{Engine, KeySpace};
 use darter::report::{TreeEdge, TreeView};
-use darter::{Error, IndexKind, KeySpace, Store};
+use darter::{Error, IndexKind, Store};
 use serde_json::{Value, json};
 use std::fmt::Write;
 

@@ -4,6 +4,7 @@
 use crate::dice::Dice;
 use crate::door::{Client, Door, Reply, request};
 use darter::Store;
+use darter::engine::Engine;
 use darter_gateway::GatewayOptions;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -182,9 +183,9 @@ fn only_a_removal_takes_fields_and_members() {
     sorted_set(&mut client, "z");
     client.say("del h z");
     // Nothing is left, but perhaps the heads of what is empty.
-    let session = store.session_in(darter::KeySpace::Gateway).unwrap();
+    let session = store.session_in(darter::engine::KeySpace::Gateway).unwrap();
     let elements =
-        session.scan(..).filter(|record| record.as_ref().is_ok_and(|(key, _)| key[0] != b'k')).count();
+        session.range(..).filter(|record| record.as_ref().is_ok_and(|(key, _)| key[0] != b'k')).count();
     assert_eq!(elements, 0);
 }
 
@@ -284,7 +285,7 @@ fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
     let options = crate::door::options().block_bytes(1 << 20);
-    let store = options.open(&format!("{url}?size=128M")).unwrap();
+    let store = options.open(format!("{url}?size=128M")).unwrap();
     let door = Door::of(store, GatewayOptions::default());
     let (mut other, mut dice) = (door.client(), Dice::new(3));
     // What each member's score may be: the last that was acknowledged, or one that was asked for

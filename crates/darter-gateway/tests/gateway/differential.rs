@@ -5,6 +5,7 @@
 use crate::dice::Dice;
 use crate::door::{Client, Door, Redis, Reply};
 use crate::sentences::{AGGREGATES, SENTENCES, sentence_of};
+use darter::engine::Engine;
 
 fn is(words: &[Vec<u8>], names: &[&str]) -> bool {
     words.first().is_some_and(|name| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())))
@@ -470,8 +471,8 @@ fn what_is_over_goes_by_itself() {
         client.say(&format!("set short:{number} x px 1"));
         client.say(&format!("set long:{number} x px 100000000"));
     }
-    let session = store.session_in(darter::KeySpace::Gateway).unwrap();
-    let records = || session.scan(..).count();
+    let session = store.session_in(darter::engine::KeySpace::Gateway).unwrap();
+    let records = || session.range(..).count();
     for _ in 0..6000 {
         if records() == 500 {
             break;

@@ -131,7 +131,7 @@ fn kill_amid(url: &str, dice: &mut Dice, ask: impl Fn(usize) -> Vec<u8>) -> usiz
 fn pool_in_a_file() -> (tempfile::TempDir, String, Door) {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
-    let store = crate::door::options().block_bytes(1 << 20).open(&format!("{url}?size=128M")).unwrap();
+    let store = crate::door::options().block_bytes(1 << 20).open(format!("{url}?size=128M")).unwrap();
     (directory, url, Door::of(store, GatewayOptions::default()))
 }
 

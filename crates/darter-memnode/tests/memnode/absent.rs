@@ -2,6 +2,7 @@
 
 use crate::support::gate::gated;
 use crate::support::{ENDLESS, LONG, Node};
+use darter::engine::Engine;
 use darter::{Error, Store};
 use darter_fabric::block_on;
 use darter_fabric::tcp::TcpEndpoint;

@@ -3,8 +3,9 @@
 
 use crate::support::Node;
 use crate::support::gate::gated;
-use darter::{Fabric, Store};
-use darter_fabric::{Endpoint, ExternalDriver, GlobalAddr, Tcp, TcpOptions, block_on};
+use darter::{Store, engine};
+use darter_fabric::Fabric;
+use darter_fabric::{Endpoint, ExternalDriver, GlobalAddr, Provider, Tcp, TcpOptions, block_on};
 use darter_memnode::{MemNodeOptions, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::future::Future;
@@ -20,6 +21,11 @@ fn start() -> Node {
     Node::start(region, "127.0.0.1:0", MemNodeOptions::default())
 }
 
+/// Makes a pool on memory nodes.
+fn create_on(nodes: Tcp) -> Result<Store, darter::Error> {
+    engine::create_on(&Store::options().maintenance(false), Provider::Tcp(nodes))
+}
+
 fn connect(address: SocketAddr) -> Tcp {
     Tcp::connect(&[address.to_string()], TcpOptions::default()).unwrap()
 }
@@ -28,19 +34,19 @@ fn connect(address: SocketAddr) -> Tcp {
 fn other_tasks_go_on_while_a_node_is_slow() {
     let node = start();
     let (address, gate) = gated(node.address);
-    let store = Store::options().maintenance(false).create_on(connect(address)).unwrap();
+    let store = create_on(connect(address)).unwrap();
     // All tasks share one thread: one that blocked in a poll would keep the others from ever
     // opening the gate.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let mut session = store.async_session().unwrap();
+        let session = store.async_session().unwrap();
         session.put(b"pear", b"green").await.unwrap();
         // Once with a connection, and once where the first thing to wait for is the connection
         // itself.
         for _ in 0..2 {
             gate.shut(true);
             let read = runtime.spawn({
-                let mut session = store.async_session().unwrap();
+                let session = store.async_session().unwrap();
                 async move { session.get(b"pear").await.unwrap() }
             });
             let others = runtime.spawn({
@@ -61,12 +67,12 @@ fn other_tasks_go_on_while_a_node_is_slow() {
 #[test]
 fn many_tasks_of_several_threads_share_a_fabric() {
     let node = start();
-    let store = Store::options().maintenance(false).create_on(connect(node.address)).unwrap();
+    let store = create_on(connect(node.address)).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
     runtime.block_on(async {
         let tasks: Vec<_> = (0..50_u32)
             .map(|task| {
-                let mut session = store.async_session().unwrap();
+                let session = store.async_session().unwrap();
                 runtime.spawn(async move {
                     for n in 0..20_u32 {
                         let key = (n * 50 + task).to_be_bytes();
@@ -81,7 +87,7 @@ fn many_tasks_of_several_threads_share_a_fabric() {
         }
     });
     // The same store, from the fabric's own loop.
-    assert_eq!(store.session().unwrap().scan(..).count(), 1000);
+    assert_eq!(store.session().unwrap().range(..).count(), 1000);
 }
 
 #[test]
@@ -192,14 +198,14 @@ fn an_external_driver_sees_to_the_tasks_of_its_thread() {
     let nodes = [start(), start()];
     let addresses = nodes.each_ref().map(|node| node.address.to_string());
     let fabric = Tcp::connect(&addresses, TcpOptions::default()).unwrap();
-    let store = Store::options().maintenance(false).create_on(fabric).unwrap();
+    let store = create_on(fabric).unwrap();
     let mut driver = ExternalDriver::enter().unwrap();
     assert!(ExternalDriver::enter().is_err(), "two drivers of one thread");
     for round in 0..2_u32 {
         // Ready tasks are polled side by side, as executors do.
         let mut tasks: Vec<Pin<Box<dyn Future<Output = ()>>>> = (0..20_u32)
             .map(|task| {
-                let mut session = store.async_session().unwrap();
+                let session = store.async_session().unwrap();
                 Box::pin(async move {
                     for n in 0..20_u32 {
                         let key = (n * 50 + task).to_be_bytes();
@@ -222,7 +228,7 @@ fn an_external_driver_sees_to_the_tasks_of_its_thread() {
     drop(driver);
     // Without it the fabric's thread drives the connections.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let mut session = store.async_session().unwrap();
+    let session = store.async_session().unwrap();
     assert_eq!(runtime.block_on(session.get(7_u32.to_be_bytes())).unwrap().unwrap(), 1_u32.to_be_bytes());
     drop(ExternalDriver::enter().unwrap());
 }
@@ -231,9 +237,9 @@ fn an_external_driver_sees_to_the_tasks_of_its_thread() {
 fn an_external_driver_finds_a_node_again_that_has_hung_up() {
     let node = start();
     let (address, gate) = gated(node.address);
-    let store = Store::options().maintenance(false).create_on(connect(address)).unwrap();
+    let store = create_on(connect(address)).unwrap();
     let mut driver = ExternalDriver::enter().unwrap();
-    let mut session = store.async_session().unwrap();
+    let session = store.async_session().unwrap();
     poll_beside_driver(&mut driver, session.put(b"pear", b"green")).0.unwrap();
     gate.hang_up();
     // The operation in progress may or may not have taken effect; later ones find the node again.

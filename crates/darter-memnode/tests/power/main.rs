@@ -173,7 +173,7 @@ fn what_was_told_survives_a_node_killed_again_and_again() {
             continue;
         }
         let options = Store::options().create(round == 0);
-        let store = if round == 0 { options.open(&url) } else { options.must_exist(true).open(&url) };
+        let store = if round == 0 { options.open(&url) } else { options.create(false).open(&url) };
         let store = store.unwrap();
         let there = judge(&store, &known, round);
         assert!(round == 0 || there > 0, "something was written");
@@ -195,7 +195,7 @@ fn what_was_told_survives_a_node_killed_again_and_again() {
         });
     }
     let (_node, url) = NodeProcess::start(directory.path());
-    let store = Store::options().must_exist(true).open(&url).unwrap();
+    let store = Store::options().create(false).open(&url).unwrap();
     assert!(judge(&store, &known, rounds) > 0);
     let check: Result<_, Error> = store.check();
     let check = check.unwrap();

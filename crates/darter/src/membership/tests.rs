@@ -3,14 +3,12 @@
 use super::Reopen;
 use crate::link::{Attempts, Link, Repeat};
 use crate::open_index::OpenIndex;
-use crate::{DefaultFabric, Error, Store, StoreOptions, block_on};
+use crate::{Error, Store, StoreOptions, block_on, engine};
 use darter_fabric::{FabricError, PoolUrl};
 use darter_index::IndexOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
-
-type Open = OpenIndex<DefaultFabric>;
 
 /// Pools in files, a store of one of them, and the attempts to open it again.
 struct Scene {
@@ -31,7 +29,7 @@ impl Scene {
             is_other: Arc::default(),
         };
         for name in ["pool", "other"] {
-            drop(Store::options().open_url(&scene.url(name).sized(16 << 20, 1)).unwrap());
+            drop(Store::options().open(scene.url(name).sized(16 << 20, 1)).unwrap());
         }
         scene
     }
@@ -41,14 +39,15 @@ impl Scene {
     }
 
     fn store(&self, options: &StoreOptions) -> Store {
-        let open = |url: &PoolUrl| -> Result<Open, Error> {
-            Store::options().must_exist(true).open_index(url, IndexOptions::default(), std::convert::identity)
+        let open = |url: &PoolUrl| -> Result<OpenIndex, Error> {
+            let options = Store::options().create(false);
+            engine::open_index(&options, url, IndexOptions::default(), std::convert::identity)
         };
         let first = open(&self.url("pool")).unwrap();
         let (pool, other) = (self.url("pool"), self.url("other"));
         let (attempts, is_away, is_other) =
             (Arc::clone(&self.attempts), Arc::clone(&self.is_away), Arc::clone(&self.is_other));
-        let again: Reopen<_> = Arc::new(move || {
+        let again: Reopen = Arc::new(move || {
             attempts.fetch_add(1, Ordering::SeqCst);
             if is_away.load(Ordering::SeqCst) {
                 return Err(Error::Fabric(FabricError::Unreachable { node: 0 }));
@@ -90,7 +89,7 @@ fn sessions_of_all_threads_go_on_after_one_join() {
                 scope.spawn(move || {
                     assert_eq!(session.get("key").unwrap().as_deref(), Some(&b"value"[..]));
                     session.put("key", "value").unwrap();
-                    assert_eq!(store.session().unwrap().scan(..).count(), 1);
+                    assert_eq!(store.session().unwrap().range(..).count(), 1);
                 });
             }
         });
@@ -107,7 +106,7 @@ fn a_scan_goes_on_after_the_last_key_that_it_returned() {
     let session = store.session().unwrap();
     let keys: Vec<_> = (0..1000_u32).map(u32::to_be_bytes).collect();
     session.put_many(&keys.iter().map(|key| (key, "")).collect::<Vec<_>>()).unwrap();
-    let met = session.scan(..).enumerate().map(|(at, pair)| {
+    let met = session.range(..).enumerate().map(|(at, pair)| {
         if at % 100 == 50 {
             shut_out(&store);
         }
@@ -207,7 +206,7 @@ fn a_pool_made_in_place_of_the_lost_one_is_joined_only_if_that_is_allowed() {
     assert!(matches!(session.put("key", "value"), Err(Error::Replaced)));
     assert!(session.is_empty().unwrap());
     session.put("key", "value").unwrap();
-    assert_eq!(store.session().unwrap().scan(..).count(), 1);
+    assert_eq!(store.session().unwrap().range(..).count(), 1);
 }
 
 #[test]

@@ -1,135 +1,316 @@
-//! One task's access to a table.
+//! A table of a store whose calls are futures.
 
 use super::codec::Codec;
 use super::{Table, TableKey, TableValue};
-use crate::{AsyncScan, AsyncSession, DefaultFabric, Error};
-use darter_fabric::Fabric;
+#[allow(unused_imports, reason = "linked to in the docs")]
+use crate::Store;
+use crate::range::AsyncRange;
+use crate::{AsyncStore, Change, Error, blocking};
 use darter_index::PutOutcome;
 use foundationdb_tuple::TuplePack;
 use std::borrow::Borrow;
 use std::ops::RangeBounds;
 
-/// A table as an [`AsyncSession`] reaches it; otherwise as [`super::TableSession`].
-pub struct AsyncTableSession<'s, K, V, F: Fabric = DefaultFabric> {
-    session: &'s mut AsyncSession<F>,
+/// A named part of an [`AsyncStore`] whose keys and values have types, from [`AsyncStore::table`];
+/// otherwise as [`Table`].
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # darter::block_on(async {
+/// let store = darter::AsyncStore::open("mem:16M").await?;
+/// let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+/// ages.put("Ada", &36).await?;
+/// assert_eq!(ages.get("Ada").await?, Some(36));
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+pub struct AsyncTable<K, V> {
+    store: AsyncStore,
     codec: Codec<K, V>,
 }
 
-impl<F: Fabric> AsyncSession<F> {
-    /// Returns this session's view of a table.
-    pub fn table<K: TableKey, V: TableValue>(
-        &mut self,
-        table: &Table<K, V>,
-    ) -> AsyncTableSession<'_, K, V, F> {
-        AsyncTableSession { session: self, codec: Codec::new(table) }
+impl AsyncStore {
+    /// Returns the table of a name.
+    ///
+    /// # Errors
+    /// Fails as [`Store::table`] does.
+    pub async fn table<K: TableKey, V: TableValue>(&self, name: &str) -> Result<AsyncTable<K, V>, Error> {
+        let table = AsyncTable { store: self.clone(), codec: Codec::new(name) };
+        table.first().await?;
+        Ok(table)
+    }
+
+    /// Returns the names of the tables that have keys, in ascending order.
+    ///
+    /// # Errors
+    /// Fails as [`Store::tables`] does.
+    pub async fn tables(&self) -> Result<Vec<String>, Error> {
+        let store = self.blocking().clone();
+        blocking::on_a_thread(move || store.tables()).await
     }
 }
 
-impl<K: TableKey, V: TableValue, F: Fabric> AsyncTableSession<'_, K, V, F> {
-    /// Returns the value of a key.
+impl<K: TableKey, V: TableValue> From<Table<K, V>> for AsyncTable<K, V> {
+    fn from(table: Table<K, V>) -> Self {
+        let (store, codec) = table.parts();
+        Self { store: store.clone().into(), codec: codec.clone() }
+    }
+}
+
+impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
+    /// Returns the name of the table.
+    pub fn name(&self) -> &str {
+        self.codec.name()
+    }
+
+    /// Returns the pairs whose keys lie in a range, in ascending order.
+    pub fn range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> AsyncTableRange<'_, K, V>
+    where
+        K: Borrow<Q>,
+        for<'q> &'q Q: TuplePack,
+    {
+        AsyncTableRange { range: self.store.range(self.codec.range(&range)), codec: self.codec.clone() }
+    }
+
+    /// Returns all pairs, in ascending order.
+    pub fn pairs(&self) -> AsyncTableRange<'_, K, V> {
+        AsyncTableRange { range: self.store.range(self.codec.all()), codec: self.codec.clone() }
+    }
+
+    /// Returns the value of a key; `None` if the key is absent.
     ///
     /// # Errors
-    /// Fails as [`AsyncSession::get`] does.
-    pub async fn get<Q: ?Sized>(&mut self, key: &Q) -> Result<Option<V>, Error>
+    /// Fails as [`Store::get`] does, and if the table holds a value of another type.
+    pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, Error>
     where
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
         let codec = &self.codec;
-        self.session.get_with(codec.place(key), |bytes| codec.decode(bytes)).await?.transpose()
+        self.store.get_with(codec.place(key), |bytes| codec.decode(bytes)).await?.transpose()
     }
 
-    /// Returns the values of several keys, in their order, in the round trips of the longest search.
+    /// Returns the values of several keys, in the order of the keys, in as many round trips as the
+    /// longest of the searches takes.
     ///
     /// # Errors
-    /// Fails as [`AsyncSession::get`] does.
-    pub async fn multi_get(&mut self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
+    /// Fails as [`Store::get`] does, and if the table holds a value of another type.
+    pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
         let places: Vec<_> = keys.iter().map(|key| self.codec.place(key)).collect();
-        let found = self.session.multi_get(&places).await?;
+        let found = self.store.get_many(&places).await?;
         found.into_iter().map(|bytes| bytes.map(|bytes| self.codec.decode(&bytes)).transpose()).collect()
     }
 
-    /// Stores a value under a key, whether or not the key is there: an upsert.
+    /// Returns whether a key is present.
     ///
     /// # Errors
-    /// Fails as [`AsyncSession::put`] does.
-    pub async fn put<Q: ?Sized>(&mut self, key: &Q, value: &V) -> Result<PutOutcome, Error>
+    /// Fails as [`Store::get`] does.
+    pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, Error>
     where
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.session.put(self.codec.place(key), self.codec.encode(value)?).await
+        self.store.contains_key(self.codec.place(key)).await
     }
 
-    /// Stores a value under a key if the key is absent; returns whether it was.
+    /// Returns the pair with the smallest key.
     ///
     /// # Errors
-    /// Fails as [`AsyncSession::put`] does.
-    pub async fn insert_if_absent<Q: ?Sized>(&mut self, key: &Q, value: &V) -> Result<bool, Error>
+    /// Fails as [`Store::get`] does, and if the table holds a value of another type.
+    pub async fn first(&self) -> Result<Option<(K, V)>, Error> {
+        self.pairs().limit(1).next().await.transpose()
+    }
+
+    /// Returns the pair with the largest key.
+    ///
+    /// # Errors
+    /// Fails as [`Store::get`] does, and if the table holds a value of another type.
+    pub async fn last(&self) -> Result<Option<(K, V)>, Error> {
+        self.pairs().limit(1).next_back().await.transpose()
+    }
+
+    /// Returns whether the table has no key.
+    ///
+    /// # Errors
+    /// Fails as [`Store::get`] does.
+    pub async fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.store.scan_chunk(&self.codec.all(), 1).await?.is_empty())
+    }
+
+    /// Stores a value under a key, whether or not the key is present. Returns whether the key was
+    /// [inserted](PutOutcome::Inserted) or its value [replaced](PutOutcome::Replaced).
+    ///
+    /// # Errors
+    /// Fails as [`Store::put`] does.
+    pub async fn put<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<PutOutcome, Error>
     where
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.session.insert_if_absent(self.codec.place(key), self.codec.encode(value)?).await
+        self.store.put(self.codec.place(key), self.codec.encode(value)?).await
     }
 
-    /// Stores many pairs as [`AsyncSession::put_many`] does.
+    /// Stores a value under a key and returns the value that it replaces.
     ///
     /// # Errors
-    /// Fails as [`AsyncSession::put_many`] does.
-    pub async fn put_many(&mut self, pairs: &[(K, V)]) -> Result<Vec<PutOutcome>, Error> {
-        self.session.put_many(&self.codec.encode_pairs(pairs)?).await
-    }
-
-    /// Removes a key; returns whether it was there.
-    ///
-    /// # Errors
-    /// Fails as [`AsyncSession::delete`] does.
-    pub async fn delete<Q: ?Sized>(&mut self, key: &Q) -> Result<bool, Error>
+    /// Fails as [`Store::put`] does.
+    pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, Error>
     where
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.session.delete(self.codec.place(key)).await
+        let replaced = self.store.insert(self.codec.place(key), self.codec.encode(value)?).await?;
+        replaced.map(|bytes| self.codec.decode(&bytes)).transpose()
     }
 
-    /// Returns the pairs whose keys lie in a range, in order.
-    pub fn range<Q: ?Sized>(&mut self, range: impl RangeBounds<Q>) -> AsyncRows<'_, K, V, F>
+    /// Stores a value under a key if the key is absent. Returns whether it was.
+    ///
+    /// # Errors
+    /// Fails as [`Store::put`] does.
+    pub async fn try_insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, Error>
     where
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        AsyncRows { scan: self.session.scan(self.codec.range(&range)), codec: self.codec.clone() }
+        self.store.try_insert(self.codec.place(key), self.codec.encode(value)?).await
     }
 
-    /// Returns all pairs, in order.
-    pub fn scan(&mut self) -> AsyncRows<'_, K, V, F> {
-        AsyncRows { scan: self.session.scan(self.codec.all()), codec: self.codec.clone() }
+    /// Replaces the value of a key if the key is present. Returns the former value; `None` if the key is
+    /// absent.
+    ///
+    /// # Errors
+    /// Fails as [`Store::put`] does.
+    pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, Error>
+    where
+        K: Borrow<Q>,
+        for<'q> &'q Q: TuplePack,
+    {
+        let replaced = self.store.replace(self.codec.place(key), self.codec.encode(value)?).await?;
+        replaced.map(|bytes| self.codec.decode(&bytes)).transpose()
+    }
+
+    /// Stores several pairs, up to 16 at a time, as [`Store::put_many`] does.
+    ///
+    /// # Errors
+    /// Fails as [`Store::put_many`] does.
+    pub async fn put_many(&self, pairs: &[(K, V)]) -> Result<Vec<PutOutcome>, Error> {
+        self.store.put_many(&self.codec.encode_pairs(pairs)?).await
+    }
+
+    /// Puts, keeps or removes a key as `decide` returns for its value, which is `None` if the key is
+    /// absent. Returns whether anything changed.
+    ///
+    /// `decide` is called again if another client changes the key before the decision takes effect. The
+    /// decision of its last call takes effect.
+    ///
+    /// # Errors
+    /// Fails as [`Store::put`] does, and if the table holds a value of another type.
+    pub async fn update<Q: ?Sized>(
+        &self,
+        key: &Q,
+        mut decide: impl FnMut(Option<V>) -> Change<V> + Send,
+    ) -> Result<bool, Error>
+    where
+        K: Borrow<Q>,
+        for<'q> &'q Q: TuplePack,
+    {
+        let mut failure = None;
+        let changes = self
+            .store
+            .update(self.codec.place(key), |bytes| {
+                let value = bytes.map(|bytes| self.codec.decode(bytes)).transpose();
+                let change = value.and_then(|value| decide(value).try_map(|value| self.codec.encode(&value)));
+                change.unwrap_or_else(|error| {
+                    failure = Some(error);
+                    Change::Keep
+                })
+            })
+            .await?;
+        failure.map_or(Ok(changes), Err)
+    }
+
+    /// Removes a key and returns its value; `None` if the key is absent.
+    ///
+    /// # Errors
+    /// Fails as [`Store::remove`] does, and if the table holds a value of another type. The key is then
+    /// removed.
+    pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, Error>
+    where
+        K: Borrow<Q>,
+        for<'q> &'q Q: TuplePack,
+    {
+        let removed = self.store.remove(self.codec.place(key)).await?;
+        removed.map(|bytes| self.codec.decode(&bytes)).transpose()
+    }
+
+    /// Removes a key. Returns whether it was present.
+    ///
+    /// # Errors
+    /// Fails as [`Store::remove`] does.
+    pub async fn discard<Q: ?Sized>(&self, key: &Q) -> Result<bool, Error>
+    where
+        K: Borrow<Q>,
+        for<'q> &'q Q: TuplePack,
+    {
+        self.store.discard(self.codec.place(key)).await
+    }
+
+    /// Removes the keys of a range, as [`Store::remove_range`] does. Returns their number.
+    ///
+    /// # Errors
+    /// Fails as [`Store::remove_range`] does.
+    pub async fn remove_range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> Result<u64, Error>
+    where
+        K: Borrow<Q>,
+        for<'q> &'q Q: TuplePack,
+    {
+        self.store.remove_range(self.codec.range(&range)).await
+    }
+
+    /// Removes all keys of the table. Returns their number.
+    ///
+    /// # Errors
+    /// Fails as [`Store::remove_range`] does.
+    pub async fn clear(&self) -> Result<u64, Error> {
+        self.store.remove_range(self.codec.all()).await
     }
 }
 
-/// A scan of a table whose pairs are awaited; otherwise as [`AsyncScan`].
-#[must_use = "a scan does nothing until asked for its next pair"]
-pub struct AsyncRows<'s, K, V, F: Fabric = DefaultFabric> {
-    scan: AsyncScan<'s, F>,
+impl<K, V> Clone for AsyncTable<K, V> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), codec: self.codec.clone() }
+    }
+}
+
+impl<K, V> std::fmt::Debug for AsyncTable<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncTable").field("name", &self.codec.name()).finish_non_exhaustive()
+    }
+}
+
+/// The pairs of a table, whose arrival is awaited; otherwise as [`AsyncRange`].
+#[must_use = "a range does nothing until polled"]
+pub struct AsyncTableRange<'s, K, V> {
+    range: AsyncRange<'s>,
     codec: Codec<K, V>,
 }
 
-impl<K: TableKey, V: TableValue, F: Fabric> AsyncRows<'_, K, V, F> {
-    /// As [`crate::Scan::limit`].
+impl<K: TableKey, V: TableValue> AsyncTableRange<'_, K, V> {
+    /// As [`crate::Range::limit`].
     pub fn limit(self, limit: usize) -> Self {
-        Self { scan: self.scan.limit(limit), ..self }
+        Self { range: self.range.limit(limit), ..self }
     }
 
-    /// Returns the next pair. A future dropped in mid-air loses no pair.
+    /// Returns the next pair. No pair is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Result<(K, V), Error>> {
-        let pair = self.scan.next().await?;
+        let pair = self.range.next().await?;
         Some(pair.and_then(|pair| self.codec.decode_pair(&pair)))
     }
 
     /// Returns the next pair from the other end.
     pub async fn next_back(&mut self) -> Option<Result<(K, V), Error>> {
-        let pair = self.scan.next_back().await?;
+        let pair = self.range.next_back().await?;
         Some(pair.and_then(|pair| self.codec.decode_pair(&pair)))
     }
 }

@@ -1,6 +1,6 @@
 //! Where a table's pairs lie in the store, and how their types become bytes.
 
-use super::{Table, TableKey, TableValue};
+use super::{TableKey, TableValue};
 use crate::Error;
 use darter_index::{KeyValue, ScanRange};
 use foundationdb_tuple::{TuplePack, pack, pack_into, unpack};
@@ -20,6 +20,12 @@ pub(super) struct Codec<K, V> {
     types: PhantomData<fn(K) -> V>,
 }
 
+impl<K, V> Codec<K, V> {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl<K, V> Clone for Codec<K, V> {
     fn clone(&self) -> Self {
         Self { name: self.name.clone(), prefix: self.prefix.clone(), types: PhantomData }
@@ -27,8 +33,8 @@ impl<K, V> Clone for Codec<K, V> {
 }
 
 impl<K: TableKey, V: TableValue> Codec<K, V> {
-    pub(super) fn new(table: &Table<K, V>) -> Self {
-        let name = table.name().to_owned();
+    pub(super) fn new(name: &str) -> Self {
+        let name = name.to_owned();
         Self { prefix: pack(&name), name, types: PhantomData }
     }
 

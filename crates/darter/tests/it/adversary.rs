@@ -1,7 +1,7 @@
 //! Keys that indexes get wrong: empty, prefixes of each other, zero bytes, long common beginnings,
 //! 64 KiB, those that begin with the bytes that the store escapes; and the comparison of a whole store with a model.
 
-use darter::{Fabric, KEY_BYTES_MAX, Session, Store};
+use darter::{KEY_BYTES_MAX, Session, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -54,11 +54,11 @@ pub(crate) fn value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Asserts that the store holds exactly what the model does, whichever way it is read.
-pub(crate) fn assert_holds<F: Fabric>(session: &Session<F>, model: &Model) {
-    let forward: Vec<_> = session.scan(..).map(Result::unwrap).collect();
+pub(crate) fn assert_holds(session: &Session, model: &Model) {
+    let forward: Vec<_> = session.range(..).map(Result::unwrap).collect();
     let expected: Vec<_> = model.clone().into_iter().collect();
     assert_pairs(&forward, &expected);
-    let mut backward: Vec<_> = session.scan(..).rev().map(Result::unwrap).collect();
+    let mut backward: Vec<_> = session.range(..).rev().map(Result::unwrap).collect();
     backward.reverse();
     assert_pairs(&backward, &expected);
     for (key, value) in model {
@@ -81,7 +81,7 @@ fn assert_pairs(found: &[(Vec<u8>, Vec<u8>)], expected: &[(Vec<u8>, Vec<u8>)]) {
 }
 
 /// Asserts that no invariant is broken and nothing leaked.
-pub(crate) fn assert_sound<F: Fabric>(store: &Store<F>, keys: usize) {
+pub(crate) fn assert_sound(store: &Store, keys: usize) {
     let check = store.check().unwrap();
     assert!(check.is_sound(), "{:#?}", check.violations);
     assert_eq!(check.leaked_bytes, 0, "{:?}", check.remarks);

@@ -16,10 +16,10 @@ const THREADS: u64 = 4;
 fn add_one(session: &Session, key: &[u8]) {
     loop {
         let added = match session.get(key).unwrap() {
-            None => session.insert_if_absent(key, 1_u64.to_be_bytes()).unwrap(),
+            None => session.try_insert(key, 1_u64.to_be_bytes()).unwrap(),
             Some(old) => {
                 let new = u64::from_be_bytes(old[..].try_into().unwrap()) + 1;
-                session.replace_if_equal(key, &old, new.to_be_bytes()).unwrap()
+                session.compare_exchange(key, &old, new.to_be_bytes()).unwrap()
             }
         };
         if added {
@@ -71,7 +71,7 @@ fn a_conditional_delete_takes_what_it_judged() {
                     let key = KEYS[dice.below(KEYS.len() as u64) as usize];
                     add_one(&session, key);
                     let mut judged = 0;
-                    let collected = session.delete_if(key, |value| {
+                    let collected = session.remove_if(key, |value| {
                         judged = u64::from_be_bytes(value.try_into().unwrap());
                         judged % 3 == thread % 3
                     });
@@ -105,7 +105,7 @@ fn what_is_modified_is_what_was_judged() {
                     let key = KEYS[dice.below(KEYS.len() as u64) as usize];
                     let (wish, tail) = (dice.below(4), dice.below(200) as usize);
                     let mut seen = 0;
-                    let modified = session.modify(key, |value| {
+                    let modified = session.update(key, |value| {
                         seen = value.map_or(0, |value| u64::from_be_bytes(*value.first_chunk().unwrap()));
                         match wish {
                             0 => Change::Remove,
@@ -131,7 +131,7 @@ fn what_is_modified_is_what_was_judged() {
     let left = KEYS.iter().filter_map(|key| session.get(key).unwrap());
     let left: u64 = left.map(|value| u64::from_be_bytes(*value.first_chunk().unwrap())).sum();
     assert_eq!(left + taken.into_inner(), raised.into_inner());
-    let keys = session.scan(..).count();
+    let keys = session.range(..).count();
     drop(session);
     assert_sound(&store, keys);
 }
@@ -162,14 +162,14 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
                     let value = vec![at as u8; dice.below(300) as usize];
                     match dice.below(8) {
                         0..=2 => {
-                            let inserted = session.insert_if_absent(&keys[at], value).unwrap();
+                            let inserted = session.try_insert(&keys[at], value).unwrap();
                             balance[at].fetch_add(i64::from(inserted), Ordering::Relaxed);
                         }
                         3..=5 => {
-                            let deleted = session.delete(&keys[at]).unwrap();
+                            let deleted = session.discard(&keys[at]).unwrap();
                             balance[at].fetch_sub(i64::from(deleted), Ordering::Relaxed);
                         }
-                        6 => drop(session.update(&keys[at], value).unwrap()),
+                        6 => drop(session.replace(&keys[at], value).unwrap()),
                         // A value is never another key's, and never torn.
                         _ => {
                             if let Some(value) = session.get(&keys[at]).unwrap() {
@@ -215,7 +215,7 @@ fn scans_keep_their_promise_under_change() {
                     if dice.below(2) == 0 {
                         session.put(key(n, b'c'), b"comes and goes").unwrap();
                     } else {
-                        session.delete(key(n, b'c')).unwrap();
+                        session.discard(key(n, b'c')).unwrap();
                     }
                 }
                 running.fetch_sub(1, Ordering::Release);
@@ -225,9 +225,9 @@ fn scans_keep_their_promise_under_change() {
         loop {
             let is_last = running.load(Ordering::Acquire) == 0;
             let mut keys: Vec<Vec<u8>> = if backward {
-                session.scan(..).rev().map(|pair| pair.unwrap().0).collect()
+                session.range(..).rev().map(|pair| pair.unwrap().0).collect()
             } else {
-                session.scan(..).map(|pair| pair.unwrap().0).collect()
+                session.range(..).map(|pair| pair.unwrap().0).collect()
             };
             if backward {
                 keys.reverse();
@@ -241,7 +241,7 @@ fn scans_keep_their_promise_under_change() {
             }
         }
     });
-    let keys = session.scan(..).count();
+    let keys = session.range(..).count();
     drop(session);
     assert_sound(&store, keys);
 }

@@ -1,6 +1,7 @@
 //! Files that are no pool, or no longer one: a clear error, no panic, and nothing changed.
 
 use crate::dice::Dice;
+use darter::engine::Engine;
 use darter::{Error, Store};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ fn put_file(directory: &Path, bytes: &[u8]) -> PathBuf {
 /// Opening must fail with a message that holds `word`, and leave the file as it was.
 fn refused(path: &Path, word: &str) -> Error {
     let before = fs::read(path).unwrap();
-    let error = Store::options().maintenance(false).open(&url(path)).map(drop).expect_err("it opened");
+    let error = Store::options().maintenance(false).open(url(path)).map(drop).expect_err("it opened");
     let message = error.to_string();
     assert!(message.contains(word) && message.contains(&path.display().to_string()), "{message}");
     assert!(fs::read(path).unwrap() == before, "the refused file was changed");
@@ -48,15 +49,15 @@ fn refused(path: &Path, word: &str) -> Error {
 fn absent_and_empty_files_ask_for_a_size() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
-    let error = Store::open(&url(&path)).unwrap_err();
+    let error = Store::open(url(&path)).unwrap_err();
     assert!(error.is_usage() && error.to_string().contains("?size="), "{error}");
     assert!(!path.exists());
     assert!(refused(&put_file(directory.path(), b""), "?size=").is_usage());
     // With a size an empty file becomes a pool, in place.
-    let store = Store::open(&format!("{}?size=4M", url(&path))).unwrap();
+    let store = Store::open(format!("{}?size=4M", url(&path))).unwrap();
     store.session().unwrap().put("k", "v").unwrap();
     drop(store);
-    assert_eq!(Store::open(&url(&path)).unwrap().session().unwrap().get("k").unwrap().unwrap(), b"v");
+    assert_eq!(Store::open(url(&path)).unwrap().session().unwrap().get("k").unwrap().unwrap(), b"v");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "something was left beside the pool");
 }
 
@@ -79,8 +80,8 @@ fn a_pool_of_the_version_before_is_refused_with_the_way_out() {
 fn a_size_does_not_reshape_an_existing_pool() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
-    drop(Store::open(&format!("{}?size=8M&nodes=2", url(&path))).unwrap());
-    let store = Store::open(&format!("{}?size=64M&nodes=1", url(&path))).unwrap();
+    drop(Store::open(format!("{}?size=8M&nodes=2", url(&path))).unwrap());
+    let store = Store::open(format!("{}?size=64M&nodes=1", url(&path))).unwrap();
     assert_eq!(store.pool().nodes(), 2);
     assert_eq!(fs::metadata(&path).unwrap().len(), 8 << 20);
 }
@@ -92,7 +93,7 @@ fn overwriting_must_be_asked_for_and_spares_a_pool_in_use() {
     let sized = format!("{}?size=4M", url(&path));
     assert!(Store::open(&sized).is_err());
     assert_eq!(fs::read(&path).unwrap(), b"somebody's thesis");
-    let overwrite = Store::options().overwrite(true);
+    let overwrite = Store::options().truncate(true);
     let store = overwrite.open(&sized).unwrap();
     store.session().unwrap().put("k", "v").unwrap();
     let error = overwrite.open(&sized).unwrap_err();
@@ -105,11 +106,11 @@ fn a_failed_creation_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
     for size in ["4K", "64K", "1T&nodes=256"] {
-        assert!(Store::open(&format!("{}?size={size}", url(&path))).is_err(), "{size}");
+        assert!(Store::open(format!("{}?size={size}", url(&path))).is_err(), "{size}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{size}");
     }
     assert!(Store::open("file:/no/such/directory/pool?size=4M").is_err());
-    assert!(Store::open(&format!("{}?size=4M", url(directory.path()))).is_err());
+    assert!(Store::open(format!("{}?size=4M", url(directory.path()))).is_err());
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn flip_bits(seed: u64) {
             bytes[word * 8 + dice.below(8) as usize] ^= 1 << dice.below(8);
         }
         let path = put_file(directory.path(), &bytes);
-        let Ok(store) = Store::options().maintenance(false).open(&url(&path)) else { continue };
+        let Ok(store) = Store::options().maintenance(false).open(url(&path)) else { continue };
         let Ok(session) = store.session() else { continue };
         for n in 0..2000_u32 {
             let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
@@ -178,14 +179,14 @@ fn flip_bits(seed: u64) {
                 assert!(flips > 1 || value == n.to_string().as_bytes(), "key {n}: {value:?}");
             }
         }
-        for step in session.scan(..).limit(10_000) {
+        for step in session.range(..).limit(10_000) {
             if step.is_err() {
                 break;
             }
         }
         for n in 0..50_u32 {
             let _ = session.put(n.to_be_bytes(), "new");
-            let _ = session.delete(n.wrapping_mul(0x9e37_79b9).to_be_bytes());
+            let _ = session.discard(n.wrapping_mul(0x9e37_79b9).to_be_bytes());
         }
         let _ = store.check();
     }
@@ -204,7 +205,7 @@ fn a_flipped_bit_in_a_pair_is_an_error_and_no_answer() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sound");
     {
-        let store = Store::open(&format!("{}?size=4M", url(&path))).unwrap();
+        let store = Store::open(format!("{}?size=4M", url(&path))).unwrap();
         let session = store.session().unwrap();
         for number in 0..30 {
             session.put(format!("fruit {number:02}"), "orange").unwrap();
@@ -220,7 +221,7 @@ fn a_flipped_bit_in_a_pair_is_an_error_and_no_answer() {
         let mut damaged = pool.clone();
         damaged[byte] ^= 1 << bit;
         let store =
-            Store::options().maintenance(false).open(&url(&put_file(directory.path(), &damaged))).unwrap();
+            Store::options().maintenance(false).open(url(&put_file(directory.path(), &damaged))).unwrap();
         let session = store.session().unwrap();
         let error = session.get("fruit 17").expect_err("damage was taken for an answer");
         assert!(error.to_string().contains("damaged"), "{error}");

@@ -23,7 +23,7 @@ fn a_node_grows_and_shrinks_through_every_type() {
         }
         assert_sound(&store, 257);
         for key in &keys {
-            assert!(session.delete(key).unwrap());
+            assert!(session.discard(key).unwrap());
             model.remove(key);
             if model.len() % 16 < 2 {
                 assert_holds(&session, &model);
@@ -42,7 +42,7 @@ fn a_secret_of_small_numbers_serves() {
     for n in 0..2000_u32 {
         session.put(n.wrapping_mul(0x9e37_79b9).to_be_bytes(), n.to_string()).unwrap();
     }
-    assert_eq!(session.scan(..).map(Result::unwrap).count(), 2000);
+    assert_eq!(session.range(..).map(Result::unwrap).count(), 2000);
 }
 
 /// Statistics walk the tree in chunks of 4096 nodes; a chunk used to end on the way down to where
@@ -67,7 +67,7 @@ fn limits_are_refused_and_harm_nothing() {
     for error in [
         session.put(&longer, b"x").unwrap_err(),
         session.get(&longer).unwrap_err(),
-        session.delete(&longer).unwrap_err(),
+        session.discard(&longer).unwrap_err(),
         session.put(b"k", vec![0; 100 << 20]).unwrap_err(),
     ] {
         assert!(error.is_too_long(), "{error}");

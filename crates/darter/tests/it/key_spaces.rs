@@ -2,8 +2,9 @@
 
 use crate::adversary::{Model, assert_holds};
 use crate::options;
+use darter::engine::{Engine, KeySpace};
 use darter::{
-    AsyncSession, Error, IndexError, IndexKind, KEY_BYTES_MAX, KeySpace, ScanRange, Session, Store, block_on,
+    AsyncSession, Error, IndexError, IndexKind, KEY_BYTES_MAX, ScanRange, Session, Store, block_on,
 };
 use proptest::prelude::*;
 use std::ops::Bound;
@@ -63,16 +64,16 @@ fn no_key_of_a_program_has_a_place_of_a_gateway() {
     gateway.put_many(&keys.iter().map(|key| (key, b"theirs")).collect::<Vec<_>>()).unwrap();
     for key in &keys {
         assert_eq!(program.get(key).unwrap(), None);
-        assert!(!program.delete(key).unwrap() && !program.update(key, b"x").unwrap());
-        assert!(!program.delete_if(key, |_| true).unwrap());
-        assert_eq!(program.delete_range(&key[..]..).unwrap(), 0);
-        assert_eq!(program.scan_prefix(key).count() + program.scan(&key[..]..).rev().count(), 0);
+        assert!(!program.discard(key).unwrap() && program.replace(key, b"x").unwrap().is_none());
+        assert!(!program.remove_if(key, |_| true).unwrap());
+        assert_eq!(program.remove_range(&key[..]..).unwrap(), 0);
+        assert_eq!(program.prefix(key).count() + program.range(&key[..]..).rev().count(), 0);
     }
-    assert_eq!(program.multi_get(&keys).unwrap(), vec![None; keys.len()]);
-    let mut session: AsyncSession = store.async_session().unwrap();
-    assert_eq!(block_on(session.delete_many(&keys)).unwrap(), 0);
+    assert_eq!(program.get_many(&keys).unwrap(), vec![None; keys.len()]);
+    let session: AsyncSession = store.async_session().unwrap();
+    assert_eq!(block_on(session.remove_many(&keys)).unwrap(), 0);
     assert_eq!(block_on(session.clear()).unwrap(), 0);
-    assert_eq!(gateway.scan(..).count(), keys.len());
+    assert_eq!(gateway.range(..).count(), keys.len());
 }
 
 #[test]
@@ -132,14 +133,14 @@ fn a_key_is_too_long_only_above_its_own_limit() {
         };
         assert!(is_refused(session.put(&longer, b"v").map(drop)));
         assert!(is_refused(session.get(&longer).map(drop)));
-        assert!(is_refused(session.delete(&longer).map(drop)));
-        assert!(is_refused(session.multi_get(&[&longer]).map(drop)));
+        assert!(is_refused(session.discard(&longer).map(drop)));
+        assert!(is_refused(session.get_many(&[&longer]).map(drop)));
         assert!(is_refused(session.put_many(&[(&longer, "v")]).map(drop)));
-        assert!(is_refused(session.modify(&longer, |_| darter::Change::Remove).map(drop)));
-        assert!(session.delete(&long).unwrap());
+        assert!(is_refused(session.update(&longer, |_| darter::Change::Remove).map(drop)));
+        assert!(session.discard(&long).unwrap());
         assert!(is_refused(session.bulk_load([(longer, b"v")]).map(drop)));
         assert_eq!(session.bulk_load([(long.clone(), b"v")]).unwrap(), 1);
-        assert!(session.delete(&long).unwrap());
+        assert!(session.discard(&long).unwrap());
     }
 }
 
@@ -164,8 +165,8 @@ fn round_trips(kind: IndexKind, space: KeySpace) -> [u64; 4] {
             match which {
                 0 => assert!(session.get(key(b'k', n)).unwrap().is_some()),
                 1 => drop(session.put(key(b'f', n), b"other").unwrap()),
-                2 => assert_eq!(session.scan(key(b'm', n)..).limit(10).count(), 10),
-                _ => assert!(session.delete(key(b's', n)).unwrap()),
+                2 => assert_eq!(session.range(key(b'm', n)..).limit(10).count(), 10),
+                _ => assert!(session.discard(key(b's', n)).unwrap()),
             }
         }
         *cost = session.counters().total().round_trips - before;
@@ -228,7 +229,7 @@ fn take(session: &Session, model: &mut Model, step: Step) {
         }
         Step::DeleteMany(keys) => {
             // As a program does it that has no such call on its thread: by ranges of one key.
-            let removed: u64 = keys.iter().map(|key| session.delete_range(key..=key).unwrap()).sum();
+            let removed: u64 = keys.iter().map(|key| session.remove_range(key..=key).unwrap()).sum();
             let was = model.len();
             for key in &keys {
                 model.remove(key);
@@ -239,17 +240,17 @@ fn take(session: &Session, model: &mut Model, step: Step) {
             let range = ScanRange { from, to, reverse: false };
             let was = model.len();
             model.retain(|key, _| !range.contains(key));
-            assert_eq!(session.delete_range(range).unwrap(), (was - model.len()) as u64);
+            assert_eq!(session.remove_range(range).unwrap(), (was - model.len()) as u64);
         }
         Step::DeleteIf(key, is_wanted) => {
             let was_there = model.contains_key(&key);
-            assert_eq!(session.delete_if(&key, |_| is_wanted).unwrap(), was_there && is_wanted);
+            assert_eq!(session.remove_if(&key, |_| is_wanted).unwrap(), was_there && is_wanted);
             if is_wanted {
                 model.remove(&key);
             }
         }
         Step::Modify(key) => {
-            session.modify(&key, |old| darter::Change::Put(old.map_or(vec![0], <[u8]>::to_vec))).unwrap();
+            session.update(&key, |old| darter::Change::Put(old.map_or(vec![0], <[u8]>::to_vec))).unwrap();
             model.entry(key).or_insert_with(|| vec![0]);
         }
         Step::Insert(key) => {
@@ -279,7 +280,7 @@ proptest! {
         for (session, model) in sessions.iter().zip(&models) {
             assert_holds(session, model);
         }
-        let whole = store.session_in(KeySpace::Whole).unwrap().scan(..).count();
+        let whole = store.session_in(KeySpace::Whole).unwrap().range(..).count();
         prop_assert_eq!(whole, models[0].len() + models[1].len());
     }
 }

@@ -65,7 +65,7 @@ fn child_process() {
     for step in first.. {
         match script(child, step) {
             Step::Put(key, value) => drop(session.put(key, value).unwrap()),
-            Step::Delete(key) => drop(session.delete(key).unwrap()),
+            Step::Delete(key) => drop(session.discard(key).unwrap()),
         }
         // One write to the pipe: an acknowledgement is whole or absent.
         writeln!(out, "done {step}").unwrap();
@@ -128,7 +128,7 @@ impl Writer {
     fn assert_present(&self, session: &Session) {
         let suffix = b'0' + self.number as u8;
         let found: Model = session
-            .scan(ScanRange::all())
+            .range(ScanRange::all())
             .map(Result::unwrap)
             .filter(|(key, _)| key.last() == Some(&suffix))
             .collect();
@@ -154,7 +154,7 @@ fn acknowledged_writes_outlive_their_writers() {
     let url = format!("file:{}", directory.path().join("pool").display());
     // A short lease: the living notice sooner. Whether somebody is dead is never judged by it.
     let options = crate::options().block_bytes(1 << 20).lease(Duration::from_millis(100));
-    let store = options.open(&format!("{url}?size=192M&nodes=2")).unwrap();
+    let store = options.open(format!("{url}?size=192M&nodes=2")).unwrap();
     let session = store.session().unwrap();
     let mut writers: Vec<Writer> = (1..=CHILDREN).map(Writer::new).collect();
     let mut dice = Dice::new(7);
@@ -190,9 +190,9 @@ fn acknowledged_writes_outlive_their_writers() {
     for writer in &writers {
         writer.assert_present(&session);
     }
-    let keys: Vec<_> = session.scan(..).map(|pair| pair.unwrap().0).collect();
+    let keys: Vec<_> = session.range(..).map(|pair| pair.unwrap().0).collect();
     for key in keys {
-        assert!(session.delete(key).unwrap());
+        assert!(session.discard(key).unwrap());
     }
     drop(session);
     assert_sound(&store, 0);
@@ -203,7 +203,7 @@ fn what_the_dead_left_is_swept_in_the_background() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
     let options = crate::options().block_bytes(1 << 20).lease(Duration::from_millis(100)).sweep(true);
-    let store = options.open(&format!("{url}?size=192M&nodes=2")).unwrap();
+    let store = options.open(format!("{url}?size=192M&nodes=2")).unwrap();
     let mut writer = Writer::new(1);
     writer.live_and_die(&url, 1000);
     let is_swept = (0..3000).any(|_| {
@@ -224,7 +224,7 @@ fn what_the_dead_left_is_swept_in_the_background() {
 fn rounds_of_death(rounds: u64) {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
-    drop(crate::options().open(&format!("{url}?size=64M")).unwrap());
+    drop(crate::options().open(format!("{url}?size=64M")).unwrap());
     let mut writer = Writer::new(1);
     for _ in 0..rounds {
         writer.live_and_die(&url, WRITES_OF_A_SHORT_LIFE);

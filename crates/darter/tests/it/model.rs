@@ -2,6 +2,7 @@
 
 use crate::adversary::{Model, assert_holds, assert_sound, brief, key, value};
 use crate::kind;
+use darter::engine::Engine;
 use darter::{PutOutcome, ScanRange, Session, Store};
 use proptest::prelude::*;
 use std::ops::Bound;
@@ -77,15 +78,15 @@ fn write(session: &Session, model: &mut Model, op: Op) {
         }
         Op::Insert(key, value) => {
             let absent = !model.contains_key(&key);
-            assert_eq!(session.insert_if_absent(&key, &value).unwrap(), absent, "insert {}", brief(&key));
+            assert_eq!(session.try_insert(&key, &value).unwrap(), absent, "insert {}", brief(&key));
             if absent {
                 model.insert(key, value);
             }
         }
         Op::Update(key, value) => {
-            let present = model.contains_key(&key);
-            assert_eq!(session.update(&key, &value).unwrap(), present, "update {}", brief(&key));
-            if present {
+            let old = model.get(&key).cloned();
+            assert_eq!(session.replace(&key, &value).unwrap(), old, "replace {}", brief(&key));
+            if old.is_some() {
                 model.insert(key, value);
             }
         }
@@ -96,7 +97,7 @@ fn write(session: &Session, model: &mut Model, op: Op) {
             }
             let equal = model.get(&key) == Some(&expected);
             assert_eq!(
-                session.replace_if_equal(&key, &expected, &value).unwrap(),
+                session.compare_exchange(&key, &expected, &value).unwrap(),
                 equal,
                 "replace {}",
                 brief(&key)
@@ -106,8 +107,12 @@ fn write(session: &Session, model: &mut Model, op: Op) {
             }
         }
         Op::Delete(key) => {
-            let present = model.remove(&key).is_some();
-            assert_eq!(session.delete(&key).unwrap(), present, "delete {}", brief(&key));
+            let old = model.remove(&key);
+            if key.len() % 2 == 0 {
+                assert_eq!(session.discard(&key).unwrap(), old.is_some(), "discard {}", brief(&key));
+            } else {
+                assert_eq!(session.remove(&key).unwrap(), old, "remove {}", brief(&key));
+            }
         }
         read_only => unreachable!("{read_only:?}"),
     }
@@ -122,11 +127,11 @@ fn apply(store: &Store, session: &Session, model: &mut Model, op: Op) {
         }
         Op::MultiGet(keys) => {
             let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
-            assert_eq!(session.multi_get(&keys).unwrap(), expected);
+            assert_eq!(session.get_many(&keys).unwrap(), expected);
         }
         Op::Scan(range, limit) => {
             let expected: Vec<_> = covered(model, &range).into_iter().take(limit).collect();
-            let found: Vec<_> = session.scan(&range).limit(limit).map(Result::unwrap).collect();
+            let found: Vec<_> = session.range(&range).limit(limit).map(Result::unwrap).collect();
             assert_eq!(found, expected);
             if limit < 100 {
                 assert_eq!(session.scan_chunk(&range, limit).unwrap(), expected);
@@ -134,7 +139,7 @@ fn apply(store: &Store, session: &Session, model: &mut Model, op: Op) {
         }
         Op::ScanBothEnds(range, turns) => {
             let mut expected: std::collections::VecDeque<_> = covered(model, &range).into();
-            let mut scan = session.scan(range);
+            let mut scan = session.range(range);
             for turn in 0.. {
                 let (found, wanted) = if turns >> (turn % 16) & 1 == 0 {
                     (scan.next(), expected.pop_front())
@@ -153,7 +158,7 @@ fn apply(store: &Store, session: &Session, model: &mut Model, op: Op) {
                 .take_while(|(key, _)| key.starts_with(&prefix))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect();
-            let scan = session.scan_prefix(&prefix);
+            let scan = session.prefix(&prefix);
             let found: Vec<_> = if reverse {
                 scan.rev().map(Result::unwrap).collect()
             } else {
@@ -201,7 +206,7 @@ proptest! {
         assert_holds(&session, &model);
         assert_sound(&store, model.len());
         for key in model.keys() {
-            prop_assert!(session.delete(key).unwrap());
+            prop_assert!(session.discard(key).unwrap());
         }
         assert_holds(&session, &Model::new());
         assert_sound(&store, 0);

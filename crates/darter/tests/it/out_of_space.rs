@@ -2,7 +2,8 @@
 //! there; and none as long as what was freed is only waiting. Each allocation of each operation is
 //! tested where the index is.
 
-use darter::{DefaultFabric, Error, PutOutcome, Store, StoreOptions, block_on};
+use darter::engine::Engine;
+use darter::{Error, PutOutcome, Store, StoreOptions, block_on};
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -11,10 +12,7 @@ use std::time::Duration;
 const VALUE_BYTES: usize = 20_000;
 
 /// Opens stores of one small pool, each a member of it, with these options.
-fn members<const N: usize>(
-    directory: &tempfile::TempDir,
-    options: [StoreOptions; N],
-) -> [Store<DefaultFabric>; N] {
+fn members<const N: usize>(directory: &tempfile::TempDir, options: [StoreOptions; N]) -> [Store; N] {
     let url = format!("file:{}?size=8M", directory.path().join("pool").display());
     options.map(|options| options.block_bytes(256 << 10).open(&url).unwrap())
 }
@@ -89,13 +87,13 @@ fn a_pool_that_is_overwritten_without_an_upkeep_thread_is_never_full() {
 fn many_keys_are_stored_and_removed_in_a_pool_that_is_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let [store, _idle] = members(&directory, [(); 2].map(|()| crate::options()));
-    let mut session = store.async_session().unwrap();
+    let session = store.async_session().unwrap();
     let keys: Vec<_> = (0..20_u8).map(|key| [key]).collect();
     let pairs: Vec<_> = keys.iter().map(|key| (key, vec![key[0]; VALUE_BYTES])).collect();
     for round in 0..100 {
         let stored = block_on(session.put_many(&pairs)).unwrap();
         assert!(stored.iter().all(|outcome| *outcome == PutOutcome::Inserted), "{round}: {stored:?}");
-        assert_eq!(block_on(session.delete_many(&keys)).unwrap(), 20, "{round}");
+        assert_eq!(block_on(session.remove_many(&keys)).unwrap(), 20, "{round}");
     }
 }
 
@@ -110,7 +108,7 @@ fn room_in_the_blocks_of_another_member_is_found() {
     }
     assert!(stored > 200, "{stored}");
     for key in 0..stored {
-        assert!(second.delete(key.to_be_bytes()).unwrap());
+        assert!(second.discard(key.to_be_bytes()).unwrap());
     }
     for key in 0..stored * 3 / 4 {
         second.put(key.to_be_bytes(), vec![2; VALUE_BYTES]).unwrap();
@@ -122,7 +120,7 @@ fn room_in_the_blocks_of_another_member_is_found() {
 fn an_operation_without_room_waits_for_a_member_and_lets_other_tasks_of_its_thread_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let [store, other] = members(&directory, [crate::options(), by_hand()]);
-    let (mut writer, reader) = (store.async_session().unwrap(), store.session().unwrap());
+    let (writer, reader) = (store.async_session().unwrap(), store.session().unwrap());
     let upkeep = other.session().unwrap();
     let mut has_waited = false;
     for number in 0..1000 {
@@ -173,9 +171,9 @@ fn a_full_store_says_so_and_keeps_what_it_has() {
     };
     assert!(error.is_out_of_space(), "{error}");
     assert!(stored > 1000);
-    assert_eq!(session.scan(..).map(Result::unwrap).count() as u64, stored);
+    assert_eq!(session.range(..).map(Result::unwrap).count() as u64, stored);
     for key in 0..stored {
-        assert!(session.delete(key.to_be_bytes()).unwrap());
+        assert!(session.discard(key.to_be_bytes()).unwrap());
     }
     let check = store.check().unwrap();
     assert!(check.is_sound() && check.leaked_bytes == 0 && check.stats.keys == 0, "{check:?}");

@@ -2,9 +2,9 @@
 //! move between threads, and their cost is counted. Operations cut short at every place are tested
 //! where the index is.
 
-use darter::{Error, OpKind, StoreOptions, block_on};
-use darter_fabric::Local;
+use darter::{Error, OpKind, StoreOptions, block_on, engine};
 use darter_fabric::decorate::{Delay, Delaying};
+use darter_fabric::{Local, Provider};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -28,12 +28,12 @@ fn poll_times<T>(future: impl Future<Output = T>, times: u64) -> Option<T> {
 fn a_dropped_future_of_a_scan() {
     let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
     let fabric = Delaying::new(Local::memory(16 << 20, 1).unwrap(), delay);
-    let store = quiet().create_on(fabric).unwrap();
-    let mut session = store.async_session().unwrap();
+    let store = engine::create_on(&quiet(), Provider::foreign(fabric)).unwrap();
+    let session = store.async_session().unwrap();
     for n in 0..200_u16 {
         block_on(session.put(n.to_be_bytes(), "")).unwrap();
     }
-    let mut scan = session.scan(..);
+    let mut scan = session.range(..);
     let mut found = Vec::new();
     loop {
         let mut polls = 1;
@@ -56,20 +56,20 @@ fn futures_are_send() {
         value
     }
     let store = crate::options().open("mem:16M").unwrap();
-    let mut session = send(store.async_session().unwrap());
+    let session = send(store.async_session().unwrap());
     block_on(async {
         send(session.put("a", "1")).await?;
-        send(session.insert_if_absent("b".to_owned(), vec![2])).await?;
-        send(session.update("b", "3")).await?;
-        send(session.replace_if_equal("b", "3", "4")).await?;
+        send(session.try_insert("b".to_owned(), vec![2])).await?;
+        send(session.replace("b", "3")).await?;
+        send(session.compare_exchange("b", "3", "4")).await?;
         assert_eq!(send(session.get("b")).await?, Some(b"4".to_vec()));
         assert_eq!(send(session.get_with("b", <[u8]>::len)).await?, Some(1));
-        assert_eq!(send(session.multi_get(&["a", "x"])).await?, [Some(b"1".to_vec()), None]);
-        let mut scan = session.scan_prefix("").limit(1);
+        assert_eq!(send(session.get_many(&["a", "x"])).await?, [Some(b"1".to_vec()), None]);
+        let mut scan = session.prefix("").limit(1);
         assert_eq!(send(scan.next_back()).await.transpose()?, Some((b"b".to_vec(), b"4".to_vec())));
         drop(scan);
-        assert!(send(session.delete("a")).await?);
-        assert!(send(session.delete("b")).await?);
+        assert!(send(session.discard("a")).await?);
+        assert!(send(session.discard("b")).await?);
         send(session.maintain()).await?;
         assert_eq!(send(session.bulk_load([("c", "5")])).await?, 1);
         Ok::<_, Error>(())
@@ -96,4 +96,49 @@ fn counters_are_per_session_and_kind() {
     assert!(gets[OpKind::Get].round_trips >= 100 && gets[OpKind::Get].read_bytes > 0);
     assert_eq!(gets[OpKind::Insert].ops, 0);
     assert_eq!(idle.counters().total().ops, 0);
+}
+
+/// Several operations of one session are in progress at a time, each with its own connection; later
+/// operations use the same connections again.
+#[test]
+fn operations_of_one_session_overlap() {
+    let delay = Delay { pending_before: 1, ..Delay::default() };
+    let fabric = Delaying::new(Local::memory(16 << 20, 1).unwrap(), delay);
+    let store = engine::create_on(&quiet(), Provider::foreign(fabric)).unwrap();
+    let session = store.async_session().unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..2 {
+        let mut puts: Vec<_> = (0..4_u8).map(|n| Box::pin(session.put([n], [n]))).collect();
+        assert!(puts.iter_mut().all(|put| put.as_mut().poll(&mut context).is_pending()));
+        for put in puts {
+            assert!(block_on(put).is_ok());
+        }
+    }
+    let found = block_on(session.get_many(&[[0], [3]])).unwrap();
+    assert_eq!(found, [Some(vec![0]), Some(vec![3])]);
+    assert_eq!(session.counters()[OpKind::Insert].ops, 8);
+}
+
+/// Threads that use one store at a time do not wait for each other, and each finds its own writes.
+#[test]
+fn a_store_serves_several_threads() {
+    let store = crate::options().open("mem:32M").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8_u8 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..500_u16 {
+                    let key = [&[thread][..], &n.to_be_bytes()].concat();
+                    assert_eq!(store.insert(&key, "value").unwrap(), None);
+                    // A call within a call, and within an iteration.
+                    let length = store.get_with(&key, |_| store.get(&key).unwrap().unwrap().len()).unwrap();
+                    assert_eq!(length, Some(5));
+                }
+                for pair in store.prefix([thread]).rev().take(100) {
+                    assert!(store.remove(pair.unwrap().0).unwrap().is_some());
+                }
+                assert_eq!(store.prefix([thread]).count(), 400);
+            });
+        }
+    });
 }

@@ -1,7 +1,7 @@
 //! What a session offers beyond single puts and gets: calls within calls, many keys at a time,
 //! ranges, typed tables, futures.
 
-use darter::{Change, Error, PutOutcome, Store, Table, block_on};
+use darter::{AsyncTable, Change, Error, PutOutcome, Store, Table, block_on};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,10 +18,10 @@ fn a_scan_may_delete_what_it_returns() {
         session.put(n.to_be_bytes(), n.to_string()).unwrap();
     }
     let mut seen = 0;
-    for pair in session.scan(..) {
+    for pair in session.range(..) {
         let (key, value) = pair.unwrap();
         assert_eq!(session.get(&key).unwrap(), Some(value));
-        assert!(session.delete(&key).unwrap());
+        assert!(session.discard(&key).unwrap());
         seen += 1;
     }
     assert_eq!((seen, session.is_empty().unwrap()), (1000, true));
@@ -33,7 +33,7 @@ fn a_closure_may_call_the_session_that_called_it() {
     let session = store.session().unwrap();
     session.put("step", [5]).unwrap();
     session.put("count", [1]).unwrap();
-    let changed = session.modify("count", |count| {
+    let changed = session.update("count", |count| {
         let step = session.get_with("step", |step| step[0]).unwrap().unwrap();
         Change::Put(vec![count.unwrap()[0] + step])
     });
@@ -55,13 +55,13 @@ fn closures_of_a_session_need_not_be_send() {
     session.get_with("fig", |_| count()).unwrap();
     session.scan_with(&darter::ScanRange::all(), 1, |_, _| count()).unwrap();
     session
-        .modify("fig", |_| {
+        .update("fig", |_| {
             count();
             Change::Keep
         })
         .unwrap();
     session
-        .delete_if("fig", |_| {
+        .remove_if("fig", |_| {
             count();
             false
         })
@@ -75,7 +75,7 @@ fn insert_returns_the_value_it_replaces() {
     let session = store.session().unwrap();
     assert_eq!(session.insert("fig", "green").unwrap(), None);
     assert_eq!(session.insert("fig", "blue").unwrap(), Some(b"green".to_vec()));
-    assert!(!session.insert_if_absent("fig", "red").unwrap());
+    assert!(!session.try_insert("fig", "red").unwrap());
     assert_eq!(session.get("fig").unwrap(), Some(b"blue".to_vec()));
 }
 
@@ -83,11 +83,11 @@ fn insert_returns_the_value_it_replaces() {
 fn modify_tells_whether_it_changed_anything() {
     let store = store();
     let session = store.session().unwrap();
-    assert!(!session.modify("fig", |_| Change::Remove).unwrap(), "absent already");
-    assert!(!session.modify("fig", |_| Change::Keep).unwrap());
-    assert!(session.modify("fig", |_| Change::Put(Vec::new())).unwrap());
+    assert!(!session.update("fig", |_| Change::Remove).unwrap(), "absent already");
+    assert!(!session.update("fig", |_| Change::Keep).unwrap());
+    assert!(session.update("fig", |_| Change::Put(Vec::new())).unwrap());
     assert_eq!(session.get("fig").unwrap(), Some(Vec::new()));
-    assert!(session.modify("fig", |_| Change::Remove).unwrap());
+    assert!(session.update("fig", |_| Change::Remove).unwrap());
     assert!(!session.contains_key("fig").unwrap());
 }
 
@@ -116,7 +116,7 @@ fn many_puts_keep_the_order_of_those_with_one_key() {
             assert_eq!(*outcome, expected);
         }
         assert_eq!(outcomes.len(), count);
-        let found = session.scan(..).collect::<Result<Vec<_>, _>>().unwrap();
+        let found = session.range(..).collect::<Result<Vec<_>, _>>().unwrap();
         let wanted: Vec<_> =
             model.iter().map(|(key, value)| (key.to_vec(), value.as_bytes().to_vec())).collect();
         assert_eq!(found, wanted);
@@ -140,11 +140,11 @@ fn a_range_is_removed_and_nothing_beside_it() {
     let pairs: Vec<_> = (0..2000_u32).map(|n| (n.to_be_bytes(), "")).collect();
     session.put_many(&pairs).unwrap();
     let (from, to) = (100_u32.to_be_bytes(), 1900_u32.to_be_bytes());
-    assert_eq!(session.delete_range(from..to).unwrap(), 1800);
-    assert_eq!(session.delete_range(from..to).unwrap(), 0);
-    assert_eq!(session.scan(..).count(), 200);
+    assert_eq!(session.remove_range(from..to).unwrap(), 1800);
+    assert_eq!(session.remove_range(from..to).unwrap(), 0);
+    assert_eq!(session.range(..).count(), 200);
     let reversed = darter::ScanRange::all().reversed();
-    assert_eq!(session.delete_range(reversed).unwrap(), 200);
+    assert_eq!(session.remove_range(reversed).unwrap(), 200);
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,9 +152,6 @@ struct Account {
     owner: String,
     cents: i64,
 }
-
-const ACCOUNTS: Table<u64, Account> = Table::new("accounts");
-const BY_OWNER: Table<(String, u64), ()> = Table::new("accounts\0by owner");
 
 fn account(cents: i64) -> Account {
     Account { owner: "Ada".to_owned(), cents }
@@ -165,62 +162,63 @@ fn tables_keep_their_types_order_and_neighbours() {
     let store = store();
     let session = store.session().unwrap();
     session.put("raw", "pair").unwrap();
-    let (accounts, owners) = (session.table(&ACCOUNTS), session.table(&BY_OWNER));
+    let accounts: Table<u64, Account> = store.table("accounts").unwrap();
+    let owners: Table<(String, u64), ()> = store.table("accounts\0by owner").unwrap();
     // Numbers of every length, in no order.
     for number in [70_000, 3, 0, u64::MAX, 255, 256] {
         assert_eq!(accounts.insert(&number, &account(number.cast_signed())).unwrap(), None);
         owners.put(&("Ada".to_owned(), number), &()).unwrap();
     }
     let numbers = |rows: Vec<(u64, Account)>| rows.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
-    let all = accounts.scan().collect::<Result<Vec<_>, _>>().unwrap();
+    let all = accounts.iter().collect::<Result<Vec<_>, _>>().unwrap();
     assert_eq!(numbers(all), [0, 3, 255, 256, 70_000, u64::MAX]);
     let some = accounts.range(3..=256).limit(2).rev().collect::<Result<Vec<_>, _>>().unwrap();
     assert_eq!(numbers(some), [256, 255]);
     assert_eq!(accounts.last().unwrap(), Some((u64::MAX, account(-1))));
-    assert_eq!(accounts.multi_get(&[3, 4]).unwrap(), [Some(account(3)), None]);
-    assert!(accounts.modify(&3, |old| Change::Put(account(old.unwrap().cents * 2))).unwrap());
+    assert_eq!(accounts.get_many(&[3, 4]).unwrap(), [Some(account(3)), None]);
+    assert!(accounts.update(&3, |old| Change::Put(account(old.unwrap().cents * 2))).unwrap());
     assert_eq!(accounts.get(&3).unwrap(), Some(account(6)));
-    assert_eq!(session.tables().unwrap(), ["accounts", "accounts\0by owner"]);
-    assert_eq!(accounts.delete_range(256..).unwrap(), 3);
-    assert!(accounts.delete(&0).unwrap());
+    assert_eq!(store.tables().unwrap(), ["accounts", "accounts\0by owner"]);
+    assert_eq!(accounts.remove_range(256..).unwrap(), 3);
+    assert!(accounts.discard(&0).unwrap());
     assert_eq!(accounts.clear().unwrap(), 2);
     assert!(accounts.is_empty().unwrap());
-    assert_eq!((owners.scan().count(), session.tables().unwrap().len()), (6, 1));
+    assert_eq!((owners.iter().count(), store.tables().unwrap().len()), (6, 1));
     assert_eq!(session.get("raw").unwrap().as_deref(), Some(&b"pair"[..]));
 }
 
 #[test]
 fn a_table_of_other_types_is_an_error_and_loses_nothing() {
     let store = store();
-    let session = store.session().unwrap();
-    session.table(&ACCOUNTS).put(&1, &account(5)).unwrap();
-    let other: Table<u64, Vec<String>> = Table::named("accounts".to_owned());
-    let error = session.table(&other).get(&1).unwrap_err();
+    let accounts: Table<u64, Account> = store.table("accounts").unwrap();
+    let other: Table<u64, Vec<String>> = store.table("accounts").unwrap();
+    accounts.put(&1, &account(5)).unwrap();
+    let error = other.get(&1).unwrap_err();
     assert!(matches!(&error, Error::Table { table, .. } if table == "accounts"), "{error}");
-    assert!(session.table(&other).modify(&1, |_| Change::Remove).is_err());
-    let keys: Table<String, Account> = Table::new("accounts");
-    assert!(session.table(&keys).first().is_err());
-    assert_eq!(session.table(&ACCOUNTS).get(&1).unwrap(), Some(account(5)));
+    assert!(other.update(&1, |_| Change::Remove).is_err());
+    assert!(store.table::<u64, Vec<String>>("accounts").is_err());
+    assert!(store.table::<String, Account>("accounts").is_err());
+    assert_eq!(accounts.get(&1).unwrap(), Some(account(5)));
 }
 
 #[test]
 fn tasks_have_the_same() {
     let work = async {
         let store = crate::options().open_async("mem:32M").await?;
-        let mut session = store.async_session()?;
-        let mut accounts = session.table(&ACCOUNTS);
+        let accounts: AsyncTable<u64, Account> = store.table("accounts").await?;
         accounts.put_many(&[(1, account(1)), (2, account(2)), (3, account(3))]).await?;
-        assert!(!accounts.insert_if_absent(&3, &account(4)).await?);
-        assert!(accounts.delete(&1).await?);
+        assert!(!accounts.try_insert(&3, &account(4)).await?);
+        assert!(accounts.discard(&1).await?);
         let mut rows = accounts.range(2..);
         assert_eq!(rows.next().await.transpose()?, Some((2, account(2))));
         assert_eq!(rows.next_back().await.transpose()?, Some((3, account(3))));
         assert!(rows.next().await.is_none());
         drop(rows);
-        assert_eq!(session.stats().await?.index.keys, 2);
-        assert!(session.check().await?.is_sound());
-        assert!(session.usage().await?.members.len() == 1);
-        assert_eq!(session.clear().await?, 2);
+        assert_eq!(store.stats().await?.index.keys, 2);
+        assert!(store.check().await?.is_sound());
+        assert!(store.usage().await?.members.len() == 1);
+        assert_eq!(store.tables().await?, ["accounts"]);
+        assert_eq!(store.clear().await?, 2);
         Ok::<_, Error>(())
     };
     block_on(work).unwrap();
@@ -236,9 +234,9 @@ fn a_scan_of_a_task_is_a_stream() {
     use futures_core::Stream;
     use std::pin::Pin;
     let store = store();
-    let mut session = store.async_session().unwrap();
+    let session = store.async_session().unwrap();
     block_on(session.put_many(&[("a", ""), ("b", ""), ("c", "")])).unwrap();
-    let mut scan = session.scan(..);
+    let mut scan = session.range(..);
     let mut keys = Vec::new();
     while let Some(pair) = block_on(std::future::poll_fn(|context| Pin::new(&mut scan).poll_next(context))) {
         keys.push(pair.unwrap().0);

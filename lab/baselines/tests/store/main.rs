@@ -8,7 +8,7 @@ mod adversary;
 mod model;
 mod out_of_space;
 
-use darter::Store;
+use darter::{Store, engine};
 use darter_baselines::{Wort, WortOptions};
 use proptest::strategy::{Just, Strategy};
 
@@ -21,7 +21,8 @@ impl Kind {
     #[allow(clippy::unused_self)] // tests of the store's own indexes choose by it
     fn open(self, nodes: usize) -> Store {
         let url = format!("mem:{}M?nodes={nodes}", 96 * nodes).parse().unwrap();
-        Store::options().maintenance(false).open_url_over::<Wort<_>>(&url, WortOptions::default()).unwrap()
+        let options = Store::options().maintenance(false);
+        engine::open_with::<Wort<_>>(&options, &url, WortOptions::default()).unwrap()
     }
 }
 

@@ -8,7 +8,8 @@ use crate::datasets::Dataset;
 use crate::index_target::{IndexTarget, from_pool};
 use crate::modelled;
 use crate::rounds::Candidate;
-use darter::{DefaultFabric, Pool, block_on};
+use darter::block_on;
+use darter::engine::{Pool, StoreFabric};
 use darter_bench::BenchError;
 use darter_bench::driver::{bulk_load, run_phase};
 use darter_bench::outcome::Outcome;
@@ -53,7 +54,7 @@ pub(crate) trait IndexCandidate: Candidate {
 
 /// An index of type `I` in a pool of its own.
 struct RealCandidate<I: Adjusts> {
-    target: IndexTarget<I, DefaultFabric>,
+    target: IndexTarget<I, StoreFabric>,
     variant: &'static Variant,
     options: fn(Demand) -> I::Options,
     nodes: Vec<MemoryNode>,
@@ -63,7 +64,7 @@ struct RealCandidate<I: Adjusts> {
 struct ModelledCandidate<I: Adjusts> {
     model: Model,
     /// By compute node.
-    targets: Vec<IndexTarget<I, DefaultFabric>>,
+    targets: Vec<IndexTarget<I, StoreFabric>>,
     variant: &'static Variant,
     options: fn(Demand) -> I::Options,
 }
@@ -125,9 +126,9 @@ impl Visitor for Opening<Model> {
 /// Opens or makes a pool's index, with its server, if it has one, at work.
 fn open_index<I: Adjusts>(
     variant: &'static Variant,
-    pool: Pool<DefaultFabric>,
+    pool: Pool<StoreFabric>,
     options: I::Options,
-) -> Result<IndexTarget<I, DefaultFabric>, BenchError> {
+) -> Result<IndexTarget<I, StoreFabric>, BenchError> {
     let target = IndexTarget::<I, _>::open(variant.name, pool, options)?;
     let mut client = target.pool.client().map_err(from_pool)?;
     block_on(begin(variant, &target.index, &mut client))?;
@@ -135,7 +136,7 @@ fn open_index<I: Adjusts>(
     Ok(target)
 }
 
-fn adjust<I: Adjusts>(variant: &Variant, target: &IndexTarget<I, DefaultFabric>) -> Result<bool, BenchError> {
+fn adjust<I: Adjusts>(variant: &Variant, target: &IndexTarget<I, StoreFabric>) -> Result<bool, BenchError> {
     if !variant.adjusts {
         return Ok(false);
     }

@@ -4,7 +4,8 @@
 use crate::Program;
 use crate::child_process::ChildProcess;
 use crate::index_target::from_pool;
-use darter::{ByteSize, DefaultFabric, Pool, block_on};
+use darter::engine::{Pool, StoreFabric};
+use darter::{ByteSize, block_on};
 use darter_bench::BenchError;
 use darter_bench::store_target::SECRET;
 use darter_fabric::{Counting, Local, Provider, SUPERBLOCK_BYTES, Tcp, TcpOptions};
@@ -77,7 +78,7 @@ impl OwnMemory {
 }
 
 /// Creates a pool in a provider's memory.
-pub(crate) fn create(provider: Provider) -> Result<Pool<DefaultFabric>, BenchError> {
+pub(crate) fn create(provider: Provider) -> Result<Pool<StoreFabric>, BenchError> {
     let options = PoolOptions { secret: Some(SECRET), lease_ms: LEASE_MS, ..PoolOptions::default() };
     block_on(Pool::create(Counting::new(provider), &options)).map_err(from_pool)
 }

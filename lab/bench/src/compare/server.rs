@@ -5,7 +5,8 @@
 
 use super::variants::{Adjusts, Variant};
 use crate::index_target::from_index;
-use darter::{DefaultFabric, IndexError, PoolError};
+use darter::engine::StoreFabric;
+use darter::{IndexError, PoolError};
 use darter_baselines::XStoreService;
 use darter_bench::BenchError;
 use darter_fabric::{CallFault, Fabric, FabricError, Procedures, Provider};
@@ -56,7 +57,7 @@ pub(crate) fn serve_model<I: Adjusts>(model: &Model) -> Result<Model, BenchError
 pub(crate) async fn begin<I: Adjusts>(
     variant: &Variant,
     index: &I,
-    client: &mut Client<DefaultFabric>,
+    client: &mut Client<StoreFabric>,
 ) -> Result<(), BenchError> {
     if !I::HAS_SERVER {
         return Ok(());
@@ -91,7 +92,8 @@ mod tests {
     use crate::compare::{IndexChoice, VARIANTS};
     use crate::datasets::Dense;
     use crate::index_target::IndexTarget;
-    use darter::{OrderedIndex, block_on};
+    use darter::block_on;
+    use darter::engine::OrderedIndex;
     use darter_baselines::{XStore, XStoreOptions};
     use darter_bench::driver::bulk_load;
     use darter_bench::progress::Progress;
@@ -109,10 +111,10 @@ mod tests {
     #[test]
     fn keys_are_on_all_nodes() {
         let memory = Provider::Local(Local::memory(64 << 20, 3).unwrap());
-        let served = serve::<XStore<DefaultFabric>>(memory).unwrap();
+        let served = serve::<XStore<StoreFabric>>(memory).unwrap();
         let pool = super::super::environment::create(served).unwrap();
         let options = XStoreOptions { nodes: 0, ..XStoreOptions::default() };
-        let target = IndexTarget::<XStore<DefaultFabric>, _>::open("xstore", pool, options).unwrap();
+        let target = IndexTarget::<XStore<StoreFabric>, _>::open("xstore", pool, options).unwrap();
         let progress = Progress::hidden(&Arc::default());
         bulk_load(&target, &Dense, 3000, 8, &progress).unwrap();
         assert_eq!(target.index.range_nodes(), [0, 1, 2]);

@@ -5,7 +5,8 @@
 //! index's type and with what makes its options from what is asked of it.
 
 use crate::index_target::from_index;
-use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex, PoolUrl, Store, StoreOptions};
+use darter::engine::{self, Dart, DartOptions, OrderedIndex, StoreFabric};
+use darter::{PoolUrl, Store, StoreOptions};
 use darter_baselines::{
     Art, ArtOptions, Chime, ChimeOptions, Design, HoclOptions, Records, Sherman, ShermanOptions, Smart,
     SmartOptions, Unlock, Wort, WortOptions, XStore, XStoreOptions,
@@ -35,44 +36,44 @@ pub struct Variant {
 }
 
 /// An index that may adjust itself to what is searched in it.
-pub(crate) trait Adjusts: OrderedIndex<DefaultFabric> {
+pub(crate) trait Adjusts: OrderedIndex<StoreFabric> {
     /// Whether it needs a server beside the memory ([`super::server`]).
     const HAS_SERVER: bool = false;
 
     /// Adjusts the index, if there is something to adjust. Returns whether there was.
     fn adjust_now(
         &self,
-        _client: &mut Client<DefaultFabric>,
+        _client: &mut Client<StoreFabric>,
     ) -> impl Future<Output = Result<bool, BenchError>> + Send {
         async { Ok(false) }
     }
 }
 
-impl Adjusts for Art<DefaultFabric> {}
+impl Adjusts for Art<StoreFabric> {}
 
-impl Adjusts for Smart<DefaultFabric> {}
+impl Adjusts for Smart<StoreFabric> {}
 
-impl Adjusts for Sherman<DefaultFabric> {}
+impl Adjusts for Sherman<StoreFabric> {}
 
-impl Adjusts for Quiver<DefaultFabric> {
+impl Adjusts for Quiver<StoreFabric> {
     /// The skip table.
-    async fn adjust_now(&self, client: &mut Client<DefaultFabric>) -> Result<bool, BenchError> {
+    async fn adjust_now(&self, client: &mut Client<StoreFabric>) -> Result<bool, BenchError> {
         self.adjust(client).await.map_err(from_index)?;
         Ok(true)
     }
 }
 
-impl Adjusts for Chime<DefaultFabric> {}
+impl Adjusts for Chime<StoreFabric> {}
 
-impl Adjusts for Wort<DefaultFabric> {}
+impl Adjusts for Wort<StoreFabric> {}
 
-impl Adjusts for XStore<DefaultFabric> {
+impl Adjusts for XStore<StoreFabric> {
     const HAS_SERVER: bool = true;
 }
 
-impl Adjusts for Dart<DefaultFabric> {
+impl Adjusts for Dart<StoreFabric> {
     /// The prefix list (DART, section 3.1).
-    async fn adjust_now(&self, client: &mut Client<DefaultFabric>) -> Result<bool, BenchError> {
+    async fn adjust_now(&self, client: &mut Client<StoreFabric>) -> Result<bool, BenchError> {
         self.adjust(client).await.map_err(from_index)?;
         Ok(true)
     }
@@ -110,14 +111,14 @@ macro_rules! variants {
                 room: $room,
                 adjusts: $adjusts,
                 keeps: $keeps,
-                has_server: <$index<DefaultFabric> as Adjusts>::HAS_SERVER,
+                has_server: <$index<StoreFabric> as Adjusts>::HAS_SERVER,
             }),*];
 
         impl Variant {
             /// Calls a visitor with this variant's type.
             pub(crate) fn visit<V: Visitor>(&'static self, visitor: V) -> V::Output {
                 match self.name {
-                    $($name => visitor.visit::<$index<DefaultFabric>>(self, $options),)*
+                    $($name => visitor.visit::<$index<StoreFabric>>(self, $options),)*
                     _ => unreachable!("a variant comes from the list"),
                 }
             }
@@ -279,11 +280,11 @@ impl FromStr for IndexChoice {
 }
 
 impl Variant {
-    /// Opens a pool with this index, for keys and values of any length, as [`StoreOptions::open_url`]
+    /// Opens a pool with this index, for keys and values of any length, as [`StoreOptions::open`]
     /// does.
     ///
     /// # Errors
-    /// Fails as [`StoreOptions::open_url`] does.
+    /// Fails as [`StoreOptions::open`] does.
     pub fn open(&'static self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error> {
         self.visit(Opener { options, url })
     }
@@ -301,7 +302,7 @@ impl Visitor for Opener<'_> {
     fn visit<I: Adjusts>(self, _: &'static Variant, options: fn(Demand) -> I::Options) -> Self::Output {
         let cache_bytes = DartOptions::default().cache_bytes;
         let demand = Demand { cache_bytes, fixed_key: None, value_bytes: usize::MAX };
-        self.options.open_url_over::<I>(self.url, options(demand))
+        engine::open_with::<I>(&self.options, self.url, options(demand))
     }
 }
 

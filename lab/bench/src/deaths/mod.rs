@@ -21,6 +21,7 @@ pub use victim::{VictimArgs, run_victim};
 use crate::child_process::ChildProcess;
 use crate::datasets::{Dataset, RandInt};
 use crate::{Program, Setting};
+use darter::engine::Engine;
 use darter::{ByteSize, PoolUrl, Store, block_on};
 use darter_bench::BenchError;
 use darter_bench::args::{THREADS_MAX, VALUE_BYTES_MAX, parse_count};
@@ -216,7 +217,7 @@ impl<'a> Run<'a> {
 
     fn load(&self) -> Result<(), BenchError> {
         let options = Store::options().create(true).lease(self.args.lease).block_bytes(POOL_BLOCK_BYTES);
-        let store = options.open_url(&self.pool)?;
+        let store = options.open(&self.pool)?;
         let mut values = Values::new(self.args.value_size, self.args.seed);
         let keys = self.dataset.sorted(self.args.records);
         store.session()?.bulk_load(keys.map(|key| (key, values.next().to_vec())))?;
@@ -225,7 +226,7 @@ impl<'a> Run<'a> {
 
     fn open(&self) -> Result<Store, BenchError> {
         // What is left is given back by repairs, between the measurements.
-        Ok(Store::options().must_exist(true).sweep(false).open_url(&self.pool)?)
+        Ok(Store::options().create(false).sweep(false).open(&self.pool)?)
     }
 
     fn measure(&mut self, stop: &Arc<AtomicBool>) -> Result<(), BenchError> {

@@ -2,7 +2,7 @@
 //! victim that ended.
 
 use crate::datasets::{Dataset, RandInt};
-use darter::Session;
+use darter::{Condition, PutOutcome, Session};
 use darter_bench::BenchError;
 use darter_bench::executor::Values;
 use darter_bench::outcome::latency_histogram;
@@ -125,7 +125,7 @@ impl Block {
             let found = if is_get {
                 session.get_with(&key, |value| black_box(value.len()))?.is_some()
             } else {
-                session.update(&key, values.next())?
+                session.put_if(&key, values.next(), Condition::Present)? == PutOutcome::Replaced
             };
             let end = Instant::now();
             if !found {

@@ -1,7 +1,7 @@
 //! A process that writes as fast as it can until it is killed, or until its standard input ends.
 
 use crate::datasets::{Dataset, RandInt};
-use darter::{PoolUrl, Store};
+use darter::{Condition, PoolUrl, Store};
 use darter_bench::BenchError;
 use darter_bench::executor::Values;
 use rand::{RngExt, SeedableRng};
@@ -55,7 +55,7 @@ pub fn run_victim(args: &VictimArgs, out: &mut dyn Write) -> Result<(), BenchErr
     if records == 0 || records > crate::datasets::RECORDS_MAX {
         return Err(BenchError::Usage("--records: not as a parent says it".to_owned()));
     }
-    let store = Store::options().must_exist(true).sweep(false).open_url(&args.pool)?;
+    let store = Store::options().create(false).sweep(false).open(&args.pool)?;
     let session = store.session()?;
     std::thread::spawn(|| {
         // However the input ends, the parent needs this process no longer.
@@ -71,9 +71,9 @@ pub fn run_victim(args: &VictimArgs, out: &mut dyn Write) -> Result<(), BenchErr
         let (action, record) = (rng.random_range(0..4), rng.random_range(0..records));
         dataset.key(if action < 2 { record } else { records + record }, &mut key);
         match action {
-            0 | 1 => drop(session.update(&key, values.next())?),
+            0 | 1 => drop(session.put_if(&key, values.next(), Condition::Present)?),
             2 => drop(session.put(&key, values.next())?),
-            _ => drop(session.delete(&key)?),
+            _ => drop(session.discard(&key)?),
         }
         if !is_told {
             is_told = true;

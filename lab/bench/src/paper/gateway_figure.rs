@@ -13,7 +13,8 @@ use super::line_study::{DESIGNS, Latencies, LineCounts, cache_lines, validate};
 use super::quantity::Span;
 use crate::Setting;
 use crate::compare::{Results, Sheet, hash, rows};
-use darter::{AnyIndex, DefaultFabric, PoolUrl, Store};
+use darter::engine::{self, AnyIndex, Engine, StoreFabric};
+use darter::{PoolUrl, Store};
 use darter_baselines::{Design, Wort, WortOptions};
 use darter_bench::BenchError;
 use darter_bench::permutation::derive_seed;
@@ -184,7 +185,7 @@ fn sheet(rows: &Rows) -> Sheet {
 
 /// A gateway over a tree of its own.
 struct Served {
-    index: Wort<DefaultFabric>,
+    index: Wort<StoreFabric>,
     address: SocketAddr,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<Result<(), darter_gateway::GatewayError>>>,
@@ -197,7 +198,7 @@ impl Served {
             .parse()
             .map_err(|error| BenchError::Usage(format!("a pool of {bytes} bytes: {error}")))?;
         let store = Store::options().sweep(false);
-        let store = store.open_url_over::<Wort<DefaultFabric>>(&url, WortOptions::of(design))?;
+        let store = engine::open_with::<Wort<StoreFabric>>(&store, &url, WortOptions::of(design))?;
         let index = store.index();
         let AnyIndex::Other(index) = &*index else { unreachable!("it was erased") };
         let index = index.downcast_ref::<Wort<_>>().unwrap_or_else(|| unreachable!("it is the tree")).clone();

@@ -7,10 +7,11 @@
 //! awaited, given back.
 
 use comfy_table::Table;
-use darter::{Fabric, FabricError, GlobalAddr, block_on};
+use darter::{FabricError, GlobalAddr, block_on};
 use darter_bench::BenchError;
 use darter_bench::permutation::mix64;
 use darter_bench::report::markdown_table;
+use darter_fabric::Fabric;
 use darter_fabric::{Counting, Endpoint, Local};
 use serde::Serialize;
 use std::hint::black_box;

@@ -12,7 +12,8 @@ use super::worker::{THREADS_MAX, WorkerConfig, last_words};
 use super::{EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
 use crate::cross_check;
 use crate::dice::Dice;
-use darter::{KeySpace, PoolUrl, StoreOptions};
+use darter::engine::{Engine, KeySpace};
+use darter::{PoolUrl, StoreOptions};
 use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
 use std::collections::BTreeMap;
@@ -177,7 +178,7 @@ fn for_a_new_pool(options: StoreOptions) -> StoreOptions {
 fn prepare_pool(site: &Site) -> Result<Site, StressError> {
     let url = &site.url;
     let store = Site { options: for_a_new_pool(site.options.clone()), ..site.clone() }.make()?;
-    if let Some(pair) = store.session_in(KeySpace::Whole)?.scan(..).limit(1).next() {
+    if let Some(pair) = store.session_in(KeySpace::Whole)?.range(..).limit(1).next() {
         let (key, _) = pair?;
         return Err(StressError::Usage(format!(
             "pool `{url}` holds keys, such as `{}`, and the stress would overwrite them; name a new file, as in \
@@ -514,7 +515,7 @@ impl Run<'_> {
         let store = self.pool.open()?;
         let session = store.session()?;
         for &rank in values.keys() {
-            if !session.delete(self.keys.key(rank))? {
+            if !session.discard(self.keys.key(rank))? {
                 self.report.findings.push(format!("key {rank} was there, and could not be deleted"));
             }
         }

@@ -165,7 +165,7 @@ pub(super) fn read_all(
         values.extend(found.map(|value| (rank, value)));
     }
     let invoked = now_ns();
-    let pairs = session.scan(..).collect::<Result<Vec<_>, _>>()?;
+    let pairs = session.range(..).collect::<Result<Vec<_>, _>>()?;
     let broken = match scan_reads(keys, &ScanRange::all(), usize::MAX, &pairs) {
         Ok(reads) => {
             for (rank, found) in reads {

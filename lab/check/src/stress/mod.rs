@@ -54,8 +54,8 @@ pub use subject::SubjectKind;
 use crate::cross_check;
 use cluster::{ClusterConfig, LaunchNode};
 use collect::Collected;
-use darter::{DefaultFabric, PoolUrl, Store, StoreOptions};
-use darter_fabric::Fabric;
+use darter::{PoolUrl, Store, StoreOptions};
+use darter_fabric::Provider;
 use darter_fabric::decorate::Jitter;
 use judge::{KeyFailure, PoolJudgement};
 use std::path::PathBuf;
@@ -90,19 +90,19 @@ impl Site {
     /// Opens the pool, which must be there.
     ///
     /// # Errors
-    /// As [`StoreOptions::open_url`].
+    /// Fails as [`StoreOptions::open`] does.
     pub fn open(&self) -> Result<Store, darter::Error> {
-        self.index.open(&self.options.clone().must_exist(true), &self.url)
+        self.index.open(&self.options.clone().create(false), &self.url)
     }
 
     /// Opens the pool, which must be there, with its fabric wrapped by `decorate`.
     ///
     /// # Errors
-    /// As [`StoreOptions::open_decorated`].
-    pub fn open_decorated<F: Fabric>(
+    /// Fails as [`darter::engine::open_decorated`] does.
+    pub fn open_decorated(
         &self,
-        decorate: impl FnOnce(DefaultFabric) -> F,
-    ) -> Result<Store<F>, darter::Error> {
+        decorate: impl FnOnce(Provider) -> Provider,
+    ) -> Result<Store, darter::Error> {
         self.index.open_decorated(&self.options, &self.url, decorate)
     }
 

@@ -1,8 +1,9 @@
 //! The indexes that a stress can be of. Workers, repairs and judgement use any of them by a [`Store`].
 
-use darter::{DefaultFabric, Error, IndexKind, Store, StoreOptions};
+use darter::engine;
+use darter::{Error, IndexKind, Store, StoreOptions};
 use darter_baselines::{Art, ArtOptions, Chime, ChimeOptions, Sherman, ShermanOptions, Smart, SmartOptions};
-use darter_fabric::{Fabric, PoolUrl};
+use darter_fabric::{PoolUrl, Provider};
 use std::str::FromStr;
 
 /// Which index a stress is of.
@@ -55,39 +56,41 @@ impl SubjectKind {
     /// Opens a pool over the index.
     ///
     /// # Errors
-    /// As [`StoreOptions::open_url`].
+    /// Fails as [`StoreOptions::open`] does.
     pub(super) fn open(self, options: &StoreOptions, url: &PoolUrl) -> Result<Store, Error> {
         match self {
-            Self::Dart => options.clone().index(IndexKind::Dart).open_url(url),
-            Self::Quiver => options.clone().index(IndexKind::Quiver).open_url(url),
-            Self::Art => options.open_url_over::<Art<_>>(url, ArtOptions::default()),
-            Self::Smart => options.open_url_over::<Smart<_>>(url, SmartOptions::lock_free()),
-            Self::Sherman => options.open_url_over::<Sherman<_>>(url, ShermanOptions::default()),
-            Self::Chime => options.open_url_over::<Chime<_>>(url, ChimeOptions::default()),
+            Self::Dart => options.clone().index(IndexKind::Dart).open(url),
+            Self::Quiver => options.clone().index(IndexKind::Quiver).open(url),
+            Self::Art => engine::open_with::<Art<_>>(options, url, ArtOptions::default()),
+            Self::Smart => engine::open_with::<Smart<_>>(options, url, SmartOptions::lock_free()),
+            Self::Sherman => engine::open_with::<Sherman<_>>(options, url, ShermanOptions::default()),
+            Self::Chime => engine::open_with::<Chime<_>>(options, url, ChimeOptions::default()),
         }
     }
 
-    /// Opens a pool that is there over the index, with its fabric wrapped by `decorate`.
+    /// Opens a pool that exists over the index, with its provider wrapped by `decorate`.
     ///
     /// # Errors
-    /// As [`StoreOptions::open_decorated`].
-    pub(super) fn open_decorated<F: Fabric>(
+    /// Fails as [`engine::open_decorated`] does.
+    pub(super) fn open_decorated(
         self,
         options: &StoreOptions,
         url: &PoolUrl,
-        decorate: impl FnOnce(DefaultFabric) -> F,
-    ) -> Result<Store<F>, Error> {
+        decorate: impl FnOnce(Provider) -> Provider,
+    ) -> Result<Store, Error> {
         match self {
-            Self::Dart => options.clone().index(IndexKind::Dart).open_decorated(url, decorate),
-            Self::Quiver => options.clone().index(IndexKind::Quiver).open_decorated(url, decorate),
-            Self::Art => options.open_decorated_over::<F, Art<F>>(url, decorate, ArtOptions::default()),
+            Self::Dart => engine::open_decorated(&options.clone().index(IndexKind::Dart), url, decorate),
+            Self::Quiver => engine::open_decorated(&options.clone().index(IndexKind::Quiver), url, decorate),
+            Self::Art => engine::open_decorated_with::<Art<_>>(options, url, decorate, ArtOptions::default()),
             Self::Smart => {
-                options.open_decorated_over::<F, Smart<F>>(url, decorate, SmartOptions::lock_free())
+                engine::open_decorated_with::<Smart<_>>(options, url, decorate, SmartOptions::lock_free())
             }
             Self::Sherman => {
-                options.open_decorated_over::<F, Sherman<F>>(url, decorate, ShermanOptions::default())
+                engine::open_decorated_with::<Sherman<_>>(options, url, decorate, ShermanOptions::default())
             }
-            Self::Chime => options.open_decorated_over::<F, Chime<F>>(url, decorate, ChimeOptions::default()),
+            Self::Chime => {
+                engine::open_decorated_with::<Chime<_>>(options, url, decorate, ChimeOptions::default())
+            }
         }
     }
 }

@@ -12,9 +12,9 @@ use super::thread_stop::{self, SPARED};
 use super::{Site, StressError};
 use crate::dice::{Dice, mix};
 use crate::history::Outcome;
-use darter::{Error, PutOutcome, ScanRange, Session, Store};
+use darter::{Condition, Error, PutOutcome, ScanRange, Session, Store};
 use darter_fabric::decorate::{Aging, Delay, Delaying, Jitter};
-use darter_fabric::{Fabric, counted};
+use darter_fabric::{Provider, counted};
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::Bound;
@@ -168,10 +168,10 @@ fn live(
             let seed = mix(config.jitter.seed ^ u64::from(config.life) << 32 ^ opened);
             let delay = Delay { jitter: Jitter { seed, ..config.jitter }, ..Delay::default() };
             let decorated = || {
-                site.open_decorated(|fabric| {
-                    let delaying = Delaying::new(Aging::new(fabric, LARGE_WORDS_MIN), delay);
+                site.open_decorated(|provider| {
+                    let delaying = Delaying::new(Aging::new(provider, LARGE_WORDS_MIN), delay);
                     tally.follow(delaying.tally(), delaying.inner().tally());
-                    delaying
+                    Provider::foreign(delaying)
                 })
             };
             let Some(store) = open(decorated, stop)? else { return Ok(()) };
@@ -185,10 +185,7 @@ fn live(
 }
 
 /// Opens the pool, trying again for a while; `None` when told to stop meanwhile.
-fn open<F: Fabric>(
-    attempt: impl Fn() -> Result<Store<F>, Error>,
-    stop: &AtomicBool,
-) -> Result<Option<Store<F>>, StressError> {
+fn open(attempt: impl Fn() -> Result<Store, Error>, stop: &AtomicBool) -> Result<Option<Store>, StressError> {
     let begin = Instant::now();
     loop {
         match attempt() {
@@ -201,11 +198,7 @@ fn open<F: Fabric>(
 }
 
 /// Lets every client work in a thread of its own, until told to stop or one of them has lost the pool.
-fn work<F: Fabric>(
-    store: &Store<F>,
-    clients: &mut [Client<'_>],
-    stop: &AtomicBool,
-) -> Result<(), StressError> {
+fn work(store: &Store, clients: &mut [Client<'_>], stop: &AtomicBool) -> Result<(), StressError> {
     let lost = AtomicBool::new(false);
     let failure = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -252,14 +245,14 @@ struct Client<'k> {
 
 impl Client<'_> {
     /// One operation.
-    fn step<F: Fabric>(&mut self, session: &mut Session<F>) -> Result<Step, StressError> {
+    fn step(&mut self, session: &mut Session) -> Result<Step, StressError> {
         let phase = now_ns() / PHASE_NS;
         let key = self.choose_key(phase);
         match self.choose_call(phase) {
             Call::Get => self.get(session, key),
             Call::Delete => {
                 self.log.begin(Call::Delete, key, 0, 0)?;
-                let outcome = session.delete(self.keys.key(key));
+                let outcome = session.discard(self.keys.key(key));
                 self.end_write(key, None, outcome.map(Outcome::Deleted))
             }
             Call::MultiGet => self.multi_get(session, key, phase),
@@ -308,7 +301,7 @@ impl Client<'_> {
         large | u64::from(self.id) << COUNTER_BITS | u64::from(self.written)
     }
 
-    fn get<F: Fabric>(&mut self, session: &mut Session<F>, key: u32) -> Result<Step, StressError> {
+    fn get(&mut self, session: &mut Session, key: u32) -> Result<Step, StressError> {
         self.log.begin(Call::Get, key, 0, 0)?;
         match session.get(self.keys.key(key)) {
             Ok(found) => {
@@ -321,12 +314,7 @@ impl Client<'_> {
         }
     }
 
-    fn write<F: Fabric>(
-        &mut self,
-        session: &mut Session<F>,
-        call: Call,
-        key: u32,
-    ) -> Result<Step, StressError> {
+    fn write(&mut self, session: &mut Session, call: Call, key: u32) -> Result<Step, StressError> {
         let value = self.fresh_value();
         // Expecting what was never there is refused, which is an answer to be judged too.
         let expected = match call {
@@ -337,10 +325,12 @@ impl Client<'_> {
         self.log.begin(call, key, value, expected)?;
         let at = self.keys.key(key);
         let outcome = match call {
-            Call::Insert => session.insert_if_absent(at, bytes).map(|done| told(done, Outcome::Inserted)),
-            Call::Update => session.update(at, bytes).map(|done| told(done, Outcome::Replaced)),
+            Call::Insert => session.try_insert(at, bytes).map(|done| told(done, Outcome::Inserted)),
+            Call::Update => session
+                .put_if(at, bytes, Condition::Present)
+                .map(|done| told(done == PutOutcome::Replaced, Outcome::Replaced)),
             Call::Replace => session
-                .replace_if_equal(at, value_bytes(expected), bytes)
+                .compare_exchange(at, value_bytes(expected), bytes)
                 .map(|done| told(done, Outcome::Replaced)),
             _ => session.put(at, bytes).map(|outcome| match outcome {
                 PutOutcome::Inserted => Outcome::Inserted,
@@ -370,19 +360,14 @@ impl Client<'_> {
         }
     }
 
-    fn multi_get<F: Fabric>(
-        &mut self,
-        session: &mut Session<F>,
-        key: u32,
-        phase: u64,
-    ) -> Result<Step, StressError> {
+    fn multi_get(&mut self, session: &mut Session, key: u32, phase: u64) -> Result<Step, StressError> {
         let mut ranks = vec![key];
         for _ in 0..self.dice.below(MULTI_GET_KEYS) {
             ranks.push(self.choose_key(phase));
         }
         let keys: Vec<&[u8]> = ranks.iter().map(|&rank| self.keys.key(rank)).collect();
         self.log.begin(Call::MultiGet, 0, 0, 0)?;
-        match session.multi_get(&keys) {
+        match session.get_many(&keys) {
             Ok(found) if found.len() == ranks.len() => {
                 let found = found.iter().map(|value| value.as_deref().map(value_number));
                 self.end_reads(&ranks.into_iter().zip(found).collect::<Vec<_>>())
@@ -405,7 +390,7 @@ impl Client<'_> {
     }
 
     /// A scan that begins or ends at `key`, of any kind there is.
-    fn scan<F: Fabric>(&mut self, session: &mut Session<F>, key: u32) -> Result<Step, StressError> {
+    fn scan(&mut self, session: &mut Session, key: u32) -> Result<Step, StressError> {
         let count = self.keys.len() as u64;
         let length = if self.dice.one_in(8) { count } else { self.dice.below(12) };
         let other = (u64::from(key) + length).min(count - 1) as u32;
@@ -426,7 +411,7 @@ impl Client<'_> {
         let pairs = if limit < usize::MAX && self.dice.one_in(2) {
             session.scan_chunk(&range, limit)
         } else {
-            session.scan(&range).limit(limit).collect()
+            session.range(&range).limit(limit).collect()
         };
         match pairs {
             Ok(pairs) => match scan_reads(self.keys, &range, limit, &pairs) {

@@ -132,7 +132,7 @@ fn a_falsified_outcome_is_a_violation() {
     let directory = tempfile::tempdir().unwrap();
     let pool = PoolUrl::file(directory.path().join("pool"));
     let options = Store::options().index(IndexKind::Dart).block_bytes(256 << 10);
-    drop(options.open_url(&pool.clone().sized(64 << 20, 1)).unwrap());
+    drop(options.open(pool.clone().sized(64 << 20, 1)).unwrap());
     let configs = [1, 2].map(|life| WorkerConfig {
         pool: Site::plain(pool.clone(), SubjectKind::Dart),
         logs: directory.path().to_owned(),

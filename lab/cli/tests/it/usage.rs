@@ -12,8 +12,9 @@ fn what_cannot_be_carried_out_is_exit_code_2() {
     for (words, says) in [
         (&["bench", "--records", "10", "--pool", &pool][..], "it is a directory"),
         (&["stress", "--seconds", "1", "--pool", &pool], "it is a directory"),
-        (&["stress", "--seconds", "1", "--pool", "model:preset=dart,threads=4"], "file:PATH"),
-        (&["get", "x", "--pool", "model:threads=many"], "docs/model.md"),
+        (&["stress", "--seconds", "1", "--pool", "model:preset=dart,threads=4"], "darter-lab compare"),
+        (&["get", "x", "--pool", "model:preset=dart"], "darter-lab compare"),
+        (&["compare", "--pool", "model:threads=many"], "docs/model.md"),
         (&["sim", "--runs", "0"], "--runs"),
         (&["sim", "--threads", "0"], "--threads"),
         (&["sim", "--replay", "@/nowhere/line"], "@/nowhere/line"),

@@ -1,7 +1,7 @@
 //! An index behind a pointer, for programs that are compiled once and work on whichever index is
 //! named when they start.
 //!
-//! [`ErasedIndex`] calls through a table of functions, and boxes each operation's future. Both are
+//! [`DynIndex`] calls through a table of functions, and boxes each operation's future. Both are
 //! nothing beside a round trip.
 
 use crate::ordered::{
@@ -118,9 +118,9 @@ impl<F: Fabric, I: OrderedIndex<F>> Methods<F> for I {
 }
 
 /// Any index, behind a pointer.
-pub struct ErasedIndex<F: Fabric>(Arc<dyn Methods<F>>);
+pub struct DynIndex<F: Fabric>(Arc<dyn Methods<F>>);
 
-impl<F: Fabric> ErasedIndex<F> {
+impl<F: Fabric> DynIndex<F> {
     /// Puts an open index behind a pointer.
     pub fn new<I: OrderedIndex<F>>(index: I) -> Self {
         Self(Arc::new(index))
@@ -132,19 +132,19 @@ impl<F: Fabric> ErasedIndex<F> {
     }
 }
 
-impl<F: Fabric> Clone for ErasedIndex<F> {
+impl<F: Fabric> Clone for DynIndex<F> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<F: Fabric> fmt::Debug for ErasedIndex<F> {
+impl<F: Fabric> fmt::Debug for DynIndex<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ErasedIndex").field(&self.0.name()).finish()
+        f.debug_tuple("DynIndex").field(&self.0.name()).finish()
     }
 }
 
-impl<F: Fabric> OrderedIndex<F> for ErasedIndex<F> {
+impl<F: Fabric> OrderedIndex<F> for DynIndex<F> {
     const NAME: &'static str = "an index behind a pointer";
 
     type Options = ();
@@ -158,7 +158,7 @@ impl<F: Fabric> OrderedIndex<F> for ErasedIndex<F> {
         Err(IndexError::Options("an index is opened by its own type"))
     }
 
-    /// Fails as [`ErasedIndex::open`] does.
+    /// Fails as [`DynIndex::open`] does.
     async fn create(client: &mut Client<F>, (): ()) -> Result<Self> {
         Self::open(client, ()).await
     }

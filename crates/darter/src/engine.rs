@@ -1,0 +1,199 @@
+//! The layer below a [`Store`]: the fabric, the pool and the index that it consists of.
+//!
+//! Checkers and benchmarks work here: they wrap a pool's provider to delay, record or fail its verbs,
+//! open other indexes than Quiver and DART, and operate on the index with clients of the pool.
+//! Gateways and tools that copy or show whole pools reach all keys of an index here. Applications
+//! need none of it.
+
+use crate::membership::Reopen;
+use crate::open_index::OpenIndex;
+use crate::{Error, Session, Store, StoreOptions, provision};
+use darter_fabric::{PoolUrl, Provider, block_on};
+use std::ops::Deref;
+use std::sync::Arc;
+
+pub use crate::key_space::KeySpace;
+pub use crate::parts::{StoreClient, StoreFabric, StoreIndex, StorePool};
+pub use crate::worker::Worker;
+pub use darter_index::{
+    AnyIndex, Dart, DartOptions, DynIndex, IndexOptions, OrderedIndex, Quiver, QuiverOptions,
+};
+pub use darter_pool::{Client, Pool};
+
+/// Opens the pool that `url` names, with another index than those that a store opens by itself.
+///
+/// # Errors
+/// Fails as [`StoreOptions::open`] does.
+pub fn open_with<I: OrderedIndex<StoreFabric>>(
+    options: &StoreOptions,
+    url: &PoolUrl,
+    index: I::Options,
+) -> Result<Store, Error> {
+    open_as::<I>(options, url, index, other)
+}
+
+/// Opens the pool that `url` names. `as_any` makes the index of the store.
+pub(crate) fn open_as<I: OrderedIndex<StoreFabric>>(
+    options: &StoreOptions,
+    url: &PoolUrl,
+    index: I::Options,
+    as_any: fn(I) -> StoreIndex,
+) -> Result<Store, Error> {
+    let again: Reopen = {
+        let (options, url, index) = (options.existing(), url.clone(), index.clone());
+        Arc::new(move || open_index(&options, &url, index.clone(), as_any))
+    };
+    Store::over(open_index(options, url, index, as_any)?, options, Some(url.clone()), Some(again))
+}
+
+pub(crate) fn open_index<I: OrderedIndex<StoreFabric>>(
+    options: &StoreOptions,
+    url: &PoolUrl,
+    index: I::Options,
+    as_any: fn(I) -> StoreIndex,
+) -> Result<OpenIndex, Error> {
+    let pool = provision::open_or_create::<I>(url, options, &index)?;
+    Ok(OpenIndex::new(as_any(index_of(&pool, options, index)?), pool))
+}
+
+/// Opens the pool that `url` names, which must exist, over its provider as `decorate` returns it: for
+/// delays, records and failures of a real pool's verbs.
+///
+/// # Errors
+/// Fails as [`StoreOptions::open`] does; fails for `mem:` pools, which never exist before.
+pub fn open_decorated(
+    options: &StoreOptions,
+    url: &PoolUrl,
+    decorate: impl FnOnce(Provider) -> Provider,
+) -> Result<Store, Error> {
+    open_decorated_as(options, url, decorate, options.index, std::convert::identity)
+}
+
+/// [`open_decorated`] with another index, as [`open_with`].
+///
+/// # Errors
+/// Fails as [`open_decorated`] does.
+pub fn open_decorated_with<I: OrderedIndex<StoreFabric>>(
+    options: &StoreOptions,
+    url: &PoolUrl,
+    decorate: impl FnOnce(Provider) -> Provider,
+    index: I::Options,
+) -> Result<Store, Error> {
+    open_decorated_as::<I>(options, url, decorate, index, other)
+}
+
+fn open_decorated_as<I: OrderedIndex<StoreFabric>>(
+    options: &StoreOptions,
+    url: &PoolUrl,
+    decorate: impl FnOnce(Provider) -> Provider,
+    index: I::Options,
+    as_any: fn(I) -> StoreIndex,
+) -> Result<Store, Error> {
+    let options = options.existing();
+    let pool = provision::open_existing(url, &options, decorate)?;
+    let index = as_any(index_of(&pool, &options, index)?);
+    // The decorator belongs to the program and may work only once.
+    Store::over(OpenIndex::new(index, pool), &options, Some(url.clone()), None)
+}
+
+/// Creates a new pool on a provider and opens it.
+///
+/// # Errors
+/// Fails if the provider's memory is too small, or the provider fails.
+pub fn create_on(options: &StoreOptions, provider: Provider) -> Result<Store, Error> {
+    let fabric = options.admit(&"of this provider", provider)?;
+    over_pool(options, block_on(Pool::create(fabric, &options.pool))?)
+}
+
+/// Opens the pool that a provider holds.
+///
+/// # Errors
+/// Fails if the provider holds no pool or a damaged one, or fails.
+pub fn open_on(options: &StoreOptions, provider: Provider) -> Result<Store, Error> {
+    let fabric = options.admit(&"of this provider", provider)?;
+    over_pool(options, block_on(Pool::open(fabric))?)
+}
+
+fn over_pool(options: &StoreOptions, pool: StorePool) -> Result<Store, Error> {
+    let index: StoreIndex = index_of(&pool, options, options.index)?;
+    Store::over(OpenIndex::new(index, pool), options, None, None)
+}
+
+/// Returns options for a pool file as it is now. As with [`StoreOptions::read_only`], the file is not
+/// written to; here operations may write to the copy in this process's memory.
+pub fn snapshot(options: StoreOptions) -> StoreOptions {
+    StoreOptions { snapshot: true, ..options }
+}
+
+/// Wraps an index other than those that a store opens by itself.
+fn other<I: OrderedIndex<StoreFabric>>(index: I) -> StoreIndex {
+    AnyIndex::Other(DynIndex::new(index))
+}
+
+/// Opens a pool's index, or creates it if the options allow.
+fn index_of<I: OrderedIndex<StoreFabric>>(
+    pool: &StorePool,
+    options: &StoreOptions,
+    index: I::Options,
+) -> Result<I, Error> {
+    let mut client = pool.client()?;
+    let opened = block_on(async {
+        if options.creates() == Some(false) {
+            I::open(&mut client, index).await
+        } else {
+            I::open_or_create(&mut client, index).await
+        }
+    });
+    Ok(opened?)
+}
+
+/// The parts of a [`Store`], as they are open now. After an error of which [`Error::is_shut_out`] is
+/// true, the store joins its pool again with other parts: get them again.
+pub trait Engine {
+    /// Returns the pool.
+    fn pool(&self) -> StorePool;
+
+    /// Returns the index, for calls with a client of the pool.
+    fn index(&self) -> impl Deref<Target = StoreIndex> + use<Self>;
+
+    /// Opens a session for one thread on the keys of a key space.
+    ///
+    /// # Errors
+    /// Fails as [`Store::session`] does.
+    fn session_in(&self, space: KeySpace) -> Result<Session, Error>;
+
+    /// Opens a connection for one task on the keys of a key space.
+    ///
+    /// # Errors
+    /// Fails as [`Store::session`] does.
+    fn worker_in(&self, space: KeySpace) -> Result<Worker, Error>;
+}
+
+impl Engine for Store {
+    fn pool(&self) -> StorePool {
+        self.membership().current().open.pool.clone()
+    }
+
+    fn index(&self) -> impl Deref<Target = StoreIndex> + use<> {
+        OwnedIndex(Arc::clone(&self.membership().current().open))
+    }
+
+    fn session_in(&self, space: KeySpace) -> Result<Session, Error> {
+        Session::open(self.membership(), space)
+    }
+
+    fn worker_in(&self, space: KeySpace) -> Result<Worker, Error> {
+        Worker::open(self.membership(), space)
+    }
+}
+
+/// An index that stays open.
+struct OwnedIndex(Arc<OpenIndex>);
+
+impl Deref for OwnedIndex {
+    type Target = StoreIndex;
+
+    fn deref(&self) -> &StoreIndex {
+        &self.0.index
+    }
+}

@@ -1,0 +1,159 @@
+//! The pairs of a range, as iterators and streams over the chunks that a [cursor](crate::cursor)
+//! fetches.
+
+use crate::cursor::{Cursor, End, Step};
+use crate::workers::Workers;
+use crate::{Error, Session, Store};
+use darter_index::{KeyValue, ScanRange};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+impl Session {
+    pub(crate) fn iter(&self, range: ScanRange) -> Range<'_> {
+        Range { source: Source::Session(self), cursor: Cursor::new(range) }
+    }
+}
+
+impl Store {
+    pub(crate) fn iter(&self, range: ScanRange) -> Range<'static> {
+        Range { source: Source::Store(self.clone()), cursor: Cursor::new(range) }
+    }
+}
+
+/// An iterator over the pairs of a range, from either end. It ends after an error.
+///
+/// The order is that of the keys. Each key comes at most once. A key that is present from the
+/// beginning to the end of the iteration comes; one that is absent for that time does not; one that
+/// other clients insert or remove during the iteration may come.
+#[derive(Debug)]
+#[must_use = "a range does nothing until iterated"]
+pub struct Range<'s> {
+    source: Source<'s>,
+    cursor: Cursor,
+}
+
+#[derive(Debug)]
+enum Source<'s> {
+    Session(&'s Session),
+    Store(Store),
+}
+
+impl Range<'_> {
+    /// Limits the iteration to `limit` pairs, counted from the end from which they are taken:
+    /// `limit(3).rev()` gives the last three. Unlike [`Iterator::take`], it also limits the number of
+    /// pairs that are fetched from the pool.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.cursor.limit(limit);
+        self
+    }
+
+    fn next_from(&mut self, front: bool) -> Option<Result<KeyValue, Error>> {
+        let end = self.cursor.end(front);
+        loop {
+            let (range, limit) = match self.cursor.step(end) {
+                Step::Pair(pair) => return pair.map(Ok),
+                Step::Fetch(range, limit) => (range, limit),
+            };
+            let fetched = match &self.source {
+                Source::Session(session) => session.scan_chunk(&range, limit),
+                Source::Store(store) => store.scan_chunk(&range, limit),
+            };
+            if let Err(error) = self.cursor.accept(end, limit, fetched) {
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+impl Iterator for Range<'_> {
+    type Item = Result<KeyValue, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_from(true)
+    }
+}
+
+impl DoubleEndedIterator for Range<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.next_from(false)
+    }
+}
+
+impl std::iter::FusedIterator for Range<'_> {}
+
+/// A chunk that is being fetched.
+type Fetch<'s> = Pin<Box<dyn Future<Output = Result<Vec<KeyValue>, Error>> + Send + 's>>;
+
+/// The pairs of a range, whose arrival is awaited; otherwise as [`Range`]. With the feature `stream`
+/// it is a `futures_core::Stream`.
+#[must_use = "a range does nothing until polled"]
+pub struct AsyncRange<'s> {
+    workers: &'s Workers,
+    /// The chunk that is being fetched, its end, and its largest number of pairs.
+    fetch: Option<(Fetch<'s>, End, usize)>,
+    cursor: Cursor,
+}
+
+impl<'s> AsyncRange<'s> {
+    pub(crate) fn new(workers: &'s Workers, range: ScanRange) -> Self {
+        Self { workers, fetch: None, cursor: Cursor::new(range) }
+    }
+
+    /// As [`Range::limit`].
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.cursor.limit(limit);
+        self
+    }
+
+    /// Returns the next pair in the range's direction. No pair is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<Result<KeyValue, Error>> {
+        poll_fn(|context| self.poll_next_from(true, context)).await
+    }
+
+    /// Returns the next pair from the other end.
+    pub async fn next_back(&mut self) -> Option<Result<KeyValue, Error>> {
+        poll_fn(|context| self.poll_next_from(false, context)).await
+    }
+
+    fn poll_next_from(
+        &mut self,
+        front: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<KeyValue, Error>>> {
+        let end = self.cursor.end(front);
+        loop {
+            // A chunk whose future was dropped before its arrival may be of the other end.
+            if let Some((fetch, end, limit)) = &mut self.fetch {
+                let fetched = ready!(fetch.as_mut().poll(context));
+                let accepted = self.cursor.accept(*end, *limit, fetched);
+                self.fetch = None;
+                if let Err(error) = accepted {
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+            let (range, limit) = match self.cursor.step(end) {
+                Step::Pair(pair) => return Poll::Ready(pair.map(Ok)),
+                Step::Fetch(range, limit) => (range, limit),
+            };
+            let workers = self.workers;
+            let fetch = async move { workers.lease()?.scan_chunk(&range, limit).await };
+            self.fetch = Some((Box::pin(fetch), end, limit));
+        }
+    }
+}
+
+#[cfg(feature = "stream")]
+impl futures_core::Stream for AsyncRange<'_> {
+    type Item = Result<KeyValue, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_next_from(true, context)
+    }
+}
+
+impl std::fmt::Debug for AsyncRange<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncRange").field("cursor", &self.cursor).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! Workers that wait for their next operation, shared by threads and tasks.
+//!
+//! An operation takes an idle worker, or opens a new one if none is idle, and puts it back when it is
+//! complete or its future is dropped. Each thread has a slot of its own, so that threads do not
+//! contend for one list.
+
+use crate::Error;
+use crate::key_space::KeySpace;
+use crate::membership::Membership;
+use crate::worker::Worker;
+use darter_fabric::Counters;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most idle workers that are kept beyond those in slots.
+const MORE_MAX: usize = 64;
+
+thread_local! {
+    /// The number of this thread among those that have used workers.
+    static THREAD: usize = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        THREADS.fetch_add(1, Ordering::Relaxed)
+    };
+}
+
+/// A thread's idle worker, on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Slot(Mutex<Option<Box<Worker>>>);
+
+impl Slot {
+    #[inline]
+    fn replace(&self, worker: Option<Box<Worker>>) -> Option<Box<Worker>> {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), worker)
+    }
+}
+
+/// Idle workers of one store and key space.
+pub(crate) struct Workers {
+    membership: Arc<Membership>,
+    space: KeySpace,
+    slots: Box<[Slot]>,
+    #[allow(clippy::vec_box, reason = "they come from slots and go back there")]
+    more: Mutex<Vec<Box<Worker>>>,
+}
+
+/// A worker for one operation.
+pub(crate) struct Lease<'w> {
+    workers: &'w Workers,
+    /// Empty once dropped.
+    worker: Option<Box<Worker>>,
+}
+
+impl Workers {
+    /// Returns room for the idle workers of that many threads.
+    pub(crate) fn new(membership: Arc<Membership>, space: KeySpace, threads: usize) -> Self {
+        let slots = (0..threads).map(|_| Slot::default()).collect();
+        Self { membership, space, slots, more: Mutex::default() }
+    }
+
+    pub(crate) fn membership(&self) -> &Arc<Membership> {
+        &self.membership
+    }
+
+    /// Returns a worker.
+    ///
+    /// # Errors
+    /// Fails if none is idle and a new one cannot be opened.
+    #[inline]
+    pub(crate) fn lease(&self) -> Result<Lease<'_>, Error> {
+        let worker = match self.slot().replace(None) {
+            Some(worker) => worker,
+            None => self.another()?,
+        };
+        Ok(Lease { workers: self, worker: Some(worker) })
+    }
+
+    #[inline]
+    fn slot(&self) -> &Slot {
+        &self.slots[THREAD.with(|&thread| thread) % self.slots.len()]
+    }
+
+    #[cold]
+    fn another(&self) -> Result<Box<Worker>, Error> {
+        if let Some(worker) = self.more.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(worker);
+        }
+        Ok(Box::new(Worker::open(&self.membership, self.space)?))
+    }
+
+    #[inline]
+    fn give_back(&self, worker: Box<Worker>) {
+        if let Some(displaced) = self.slot().replace(Some(worker)) {
+            self.keep(displaced);
+        }
+    }
+
+    #[cold]
+    fn keep(&self, worker: Box<Worker>) {
+        let mut more = self.more.lock().unwrap_or_else(PoisonError::into_inner);
+        if more.len() < MORE_MAX {
+            more.push(worker);
+        }
+    }
+
+    /// Returns the costs of all complete operations of the workers that are idle now.
+    pub(crate) fn counters(&self) -> Counters {
+        let in_slots = self.slots.iter().filter_map(|slot| {
+            let worker = slot.replace(None)?;
+            let counters = worker.counters();
+            if let Some(displaced) = slot.replace(Some(worker)) {
+                self.keep(displaced);
+            }
+            Some(counters)
+        });
+        let in_slots: Counters = in_slots.sum();
+        let more = self.more.lock().unwrap_or_else(PoisonError::into_inner);
+        in_slots + more.iter().map(|worker| worker.counters()).sum()
+    }
+}
+
+impl Deref for Lease<'_> {
+    type Target = Worker;
+
+    #[inline]
+    fn deref(&self) -> &Worker {
+        self.worker.as_ref().expect("it is there until the lease is dropped")
+    }
+}
+
+impl DerefMut for Lease<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Worker {
+        self.worker.as_mut().expect("it is there until the lease is dropped")
+    }
+}
+
+impl Drop for Lease<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            self.workers.give_back(worker);
+        }
+    }
+}
