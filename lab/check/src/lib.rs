@@ -2,13 +2,11 @@
 //!
 //! - [`history`]: what clients did and were told.
 //! - [`linear`]: whether all of it can be true of one key at a time.
-//! - [`cross_check`]: the same by a checker that others wrote.
 //! - [`explore`]: simulated clients under many schedules and faults, judged after every run.
 //! - [`stress`]: real processes, killed and paused, judged by the same checker.
 //!
 //! `lab/docs/checking.md` teaches how to use it.
 
-pub mod cross_check;
 mod dice;
 pub mod explore;
 pub mod history;

@@ -10,7 +10,6 @@ use super::repairer::{Repairs, next_in, repair_often};
 use super::tally::WorkerCounts;
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
 use super::{EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
-use crate::cross_check;
 use crate::dice::Dice;
 use darter::engine::{Engine, KeySpace};
 use darter::{PoolUrl, StoreOptions};
@@ -99,7 +98,6 @@ pub fn run(
             repaired_bytes: 0,
             longest_history: 0,
             checker_steps: 0,
-            second: config.second_judge.then(cross_check::Counts::default),
             failures: Vec::new(),
             pool: PoolJudgement::default(),
             findings: Vec::new(),
@@ -486,11 +484,6 @@ impl Run<'_> {
         let judgement = judge::judge(&self.keys, &collected, initial);
         self.report.longest_history = self.report.longest_history.max(judgement.longest_history);
         self.report.checker_steps += judgement.steps;
-        if let Some(counts) = &mut self.report.second {
-            let (found, disagreements) = judge::judge_again(&self.keys, &collected, initial, &judgement);
-            counts.add(&found);
-            self.report.findings.extend(disagreements);
-        }
         self.report.failures.extend(judgement.failures);
         self.check_pool(state.values.len() as u64)?;
         if self.report.verdict() == Verdict::Linearizable {

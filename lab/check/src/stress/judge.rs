@@ -5,7 +5,6 @@ use super::collect::Collected;
 use super::keys::{KeySet, value_number};
 use super::worker::scan_reads;
 use super::{Site, StressError};
-use crate::cross_check::{self, Opinion};
 use crate::history::{Action, Operation, Outcome};
 use crate::linear::{Checker, Verdict, explain};
 use darter::{ScanRange, Store};
@@ -68,34 +67,6 @@ pub fn judge(keys: &KeySet, collected: &Collected, initial: &BTreeMap<u32, u64>)
         });
     }
     judgement
-}
-
-/// Has the outside checker judge every key too. Returns what it judged, and every disagreement with
-/// the first judgement in a sentence: a violation that only one of the two has found. Where either
-/// gave up there is nothing to disagree with.
-pub fn judge_again(
-    keys: &KeySet,
-    collected: &Collected,
-    initial: &BTreeMap<u32, u64>,
-    first: &Judgement,
-) -> (cross_check::Counts, Vec<String>) {
-    let mut counts = cross_check::Counts::default();
-    let mut disagreements = Vec::new();
-    for (rank, operations) in (0..).zip(collected.histories()) {
-        let opinion = cross_check::judge(operations, initial.get(&rank).copied(), &mut counts);
-        let failure = first.failures.iter().find(|failure| failure.rank == rank);
-        let name = || format!("key {rank} (`{}`)", keys.key(rank).escape_ascii());
-        match (failure, opinion) {
-            (None | Some(KeyFailure { is_violation: false, .. }), Opinion::Violation(why)) => {
-                disagreements.push(format!("only the second judge finds a violation of {}: {why}", name()));
-            }
-            (Some(KeyFailure { is_violation: true, .. }), Opinion::Linearizable) => {
-                disagreements.push(format!("only the first judge finds a violation of {}", name()));
-            }
-            _ => {}
-        }
-    }
-    (counts, disagreements)
 }
 
 impl KeyFailure {
@@ -230,34 +201,6 @@ pub(super) fn check_pool(site: &Site) -> Result<PoolJudgement, StressError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A violation that only one judge finds fails the run, whichever it is; one that both find is
-    /// no disagreement.
-    #[test]
-    fn judges_that_disagree_are_reported() {
-        let mut collected = Collected::new(2);
-        let get = |key, found| Operation {
-            client: 1,
-            key,
-            action: Action::Get,
-            invoked: 10,
-            returned: Some((20, Outcome::Found(found))),
-        };
-        collected.add(get(0, None));
-        collected.add(get(1, Some(7)));
-        let (keys, initial) = (KeySet::new(2), BTreeMap::new());
-        let mut first = judge(&keys, &collected, &initial);
-        assert_eq!(first.failures.len(), 1);
-        let again = |first: &Judgement| judge_again(&keys, &collected, &initial, first);
-        let (counts, disagreements) = again(&first);
-        assert_eq!((counts.histories, counts.violations, disagreements.len()), (1, 1, 0));
-        first.failures[0].rank = 0;
-        let (_, disagreements) = again(&first);
-        assert!(disagreements[0].contains("only the first") && disagreements[1].contains("only the second"));
-        first.failures.clear();
-        let (_, disagreements) = again(&first);
-        assert!(disagreements[0].contains("Found(Some(7))"), "{disagreements:?}");
-    }
 
     /// What could not come next is shown, however far apart its lines are, and the rest is not.
     #[test]

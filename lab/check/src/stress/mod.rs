@@ -51,7 +51,6 @@ pub use error::StressError;
 pub use fleet::LaunchWorker;
 pub use subject::SubjectKind;
 
-use crate::cross_check;
 use cluster::{ClusterConfig, LaunchNode};
 use collect::Collected;
 use darter::{PoolUrl, Store, StoreOptions};
@@ -163,8 +162,6 @@ pub struct StressConfig {
     /// Whether values are large, some kilobytes: then a small pool's memory is used again within
     /// milliseconds.
     pub large_values: bool,
-    /// Whether the outside checker judges too, and both must agree.
-    pub second_judge: bool,
     /// Falsify one outcome before the judgement, which must then find it: a test of the test.
     pub canary: bool,
     /// End sooner, once this is set.
@@ -230,8 +227,6 @@ pub struct Report {
     pub longest_history: u64,
     /// Steps the checker took.
     pub checker_steps: u64,
-    /// What the outside checker judged, if it did.
-    pub second: Option<cross_check::Counts>,
     /// Keys whose history is not known to be linearizable.
     pub failures: Vec<KeyFailure>,
     /// What the last checks of the pool found.

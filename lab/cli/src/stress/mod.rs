@@ -96,9 +96,6 @@ pub(crate) struct StressCommand {
     /// milliseconds
     #[arg(long)]
     large_values: bool,
-    /// Have a checker that others wrote judge every history too, and fail if the two disagree
-    #[arg(long)]
-    second_judge: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -211,7 +208,6 @@ impl StressCommand {
             thread_stops_per_second: self.thread_stops,
             jitter: self.delays.unwrap_or_default(),
             large_values: self.large_values,
-            second_judge: self.second_judge,
             canary: self.canary,
             stop: interrupt.flag(),
         };

@@ -1,7 +1,6 @@
 //! What `stress` prints in the end: for people, and as one JSON object.
 
 use super::StressCommand;
-use darter_check::cross_check;
 use darter_check::stress::Report;
 use darter_check::stress::log::Call;
 use darter_fabric::{counted, inflected};
@@ -68,9 +67,6 @@ impl StressCommand {
             many(report.longest_history, "operation"),
             many(report.checker_steps, "step")
         )?;
-        if let Some(second) = &report.second {
-            print_second(out, second)?;
-        }
         writeln!(
             out,
             "pool          {}; {} leaked, {} after the repair",
@@ -196,26 +192,7 @@ impl StressCommand {
     }
 }
 
-fn print_second(out: &mut impl Write, second: &cross_check::Counts) -> std::io::Result<()> {
-    writeln!(
-        out,
-        "second judge  {} linearizable, {} given up in part, {}",
-        counted(second.histories, "history"),
-        second.histories_undecided,
-        counted(second.violations, "violation")
-    )?;
-    writeln!(
-        out,
-        "              {} judged in {}, the longest of {}; {} in {} given up",
-        many(second.operations, "operation"),
-        many(second.segments, "segment"),
-        second.longest_segment,
-        counted(second.operations_given_up, "operation"),
-        counted(second.segments_given_up, "segment")
-    )
-}
-
-/// What the workers suffered inside, how hard they used the memory, and what the second judge said.
+/// What the workers suffered inside, and how hard they used the memory.
 fn disturbances_as_json(report: &Report) -> serde_json::Map<String, Value> {
     let object = json!({
         "thread_stops": report.thread_stops,
@@ -230,21 +207,6 @@ fn disturbances_as_json(report: &Report) -> serde_json::Map<String, Value> {
         "times_rewritten": report.times_rewritten(),
         "rewritten_in_place": report.inside.ages.count(),
         "rewritten_ms_median": report.inside.ages.below(0.5).as_secs_f64() * 1000.0,
-        "second_judge": report.second.as_ref().map(second_as_json),
     });
     object.as_object().cloned().unwrap_or_default()
-}
-
-fn second_as_json(second: &cross_check::Counts) -> Value {
-    json!({
-        "histories": second.histories,
-        "histories_given_up": second.histories_undecided,
-        "violations": second.violations,
-        "operations": second.operations,
-        "operations_given_up": second.operations_given_up,
-        "segments": second.segments,
-        "segments_given_up": second.segments_given_up,
-        "longest_segment": second.longest_segment,
-        "pending_used": second.pending_used,
-    })
 }
