@@ -22,7 +22,7 @@ fn root() -> PathBuf {
 }
 
 /// Adds the sources below `folder`, as paths from the root.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
