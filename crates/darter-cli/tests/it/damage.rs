@@ -5,6 +5,8 @@
 //! places.
 
 use crate::scene::{Answer, Scene, finish};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -19,28 +21,18 @@ const EXPORT: [&str; 1] = ["export"];
 /// Bytes before the blocks: head, members, nodes, table of blocks.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Numbers from a seed.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
-
 /// Changes a file's bytes. Returns the first that is changed, what it becomes, and how.
-fn damage(sound: &[u8], used: &[usize], dice: &mut Dice) -> (usize, Vec<u8>, &'static str) {
-    let pick = |dice: &mut Dice, used: &[usize]| used[dice.below(used.len())];
+fn damage(sound: &[u8], used: &[usize], dice: &mut Pcg64Mcg) -> (usize, Vec<u8>, &'static str) {
+    let pick = |dice: &mut Pcg64Mcg, used: &[usize]| used[dice.random_range(0..used.len())];
     // Every other one is of the pool's own books, which are a small part of the file.
     let books = used.partition_point(|at| *at < HEAD_BYTES);
-    let used_here = if dice.below(2) == 0 { &used[..books] } else { used };
+    let used_here = if dice.random_bool(0.5) { &used[..books] } else { used };
     let at = pick(dice, used_here);
     let first = at / SECTOR_BYTES * SECTOR_BYTES;
-    match dice.below(5) {
-        0 | 1 => (at, vec![sound[at] ^ 1 << dice.below(8)], "a flipped bit"),
+    match dice.random_range(0..5) {
+        0 | 1 => (at, vec![sound[at] ^ 1 << dice.random_range(0..8)], "a flipped bit"),
         2 => (first, vec![0; SECTOR_BYTES], "a sector of zeros"),
-        3 => (first, (0..SECTOR_BYTES).map(|_| dice.below(256) as u8).collect(), "a sector of noise"),
+        3 => (first, (0..SECTOR_BYTES).map(|_| dice.random::<u8>()).collect(), "a sector of noise"),
         _ => {
             let other = pick(dice, used) / SECTOR_BYTES * SECTOR_BYTES;
             (first, sound[other..other + SECTOR_BYTES].to_vec(), "a sector of another place")
@@ -139,7 +131,7 @@ fn what_commands_print_of_a_damaged_file_is_right_or_an_error() {
     let sound = fs::read(&path).unwrap();
     let used: Vec<usize> = (0..sound.len()).filter(|&at| sound[at] != 0).collect();
     let file = fs::File::options().read(true).write(true).open(&path).unwrap();
-    let (mut dice, mut tally) = (Dice(seed), Tally::default());
+    let (mut dice, mut tally) = (Pcg64Mcg::seed_from_u64(seed), Tally::default());
     for _ in 0..damages {
         let (at, bytes, how) = damage(&sound, &used, &mut dice);
         file.write_all_at(&bytes, at as u64).unwrap();

@@ -4,8 +4,10 @@
 //! `DARTER_DAMAGES` sets how many times files are damaged. Runs with another `DARTER_DAMAGE_SEED` damage
 //! other places.
 
-use crate::damage::{Dice, HANGS_AFTER, SECTOR_BYTES};
+use crate::damage::{HANGS_AFTER, SECTOR_BYTES};
 use crate::scene::{finish, program};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -120,24 +122,24 @@ fn damage(
     sound: &BTreeMap<String, Vec<u8>>,
     others: &BTreeMap<String, Vec<u8>>,
     log: &Path,
-    dice: &mut Dice,
+    dice: &mut Pcg64Mcg,
 ) -> (String, usize) {
     let used = |bytes: &[u8]| (0..bytes.len()).filter(|&at| bytes[at] != 0).collect::<Vec<_>>();
     let candidates: Vec<_> = sound.iter().map(|(name, bytes)| (name, bytes, used(bytes))).collect();
     let candidates: Vec<_> = candidates.iter().filter(|(.., used)| !used.is_empty()).collect();
-    let (name, bytes, used) = candidates[dice.below(candidates.len())];
-    let at = used[dice.below(used.len())];
+    let (name, bytes, used) = candidates[dice.random_range(0..candidates.len())];
+    let at = used[dice.random_range(0..used.len())];
     let path = log.join(name);
     let sector = |at: usize| {
         at / SECTOR_BYTES * SECTOR_BYTES..bytes.len().min(at / SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES)
     };
     let mut damaged = (*bytes).clone();
     match way {
-        Way::Bit => damaged[at] ^= 1 << dice.below(8),
+        Way::Bit => damaged[at] ^= 1 << dice.random_range(0..8),
         Way::ZeroedSector => damaged[sector(at)].fill(0),
-        Way::RandomSector => damaged[sector(at)].fill_with(|| dice.below(256) as u8),
+        Way::RandomSector => damaged[sector(at)].fill_with(|| dice.random::<u8>()),
         Way::SwappedSectors => {
-            let (one, other) = (sector(at), sector(used[dice.below(used.len())]));
+            let (one, other) = (sector(at), sector(used[dice.random_range(0..used.len())]));
             let length = one.len().min(other.len());
             damaged[one.start..one.start + length].copy_from_slice(&bytes[other.start..other.start + length]);
             damaged[other.start..other.start + length].copy_from_slice(&bytes[one.start..one.start + length]);
@@ -167,7 +169,7 @@ fn a_node_with_damaged_files_names_one_or_serves_all() {
     let right = killed(&sound_log, "a", 600);
     killed(&other, "b", 600);
     let (sound, others) = (files(&sound_log), files(&other));
-    let (mut dice, mut faults, mut refused) = (Dice(seed as u64), Vec::new(), 0);
+    let (mut dice, mut faults, mut refused) = (Pcg64Mcg::seed_from_u64(seed as u64), Vec::new(), 0);
     for way in WAYS.into_iter().cycle().take(damages) {
         let _ = fs::remove_dir_all(&log);
         fs::create_dir(&log).unwrap();

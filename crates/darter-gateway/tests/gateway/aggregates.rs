@@ -1,11 +1,12 @@
 //! Hashes and sorted sets through several gateways: nothing is lost between them, nor when one is
 //! killed.
 
-use crate::dice::Dice;
 use crate::door::{Client, Door, Reply, request};
 use darter::Store;
 use darter::engine::Engine;
 use darter_gateway::GatewayOptions;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -59,17 +60,17 @@ fn two_gateways_lose_no_increment_of_fields_and_scores() {
         for thread in 0..4 {
             let (door, fields, scores) = (&doors[thread % 2], &fields, &scores);
             scope.spawn(move || {
-                let (mut client, mut dice) = (door.client(), Dice::new(thread as u64));
+                let (mut client, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(thread as u64));
                 for _ in 0..EACH {
-                    let (which, by) = (dice.below(3), [-2, -1, 0, 1, 2][dice.below(5)]);
+                    let (which, by) = (dice.random_range(0..3), [-2, -1, 0, 1, 2][dice.random_range(0..5)]);
                     // Up and down again, so that scores come back to what they were.
                     number(client.say(&format!("hincrby h f{which} {by}")));
                     fields[which].fetch_add(by, Ordering::Relaxed);
                     number(client.say(&format!("zincrby z {by} m{which}")));
                     scores[which].fetch_add(by, Ordering::Relaxed);
-                    let own = dice.below(50);
+                    let own = dice.random_range(0..50);
                     client.say(&format!("zadd z {own} own:{thread}:{own}"));
-                    client.say(&format!("zrem z own:{thread}:{}", dice.below(50)));
+                    client.say(&format!("zrem z own:{thread}:{}", dice.random_range(0..50)));
                 }
             });
         }
@@ -199,9 +200,9 @@ fn a_member_has_its_place_whoever_moves_it() {
         for thread in 0..3 {
             let (door, barrier) = (&doors[thread % 2], &barrier);
             scope.spawn(move || {
-                let (mut client, mut dice) = (door.client(), Dice::new(thread as u64));
+                let (mut client, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(thread as u64));
                 for round in 0..300 {
-                    let scores = [(); 6].map(|()| dice.below(2).to_string());
+                    let scores = [(); 6].map(|()| dice.random_range(0..2).to_string());
                     let asked = scores.map(|score| request(&["zadd", &format!("z{round}"), &score, "m"]));
                     barrier.wait();
                     client.send(&asked.concat());
@@ -225,10 +226,10 @@ fn what_is_popped_is_popped_once() {
         let threads = (0..4).map(|thread| {
             let door = &doors[thread % 2];
             scope.spawn(move || {
-                let (mut client, mut dice) = (door.client(), Dice::new(thread as u64));
+                let (mut client, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(thread as u64));
                 let mut popped = Vec::new();
                 for number in 0..EACH {
-                    client.say(&format!("zadd z {} {thread}:{number}", dice.below(20)));
+                    client.say(&format!("zadd z {} {thread}:{number}", dice.random_range(0..20)));
                     let replies = client.say(["zpopmin z", "zpopmax z 2"][number % 2]).array();
                     popped.extend(replies.chunks(2).map(|pair| pair[0].clone().bytes()));
                 }
@@ -287,7 +288,7 @@ fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
     let options = crate::door::options().block_bytes(1 << 20);
     let store = options.open(format!("{url}?size=128M")).unwrap();
     let door = Door::of(store, GatewayOptions::default());
-    let (mut other, mut dice) = (door.client(), Dice::new(3));
+    let (mut other, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(3));
     // What each member's score may be: the last that was acknowledged, or one that was asked for
     // since.
     let mut scores: Vec<Vec<Option<f64>>> = vec![vec![None]; MEMBERS];
@@ -296,8 +297,8 @@ fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
         // Far more than it will have done when it is killed.
         let (mut requests, mut bytes) = (Vec::new(), Vec::new());
         for _ in 0..40_000 {
-            let (member, score) = (dice.below(MEMBERS), dice.below(10) as f64);
-            let is_removal = dice.one_in(5);
+            let (member, score) = (dice.random_range(0..MEMBERS), f64::from(dice.random_range(0..10)));
+            let is_removal = dice.random_ratio(1, 5);
             requests.push((member, (!is_removal).then_some(score)));
             let (member, score) = (format!("m{member}"), score.to_string());
             bytes.extend(if is_removal {
@@ -307,7 +308,7 @@ fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
             });
         }
         process.client.send(&bytes);
-        let read = 1 + dice.below(1000);
+        let read = 1 + dice.random_range(0..1000);
         for _ in 0..read {
             assert!(matches!(process.client.reply(), Reply::Integer(_)));
         }

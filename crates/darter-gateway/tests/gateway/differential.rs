@@ -2,10 +2,11 @@
 //!
 //! `DARTER_DIFFERENTIAL=SEED:REQUESTS` runs longer, from another seed.
 
-use crate::dice::Dice;
 use crate::door::{Client, Door, Redis, Reply};
 use crate::sentences::{AGGREGATES, SENTENCES, sentence_of};
 use darter::engine::Engine;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 fn is(words: &[Vec<u8>], names: &[&str]) -> bool {
     words.first().is_some_and(|name| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())))
@@ -98,7 +99,7 @@ fn compare_by_chance(sentences: &[&str]) {
     let (first, requests) =
         said.map_or((1, 6000), |(seed, count)| (seed.parse().unwrap(), count.parse().unwrap()));
     for seed in first..first + 4 {
-        let mut dice = Dice::new(seed);
+        let mut dice = Pcg64Mcg::seed_from_u64(seed);
         let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
         for client in [&mut theirs, &mut ours] {
             assert_eq!(client.say("flushall"), Reply::Simple("OK".to_owned()));
@@ -153,20 +154,23 @@ fn a_binding_of_ycsb_has_redis_replies() {
     let Some(redis) = Redis::start() else { return };
     let door = Door::open();
     let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
-    let mut dice = Dice::new(1);
+    let mut dice = Pcg64Mcg::seed_from_u64(1);
     let mut records = 0;
     for step in 0..3000 {
-        let fresh = records < 100 || dice.one_in(20);
+        let fresh = records < 100 || dice.random_ratio(1, 20);
         records += usize::from(fresh);
         let key = format!(
             "user{}",
-            (if fresh { records } else { 1 + dice.below(records) } as u64).wrapping_mul(0x9e37_79b9_7f4a)
+            (if fresh { records } else { 1 + dice.random_range(0..records) } as u64)
+                .wrapping_mul(0x9e37_79b9_7f4a)
         );
-        let value = |dice: &mut Dice| (0..100).map(|_| b' ' + dice.below(95) as u8).collect::<Vec<u8>>();
-        let field = format!("field{}", dice.below(10)).into_bytes();
+        let value = |dice: &mut Pcg64Mcg| {
+            (0..100).map(|_| b' ' + dice.random_range(0..95) as u8).collect::<Vec<u8>>()
+        };
+        let field = format!("field{}", dice.random_range(0..10)).into_bytes();
         let place = place_in_java(&key).into_bytes();
         let (key, index) = (key.into_bytes(), b"_indices".to_vec());
-        let requests = match dice.below(8) {
+        let requests = match dice.random_range(0..8) {
             _ if fresh => {
                 let mut insert = vec![b"HMSET".to_vec(), key.clone()];
                 insert.extend((0..10).flat_map(|at| [format!("field{at}").into_bytes(), value(&mut dice)]));
@@ -175,11 +179,11 @@ fn a_binding_of_ycsb_has_redis_replies() {
             0 | 1 => vec![vec![b"HGETALL".to_vec(), key]],
             2 => vec![vec![b"HMGET".to_vec(), key, field]],
             3 | 4 => vec![vec![b"HMSET".to_vec(), key, field, value(&mut dice)]],
-            5 if dice.one_in(4) => {
+            5 if dice.random_ratio(1, 4) => {
                 vec![vec![b"DEL".to_vec(), key.clone()], vec![b"ZREM".to_vec(), index, key]]
             }
             _ => {
-                let count = (1 + dice.below(100)).to_string().into_bytes();
+                let count = (1 + dice.random_range(0..100)).to_string().into_bytes();
                 let words = [&b"ZRANGEBYSCORE"[..], &index, &place, b"+inf", b"LIMIT", b"0", &count];
                 vec![words.map(<[u8]>::to_vec).to_vec()]
             }

@@ -2,10 +2,11 @@
 //! nothing.
 
 use crate::corpus;
-use crate::dice::Dice;
 use crate::door::{Client, Door, Reply, request};
 use crate::sentences::sentence;
 use darter_gateway::GatewayOptions;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::io::Write;
 use std::time::Duration;
 
@@ -256,25 +257,25 @@ fn damaged_requests_harm_nobody() {
     let first = number("DARTER_FUZZ_SEED", 1);
     let cases: Vec<Vec<u8>> = corpus::read().iter().map(|case| case.pieces().concat()).collect();
     for seed in first..first + number("DARTER_FUZZ_CASES", 200) {
-        let mut dice = Dice::new(seed);
+        let mut dice = Pcg64Mcg::seed_from_u64(seed);
         let mut bytes = Vec::new();
-        for _ in 0..=dice.below(20) {
-            if dice.one_in(8) {
-                let case = &cases[dice.below(cases.len())];
+        for _ in 0..=dice.random_range(0..20) {
+            if dice.random_ratio(1, 8) {
+                let case = &cases[dice.random_range(0..cases.len())];
                 bytes.extend_from_slice(&case[..case.len().min(10_000)]);
             }
             bytes.extend(request(&sentence(&mut dice)));
         }
-        for _ in 0..dice.below(4) {
-            let (at, to) = (dice.below(bytes.len()), dice.below(bytes.len()));
-            match dice.below(4) {
-                0 => bytes[at] = dice.word() as u8,
+        for _ in 0..dice.random_range(0..4) {
+            let (at, to) = (dice.random_range(0..bytes.len()), dice.random_range(0..bytes.len()));
+            match dice.random_range(0..4) {
+                0 => bytes[at] = dice.random::<u8>(),
                 1 => bytes.truncate(at.max(1)),
-                2 => bytes.insert(at, b"*$\r\n0"[dice.below(5)]),
+                2 => bytes.insert(at, b"*$\r\n0"[dice.random_range(0..5)]),
                 _ => bytes.extend_from_within(at.min(to)..at.max(to)),
             }
         }
-        let size = 1 + dice.below(bytes.len());
+        let size = 1 + dice.random_range(0..bytes.len());
         // It answers and hangs up; the next one is served in any case.
         let replies = provoke(&door, bytes.chunks(size).map(<[u8]>::to_vec));
         assert!(replies.len() < 16 << 20, "DARTER_FUZZ_SEED={seed} DARTER_FUZZ_CASES=1");

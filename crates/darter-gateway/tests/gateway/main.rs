@@ -12,8 +12,6 @@ mod authority;
 mod browser;
 mod clients;
 mod corpus;
-#[path = "../../../darter-memnode/tests/support/dice.rs"]
-mod dice;
 mod differential;
 mod door;
 mod hostile;

@@ -1,6 +1,8 @@
 //! Random requests from a seed, valid and invalid.
 
-use crate::dice::Dice;
+use rand::RngExt;
+use rand::seq::IndexedRandom;
+use rand_pcg::Pcg64Mcg;
 
 const KEYS: [&str; 9] = ["", "a", "b", "ab", "a\0", "k1", "k2", "user:1", "user:2"];
 const NUMBERS: [&str; 22] = [
@@ -129,7 +131,7 @@ const RANKS: [&str; 14] = [
 const COUNTS: [&str; 8] = ["0", "1", "2", "3", "100", "-1", "x", "9223372036854775807"];
 
 /// Fills a placeholder of a sentence.
-fn fill(dice: &mut Dice, place: &str) -> Vec<u8> {
+fn fill(dice: &mut Pcg64Mcg, place: &str) -> Vec<u8> {
     let among: &[&str] = match place {
         "K" => &KEYS,
         "N" => &NUMBERS,
@@ -151,11 +153,13 @@ fn fill(dice: &mut Dice, place: &str) -> Vec<u8> {
         "L" => &NAME_BOUNDS,
         "I" => &RANKS,
         "C" => &COUNTS,
-        "V" if dice.one_in(4) => return (0..dice.below(200)).map(|_| dice.word() as u8).collect(),
+        "V" if dice.random_ratio(1, 4) => {
+            return (0..dice.random_range(0..200)).map(|_| dice.random::<u8>()).collect();
+        }
         "V" => &VALUES,
         word => return word.as_bytes().to_vec(),
     };
-    dice.pick(among).as_bytes().to_vec()
+    among.choose(dice).unwrap().as_bytes().to_vec()
 }
 
 /// Sentences; words of capital letters are placeholders.
@@ -423,20 +427,21 @@ pub const AGGREGATES: &[&str] = &[
 ];
 
 /// Returns a random request.
-pub fn sentence(dice: &mut Dice) -> Vec<Vec<u8>> {
+pub fn sentence(dice: &mut Pcg64Mcg) -> Vec<Vec<u8>> {
     sentence_of(dice, SENTENCES)
 }
 
 /// Returns a random request made of some of the sentences.
-pub fn sentence_of(dice: &mut Dice, sentences: &[&str]) -> Vec<Vec<u8>> {
-    let mut words: Vec<Vec<u8>> = dice.pick(sentences).split(' ').map(|place| fill(dice, place)).collect();
-    if dice.one_in(40) {
-        words.remove(dice.below(words.len()));
+pub fn sentence_of(dice: &mut Pcg64Mcg, sentences: &[&str]) -> Vec<Vec<u8>> {
+    let mut words: Vec<Vec<u8>> =
+        sentences.choose(dice).unwrap().split(' ').map(|place| fill(dice, place)).collect();
+    if dice.random_ratio(1, 40) {
+        words.remove(dice.random_range(0..words.len()));
     }
-    if dice.one_in(40) {
+    if dice.random_ratio(1, 40) {
         words.push(fill(dice, "V"));
     }
-    if dice.one_in(10) && !words.is_empty() {
+    if dice.random_ratio(1, 10) && !words.is_empty() {
         words[0].make_ascii_uppercase();
     }
     words

@@ -2,10 +2,11 @@
 //! `COPY`.
 
 use crate::aggregates::Process;
-use crate::dice::Dice;
 use crate::door::{Client, Door, Reply, request};
 use darter::Store;
 use darter_gateway::GatewayOptions;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -114,9 +115,9 @@ fn msetnx_knows_keys_of_every_kind() {
 
 /// Starts a gateway over a pool, has it do requests, and kills it amid further ones, of which it has
 /// had no time to do all. Returns how many were acknowledged.
-fn kill_amid(url: &str, dice: &mut Dice, ask: impl Fn(usize) -> Vec<u8>) -> usize {
+fn kill_amid(url: &str, dice: &mut Pcg64Mcg, ask: impl Fn(usize) -> Vec<u8>) -> usize {
     let mut process = Process::start(url);
-    let done = 1 + dice.below(20);
+    let done = 1 + dice.random_range(0..20);
     for number in 0..done {
         process.client.send(&ask(number));
         assert!(!matches!(process.client.reply(), Reply::Error(_)));
@@ -138,7 +139,7 @@ fn pool_in_a_file() -> (tempfile::TempDir, String, Door) {
 #[test]
 fn a_gateway_killed_amid_msetnx_has_set_all_keys_or_none() {
     let (_directory, url, door) = pool_in_a_file();
-    let (mut client, mut dice) = (door.client(), Dice::new(11));
+    let (mut client, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(11));
     for round in 0..4 {
         let keys = |number: usize| ["a", "b", "c"].map(|part| format!("{round}:{number}:{part}"));
         let acknowledged = kill_amid(&url, &mut dice, |number| {
@@ -165,7 +166,7 @@ fn a_gateway_killed_amid_renames_loses_no_hash() {
     let name = |number: usize| format!("h{}", number % 3);
     let fields: Vec<String> = (0..20).flat_map(|field| [format!("f{field}"), "v".repeat(field)]).collect();
     let (_directory, url, door) = pool_in_a_file();
-    let (mut client, mut dice) = (door.client(), Dice::new(12));
+    let (mut client, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(12));
     for round in 0..4 {
         client.ask(&["del", "h0", "h1", "h2"]);
         client.ask(&[&["hset", "h0"], &fields.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());

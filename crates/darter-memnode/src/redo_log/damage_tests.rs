@@ -7,10 +7,12 @@
 
 use super::manifest::{MANIFEST, Manifest, SessionFacts};
 use super::medium::Medium;
-use super::power_tests::{Bytes, Dice, REGION_BYTES, WORKLOAD, run};
+use super::power_tests::{Bytes, REGION_BYTES, WORKLOAD, run};
 use super::power_tests::{Step, Step::*};
 use super::recovery::recover;
 use super::simulated::SimulatedDisk;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -72,20 +74,25 @@ fn found(medium: &Arc<SimulatedDisk>) -> Result<Found, String> {
 }
 
 /// Damages a file of a medium. Returns where.
-fn damage(kind: Kind, medium: &Arc<SimulatedDisk>, used: &[(String, Vec<usize>)], dice: &mut Dice) -> String {
-    let (name, bytes) = &used[dice.below(used.len())];
-    let at = bytes[dice.below(bytes.len())];
+fn damage(
+    kind: Kind,
+    medium: &Arc<SimulatedDisk>,
+    used: &[(String, Vec<usize>)],
+    dice: &mut Pcg64Mcg,
+) -> String {
+    let (name, bytes) = &used[dice.random_range(0..used.len())];
+    let at = bytes[dice.random_range(0..bytes.len())];
     let first = at / SECTOR_BYTES * SECTOR_BYTES;
-    let (other_name, other) = &used[dice.below(used.len())];
-    let other = other[dice.below(other.len())] / SECTOR_BYTES * SECTOR_BYTES;
+    let (other_name, other) = &used[dice.random_range(0..used.len())];
+    let other = other[dice.random_range(0..other.len())] / SECTOR_BYTES * SECTOR_BYTES;
     let others: Vec<u8> = medium.content(other_name).into_iter().skip(other).take(SECTOR_BYTES).collect();
-    let bit = dice.below(8);
-    let noise: Vec<u8> = (0..SECTOR_BYTES).map(|_| dice.below(256) as u8).collect();
+    let bit = dice.random_range(0..8);
+    let noise: Vec<u8> = (0..SECTOR_BYTES).map(|_| dice.random::<u8>()).collect();
     if kind == Kind::Removed {
         medium.remove(name).unwrap();
         return name.clone();
     }
-    let own = bytes[dice.below(bytes.len())] / SECTOR_BYTES * SECTOR_BYTES;
+    let own = bytes[dice.random_range(0..bytes.len())] / SECTOR_BYTES * SECTOR_BYTES;
     medium.tamper(name, |content| {
         let sector = first..(first + SECTOR_BYTES).min(content.len());
         match kind {
@@ -138,7 +145,7 @@ fn damage_to_a_log_is_named_or_makes_no_difference() {
             })
             .filter(|(_, used): &(String, Vec<usize>)| !used.is_empty())
             .collect();
-        let mut dice = Dice((seed * WORKLOADS.len() + number) as u64);
+        let mut dice = Pcg64Mcg::seed_from_u64((seed * WORKLOADS.len() + number) as u64);
         let sectors = damages.div_ceil(BITS_PER_SECTOR);
         let kinds = [
             (Kind::Bit, damages),

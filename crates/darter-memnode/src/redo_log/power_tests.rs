@@ -14,6 +14,8 @@ use super::simulated::{FATES, Fate, SimulatedDisk};
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::{self, FRAME_BYTES_MAX, FrameVerbs};
 use darter_fabric::{Batch, Fabric, GlobalAddr, Local};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::io;
 use std::sync::Arc;
 
@@ -307,23 +309,13 @@ impl Source for Machine<'_> {
     }
 }
 
-/// Numbers from a seed.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
-
 /// Returns the outcomes of a power failure: all of them, if they are few.
-fn outcomes(medium: &SimulatedDisk, dice: &mut Dice) -> Vec<Arc<SimulatedDisk>> {
+fn outcomes(medium: &SimulatedDisk, dice: &mut Pcg64Mcg) -> Vec<Arc<SimulatedDisk>> {
     let (files, names) = medium.pending();
     let all = 4_usize.saturating_pow(files as u32).saturating_mul(1 << names);
     let mut outcome = |mut number: usize, is_random: bool| {
         let mut draw = |kinds: usize| {
-            let fate = if is_random { dice.below(kinds) } else { number % kinds };
+            let fate = if is_random { dice.random_range(0..kinds) } else { number % kinds };
             number /= kinds;
             FATES[fate]
         };
@@ -370,7 +362,7 @@ fn what_was_acknowledged_survives_power_failures_everywhere() {
     let machine = run(&whole, WORKLOAD).unwrap();
     assert_eq!(machine.acknowledged, machine.states.len() - 1);
     assert!(segment::starts(&whole).unwrap().len() > 1 && machine.memory.nodes() == 1);
-    let mut dice = Dice(1);
+    let mut dice = Pcg64Mcg::seed_from_u64(1);
     let mut tried = 0;
     for at in 0..=whole.operations() {
         let medium = SimulatedDisk::default().copy(Some(at), None);
@@ -385,7 +377,7 @@ fn what_was_acknowledged_survives_power_failures_everywhere() {
 
 #[test]
 fn a_node_that_goes_on_after_a_power_failure_survives_the_next() {
-    let mut dice = Dice(2);
+    let mut dice = Pcg64Mcg::seed_from_u64(2);
     let count = {
         let whole = Arc::new(SimulatedDisk::default());
         run(&whole, WORKLOAD);
@@ -395,15 +387,15 @@ fn a_node_that_goes_on_after_a_power_failure_survives_the_next() {
         let medium = SimulatedDisk::default().copy(Some(at), None);
         run(&medium, WORKLOAD);
         let outcomes = outcomes(&medium, &mut dice);
-        let after = &outcomes[dice.below(outcomes.len())];
+        let after = &outcomes[dice.random_range(0..outcomes.len())];
         // Fails again in recovery or soon behind it, several times over.
         let mut base = Arc::clone(after);
         for round in 0..3 {
-            let fails_at = dice.below(16);
+            let fails_at = dice.random_range(0..16);
             let medium = base.copy(Some(fails_at), None);
             let machine = run(&medium, WORKLOAD);
             let outcomes = self::outcomes(&medium, &mut dice);
-            let next = &outcomes[dice.below(outcomes.len())];
+            let next = &outcomes[dice.random_range(0..outcomes.len())];
             let what = format!("operation {at}, round {round}, operation {fails_at}");
             match &machine {
                 Some(_) => assert_recovers(next, machine.as_ref(), &what),
@@ -423,7 +415,7 @@ fn a_node_that_goes_on_after_a_power_failure_survives_the_next() {
 fn a_sync_that_fails_acknowledges_nothing() {
     let whole = Arc::new(SimulatedDisk::default());
     run(&whole, WORKLOAD);
-    let mut dice = Dice(3);
+    let mut dice = Pcg64Mcg::seed_from_u64(3);
     for at in 0..whole.operations() {
         let medium = SimulatedDisk::default().copy(None, Some(at));
         let machine = run(&medium, WORKLOAD);

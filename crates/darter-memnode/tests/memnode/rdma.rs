@@ -12,6 +12,8 @@ use darter_fabric::{
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
 use darter_memnode::{MemNodeOptions, Region};
 use darter_pool::{Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -390,11 +392,11 @@ fn pairings_that_make_no_sense_are_refused_and_the_node_serves_on() {
         let (refusal, _) = request(&mut stream, RequestKind::Pair, &vec![0x5a; length]);
         assert_eq!(refusal, Some(Refusal::Malformed), "{length}");
     }
-    let mut dice = crate::support::dice::Dice::new(11);
+    let mut dice = Pcg64Mcg::seed_from_u64(11);
     for _ in 0..30 {
         let mut stream = greeted(&node, 5);
         stream.set_read_timeout(Some(LONG)).unwrap();
-        let bytes: Vec<u8> = (0..size_of::<Pairing>()).map(|_| dice.below(256) as u8).collect();
+        let bytes: Vec<u8> = (0..size_of::<Pairing>()).map(|_| dice.random::<u8>()).collect();
         let (refusal, _) = request(&mut stream, RequestKind::Pair, &bytes);
         // A queue that nobody has at an address that nobody has may be paired with.
         assert!(matches!(refusal, Some(Refusal::None | Refusal::Failed)), "{refusal:?}");

@@ -9,6 +9,8 @@ use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, TcpOptions, block
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex};
 use darter_memnode::{MemNodeOptions, Region, serve_metrics};
 use darter_pool::{Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -279,17 +281,16 @@ fn bytes_rest_nowhere_unseen() {
     let (mut far_in, mut far_out) = (Inbox::default(), Outbox::default());
     assert!(near.is_handshaking());
     let (total, mut put, mut got) = (24_u32 << 20, 0, 0);
-    let (mut was_full, mut dice) = (false, 1_u64);
+    let (mut was_full, mut dice) = (false, Pcg64Mcg::seed_from_u64(1));
     while got < total {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // Pieces from a byte to megabytes, faster than the other end reads.
-        let end = total.min(put + ((dice >> 40) as u32 >> (dice % 24)));
+        let end = total.min(put + (dice.random_range(0..1_u32 << 24) >> dice.random_range(0..24)));
         near_out.bytes.extend((put..end).map(|at| (at ^ at >> 9) as u8));
         put = end;
         near_out.send(&mut near).unwrap();
         was_full |= near_out.waiting() > 0 && !near.is_handshaking();
         assert!(!near_in.receive(&mut near).unwrap());
-        for _ in 0..dice % 3 {
+        for _ in 0..dice.random_range(0..3) {
             far_in.receive(&mut far).unwrap();
         }
         if was_full {

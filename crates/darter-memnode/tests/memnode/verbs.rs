@@ -9,6 +9,8 @@ use darter_fabric::{
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
 use darter_memnode::{MemNodeOptions, Region};
 use darter_pool::{Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -242,14 +244,9 @@ fn malformed_frames_touch_no_memory() {
         assert_eq!(refusal(&answer), Some(Refusal::Malformed), "{bad:?}");
     }
     // A frame whose only verb is a write that announces more words than follow.
-    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut dice = Pcg64Mcg::seed_from_u64(1);
     for length in 0..40_u32 {
-        let noise: Vec<u8> = (0..length)
-            .map(|_| {
-                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (dice >> 56) as u8 | 0x80
-            })
-            .collect();
+        let noise: Vec<u8> = (0..length).map(|_| dice.random::<u8>() | 0x80).collect();
         let frame = [wire::as_bytes(&head(1, 1, length)), &noise[..]].concat();
         let answer = provoke(&node, true, &frame);
         assert!(matches!(refusal(&answer), Some(Refusal::Malformed)), "{length}");

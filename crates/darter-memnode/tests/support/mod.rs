@@ -5,7 +5,6 @@
 
 pub mod authority;
 pub mod devices;
-pub mod dice;
 pub mod gate;
 pub mod groups;
 

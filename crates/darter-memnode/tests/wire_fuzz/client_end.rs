@@ -5,13 +5,15 @@ use super::corpus::{Conversation, Frame};
 use super::mutate::{mutate, segments};
 use super::reading::{self, Answer};
 use crate::support::LONG;
-use crate::support::dice::Dice;
 use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript};
 use darter_fabric::wire::{
     self, Challenge, HEADER_BYTES, Hello, Refusal, ReplyHead, RequestHead, RequestKind,
 };
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, OFFSET_LIMIT, Tcp, TcpOptions, block_on};
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -80,28 +82,28 @@ impl Imposter {
     }
 
     /// Runs one mutated conversation, and checks what the client makes of it.
-    pub fn case(&self, dice: &mut Dice, corpus: &[Conversation], is_long: bool) {
-        let mut frames = dice.pick(corpus).frames(0);
-        let other = dice.pick(corpus).frames(0);
-        let greeting = if dice.one_in(4) { 0 } else { frames.len().min(2) };
+    pub fn case(&self, dice: &mut Pcg64Mcg, corpus: &[Conversation], is_long: bool) {
+        let mut frames = corpus.choose(dice).unwrap().frames(0);
+        let other = corpus.choose(dice).unwrap().frames(0);
+        let greeting = if dice.random_ratio(1, 4) { 0 } else { frames.len().min(2) };
         let mut behind = frames.split_off(greeting);
         mutate(dice, &mut behind, &other);
         frames.append(&mut behind);
-        let token: &[u8] = if dice.one_in(3) { b"open sesame" } else { b"" };
-        let at_end = match dice.below(100) {
+        let token: &[u8] = if dice.random_ratio(1, 3) { b"open sesame" } else { b"" };
+        let at_end = match dice.random_range(0..100) {
             0 if is_long => AtEnd::IsSilent,
             0..60 => AtEnd::HangsUp,
             _ => AtEnd::Behaves,
         };
         // The first connection is only mutated now and then: the size of memory that it announces
         // is final, and persisting, which uses it, may take a node minutes.
-        let is_late = at_end == AtEnd::IsSilent || !dice.one_in(4);
+        let is_late = at_end == AtEnd::IsSilent || !dice.random_ratio(1, 4);
         let says = if is_late { vec![None, Some(frames)] } else { vec![Some(frames)] };
-        self.set(says, token, dice.word(), at_end);
-        let way = if dice.one_in(3) { Way::Reactor } else { Way::Loop };
+        self.set(says, token, dice.random::<u64>(), at_end);
+        let way = if dice.random_ratio(1, 3) { Way::Reactor } else { Way::Loop };
         let patience = if at_end == AtEnd::IsSilent { PATIENCE } else { LONG };
         let met = self.meet(token, way, patience);
-        self.set(Vec::new(), token, dice.word(), AtEnd::Behaves);
+        self.set(Vec::new(), token, dice.random::<u64>(), AtEnd::Behaves);
         let ends = |outcome: &String| outcome == "Fenced" || outcome == "Forgotten";
         let is_shut_out = met.as_ref().is_some_and(|(_, outcomes)| outcomes.iter().any(ends));
         if let Some((fabric, _)) = met
@@ -213,7 +215,7 @@ fn converse(stream: &mut TcpStream, script: &Mutex<Script>) -> std::io::Result<(
         (frames, script.token.clone(), script.dice, script.at_end)
     };
     let at_end = if frames.is_some() { at_end } else { AtEnd::Behaves };
-    let (mut frames, mut dice) = (frames.unwrap_or_default().into_iter(), Dice::new(seed));
+    let (mut frames, mut dice) = (frames.unwrap_or_default().into_iter(), Pcg64Mcg::seed_from_u64(seed));
     let (mut hello, mut said, mut requests) = (None, Vec::new(), 0);
     loop {
         let mut heard = Vec::new();
@@ -290,7 +292,7 @@ fn proper_replies(said: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns a good node's reply to what it received, after so many bytes of replies.
-fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Dice) -> Vec<u8> {
+fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Pcg64Mcg) -> Vec<u8> {
     let frame = |line: &str| Conversation::of(line).frames(0).remove(0);
     match before {
         0 => return frame("challenge").bytes,
@@ -300,11 +302,11 @@ fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Dice) -> 
     let head: RequestHead = wire::head(heard).unwrap();
     let verbs = reading::verbs(&heard[HEADER_BYTES..], head.verbs, usize::MAX).unwrap_or_default();
     let words = if head.kind == RequestKind::Call as u8 {
-        dice.below(9)
+        dice.random_range(0..9)
     } else {
         verbs.iter().filter(|verb| verb.kind != reading::WRITE).map(|verb| verb.length).sum()
     };
-    let payload: Vec<u64> = (0..words).map(|_| dice.word()).collect();
+    let payload: Vec<u64> = (0..words).map(|_| dice.random::<u64>()).collect();
     let (refusal, bytes) = (Refusal::None as u8, payload.len() as u32 * 8);
     let reply = ReplyHead { refusal, reserved: 0, verbs: head.verbs, bytes, id: head.id };
     [wire::as_bytes(&reply), bytemuck::cast_slice(&payload)].concat()

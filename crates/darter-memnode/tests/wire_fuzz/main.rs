@@ -19,10 +19,11 @@ mod reading;
 mod run;
 
 use darter_fabric::wire::{Challenge, Welcome};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use run::Run;
 use std::time::Duration;
 use support::LONG;
-use support::dice::Dice;
 
 const TOKEN: &[u8] = b"open sesame";
 
@@ -55,7 +56,7 @@ fn fuzz_nodes(run: &mut Run) {
     let corpus = node_end::corpus();
     let mut nodes = [node_end::NodeUnderTest::new(b"", LONG), node_end::NodeUnderTest::new(TOKEN, LONG)];
     for (_, mut dice) in run.by_ref() {
-        nodes[usize::from(dice.one_in(3))].case(&mut dice, &corpus);
+        nodes[usize::from(dice.random_ratio(1, 3))].case(&mut dice, &corpus);
     }
     nodes.into_iter().for_each(node_end::NodeUnderTest::end);
 }
@@ -82,7 +83,7 @@ fn a_client_lives_through_whatever_answers() {
 #[test]
 fn whoever_leaves_things_unfinished_is_not_waited_for() {
     let mut node = node_end::NodeUnderTest::new(b"", Duration::from_millis(300));
-    let unfinished = node.leave_all_unfinished(&mut Dice::new(1), &node_end::corpus());
+    let unfinished = node.leave_all_unfinished(&mut Pcg64Mcg::seed_from_u64(1), &node_end::corpus());
     // All of them are still open at this end.
     node.settle();
     assert!(node.dropped() > 0);

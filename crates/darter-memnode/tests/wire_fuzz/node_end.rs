@@ -4,13 +4,15 @@ use super::corpus;
 use super::corpus::{Conversation, Frame, REGION_BYTES};
 use super::mutate::{mutate, segments};
 use super::reading::{self, Answer, Due, Reading};
-use crate::support::dice::Dice;
 use crate::support::{LONG, Node, connect, get, hear, until, value};
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript};
 use darter_fabric::wire::{self, Challenge, Hello, Opening};
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, Local, block_on};
 use darter_memnode::HttpPort;
 use darter_memnode::{MemNodeOptions, Region, serve_metrics};
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -126,7 +128,7 @@ impl Talk {
     }
 
     /// Sends the handshake up to the proof. Returns the remaining frames, with the proof in them.
-    fn greet(&mut self, dice: &mut Dice, token: &[u8], frames: &[Frame]) -> Vec<Vec<u8>> {
+    fn greet(&mut self, dice: &mut Pcg64Mcg, token: &[u8], frames: &[Frame]) -> Vec<Vec<u8>> {
         let before = frames.iter().position(|frame| frame.proof_at.is_some()).unwrap_or(0);
         let (first, behind) = frames.split_at(before);
         let first: Vec<Vec<u8>> = first.iter().map(|frame| frame.bytes.clone()).collect();
@@ -251,14 +253,14 @@ impl NodeUnderTest {
     }
 
     /// Runs one mutated conversation, or two at once.
-    pub fn case(&mut self, dice: &mut Dice, corpus: &[Conversation]) {
+    pub fn case(&mut self, dice: &mut Pcg64Mcg, corpus: &[Conversation]) {
         let (mut talks, mut sessions) = (Vec::new(), Vec::new());
-        for _ in 0..if dice.one_in(8) { 2 } else { 1 } {
-            let (conversation, session) = (dice.pick(corpus), dice.word());
+        for _ in 0..if dice.random_ratio(1, 8) { 2 } else { 1 } {
+            let (conversation, session) = (corpus.choose(dice).unwrap(), dice.random::<u64>());
             let mut frames = conversation.frames(session);
-            let other = dice.pick(corpus).frames(session);
+            let other = corpus.choose(dice).unwrap().frames(session);
             // The frames after a handshake are reached only if the handshake is often intact.
-            let greeting = if dice.one_in(4) { 0 } else { frames.len().min(2) };
+            let greeting = if dice.random_ratio(1, 4) { 0 } else { frames.len().min(2) };
             let mut behind = frames.split_off(greeting);
             mutate(dice, &mut behind, &other);
             frames.append(&mut behind);
@@ -273,7 +275,7 @@ impl NodeUnderTest {
     }
 
     /// Runs conversations after their handshakes, in turns.
-    fn hold(&mut self, dice: &mut Dice, talks: Vec<(Talk, Vec<Vec<u8>>)>, sessions: &[u64]) {
+    fn hold(&mut self, dice: &mut Pcg64Mcg, talks: Vec<(Talk, Vec<Vec<u8>>)>, sessions: &[u64]) {
         let whole = |(talk, said): &(Talk, Vec<Vec<u8>>)| {
             let all = [&talk.said[..], &said.concat()].concat();
             reading::read(&all, self.token, talk.nonce, FRAME_BYTES)
@@ -298,7 +300,7 @@ impl NodeUnderTest {
             self.model[..mine].copy_from_slice(&now);
             return;
         }
-        let end = match dice.below(8) {
+        let end = match dice.random_range(0..8) {
             0..5 => End::Answered,
             _ if talks.len() > 1 => End::Answered,
             5 => End::Shut,
@@ -313,8 +315,8 @@ impl NodeUnderTest {
             is_saying = false;
             for (talk, said) in talks.iter_mut().zip(&mut said) {
                 let Some(mut segment) = said.next() else { continue };
-                if matches!(end, End::Torn | End::Left) && dice.one_in(6) {
-                    segment.truncate(dice.below(segment.len() + 1));
+                if matches!(end, End::Torn | End::Left) && dice.random_ratio(1, 6) {
+                    segment.truncate(dice.random_range(0..segment.len() + 1));
                     said.by_ref().for_each(drop);
                 }
                 talk.say(&segment);
@@ -397,16 +399,16 @@ impl NodeUnderTest {
     }
 
     /// Leaves every conversation incomplete, each at another point, without closing anything.
-    pub fn leave_all_unfinished(&mut self, dice: &mut Dice, corpus: &[Conversation]) -> Vec<TcpStream> {
+    pub fn leave_all_unfinished(&mut self, dice: &mut Pcg64Mcg, corpus: &[Conversation]) -> Vec<TcpStream> {
         let mut unfinished = Vec::new();
         for conversation in corpus {
             for _ in 0..4 {
                 let mut talk = Talk::begin(&self.node);
-                let frames = conversation.frames(dice.word());
+                let frames = conversation.frames(dice.random::<u64>());
                 let said = talk.greet(dice, self.token, &frames).concat();
                 // In the middle of the proof, or of the first request's head: a connection with
                 // nothing in progress may stay.
-                let keep = dice.below(said.len().min(size_of::<Proof>() + wire::HEADER_BYTES));
+                let keep = dice.random_range(0..said.len().min(size_of::<Proof>() + wire::HEADER_BYTES));
                 talk.say(&said[..if keep == size_of::<Proof>() { 1 } else { keep }]);
                 unfinished.push(talk.stream);
             }
@@ -422,7 +424,8 @@ impl NodeUnderTest {
     /// Returns the node's replies to a conversation, and asserts that they are the expected ones.
     pub fn outcome(&mut self, conversation: &Conversation, session: u64) -> String {
         let mut talk = Talk::begin(&self.node);
-        for segment in talk.greet(&mut Dice::new(0), self.token, &conversation.frames(session)) {
+        for segment in talk.greet(&mut Pcg64Mcg::seed_from_u64(0), self.token, &conversation.frames(session))
+        {
             talk.say(&segment);
         }
         let reading = self.read(&talk);

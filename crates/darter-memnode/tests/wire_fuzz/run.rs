@@ -1,7 +1,8 @@
 //! The choice of fuzzing cases, and the watch over them: which one runs, whether it hangs, and how
 //! much memory it takes.
 
-use crate::support::dice::Dice;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ const HANG: Duration = Duration::from_secs(60);
 /// Which cases to run: a number of them, as many as a time allows, or a given one.
 pub struct Run {
     end: &'static str,
-    seeds: Dice,
+    seeds: Pcg64Mcg,
     left: u64,
     until: Option<Instant>,
     named: Option<u64>,
@@ -28,13 +29,20 @@ impl Run {
             let seed = u64::from_str_radix(seed.trim_start_matches("0x"), 16);
             (its_end == end).then(|| seed.expect("a seed is hexadecimal"))
         });
-        Self { end, seeds: Dice::new(7), left: cases, until: None, named, watch: Watch::begin() }
+        Self {
+            end,
+            seeds: Pcg64Mcg::seed_from_u64(7),
+            left: cases,
+            until: None,
+            named,
+            watch: Watch::begin(),
+        }
     }
 
     /// Runs cases of one end from a fresh seed for as long as `time`.
     pub fn long(end: &'static str, time: Duration) -> Self {
         let until = Some(Instant::now() + time);
-        let seeds = Dice::new(darter_fabric::random_word());
+        let seeds = Pcg64Mcg::seed_from_u64(darter_fabric::random_word());
         Self { seeds, left: u64::MAX, until, named: None, ..Self::short(end, 0) }
     }
 
@@ -45,19 +53,19 @@ impl Run {
 }
 
 impl Iterator for Run {
-    type Item = (u64, Dice);
+    type Item = (u64, Pcg64Mcg);
 
-    fn next(&mut self) -> Option<(u64, Dice)> {
+    fn next(&mut self) -> Option<(u64, Pcg64Mcg)> {
         if self.left == 0 || self.until.is_some_and(|end| Instant::now() >= end) {
             return None;
         }
         self.left -= 1;
-        let seed = self.named.unwrap_or_else(|| self.seeds.word());
+        let seed = self.named.unwrap_or_else(|| self.seeds.random::<u64>());
         if self.named.is_some() {
             self.left = 0;
         }
         self.watch.goes_on(&format!("DARTER_FUZZ_CASE={}:{seed:#x}", self.end));
-        Some((seed, Dice::new(seed)))
+        Some((seed, Pcg64Mcg::seed_from_u64(seed)))
     }
 }
 

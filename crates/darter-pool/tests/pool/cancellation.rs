@@ -6,6 +6,8 @@ use darter_fabric::{
     Membership, OpKind, Orphans, block_on,
 };
 use darter_pool::{AllocKind, Client, Pool, PoolError, PoolOptions, ReachableSet};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
@@ -215,17 +217,10 @@ fn walk(fabric: &Late, pool: &Pool<Late>) -> ReachableSet {
     set
 }
 
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 #[test]
 fn cancelled_anywhere_nothing_is_used_twice() {
     for seed in 1..=if cfg!(miri) { 1 } else { 60u64 } {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut dice = Pcg64Mcg::seed_from_u64(seed);
         let fabric = Late::new(3 << 20);
         let pools = [
             block_on(Pool::create(fabric.clone(), &options())).unwrap(),
@@ -233,7 +228,7 @@ fn cancelled_anywhere_nothing_is_used_twice() {
         ];
         let mut clients: Vec<_> = (0..4).map(|i| pools[i % 2].client().unwrap()).collect();
         for step in 1..1500u64 {
-            let pick = random(&mut state);
+            let pick: u64 = dice.random();
             let at = (pick % 4) as usize;
             let bytes = [100, 100, 24, 1500, 40_000][(pick >> 8) as usize % 5];
             if (pick >> 16).is_multiple_of(8) {

@@ -3,6 +3,8 @@
 
 use darter_fabric::{GlobalAddr, Local, OpKind, block_on};
 use darter_pool::{AllocKind, Client, Pool, PoolOptions, ReachableSet, Room};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -135,13 +137,8 @@ fn pause(random: usize) {
 /// Random operations by a client of `pool`.
 fn work(pool: &Pool<Local>, in_use: &InUse, seed: u64, sizes: &[u64]) {
     let mut client = pool.client().unwrap();
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut next = |below: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random >> 20) as usize % below
-    };
+    let mut dice = Pcg64Mcg::seed_from_u64(seed);
+    let mut next = |below: usize| dice.random_range(0..below);
     let mut linked: Vec<GlobalAddr> = Vec::new();
     for _ in 0..400 {
         let (bytes, kind) = (sizes[next(sizes.len())], [AllocKind::Leaf, AllocKind::Inner][next(2)]);

@@ -3,8 +3,9 @@
 //! Nothing here depends on who is faster: every assertion holds for every interleaving.
 
 use crate::adversary::assert_sound;
-use crate::dice::Dice;
 use darter::{Change, Session};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -41,9 +42,9 @@ fn threads_lose_no_increment() {
             let store = &store;
             scope.spawn(move || {
                 let session = store.session().unwrap();
-                let mut dice = Dice::new(thread);
+                let mut dice = Pcg64Mcg::seed_from_u64(thread);
                 for _ in 0..EACH {
-                    add_one(&session, KEYS[dice.below(KEYS.len() as u64) as usize]);
+                    add_one(&session, KEYS[dice.random_range(0..KEYS.len())]);
                 }
             });
         }
@@ -66,9 +67,9 @@ fn a_conditional_delete_takes_what_it_judged() {
             let (store, taken) = (&store, &taken);
             scope.spawn(move || {
                 let session = store.session().unwrap();
-                let mut dice = Dice::new(thread);
+                let mut dice = Pcg64Mcg::seed_from_u64(thread);
                 for _ in 0..EACH {
-                    let key = KEYS[dice.below(KEYS.len() as u64) as usize];
+                    let key = KEYS[dice.random_range(0..KEYS.len())];
                     add_one(&session, key);
                     let mut judged = 0;
                     let collected = session.remove_if(key, |value| {
@@ -100,10 +101,10 @@ fn what_is_modified_is_what_was_judged() {
             let (store, raised, taken) = (&store, &raised, &taken);
             scope.spawn(move || {
                 let session = store.session().unwrap();
-                let mut dice = Dice::new(thread);
+                let mut dice = Pcg64Mcg::seed_from_u64(thread);
                 for _ in 0..EACH {
-                    let key = KEYS[dice.below(KEYS.len() as u64) as usize];
-                    let (wish, tail) = (dice.below(4), dice.below(200) as usize);
+                    let key = KEYS[dice.random_range(0..KEYS.len())];
+                    let (wish, tail) = (dice.random_range(0..4_u64), dice.random_range(0..200_usize));
                     let mut seen = 0;
                     let modified = session.update(key, |value| {
                         seen = value.map_or(0, |value| u64::from_be_bytes(*value.first_chunk().unwrap()));
@@ -156,11 +157,11 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
             let (store, keys, balance) = (&store, &keys, &balance);
             scope.spawn(move || {
                 let session = store.session().unwrap();
-                let mut dice = Dice::new(100 + thread);
+                let mut dice = Pcg64Mcg::seed_from_u64(100 + thread);
                 for _ in 0..EACH {
-                    let at = dice.below(keys.len() as u64) as usize;
-                    let value = vec![at as u8; dice.below(300) as usize];
-                    match dice.below(8) {
+                    let at = dice.random_range(0..keys.len());
+                    let value = vec![at as u8; dice.random_range(0..300_usize)];
+                    match dice.random_range(0..8) {
                         0..=2 => {
                             let inserted = session.try_insert(&keys[at], value).unwrap();
                             balance[at].fetch_add(i64::from(inserted), Ordering::Relaxed);
@@ -209,10 +210,10 @@ fn scans_keep_their_promise_under_change() {
             let (store, running) = (&store, &running);
             scope.spawn(move || {
                 let session = store.session().unwrap();
-                let mut dice = Dice::new(200 + thread);
+                let mut dice = Pcg64Mcg::seed_from_u64(200 + thread);
                 for _ in 0..20_000 {
-                    let n = dice.below(u64::from(STAYING)) as u32;
-                    if dice.below(2) == 0 {
+                    let n = dice.random_range(0..u64::from(STAYING)) as u32;
+                    if dice.random_bool(0.5) {
                         session.put(key(n, b'c'), b"comes and goes").unwrap();
                     } else {
                         session.discard(key(n, b'c')).unwrap();
@@ -252,9 +253,9 @@ fn child_process() {
     let Ok(url) = std::env::var("DARTER_CONTENTION_POOL") else { return };
     let seed = std::env::var("DARTER_CONTENTION_SEED").unwrap().parse().unwrap();
     let session = crate::options().open(&url).unwrap().session().unwrap();
-    let mut dice = Dice::new(seed);
+    let mut dice = Pcg64Mcg::seed_from_u64(seed);
     for _ in 0..EACH_PROCESS {
-        add_one(&session, KEYS[dice.below(KEYS.len() as u64) as usize]);
+        add_one(&session, KEYS[dice.random_range(0..KEYS.len())]);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Files that are no pool, or no longer one: a clear error, no panic, and nothing changed.
 
-use crate::dice::Dice;
 use darter::engine::Engine;
 use darter::{Error, Store};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -116,8 +117,8 @@ fn a_failed_creation_leaves_nothing() {
 #[test]
 fn foreign_files_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut dice = Dice::new(3);
-    let noise: Vec<u8> = (0..20_000).map(|_| dice.next() as u8).collect();
+    let mut dice = Pcg64Mcg::seed_from_u64(3);
+    let noise: Vec<u8> = (0..20_000).map(|_| dice.random::<u8>()).collect();
     for bytes in [&b"x"[..], b"DARTER", &b"key,value\n".repeat(2000), &[0; 10_000], &[0xff; 4096], &noise] {
         refused(&put_file(directory.path(), bytes), "pool");
     }
@@ -163,12 +164,12 @@ fn flip_bits(seed: u64) {
     let used: Vec<usize> = (0..POOL_BYTES / 8)
         .filter(|word| pool[word * 8..word * 8 + 8].iter().any(|&byte| byte != 0))
         .collect();
-    let mut dice = Dice::new(seed);
+    let mut dice = Pcg64Mcg::seed_from_u64(seed);
     for flips in [1, 1, 1, 1, 3, 10, 100].into_iter().cycle().take(140) {
         let mut bytes = pool.clone();
         for _ in 0..flips {
-            let word = used[dice.below(used.len() as u64) as usize];
-            bytes[word * 8 + dice.below(8) as usize] ^= 1 << dice.below(8);
+            let word = used[dice.random_range(0..used.len())];
+            bytes[word * 8 + dice.random_range(0..8_usize)] ^= 1 << dice.random_range(0..8);
         }
         let path = put_file(directory.path(), &bytes);
         let Ok(store) = Store::options().maintenance(false).open(url(&path)) else { continue };

@@ -7,8 +7,9 @@
 //! after. When a child is started again it repeats that one and goes on.
 
 use crate::adversary::{Model, assert_sound, brief};
-use crate::dice::Dice;
 use darter::{ScanRange, Session};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -27,8 +28,8 @@ enum Step {
 
 /// What child `child` does as its step `step`. Children have keys of their own, in the same nodes.
 fn script(child: u64, step: u64) -> Step {
-    let mut dice = Dice::new(child << 40 | step);
-    let n = dice.below(KEYS);
+    let mut dice = Pcg64Mcg::seed_from_u64(child << 40 | step);
+    let n = dice.random_range(0..KEYS);
     let mut key = match n % 4 {
         0 => vec![0; (n / 4) as usize],
         1 => [vec![b'p'; 30], n.to_be_bytes()[6..].to_vec()].concat(),
@@ -37,11 +38,11 @@ fn script(child: u64, step: u64) -> Step {
     };
     key.push(b'0' + child as u8);
     // Now and then a long run of deletes, so that nodes collapse.
-    if dice.below(3) == 0 || step % 1000 > 700 {
+    if dice.random_range(0..3) == 0 || step % 1000 > 700 {
         return Step::Delete(key);
     }
     let mut value = step.to_be_bytes().to_vec();
-    value.resize(8 + dice.below(500) as usize, n as u8);
+    value.resize(8 + dice.random_range(0..500_usize), n as u8);
     Step::Put(key, value)
 }
 
@@ -157,11 +158,11 @@ fn acknowledged_writes_outlive_their_writers() {
     let store = options.open(format!("{url}?size=192M&nodes=2")).unwrap();
     let session = store.session().unwrap();
     let mut writers: Vec<Writer> = (1..=CHILDREN).map(Writer::new).collect();
-    let mut dice = Dice::new(7);
+    let mut dice = Pcg64Mcg::seed_from_u64(7);
     for round in 0..ROUNDS {
         std::thread::scope(|scope| {
             for writer in &mut writers {
-                let steps = if dice.below(6) == 0 { 0 } else { dice.below(1500) };
+                let steps = if dice.random_range(0..6) == 0 { 0 } else { dice.random_range(0..1500_u64) };
                 let url = &url;
                 scope.spawn(move || writer.live_and_die(url, steps));
             }

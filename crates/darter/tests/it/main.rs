@@ -5,8 +5,6 @@
 mod adversary;
 mod contention;
 mod damaged_files;
-#[path = "../../../darter-index/tests/index/common/dice.rs"]
-mod dice;
 mod edges;
 mod example_runner;
 mod examples;

@@ -323,6 +323,8 @@ impl Leaf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
 
     const INLINE: Layout = Layout { value_words: 2 };
     const FAT: Layout = Layout { value_words: 0 };
@@ -353,13 +355,9 @@ mod tests {
 
     #[test]
     fn any_words_are_a_leaf_or_none() {
-        let mut state = 1_u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            state ^ state >> 29
-        };
+        let mut dice = Pcg64Mcg::seed_from_u64(1);
         for length in 0..INLINE.words() + 3 {
-            let words: Vec<u64> = (0..length).map(|_| next()).collect();
+            let words: Vec<u64> = (0..length).map(|_| dice.random()).collect();
             assert!(Leaf::parse(INLINE, &words).is_none());
         }
         let sound = Leaf::image(INLINE, &head(), &[]);

@@ -1,12 +1,14 @@
 //! CHIME under everything that every index must pass, in each form of its records, and what its
 //! operations cost.
 
-use crate::common::{Bench, Dice, Model, Tested, memory};
+use crate::common::{Bench, Model, Tested, memory};
 use darter_baselines::{Chime, ChimeOptions, Records};
 use darter_fabric::decorate::{FailPlan, FailPoint};
 use darter_fabric::{Endpoint, Fabric, Local, OpKind, block_on};
 use darter_index::{Condition, IndexError, OrderedIndex};
 use darter_pool::{Client, Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 const INLINE: Records = Records::Inline { key_bytes: 8, value_bytes: 8 };
 
@@ -56,12 +58,12 @@ impl Tested for Small {
 
 fn behaves_like_a_map<T: Tested>() {
     let mut bench = Bench::<T>::new(2);
-    let (mut model, mut dice) = (Model::new(), Dice::new(7));
+    let (mut model, mut dice) = (Model::new(), Pcg64Mcg::seed_from_u64(7));
     for _ in 0..20_000 {
-        let key = (dice.below(1500) << 40).to_be_bytes().to_vec();
-        match dice.below(8) {
+        let key = (dice.random_range(0..1500_u64) << 40).to_be_bytes().to_vec();
+        match dice.random_range(0..8) {
             0..5 => {
-                let value = dice.next().to_be_bytes().to_vec();
+                let value = dice.random::<u64>().to_be_bytes().to_vec();
                 block_on(bench.index.put(&mut bench.client, &key, &value, Condition::Always)).unwrap();
                 model.insert(key, value);
             }
@@ -170,8 +172,8 @@ fn costs(keys: u64, sample: usize, options: ChimeOptions) -> Costs {
     let pool = block_on(Pool::create(memory(bytes, 1), &pool_options)).unwrap();
     let mut client = pool.client().unwrap();
     let index = block_on(Chime::open_or_create(&mut client, options)).unwrap();
-    let mut dice = Dice::new(1);
-    let keys: Vec<[u8; 8]> = (0..keys).map(|_| dice.next().to_be_bytes()).collect();
+    let mut dice = Pcg64Mcg::seed_from_u64(1);
+    let keys: Vec<[u8; 8]> = (0..keys).map(|_| dice.random::<u64>().to_be_bytes()).collect();
     let start = *client.endpoint().counters().unwrap();
     for key in &keys {
         block_on(index.put(&mut client, key, key, Condition::Always)).unwrap();
@@ -189,7 +191,7 @@ fn costs(keys: u64, sample: usize, options: ChimeOptions) -> Costs {
     let search = cost(&client, &warm, OpKind::Get);
     let warm = *client.endpoint().counters().unwrap();
     for _ in 0..sample {
-        assert_eq!(block_on(index.get(&mut client, &dice.next().to_be_bytes())).unwrap(), None);
+        assert_eq!(block_on(index.get(&mut client, &dice.random::<u64>().to_be_bytes())).unwrap(), None);
     }
     let absent = cost(&client, &warm, OpKind::Get);
     let warm = *client.endpoint().counters().unwrap();

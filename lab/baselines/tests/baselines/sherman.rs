@@ -34,12 +34,14 @@ mod with_none {
 
 /// Records of one length: what the general tests, whose keys have any length, cannot hold.
 mod records {
-    use crate::common::{Bench, Dice, Model, Tested, memory};
+    use crate::common::{Bench, Model, Tested, memory};
     use darter_baselines::{Records, Sherman, ShermanOptions};
     use darter_fabric::decorate::{FailPlan, FailPoint};
     use darter_fabric::{Fabric, OpKind, block_on};
     use darter_index::{Condition, IndexError, OrderedIndex};
     use darter_pool::{Pool, PoolOptions};
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
 
     const INLINE: Records = Records::Inline { key_bytes: 8, value_bytes: 8 };
 
@@ -75,12 +77,12 @@ mod records {
 
     fn behaves_like_a_map<T: Tested>() {
         let mut bench = Bench::<T>::new(2);
-        let (mut model, mut dice) = (Model::new(), Dice::new(7));
+        let (mut model, mut dice) = (Model::new(), Pcg64Mcg::seed_from_u64(7));
         for _ in 0..20_000 {
-            let key = (dice.below(1500) << 40).to_be_bytes().to_vec();
-            match dice.below(8) {
+            let key = (dice.random_range(0..1500_u64) << 40).to_be_bytes().to_vec();
+            match dice.random_range(0..8) {
                 0..5 => {
-                    let value = dice.next().to_be_bytes().to_vec();
+                    let value = dice.random::<u64>().to_be_bytes().to_vec();
                     block_on(bench.index.put(&mut bench.client, &key, &value, Condition::Always)).unwrap();
                     model.insert(key, value);
                 }
@@ -187,8 +189,8 @@ mod records {
             let pool = block_on(Pool::create(fabric, &PoolOptions::default())).unwrap();
             let mut client = pool.client().unwrap();
             let index = block_on(Sherman::open_or_create(&mut client, options)).unwrap();
-            let mut dice = Dice::new(1);
-            let keys: Vec<[u8; 8]> = (0..KEYS).map(|_| dice.next().to_be_bytes()).collect();
+            let mut dice = Pcg64Mcg::seed_from_u64(1);
+            let keys: Vec<[u8; 8]> = (0..KEYS).map(|_| dice.random::<u64>().to_be_bytes()).collect();
             for key in &keys {
                 block_on(index.put(&mut client, key, key, Condition::Always)).unwrap();
             }

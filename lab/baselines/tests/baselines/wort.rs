@@ -6,6 +6,9 @@ use darter_baselines::{Design, Persistence, Wort, WortOptions};
 use darter_fabric::{Fabric, Local, block_on};
 use darter_index::{Condition, OrderedIndex};
 use darter_pool::{Client, Pool, PoolOptions};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
 
 macro_rules! tested {
     ($module:ident, $name:ident, $design:expr) => {
@@ -51,11 +54,7 @@ pub(crate) fn keys(of: Keys, count: u64) -> Vec<u64> {
             (0..runs).flat_map(|run| (0..64).map(move |nth| run * (u64::MAX / runs) + nth)).collect()
         }
     };
-    let mut state = 1_u64;
-    for at in (1..keys.len()).rev() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        keys.swap(at, ((state >> 33) as usize) % (at + 1));
-    }
+    keys.shuffle(&mut Pcg64Mcg::seed_from_u64(1));
     keys
 }
 

@@ -1,11 +1,13 @@
 //! Models: what operations cost with caches of all sizes, that answers are right whatever the models
 //! are, and that nothing of them is lost.
 
-use crate::common::{Dice, Model};
+use crate::common::Model;
 use darter_baselines::{XStore, XStoreOptions, XStoreService};
 use darter_fabric::{Counting, Endpoint, Local, OpCounters, OpKind, block_on};
 use darter_index::{Condition, OrderedIndex, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::ops::Bound;
 
 type Memory = Counting<Local>;
@@ -223,23 +225,23 @@ fn any_cache_answers_like_a_map() {
     for value_words in [2, 0] {
         for cache_bytes in [1, 16, 300, 2000, u64::MAX] {
             let mut bench = Bench::new(value_words, cache_bytes);
-            let mut dice = Dice::new(cache_bytes);
+            let mut dice = Pcg64Mcg::seed_from_u64(cache_bytes);
             for (phase, inserts) in [9, 8, 2, 0].into_iter().enumerate() {
                 for turn in 0..1500_u64 {
-                    let key = spread(dice.below(3000)) >> 20;
-                    if dice.below(10) < inserts {
+                    let key = spread(dice.random_range(0..3000_u64)) >> 20;
+                    if dice.random_range(0..10) < inserts {
                         bench.put(key, &turn.to_be_bytes());
                     } else {
                         bench.delete(&key.to_be_bytes());
                     }
-                    let key = (spread(dice.below(3000)) >> 20).to_be_bytes();
+                    let key = (spread(dice.random_range(0..3000_u64)) >> 20).to_be_bytes();
                     let found = block_on(bench.index.get(&mut bench.client, &key)).unwrap();
                     assert_eq!(found.as_ref(), bench.model.get(&key[..]));
                     if turn % 150 == 0 {
-                        let reverse = dice.below(2) == 0;
+                        let reverse = dice.random_bool(0.5);
                         let from = Bound::Included(key.to_vec());
                         let range = ScanRange { from, to: Bound::Unbounded, reverse };
-                        let limit = dice.below(200) as usize;
+                        let limit = dice.random_range(0..200_usize);
                         let found = block_on(bench.index.scan(&mut bench.client, &range, limit)).unwrap();
                         assert_eq!(found, expected(&bench.model, &range, limit));
                     }

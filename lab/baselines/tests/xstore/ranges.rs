@@ -1,12 +1,14 @@
 //! Ranges on several memory nodes: the tests of every index where all nodes may hold keys, bulk load
 //! that splits by node, and nodes that fill.
 
-use crate::common::{Dice, Model, Tested};
+use crate::common::{Model, Tested};
 use crate::ground::{Ground, ground};
 use darter_baselines::{XStore, XStoreOptions};
 use darter_fabric::{Fabric, block_on};
 use darter_index::{Condition, IndexError, OrderedIndex, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::ops::Bound;
 
 /// Keys on all nodes.
@@ -56,16 +58,14 @@ impl Bench {
             assert!(found.into_iter().eq(model.clone()));
         }
         let keys: Vec<&[u8]> = model.keys().map(|key| &key[..]).collect();
-        let mut dice = Dice::new(5);
+        let mut dice = Pcg64Mcg::seed_from_u64(5);
         for _ in 0..40 {
-            let asked: Vec<&[u8]> = (0..20)
-                .map(|_| keys[dice.below(keys.len() as u64) as usize])
-                .chain([&b"nowhere!"[..]])
-                .collect();
+            let asked: Vec<&[u8]> =
+                (0..20).map(|_| keys[dice.random_range(0..keys.len())]).chain([&b"nowhere!"[..]]).collect();
             let expected: Vec<_> = asked.iter().map(|key| model.get(*key).cloned()).collect();
             assert_eq!(block_on(index.multi_get(client, &asked)).unwrap(), expected);
-            let from = keys[dice.below(keys.len() as u64) as usize].to_vec();
-            let (limit, reverse) = (dice.below(200) as usize, dice.below(2) == 0);
+            let from = keys[dice.random_range(0..keys.len())].to_vec();
+            let (limit, reverse) = (dice.random_range(0..200_usize), dice.random_bool(0.5));
             let (from, to) = (Bound::Excluded(from), Bound::Unbounded);
             let found = if reverse {
                 let range = ScanRange { from: to, to: from.clone(), reverse };
@@ -239,15 +239,15 @@ fn threads_go_on_while_keys_move() {
         for thread in 0..3_u64 {
             let (index, mut client, model) = (bench.index.clone(), bench.pool.client().unwrap(), &model);
             scope.spawn(move || {
-                let mut dice = Dice::new(thread);
+                let mut dice = Pcg64Mcg::seed_from_u64(thread);
                 for turn in 0..1500_u64 {
-                    let own = (dice.below(4000) * 5 + 1 + thread).to_be_bytes();
+                    let own = (dice.random_range(0..4000_u64) * 5 + 1 + thread).to_be_bytes();
                     let value = turn.to_le_bytes();
                     block_on(index.put(&mut client, &own, &value, Condition::Always)).unwrap();
                     assert_eq!(block_on(index.get(&mut client, &own)).unwrap(), Some(value.to_vec()));
                     assert!(block_on(index.delete(&mut client, &own)).unwrap());
                     assert_eq!(block_on(index.get(&mut client, &own)).unwrap(), None);
-                    let old = (dice.below(4000) * 5).to_be_bytes();
+                    let old = (dice.random_range(0..4000_u64) * 5).to_be_bytes();
                     assert_eq!(block_on(index.get(&mut client, &old)).unwrap().as_ref(), model.get(&old[..]));
                     if turn % 100 == 0 {
                         let range = ScanRange { reverse: turn % 200 == 0, ..ScanRange::all() };

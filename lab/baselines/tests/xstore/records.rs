@@ -1,12 +1,14 @@
 //! Values in leaves: what the general tests, whose keys have any length, cannot hold; and what is
 //! seen from the process of the server itself.
 
-use crate::common::{Bench, Dice, Model, Tested};
+use crate::common::{Bench, Model, Tested};
 use darter_baselines::{XStore, XStoreOptions, XStoreService};
 use darter_fabric::decorate::{FailPoint, Failing};
 use darter_fabric::{CallFault, Fabric, FabricError, Local, block_on};
 use darter_index::{Condition, IndexError, OrderedIndex, ScanRange};
 use darter_pool::{Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 /// Values of up to 24 bytes.
 struct Inline;
@@ -19,18 +21,18 @@ impl Tested for Inline {
     }
 }
 
-fn random_value(dice: &mut Dice) -> Vec<u8> {
-    let length = dice.below(25) as usize;
-    (0..length).map(|_| dice.next() as u8).collect()
+fn random_value(dice: &mut Pcg64Mcg) -> Vec<u8> {
+    let length = dice.random_range(0..25_usize);
+    (0..length).map(|_| dice.random::<u8>()).collect()
 }
 
 #[test]
 fn leaves_with_values_behave_like_a_map() {
     let mut bench = Bench::<Inline>::new(2);
-    let (mut model, mut dice) = (Model::new(), Dice::new(7));
+    let (mut model, mut dice) = (Model::new(), Pcg64Mcg::seed_from_u64(7));
     for turn in 0..20_000 {
-        let key = (dice.below(1500) << 40).to_be_bytes().to_vec();
-        match dice.below(8) {
+        let key = (dice.random_range(0..1500_u64) << 40).to_be_bytes().to_vec();
+        match dice.random_range(0..8) {
             0..5 => {
                 let value = random_value(&mut dice);
                 block_on(bench.index.put(&mut bench.client, &key, &value, Condition::Always)).unwrap();
@@ -88,10 +90,10 @@ fn a_server_leaks_nothing() {
         let mut client = pool.client().unwrap();
         block_on(async {
             let index = XStore::open(&mut client, options).await.unwrap();
-            let mut dice = Dice::new(3);
+            let mut dice = Pcg64Mcg::seed_from_u64(3);
             for _ in 0..3000 {
-                let key = dice.below(500).to_be_bytes();
-                if dice.below(3) == 0 {
+                let key = dice.random_range(0..500_u64).to_be_bytes();
+                if dice.random_range(0..3) == 0 {
                     index.delete(&mut client, &key).await.unwrap();
                 } else {
                     index.put(&mut client, &key, &random_value(&mut dice), Condition::Always).await.unwrap();

@@ -2,11 +2,13 @@
 //! the upper levels alone; that answers stay right when leaves split behind it; and that it is one
 //! of the index's objects.
 
-use crate::common::{Dice, Model};
+use crate::common::Model;
 use darter_baselines::{XStore, XStoreOptions, XStoreService};
 use darter_fabric::{Counting, Endpoint, Local, OpCounters, OpKind, block_on};
 use darter_index::{Condition, IndexError, OrderedIndex, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 type Memory = Counting<Local>;
 
@@ -134,9 +136,9 @@ fn splits_behind_the_image_cost_a_neighbour_or_a_call_and_no_answer() {
     for value_words in [1, 0] {
         let mut bench = Bench::loaded(options(value_words, 1), 600);
         bench.cost();
-        let mut dice = Dice::new(5);
+        let mut dice = Pcg64Mcg::seed_from_u64(5);
         for _ in 0..600 {
-            bench.put(dice.below(6000));
+            bench.put(dice.random_range(0..6000_u64));
         }
         let (round_trips, calls, _) = bench.cost();
         assert!(round_trips > 2.05 && calls < 0.5, "{value_words}: {round_trips} {calls}");

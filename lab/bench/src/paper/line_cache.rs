@@ -57,6 +57,8 @@ mod tests {
     use darter_fabric::Local;
     use darter_index::{Condition, OrderedIndex};
     use darter_pool::{Pool, PoolOptions};
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
 
     /// Five lines of a small tree.
     fn lines() -> [Line; 5] {
@@ -99,15 +101,14 @@ mod tests {
     #[test]
     fn a_long_run_of_uses_is_that_of_a_list() {
         let (lines, mut cache, mut list) = (lines(), LineCache::new(3), Vec::new());
-        let mut state = 7_u64;
+        let mut dice = Pcg64Mcg::seed_from_u64(7);
         for _ in 0..10_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let line = lines[(state >> 33) as usize % 5];
+            let line = lines[dice.random_range(0..5)];
             let at = list.iter().position(|&other| other == line);
             if let Some(at) = at {
                 list.remove(at);
             }
-            if state >> 60 == 0 {
+            if dice.random_ratio(1, 16) {
                 cache.flush(line);
                 continue;
             }

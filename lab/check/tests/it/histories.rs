@@ -4,6 +4,8 @@ use std::ops::RangeInclusive;
 
 use darter_check::history::{Action, Operation, Outcome};
 use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 /// What one operation of a sequential execution is to become.
 #[derive(Clone, Copy, Debug)]
@@ -67,29 +69,12 @@ pub(crate) fn perturbed(
 ) -> impl Strategy<Value = (Option<u64>, Vec<Operation>)> {
     (sketches(count), 0..4_usize, any::<u64>()).prop_map(|((initial, sketches), disturbances, seed)| {
         let mut operations = stretched(initial, &sketches);
-        let mut random = Random::new(seed);
+        let mut dice = Pcg64Mcg::seed_from_u64(seed);
         for _ in 0..disturbances {
-            disturb(&mut random, &mut operations);
+            disturb(&mut dice, &mut operations);
         }
         (initial, operations)
     })
-}
-
-/// A small generator of numbers (splitmix64).
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
 }
 
 /// What clients do.
@@ -111,7 +96,7 @@ struct Running {
 
 /// Let clients act, one event at a time: one invokes an operation, or its operation takes effect, or it is answered. A
 /// client whose operation is never answered goes on with another under a new name.
-pub(crate) fn executed(random: &mut Random, mix: Mix, initial: Option<u64>, count: usize) -> Vec<Operation> {
+pub(crate) fn executed(dice: &mut Pcg64Mcg, mix: Mix, initial: Option<u64>, count: usize) -> Vec<Operation> {
     let mut operations: Vec<Operation> = Vec::new();
     let mut running: Vec<Option<Running>> = vec![None; mix.clients];
     let mut names: Vec<u32> = (0..mix.clients as u32).collect();
@@ -119,19 +104,19 @@ pub(crate) fn executed(random: &mut Random, mix: Mix, initial: Option<u64>, coun
     let mut now = 0;
     while operations.len() < count || running.iter().any(Option::is_some) {
         // Sometimes two events share a moment.
-        now += u64::from(random.below(4) != 0);
-        let client = random.below(mix.clients as u64) as usize;
+        now += u64::from(dice.random_range(0..4) != 0);
+        let client = dice.random_range(0..mix.clients);
         match &mut running[client] {
             idle @ None => {
                 if operations.len() < count {
-                    let action = any_action(random, mix.values, operations.len() as u64);
+                    let action = any_action(dice, mix.values, operations.len() as u64);
                     *idle = Some(Running { index: operations.len(), outcome: None });
                     let client = names[client];
                     operations.push(Operation { client, key: 7, action, invoked: now, returned: None });
                 }
             }
             Some(Running { index, outcome: effect @ None }) => {
-                if mix.pending > 0 && random.below(mix.pending * 2) == 0 {
+                if mix.pending > 0 && dice.random_range(0..mix.pending * 2) == 0 {
                     running[client] = None;
                     names[client] += mix.clients as u32;
                 } else {
@@ -141,7 +126,7 @@ pub(crate) fn executed(random: &mut Random, mix: Mix, initial: Option<u64>, coun
                 }
             }
             Some(Running { index, outcome: Some(outcome) }) => {
-                if mix.pending > 0 && random.below(mix.pending * 2) == 0 {
+                if mix.pending > 0 && dice.random_range(0..mix.pending * 2) == 0 {
                     names[client] += mix.clients as u32;
                 } else {
                     operations[*index].returned = Some((now, *outcome));
@@ -153,16 +138,17 @@ pub(crate) fn executed(random: &mut Random, mix: Mix, initial: Option<u64>, coun
     operations
 }
 
-fn any_action(random: &mut Random, values: Option<u64>, serial: u64) -> Action {
-    let value = values.map_or(serial, |values| random.below(values));
-    match random.below(20) {
+fn any_action(dice: &mut Pcg64Mcg, values: Option<u64>, serial: u64) -> Action {
+    let value = values.map_or(serial, |values| dice.random_range(0..values));
+    match dice.random_range(0..20) {
         0..9 => Action::Get,
         9..13 => Action::Put(value),
         13..15 => Action::Insert(value),
         15..17 => Action::Update(value),
         17 => {
-            let expected =
-                values.map_or(serial.saturating_sub(random.below(20)), |values| random.below(values));
+            let expected = values.map_or(serial.saturating_sub(dice.random_range(0..20_u64)), |values| {
+                dice.random_range(0..values)
+            });
             Action::Replace { expected, value }
         }
         _ => Action::Delete,
@@ -170,19 +156,19 @@ fn any_action(random: &mut Random, values: Option<u64>, serial: u64) -> Action {
 }
 
 /// Change one operation: its outcome, what it asked, its interval, or that it was answered at all.
-pub(crate) fn disturb(random: &mut Random, operations: &mut [Operation]) {
-    let operation = &mut operations[random.below(operations.len() as u64) as usize];
+pub(crate) fn disturb(dice: &mut Pcg64Mcg, operations: &mut [Operation]) {
+    let operation = &mut operations[dice.random_range(0..operations.len())];
     let Some((returned, outcome)) = &mut operation.returned else {
-        operation.invoked += random.below(20);
+        operation.invoked += dice.random_range(0..20);
         return;
     };
-    match random.below(6) {
+    match dice.random_range(0..6) {
         0..3 => {
             *outcome = match (operation.action, *outcome) {
                 (Action::Get, _) => {
-                    Outcome::Found([None, Some(0), Some(1), Some(2)][random.below(4) as usize])
+                    Outcome::Found([None, Some(0), Some(1), Some(2)][dice.random_range(0..4)])
                 }
-                (Action::Delete, _) => Outcome::Deleted(random.below(2) == 0),
+                (Action::Delete, _) => Outcome::Deleted(dice.random_bool(0.5)),
                 (Action::Put(_), Outcome::Inserted) => Outcome::Replaced,
                 (Action::Put(_), _) | (Action::Insert(_), Outcome::Refused) => Outcome::Inserted,
                 (Action::DeleteIf(_), Outcome::Refused) => Outcome::Deleted(true),

@@ -5,6 +5,8 @@ use crate::common::{darter, said};
 use crate::daemon::{Client, Daemon};
 use darter_check::history::{Action, Operation, Outcome};
 use darter_check::linear::{Checker, Verdict, explain};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,9 +14,8 @@ use std::time::Duration;
 const KEYS: u32 = 3;
 
 /// One operation by chance, and what the client was told of it.
-fn operate(client: &mut Client, who: u32, dice: &mut u64, clock: &AtomicU64) -> Operation {
-    *dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    let chance = *dice >> 33;
+fn operate(client: &mut Client, who: u32, dice: &mut Pcg64Mcg, clock: &AtomicU64) -> Operation {
+    let chance: u64 = dice.random();
     let (key, value) = ((chance % u64::from(KEYS)) as u32, u64::from(who) << 32 | chance & 0xffff_ffff);
     if client.stream.is_none() {
         client.connect();
@@ -59,7 +60,8 @@ fn kill_one_of_two(pool: &str, kills: usize) {
             let address = if who % 2 == 0 { &steady.address } else { &resp };
             let (clock, is_over, history, done) = (&clock, &is_over, &history, &done);
             scope.spawn(move || {
-                let (mut client, mut dice, mut own) = (Client::new(address), u64::from(who) + 1, Vec::new());
+                let (mut client, mut dice, mut own) =
+                    (Client::new(address), Pcg64Mcg::seed_from_u64(who.into()), Vec::new());
                 while !is_over.load(Ordering::SeqCst) {
                     own.push(operate(&mut client, who, &mut dice, clock));
                     done.fetch_add(1, Ordering::SeqCst);

@@ -7,6 +7,8 @@ use darter_fabric::decorate::Delay;
 use darter_fabric::{block_on, run_all};
 use darter_index::{Condition, Decision, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,23 +32,17 @@ fn on_threads<T: Tested>(
     });
 }
 
-/// A small generator, so that runs differ between threads and not between executions.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
-}
-
 /// Of all threads that insert a key if absent, exactly one succeeds, however often the key is
 /// deleted again.
 pub(crate) fn inserts_and_deletes_of_one_key_balance<T: Tested>() {
     let mut bench = Bench::<T>::new(2);
     let totals = std::sync::Mutex::new((0_i64, 0_i64));
     on_threads(&bench, |thread, index, pool, client| {
-        let mut state = thread + 1;
+        let mut dice = Pcg64Mcg::seed_from_u64(thread);
         let (mut inserted, mut deleted) = (0, 0);
         for i in 0..20_000 / T::SLOWNESS {
-            let key = [b'k', (next(&mut state) % 3) as u8];
-            if next(&mut state).is_multiple_of(2) {
+            let key = [b'k', dice.random_range(0..3)];
+            if dice.random_bool(0.5) {
                 let value = (thread << 32 | i).to_le_bytes();
                 match block_on(index.put(client, &key, &value, Condition::Absent)).unwrap() {
                     PutOutcome::Inserted => inserted += 1,
@@ -133,15 +129,15 @@ pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
     let mut bench = Bench::<T>::new(3);
     let kept = std::sync::Mutex::new(BTreeSet::new());
     on_threads(&bench, |thread, index, pool, client| {
-        let mut state = 99 + thread;
+        let mut dice = Pcg64Mcg::seed_from_u64(99 + thread);
         let mut mine: BTreeSet<Vec<u8>> = BTreeSet::new();
         for i in 0..12_000 / T::SLOWNESS {
-            let seed = next(&mut state) as u16;
+            let seed = dice.random::<u16>();
             let key = [&adversarial_key(seed & !15 | 8 | seed & 7)[..], &[thread as u8]].concat();
             if key.len() > 1000 {
                 continue;
             }
-            match next(&mut state) % 8 {
+            match dice.random_range(0..8) {
                 0..4 => {
                     block_on(index.put(client, &key, &key, Condition::Always)).unwrap();
                     mine.insert(key);

@@ -5,10 +5,12 @@
 //! three ways. Runs with another `DARTER_DAMAGE_SEED` damage other pools in other places.
 
 use super::damaged::{Memory, image, memory_with};
-use super::{Bench, Dice, Model, Tested};
+use super::{Bench, Model, Tested};
 use darter_fabric::{Fabric, block_on};
 use darter_index::{CheckReport, Condition, IndexError, OrderedIndex, ScanRange};
 use darter_pool::{Client, Pool};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -191,20 +193,20 @@ async fn scan_all<F: Fabric>(
 }
 
 /// Damages a copy of the words. Returns where.
-fn damage(kind: Kind, words: &mut [u64], used: &[usize], dice: &mut Dice) -> String {
-    let word = used[dice.below(used.len() as u64) as usize];
+fn damage(kind: Kind, words: &mut [u64], used: &[usize], dice: &mut Pcg64Mcg) -> String {
+    let word = used[dice.random_range(0..used.len())];
     let first = word / SECTOR_WORDS * SECTOR_WORDS;
     let sector = first..first + SECTOR_WORDS;
     match kind {
         Kind::Bit => {
-            let bit = dice.below(64);
+            let bit = dice.random_range(0..64_u64);
             words[word] ^= 1 << bit;
             return format!("byte {:#x}, bit {bit}: was {:#018x}", word * 8, words[word] ^ 1 << bit);
         }
         Kind::ZeroedSector => words[sector].fill(0),
-        Kind::RandomSector => words[sector].fill_with(|| dice.next()),
+        Kind::RandomSector => words[sector].fill_with(|| dice.random::<u64>()),
         Kind::OtherSector => {
-            let other = used[dice.below(used.len() as u64) as usize] / SECTOR_WORDS * SECTOR_WORDS;
+            let other = used[dice.random_range(0..used.len())] / SECTOR_WORDS * SECTOR_WORDS;
             words.copy_within(other..other + SECTOR_WORDS, first);
             return format!("sector at {:#x} from {:#x}", first * 8, other * 8);
         }
@@ -229,7 +231,7 @@ pub(crate) fn damage_is_an_error_or_makes_no_difference<T: Tested>() {
             verdict.wrong,
             verdict.failed
         );
-        let mut dice = Dice::new(seed);
+        let mut dice = Pcg64Mcg::seed_from_u64(seed);
         let sectors = damages.div_ceil(BITS_PER_SECTOR);
         let kinds = [
             (Kind::Bit, damages),

@@ -1,10 +1,12 @@
 //! Pools with flipped bits: answers may be wrong or errors, but nothing panics, hangs or takes
 //! memory without bound, and a check still walks the pool.
 
-use super::{Bench, Dice, TestFabric, Tested};
+use super::{Bench, TestFabric, Tested};
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, block_on};
 use darter_index::{Condition, OrderedIndex, ScanRange};
 use darter_pool::Pool;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 /// How large a pool's memory is.
 #[derive(Clone, Copy)]
@@ -96,12 +98,12 @@ pub(crate) fn damaged_words_neither_panic_nor_hang<T: Tested>() {
     for seed in 0..4 {
         let sound = sound_pool::<T>(seed);
         let used: Vec<usize> = (0..sound.len()).filter(|&word| sound[word] != 0).collect();
-        let mut dice = Dice::new(seed);
+        let mut dice = Pcg64Mcg::seed_from_u64(seed);
         for flips in [1, 1, 1, 1, 3, 10, 100].into_iter().cycle().take(140) {
             let mut words = sound.clone();
             for _ in 0..flips {
-                let word = used[dice.below(used.len() as u64) as usize];
-                words[word] ^= 1 << dice.below(64);
+                let word = used[dice.random_range(0..used.len())];
+                words[word] ^= 1 << dice.random_range(0..64);
             }
             block_on(try_everything::<T>(memory_with(&words, MEMORY)));
         }

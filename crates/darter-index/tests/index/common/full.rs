@@ -1,14 +1,16 @@
 //! A pool that is full: an error to anyone who wants more, everything stored intact and readable,
 //! deletes work, and what they give back can be used again.
 
-use super::{Bench, Dice, Model, Tested};
+use super::{Bench, Model, Tested};
 use darter_fabric::block_on;
 use darter_index::{Condition, IndexError, OrderedIndex};
 use darter_pool::PoolError;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 /// Keys of a shape that makes the tree, not just the leaves, ask for space.
 fn key(shape: u64, n: u64) -> Vec<u8> {
-    let mixed = Dice::new(n).next();
+    let mixed = Pcg64Mcg::seed_from_u64(n).random::<u64>();
     match shape {
         // Wide at the top.
         0 => mixed.to_be_bytes().to_vec(),
@@ -40,7 +42,7 @@ fn put<T: Tested>(bench: &mut Bench<T>, model: &mut Model, key: Vec<u8>, value: 
 fn fill<T: Tested>(bench: &mut Bench<T>, model: &mut Model, shape: u64, value_bytes: u64, refusals: usize) {
     let mut refused = 0;
     for n in 0..400_000_u64 {
-        let value = vec![n as u8; (Dice::new(n).below(value_bytes + 1)) as usize];
+        let value = vec![n as u8; (Pcg64Mcg::seed_from_u64(n).random_range(0..value_bytes + 1)) as usize];
         refused += usize::from(!put(bench, model, key(shape, n), value));
         if refused == refusals {
             return;
@@ -127,25 +129,25 @@ pub(crate) fn full_at_every_allocation<T: Tested>() {
     let mut model = Model::new();
     fill(&mut bench, &mut model, 0, 200, 200);
     fill(&mut bench, &mut model, 2, 0, 200);
-    let mut dice = Dice::new(11);
+    let mut dice = Pcg64Mcg::seed_from_u64(11);
     let mut failures = 0;
     for round in 0..150_u64 {
         let keys: Vec<_> = model.keys().cloned().collect();
-        for _ in 0..=dice.below(3) {
-            let key = &keys[dice.below(keys.len() as u64) as usize];
+        for _ in 0..=dice.random_range(0..3) {
+            let key = &keys[dice.random_range(0..keys.len())];
             assert_eq!(bench.delete(key), model.remove(key).is_some());
         }
         bench.settle();
         for n in 0..40 {
-            let base = &keys[dice.below(keys.len() as u64) as usize];
+            let base = &keys[dice.random_range(0..keys.len())];
             // A split above, a child below, a neighbour, a new value.
-            let key = match dice.below(4) {
+            let key = match dice.random_range(0..4) {
                 0 => base[..base.len() / 2].to_vec(),
                 1 => [&base[..], &[n as u8]].concat(),
                 2 => [&base[..base.len().saturating_sub(1)], &[round as u8]].concat(),
                 _ => base.clone(),
             };
-            let value = vec![round as u8; dice.below(250) as usize];
+            let value = vec![round as u8; dice.random_range(0..250_usize)];
             failures += usize::from(!put(&mut bench, &mut model, key, value));
         }
     }

@@ -9,10 +9,7 @@ pub(crate) mod cut_short;
 #[allow(dead_code)] // only the indexes of a product promise it, and the baselines' tests include this file
 pub(crate) mod damage_campaign;
 pub(crate) mod damaged;
-pub(crate) mod dice;
 pub(crate) mod full;
-
-pub(crate) use dice::Dice;
 
 use crate::ground::{Ground, ground};
 use darter_fabric::decorate::{Delay, Delaying, Failing};
