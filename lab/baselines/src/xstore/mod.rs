@@ -16,8 +16,6 @@ mod check_models;
 mod client;
 mod descriptor;
 mod image;
-#[cfg(test)]
-mod interleavings;
 mod leaf;
 mod load;
 mod model;
@@ -27,6 +25,8 @@ mod root;
 mod server;
 mod sweep;
 mod table;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use options::XStoreOptions;

@@ -30,6 +30,7 @@ static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
         Explored::of::<chime::OfChime<chime::Values>>(),
         Explored::of::<xstore::OfXStore<xstore::Pointers>>(),
         Explored::of::<xstore::OfXStore<xstore::Values>>(),
+        Explored::of::<xstore::OfXStore<xstore::Tree>>(),
         Explored::of::<wort::OfWort<0>>(),
         Explored::of::<wort::OfWort<1>>(),
         Explored::of::<wort::OfWort<2>>(),

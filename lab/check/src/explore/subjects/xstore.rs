@@ -1,7 +1,7 @@
 //! XStore under exploration, with pointers in its leaves and with values: a server writes for clients that call it, and dies like
-//! them; readers go by models that it trains.
+//! them; readers go by models that it trains, or by the image of its inner nodes.
 //!
-//! Leaves have 16 slots. Caches are of all sizes that change what a lookup does.
+//! Leaves have 16 slots.
 
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
@@ -17,10 +17,12 @@ use std::pin::Pin;
 /// The subject, with these leaves.
 pub(super) struct OfXStore<H>(PhantomData<H>);
 
-/// What is in the leaves.
+/// What is in the leaves, and how readers find them.
 pub(super) trait Held: 'static {
     const NAME: &'static str;
     const VALUE_WORDS: u8;
+    /// The level from which on inner nodes are cached, where readers go by these.
+    const TREE_FROM: Option<u8> = None;
 }
 
 /// Pointers.
@@ -28,6 +30,9 @@ pub(super) struct Pointers;
 
 /// Values of up to two words, under keys of eight bytes.
 pub(super) struct Values;
+
+/// Pointers, found by inner nodes, the lowest of which are READ each time.
+pub(super) struct Tree;
 
 impl Held for Pointers {
     const NAME: &'static str = "xstore";
@@ -37,6 +42,12 @@ impl Held for Pointers {
 impl Held for Values {
     const NAME: &'static str = "xstore-inline";
     const VALUE_WORDS: u8 = 2;
+}
+
+impl Held for Tree {
+    const NAME: &'static str = "xstore-tree";
+    const VALUE_WORDS: u8 = 0;
+    const TREE_FROM: Option<u8> = Some(2);
 }
 
 /// Slots of a leaf.
@@ -94,7 +105,8 @@ impl<H: Held> Subject for OfXStore<H> {
         // All nodes may hold keys. They move where clients have them move.
         XStoreOptions {
             value_words: H::VALUE_WORDS,
-            cache_bytes: u64::MAX,
+            cache_bytes: if H::TREE_FROM.is_some() { 0 } else { u64::MAX },
+            tree_from: H::TREE_FROM,
             nodes: 0,
             ..XStoreOptions::default()
         }

@@ -96,20 +96,20 @@ fn blobs_that_are_none_are_refused() {
             block_on(world.client.read_words::<1>(at)).unwrap()[0] as u32
         };
         let leaf = world.index.shared.descriptor.leaf(first);
-        let mut dice = Dice(5);
+        let mut dice = Pcg64Mcg::seed_from_u64(5);
         for turn in 0..600 {
             let addr = match turn % 4 {
                 0 => GlobalAddr::NULL,
                 1 => leaf,
-                2 => GlobalAddr::new(0, dice.below(8 << 17) * 8),
-                _ => GlobalAddr::from_bits(dice.below(1 << 31) << 33 ^ dice.below(1 << 31)),
+                2 => GlobalAddr::new(0, dice.random_range(0..8 << 17) * 8),
+                _ => GlobalAddr::from_bits(dice.random()),
             };
             let (procedure, mut words) = match turn % 3 {
                 0 => (wire::GET, vec![1, 0]),
                 1 => (wire::PUT, vec![0, 0]),
                 _ => (wire::DELETE, vec![0]),
             };
-            words.extend([1 << 63 | dice.below(128), addr.bits()]);
+            words.extend([1 << 63 | dice.random_range(0..128), addr.bits()]);
             for _ in 0..2 {
                 wire::write(&mut words, Some(Text::Plain(b"")));
             }
@@ -129,20 +129,20 @@ fn blobs_that_are_none_are_refused() {
 fn calls_of_any_words_leave_an_index() {
     for options in [INLINE, FAT] {
         let (mut world, _) = loaded(options, 40);
-        let mut dice = Dice(11);
+        let mut dice = Pcg64Mcg::seed_from_u64(11);
         for turn in 0..4000 {
-            let procedure = PROCEDURES[dice.below(9) as usize];
+            let procedure = PROCEDURES[dice.random_range(0..PROCEDURES.len())];
             let mut words = request(procedure);
-            words.resize(words.len() + dice.below(3) as usize, 7);
-            for _ in 0..=dice.below(3) {
-                if let Some(last) = words.len().checked_sub(1) {
-                    let at = dice.below(last as u64 + 1) as usize;
-                    words[at] = match dice.below(5) {
+            words.resize(words.len() + dice.random_range(0..3), 7);
+            for _ in 0..=dice.random_range(0..3) {
+                if !words.is_empty() {
+                    let at = dice.random_range(0..words.len());
+                    words[at] = match dice.random_range(0..5) {
                         0 => u64::MAX,
-                        1 => dice.below(40),
-                        2 => 1 << 63 | dice.below(200),
-                        3 => words[at] ^ 1 << dice.below(63),
-                        _ => dice.below(1 << 31) << 33 ^ dice.below(1 << 31),
+                        1 => dice.random_range(0..40),
+                        2 => 1 << 63 | dice.random_range(0..200),
+                        3 => words[at] ^ 1 << dice.random_range(0..63),
+                        _ => dice.random(),
                     };
                 }
             }
@@ -163,12 +163,12 @@ fn calls_of_no_range_are_refused() {
     for options in [INLINE, FAT] {
         let (mut world, model) = loaded(XStoreOptions { nodes: 0, ..options }, 20);
         let index = world.index.shared.descriptor.addr;
-        let mut dice = Dice(5);
+        let mut dice = Pcg64Mcg::seed_from_u64(5);
         for turn in 0..300_u64 {
             let addr = match turn % 3 {
-                0 => index.plus(8 * (1 + dice.below(8))),
-                1 => GlobalAddr::new(0, dice.below(8 << 17) * 8),
-                _ => GlobalAddr::from_bits(dice.below(1 << 31) << 33 ^ dice.below(1 << 31)),
+                0 => index.plus(8 * (1 + dice.random_range(0..8))),
+                1 => GlobalAddr::new(0, dice.random_range(0..8 << 17) * 8),
+                _ => GlobalAddr::from_bits(dice.random()),
             };
             let words = [vec![addr.bits(), wire::GET], request(wire::GET)].concat();
             if addr != index && !addr.is_null() {

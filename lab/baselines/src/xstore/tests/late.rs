@@ -3,7 +3,6 @@
 //! whatever moment it lands, no key is lost, and none is two servers' (rule X11).
 
 use super::super::wire;
-use super::models::{BY_MODELS, BY_MODELS_FAT};
 use super::*;
 use darter_fabric::GlobalAddr;
 
@@ -31,7 +30,7 @@ struct Late<'f> {
     cas: Event,
     /// The giver's process, if it is dead: what else it has posted does not execute.
     dead: Option<u32>,
-    dice: Dice,
+    dice: Pcg64Mcg,
 }
 
 impl<'f> Late<'f> {
@@ -39,10 +38,10 @@ impl<'f> Late<'f> {
     fn stalls(sim: &Sim, process: u32, word: GlobalAddr, giver: impl Future<Output = ()> + 'f) -> Self {
         let mut executor = Executor::new(sim);
         executor.spawn(0, giver);
-        let (mut events, mut dice) = (Vec::new(), Dice(1));
+        let (mut events, mut dice) = (Vec::new(), Pcg64Mcg::seed_from_u64(1));
         loop {
             executor.events(&mut events);
-            let event = events[dice.below(events.len() as u64) as usize];
+            let event = events[dice.random_range(0..events.len())];
             if let EventKind::Execute { access, node, .. } = event.kind
                 && (node, access.start * 8, access.writes) == (word.node(), word.offset(), true)
                 && executor.process_of(event.task) == process
@@ -78,8 +77,10 @@ impl<'f> Late<'f> {
         self.executor.events(events);
         let is_dead = |event: &Event| self.dead == Some(self.executor.process_of(event.task));
         events.retain(|event| is_free(event, &self.cas) && !is_dead(event));
-        let Some(last) = events.len().checked_sub(1) else { return false };
-        let event = events[self.dice.below(last as u64 + 1) as usize];
+        if events.is_empty() {
+            return false;
+        }
+        let event = events[self.dice.random_range(0..events.len())];
         self.executor.perform(event, u32::MAX, WordOrder::Ascending);
         true
     }

@@ -3,8 +3,6 @@
 use super::super::root::ModelsWord;
 use super::*;
 
-const BY_MODELS: XStoreOptions = XStoreOptions { cache_bytes: u64::MAX, ..INLINE };
-
 /// The word of the models.
 fn models_word(world: &mut World) -> ModelsWord {
     let at = world.index.shared.descriptor.models();
