@@ -176,9 +176,6 @@ pub(crate) fn shape_word(layout: Layout, low: &Bound, high: &Bound) -> u64 {
 pub(crate) struct Pointer(u64);
 
 impl Pointer {
-    /// The bits of the address.
-    pub(crate) const ADDRESS: u64 = (1 << 48) - 1;
-
     /// To a pair whose key has this hash.
     pub(crate) fn new(addr: GlobalAddr, class: u8, hash: u64) -> Self {
         Self((hash & 0x1ff) << 55 | u64::from(class & 0x7f) << 48 | addr.bits())

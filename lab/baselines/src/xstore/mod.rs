@@ -131,15 +131,6 @@ fn bound_bytes(bound: &Bound<Vec<u8>>) -> &[u8] {
 }
 
 impl<F: Fabric> XStore<F> {
-    /// Has each range give the upper half of its leaves to the memory node with most room, full or
-    /// not, and returns how many did; none where only one node may hold ranges.
-    ///
-    /// # Errors
-    /// Those of the servers and the fabric.
-    pub async fn spread(&self, client: &mut Client<F>) -> Result<u64> {
-        Ok(self.call_all(client, wire::GIVE).await?.into_iter().sum())
-    }
-
     /// The memory nodes of the ranges, in the order of their keys, as last read.
     pub fn range_nodes(&self) -> Vec<u8> {
         self.shared.ranges().all.iter().map(|range| range.descriptor.node).collect()

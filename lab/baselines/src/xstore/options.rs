@@ -16,8 +16,8 @@ pub struct XStoreOptions {
     /// The memory node that holds the leaves.
     pub node: u8,
     /// How many memory nodes of the pool, from `node` on, may hold ranges of the keys: at most so
-    /// many, or with 0 all that follow. An index begins on `node`, and gives keys to the others when
-    /// a node fills.
+    /// many, or with 0 all that follow. A bulk load gives each its share of the keys; an index that
+    /// is filled by puts stays on `node`.
     pub nodes: u8,
     /// The memory node whose server runs the calls; that of the leaves, if there is none. With
     /// another one, which is then every range's, the server is a process of its own, without which leaves can still be read.

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Bounds are those of leaves ([`Bound`]); the first range begins below all keys, and each ends where
-//! the next begins. A table never changes: a CAS of the index's descriptor leads to another one
-//! (rule X11 of `lab/docs/xstore.md`), whose number is one more: a table may lie where an older one lay.
+//! the next begins. A table never changes: a CAS of the index's descriptor leads to it (rule X11 of
+//! `lab/docs/xstore.md`).
 //! The blob of a bound is that of the range's first leaf. An index without a table is one range.
 
 use super::descriptor::Descriptor;

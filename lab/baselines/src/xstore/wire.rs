@@ -16,11 +16,9 @@ pub(crate) const SCAN: u64 = 0x5853_0004;
 pub(crate) const MAINTAIN: u64 = 0x5853_0005;
 pub(crate) const PUBLISH: u64 = 0x5853_0006;
 pub(crate) const PING: u64 = 0x5853_0007;
-/// Has a range give its upper half to another memory node.
-pub(crate) const GIVE: u64 = 0x5853_0008;
 /// A call to another range than the index's first: the address of its descriptor, the number of the
 /// procedure, and its request.
-pub(crate) const OF_RANGE: u64 = 0x5853_0009;
+pub(crate) const OF_RANGE: u64 = 0x5853_0008;
 
 /// What the answer to a SCAN says of what is behind its pairs: nothing.
 pub(crate) const SCAN_OVER: u64 = 0;

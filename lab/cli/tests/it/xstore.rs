@@ -372,10 +372,9 @@ fn loaded(addresses: &[String], options: XStoreOptions, pool_options: &PoolOptio
     let mut client = pool.client().unwrap();
     let index = block_on(XStore::create(&mut client, options)).unwrap();
     let pairs = (0..STILL * 2).filter_map(|key| Some((key.to_be_bytes().to_vec(), still_value(key)?)));
-    let keys = STILL + more.len() as u64;
-    // It says nothing of its length, so all goes to the first node.
-    let pairs = pairs.chain(more).filter(|_| true);
-    assert_eq!(block_on(index.bulk_load(&mut client, pairs)).unwrap(), keys);
+    let pairs: Vec<_> = pairs.chain(more).collect();
+    let keys = pairs.len() as u64;
+    assert_eq!(block_on(index.bulk_load(&mut client, pairs.into_iter())).unwrap(), keys);
     View { addresses: addresses.to_vec(), options, client, index, _upkeep: Upkeep::of(&pool), pool }
 }
 

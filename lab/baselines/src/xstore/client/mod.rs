@@ -19,7 +19,7 @@ use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, Re
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
 use lookup::{Lookup, Reads};
-use ranges::{Range, Ranges, Tries};
+use ranges::{Range, Ranges};
 use scan::{End, Walk};
 use smallvec::SmallVec;
 use std::ops::Bound;
@@ -102,7 +102,7 @@ impl<F: Fabric> XStore<F> {
     /// # Errors
     /// Those of the servers and the fabric.
     pub(super) async fn call_all(&self, client: &mut Client<F>, procedure: u64) -> Result<Vec<u64>> {
-        let (mut tries, mut at, mut words) = (Tries::default(), Vec::new(), Vec::new());
+        let (mut tries, mut at, mut words) = (0, Vec::new(), Vec::new());
         self.find_ranges(client, &self.shared.ranges()).await?;
         loop {
             let ranges = self.shared.ranges();
@@ -141,7 +141,7 @@ impl<F: Fabric> XStore<F> {
         keys: &[&[u8]],
         kind: OpKind,
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut tries = Tries::default();
+        let mut tries = 0;
         loop {
             let ranges = self.shared.ranges();
             let outcome = self.values_in(&ranges, client, keys, kind).await;
@@ -252,14 +252,14 @@ impl<F: Fabric> XStore<F> {
         condition: Condition<'_>,
     ) -> Result<PutOutcome> {
         self.check_pair(client, key, value)?;
-        let mut tries = Tries::default();
+        let mut tries = 0;
         loop {
             let ranges = self.shared.ranges();
             let range = ranges.of(key);
             // Where the leaf's number is cached, the server need not search.
             let hint = range.leaf_hint(key);
             let outcome = self.put_in((range, hint), client, (key, value), condition).await;
-            if outcome.is_ok() || !self.tries_again(client, &ranges, &outcome, &mut tries).await? {
+            if outcome.is_ok() || !self.goes_elsewhere(client, &ranges, &outcome, &mut tries).await? {
                 return outcome;
             }
         }
@@ -301,7 +301,7 @@ impl<F: Fabric> XStore<F> {
         condition: Condition<'_>,
     ) -> Result<bool> {
         OrderedIndex::<F>::check_key(self, key)?;
-        let mut tries = Tries::default();
+        let mut tries = 0;
         loop {
             let ranges = self.shared.ranges();
             let outcome = self.delete_in(ranges.of(key), client, key, condition).await;
@@ -336,7 +336,7 @@ impl<F: Fabric> XStore<F> {
         scan: &ScanRange,
         limit: usize,
     ) -> Result<Vec<KeyValue>> {
-        let (mut pairs, mut left, mut tries) = (Vec::new(), scan.clone(), Tries::default());
+        let (mut pairs, mut left, mut tries) = (Vec::new(), scan.clone(), 0);
         loop {
             let ranges = self.shared.ranges();
             let (range, mut part) = ranges.part_of(&left);

@@ -21,10 +21,6 @@ use std::sync::Arc;
 const MOVES_MAX: u32 = 200;
 /// Those before it lets others go on each time.
 const MOVES_AT_ONCE: u32 = 2;
-/// Rounds of upkeep, in which memory of leaves that have gone comes back, before an operation is out
-/// of space.
-const ROUNDS_MAX: u32 = 8;
-
 /// A range.
 #[derive(Debug)]
 pub(in super::super) struct Range {
@@ -127,38 +123,9 @@ impl Shared {
     }
 }
 
-/// How often an operation was tried again.
-#[derive(Debug, Default)]
-pub(in super::super) struct Tries {
-    moves: u32,
-    rounds: u32,
-}
-
 impl<F: Fabric> XStore<F> {
     /// Whether an operation that has gone by these ranges, and is not pinned any more, is to be tried
-    /// again: keys have moved, whose server can be found now; or a node was full that gives leaves
-    /// away.
-    ///
-    /// # Errors
-    /// Damage, those of the fabric.
-    pub(super) async fn tries_again<T>(
-        &self,
-        client: &mut Client<F>,
-        ranges: &Arc<Ranges>,
-        outcome: &Result<T>,
-        tries: &mut Tries,
-    ) -> Result<bool> {
-        let is_full = outcome.as_ref().is_err_and(IndexError::is_out_of_space);
-        if is_full && self.may_spread(client) && tries.rounds < ROUNDS_MAX {
-            tries.rounds += 1;
-            self.call_all(client, super::super::wire::MAINTAIN).await?;
-            client.maintain().await?;
-            return Ok(true);
-        }
-        self.goes_elsewhere(client, ranges, outcome, tries).await
-    }
-
-    /// The same, for what needs no memory.
+    /// again: the keys are in other ranges now, whose server can be found.
     ///
     /// # Errors
     /// Damage, those of the fabric.
@@ -167,23 +134,17 @@ impl<F: Fabric> XStore<F> {
         client: &mut Client<F>,
         ranges: &Arc<Ranges>,
         outcome: &Result<T>,
-        tries: &mut Tries,
+        tries: &mut u32,
     ) -> Result<bool> {
-        if !matches!(outcome, Err(IndexError::Moved { .. })) || tries.moves >= MOVES_MAX {
+        if !matches!(outcome, Err(IndexError::Moved { .. })) || *tries >= MOVES_MAX {
             return Ok(false);
         }
-        tries.moves += 1;
-        if tries.moves > MOVES_AT_ONCE {
+        *tries += 1;
+        if *tries > MOVES_AT_ONCE {
             client.pause().await;
         }
         self.find_ranges(client, ranges).await?;
         Ok(true)
-    }
-
-    /// Whether a full node can give leaves to another one.
-    fn may_spread(&self, client: &Client<F>) -> bool {
-        let held = self.shared.descriptor.held_nodes();
-        held.end.min(client.pool().nodes()) > held.start + 1
     }
 
     /// Reads the table of ranges again, unless another client of this process has done so.

@@ -45,11 +45,6 @@ impl Emptied {
         *lock(&self.lows) = lows;
     }
 
-    /// Forgets the leaves from this low bound on, which are another server's now.
-    pub(super) fn forget_from(&self, low: &[u8]) {
-        lock(&self.lows).retain(|noted| &noted[..] < low);
-    }
-
     /// The low bounds of the leaves that are to be taken out now, of so many leaves: few enough of
     /// these have to be read by training for each leaf that goes, or for each round of upkeep.
     fn due(&self, leaves: u64) -> Vec<Vec<u8>> {

@@ -120,12 +120,7 @@ impl Learning {
 
     /// Notes that there is a key less.
     pub(super) fn count_delete(&self) {
-        self.discount(1);
-    }
-
-    /// Notes that there are so many keys less.
-    pub(super) fn discount(&self, given: u64) {
-        let fewer = |keys: u64| Some(keys.saturating_sub(given));
+        let fewer = |keys: u64| Some(keys.saturating_sub(1));
         let _ = self.keys.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 

@@ -62,8 +62,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Walks the leaves from this one, between these bounds, and mends each. What is behind them was
-    /// given away: the last leaf leads there no more.
+    /// Walks the leaves from this one, between these bounds, and mends each.
     ///
     /// # Errors
     /// Damage, those of the fabric.
@@ -84,12 +83,7 @@ impl<F: Fabric> Operation<'_, F> {
             }
             tree.insert(low, number);
             keys += leaf.head.counted().len() as u64;
-            let at_end = leaf.head.high == *high && *high != Bound::None;
-            if at_end && leaf.head.header.next != 0 {
-                self.cut(number, &leaf).await?;
-            }
-            let next = if at_end { 0 } else { leaf.head.header.next };
-            (expected, number) = (leaf.head.high, next);
+            (expected, number) = (leaf.head.high, leaf.head.header.next);
         }
         if tree.is_empty() || expected != *high {
             return Err(self.shared.damage("the last leaf is missing"));

@@ -4,10 +4,9 @@
 //! can write no more. Its inner nodes are in its own memory: a map from the low bounds of the
 //! leaves to their numbers, made by a walk of the leaves when it starts. A call holds at most one
 //! leaf's lock at a time, so no two wait for each other; bulk loading holds all, and taking out an
-//! emptied leaf holds two, taken from left to right, and giving leaves to another node holds those.
+//! emptied leaf holds two, taken from left to right.
 
 mod emptied;
-mod give;
 mod image;
 mod learning;
 mod mend;
@@ -32,7 +31,6 @@ use darter_index::radix::leaf as pair;
 use darter_index::{IndexError, Result};
 use darter_pool::{Client, Pool};
 use emptied::Emptied;
-pub(super) use give::Reason;
 use learning::Learning;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound as At;
@@ -108,8 +106,6 @@ pub(super) struct Owner<F: Fabric> {
     stock: Mutex<Vec<Client<F>>>,
     learning: Learning,
     emptied: Emptied,
-    /// The epoch in which it has given leaves away last, and how many it has kept.
-    gave: Mutex<Option<(u64, usize)>>,
     /// It does not know which leaves are the index's any more.
     is_lost: AtomicBool,
     /// The name in the descriptor's lock. Dropped, another server may take over.
@@ -154,7 +150,6 @@ impl<F: Fabric> Owner<F> {
             stock: Mutex::default(),
             learning: Learning::default(),
             emptied: Emptied::default(),
-            gave: Mutex::default(),
             is_lost: AtomicBool::new(false),
             _token: acquired.token.leave(),
         };
@@ -242,8 +237,6 @@ impl<F: Fabric> Owner<F> {
         let mut client = self.take_client()?;
         client.maintain().await?;
         let mut operation = Operation::pin(self, &mut client, OpKind::Maintain).await?;
-        // Without room anywhere else the keys stay.
-        operation.give(Reason::AlmostFull).await?;
         operation.learn().await?;
         drop(operation);
         self.give_back(client);

@@ -42,12 +42,6 @@ impl<F: Fabric> Owner<F> {
         self.tree().span.as_ref().is_some_and(|span| span.high.1.as_deref() == Some(key))
     }
 
-    /// Whether this server's keys end at a key or behind it.
-    fn ends_behind(&self, key: &[u8]) -> bool {
-        let tree = self.tree();
-        tree.span.as_ref().is_some_and(|span| span.high.1.as_ref().is_none_or(|high| key <= &high[..]))
-    }
-
     /// The bound at which this server's keys end, in the range's direction, if the range does not.
     fn ends_before(&self, range: &ScanRange) -> Option<Vec<u8>> {
         let tree = self.tree();
@@ -130,13 +124,6 @@ impl<F: Fabric> Operation<'_, F> {
                 // It has split meanwhile: its right neighbour comes first.
                 at = self.shared.last_below(reached);
                 continue;
-            }
-            if let Some(reached) = &reached
-                && behind.is_none()
-                && !self.shared.ends_behind(reached)
-            {
-                // What lies between has been given to another server.
-                return Err(self.shared.moved());
             }
             let mut pairs = self.pairs_of(&leaf, range).await?;
             // A leaf that has taken the place of others begins in front of `key`, or ends behind what

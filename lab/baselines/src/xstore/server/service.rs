@@ -3,7 +3,7 @@
 
 use super::super::wire::{self, PLAIN_WORDS, Reader, Taken, Text};
 use super::super::{condition_of, range_of};
-use super::{Descriptor, Operation, Owner, Reason};
+use super::{Descriptor, Operation, Owner};
 use crate::compute_node::LocalLocks;
 use crate::sync::lock;
 use darter_fabric::{Answer, Fabric, FabricError, GlobalAddr, OpKind, Procedures};
@@ -86,7 +86,6 @@ impl<F: Fabric> XStoreService<F> {
         let procedures = self.add(procedures, wire::SCAN, scan);
         let procedures = self.add(procedures, wire::MAINTAIN, maintain);
         let procedures = self.add(procedures, wire::PUBLISH, publish);
-        let procedures = self.add(procedures, wire::GIVE, give);
         let procedures = self.add(procedures, wire::PING, ping);
         let state = Arc::clone(&self.state);
         procedures.with_plain(wire::OF_RANGE, move |mut words| {
@@ -320,7 +319,6 @@ async fn run<F: Fabric>(owner: Arc<Owner<F>>, procedure: u64, words: Vec<u64>) -
         wire::DELETE => Box::pin(delete(owner, words)).await,
         wire::SCAN => Box::pin(scan(owner, words)).await,
         wire::MAINTAIN => Box::pin(maintain(owner, words)).await,
-        wire::GIVE => Box::pin(give(owner, words)).await,
         wire::PING => ping(owner, words).await,
         _ => Ok(None),
     }
@@ -373,12 +371,7 @@ async fn put<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
         let value = bytes_of(&mut operation, value).await?;
         let expected = bytes_of(&mut operation, expected).await?;
         let Some(condition) = condition_of(kind, &expected) else { return Ok(None) };
-        let outcome = operation.put(&key, &value, condition, hint as u32).await;
-        if outcome.as_ref().is_err_and(IndexError::is_out_of_space) && operation.give(Reason::Full).await? {
-            // Whoever has the key now, the caller tries again.
-            return Err(owner.moved());
-        }
-        let outcome = outcome?;
+        let outcome = operation.put(&key, &value, condition, hint as u32).await?;
         operation.learn_beside().await;
         outcome
     };
@@ -426,19 +419,6 @@ async fn maintain<F: Fabric>(owner: Arc<Owner<F>>, _: Vec<u64>) -> Words {
     owner.maintain().await?;
     // Whoever calls for a range that is over has to do the upkeep of others.
     if owner.is_over() { Err(owner.moved()) } else { Ok(Some(Vec::new())) }
-}
-
-async fn give<F: Fabric>(owner: Arc<Owner<F>>, _: Vec<u64>) -> Words {
-    let mut client = owner.take_client()?;
-    let mut operation = Operation::pin(&*owner, &mut client, OpKind::Maintain).await?;
-    let has_given = operation.give(Reason::Asked).await?;
-    if has_given {
-        // Without models the keys that stay are read by calls.
-        let _ = operation.learn().await;
-    }
-    drop(operation);
-    owner.give_back(client);
-    Ok(Some(vec![u64::from(has_given)]))
 }
 
 /// Publishes the leaves from one on, or those of a table of ranges.

@@ -1,9 +1,7 @@
 //! Tests over simulated memory with a server in a process of its own.
 
-mod late;
 mod limits;
 mod models;
-mod ranges;
 mod service;
 mod strangers;
 
@@ -12,7 +10,7 @@ use super::{XStore, XStoreOptions, XStoreService};
 use darter_fabric::block_on;
 use darter_index::{Condition, IndexError, OrderedIndex, ScanRange, Swept};
 use darter_pool::{Client, Pool, PoolOptions};
-use darter_sim::{Event, EventKind, Executor, Sim, SimServer, WordOrder};
+use darter_sim::{Executor, Sim, SimServer, WordOrder};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::cell::Cell;
@@ -31,9 +29,6 @@ const FAT: XStoreOptions = XStoreOptions { value_words: 0, ..INLINE };
 const BY_MODELS: XStoreOptions = XStoreOptions { cache_bytes: u64::MAX, ..INLINE };
 const BY_MODELS_FAT: XStoreOptions = XStoreOptions { cache_bytes: u64::MAX, ..FAT };
 
-/// Processes of the servers of nodes behind the first count up from here.
-const OTHERS: u32 = 40;
-
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A pool with an index, and a server in a process of its own.
@@ -44,9 +39,6 @@ struct World {
     client: Client<Sim>,
     server: Option<SimServer>,
     process: u32,
-    /// Those of the nodes behind the first, and the number of the last one's process.
-    others: Vec<SimServer>,
-    last_other: u32,
 }
 
 impl Drop for World {
@@ -58,21 +50,14 @@ impl Drop for World {
 
 impl World {
     fn new(options: XStoreOptions) -> Self {
-        Self::on(1, options)
-    }
-
-    /// On so many nodes, with a server of its own each.
-    fn on(nodes: u8, options: XStoreOptions) -> Self {
-        let sim = Sim::new(nodes.into(), 8 << 20);
+        let sim = Sim::new(1, 8 << 20);
         let pool_options = PoolOptions { block_bytes: Some(256 << 10), ..PoolOptions::default() };
         let pool = block_on(Pool::create(sim.clone(), &pool_options)).unwrap();
         pool.set_magazine_objects_max(1);
         let mut client = pool.client().unwrap();
         let index = block_on(XStore::open_or_create(&mut client, options)).unwrap();
-        let (server, others) = (None, Vec::new());
-        let mut world = Self { sim, pool, index, client, server, process: 0, others, last_other: OTHERS };
+        let mut world = Self { sim, pool, index, client, server: None, process: 0 };
         world.serve();
-        (1..nodes).for_each(|node| world.serve_at(node));
         world
     }
 
@@ -81,13 +66,6 @@ impl World {
         self.process += 1;
         let fabric = self.sim.process(self.process);
         self.server = Some(fabric.serve(0, XStoreService::new(&fabric).procedures()));
-    }
-
-    /// Another process becomes the server of a node behind the first.
-    fn serve_at(&mut self, node: u8) {
-        self.last_other += 1;
-        let fabric = self.sim.process(self.last_other);
-        self.others.push(fabric.serve(node, XStoreService::new(&fabric).procedures()));
     }
 
     fn put(&mut self, model: &mut Model, key: u64, value: &[u8]) {
@@ -167,12 +145,7 @@ impl World {
 
 /// A world whose first leaf has so many keys, in no order.
 fn loaded(options: XStoreOptions, keys: u64) -> (World, Model) {
-    loaded_on(1, options, keys)
-}
-
-/// The same on so many nodes.
-fn loaded_on(nodes: u8, options: XStoreOptions, keys: u64) -> (World, Model) {
-    let (mut world, mut model) = (World::on(nodes, options), Model::new());
+    let (mut world, mut model) = (World::new(options), Model::new());
     for number in 0..keys {
         world.put(&mut model, (number * 7 % keys) * 16, &number.to_le_bytes());
     }

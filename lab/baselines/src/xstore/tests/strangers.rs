@@ -6,7 +6,7 @@ use super::super::wire::{self, Text};
 use super::*;
 use darter_fabric::{CALL_WORDS_MAX, CallFault, FabricError, GlobalAddr};
 
-const PROCEDURES: [u64; 9] = [
+const PROCEDURES: [u64; 8] = [
     wire::GET,
     wire::PUT,
     wire::DELETE,
@@ -14,7 +14,6 @@ const PROCEDURES: [u64; 9] = [
     wire::MAINTAIN,
     wire::PUBLISH,
     wire::PING,
-    wire::GIVE,
     wire::OF_RANGE,
 ];
 

@@ -102,7 +102,7 @@ impl<H: Held> Subject for OfXStore<H> {
     const WARM: &'static [(u64, AllocKind)] = &[];
 
     fn options() -> XStoreOptions {
-        // All nodes may hold keys. They move where clients have them move.
+        // All nodes may hold keys: a bulk load gives each its share.
         XStoreOptions {
             value_words: H::VALUE_WORDS,
             cache_bytes: if H::TREE_FROM.is_some() { 0 } else { u64::MAX },
@@ -128,8 +128,6 @@ impl<H: Held> Subject for OfXStore<H> {
             emptied(),
             contest(),
             moved(),
-            moved_range(),
-            moved_seam(),
             unloaded(),
         ];
         if H::VALUE_WORDS > 0 {
@@ -145,11 +143,6 @@ impl<H: Held> Subject for OfXStore<H> {
         value: &[u8],
     ) -> Result<bool, IndexError> {
         index.delete_when(client, key, Condition::Equals(value)).await
-    }
-
-    /// Has ranges give keys to another node's server.
-    async fn adjust(index: &XStore<Sim>, client: &mut Client<Sim>, _: bool) -> Result<(), IndexError> {
-        index.spread(client).await.map(drop)
     }
 }
 
@@ -235,44 +228,6 @@ fn emptied() -> Scenario {
 fn moved() -> Scenario {
     const OPS: &[Op] = &[Op::Get(2), Op::Get(2), Op::Delete(0), Op::Insert(1), Op::Delete(1), Op::Insert(0)];
     Scenario::new("pair", keys([32, 48, 40]), &[0, 2]).doing("moved", OPS)
-}
-
-/// What clients do while keys move.
-const MOVING: &[Op] = &[
-    Op::Restructure,
-    Op::Restructure,
-    Op::Insert(0),
-    Op::Put(1),
-    Op::Put(2),
-    Op::Delete(0),
-    Op::Delete(1),
-    Op::Delete(2),
-    Op::Get(0),
-    Op::Get(1),
-    Op::Get(2),
-    Op::MultiGet,
-    Op::Scan(false),
-    Op::Scan(true),
-    Op::Maintain,
-];
-
-/// Four leaves, the last of which are given to another node while clients change them.
-fn moved_range() -> Scenario {
-    let hot = [22 * 16 + 1, 26 * 16 + 1, 28 * 16];
-    Scenario::new("range", keys(hot), &[1, 2])
-        .with_filler(keys((0..28).map(|at| at * 16)))
-        .adjusting()
-        .doing("moved", MOVING)
-}
-
-/// The same, with keys at the bound where the ranges part: the third leaf begins at the sixteenth key.
-fn moved_seam() -> Scenario {
-    let bound = 16 * 16;
-    let hot = [bound - 1, bound + 1, bound - 2];
-    Scenario::new("range-seam", keys(hot), &[1])
-        .with_filler(keys((0..28).map(|at| at * 16)))
-        .adjusting()
-        .doing("moved", MOVING)
 }
 
 /// Writers of one key beside each other.
