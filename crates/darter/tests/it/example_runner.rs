@@ -27,13 +27,17 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// What each example prints when it has done its work.
-const SAYS: [(&str, &str); 6] = [
-    ("quickstart", "plum = blue"),
+const SAYS: [(&str, &str); 10] = [
+    ("quickstart", "plum is blue"),
     ("cookbook", "every recipe ran"),
     ("map", "flying = fish"),
     ("multi_get_and_scan", "10 keys in"),
     ("typed_values", "cents: 1000"),
     ("survive_kill", "all of them are there"),
+    ("worker_pool", "all 200 jobs are done"),
+    ("time_series", "roof, second half hour: 44.99"),
+    ("secondary_index", "Emmy lives in London"),
+    ("tokio_service", "get pear: Some(\"green\")"),
 ];
 
 /// Runs an example over the pool that it chooses, or the one given, and checks what it prints.

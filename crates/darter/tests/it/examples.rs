@@ -32,3 +32,23 @@ fn quickstart() {
 fn cookbook() {
     runs("cookbook", None);
 }
+
+#[test]
+fn worker_pool() {
+    runs("worker_pool", None);
+}
+
+#[test]
+fn time_series() {
+    runs("time_series", None);
+}
+
+#[test]
+fn secondary_index() {
+    runs("secondary_index", None);
+}
+
+#[test]
+fn tokio_service() {
+    runs("tokio_service", None);
+}
