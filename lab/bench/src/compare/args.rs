@@ -114,6 +114,9 @@ pub struct CompareArgs {
     /// that
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Write the same rows as a JSON array to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
     /// Write a page with tables and plots to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

@@ -9,7 +9,7 @@
 //! | `server` | the server beside the memory, for indexes that call one |
 //! | `run` | points that share pools, warm-ups, rounds |
 //! | `configuration`, `measurement` | the settings of a measurement and its results |
-//! | `axis`, `tables`, `csv_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, pictures, one page with all |
+//! | `axis`, `tables`, `csv_rows`, `json_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, JSON, pictures, one page with all |
 
 mod args;
 mod axis;
@@ -18,6 +18,7 @@ mod chart;
 mod configuration;
 mod csv_rows;
 mod environment;
+mod json_rows;
 mod measurement;
 mod page;
 mod plots;
@@ -47,6 +48,7 @@ use crate::Setting;
 use crate::datasets::Dataset;
 use darter_bench::BenchError;
 use darter_fabric::counted;
+use darter_fabric::files::check_output;
 use std::io::Write;
 
 /// Compares indexes and writes the tables to `out` and the requested files.
@@ -69,6 +71,9 @@ pub fn run_compare(
         ..Outputs::default()
     };
     outputs.prepare()?;
+    if let Some(path) = &args.json {
+        check_output(path).map_err(|source| BenchError::File { path: path.clone(), source })?;
+    }
     let (measurements, outcome) = run::measure(comparison, setting, &*dataset);
     if let Err(error) = outcome {
         // What was measured is shown; files are for what is complete.
@@ -84,6 +89,9 @@ pub fn run_compare(
         modelled: comparison.pool.is_modelled(),
     };
     publish(setting, &about, &Results::of(by_workload(&measurements), &measurements)?, &outputs, out)?;
+    if let Some(path) = &args.json {
+        publish::write_file(setting, path.clone(), json_rows::json(&measurements)?)?;
+    }
     Ok(measurements)
 }
 

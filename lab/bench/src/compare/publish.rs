@@ -107,7 +107,7 @@ fn asked_for(measurements: &[Measurement]) -> String {
     configuration::hash(&measurements.iter().map(|one| one.figures.hash.as_str()).collect::<String>())
 }
 
-fn write_file(setting: &Setting, path: PathBuf, content: Vec<u8>) -> Result<(), BenchError> {
+pub(crate) fn write_file(setting: &Setting, path: PathBuf, content: Vec<u8>) -> Result<(), BenchError> {
     setting.or_stopped(move || {
         write_output(&path, Access::Umask, &content).map_err(|source| BenchError::File { path, source })
     })?

@@ -71,8 +71,9 @@ fn a_sweep_has_a_row_for_each_point_and_files_for_everybody() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let words = format!(
         "--indexes dart,art --workloads load,c --records 2000 --ops 500 --rounds 1 --cache 64K,1M --theta uniform,0.99 \
-         --csv {} --html {} --svg {}",
+         --csv {} --json {} --html {} --svg {}",
         path("rows.csv"),
+        path("rows.json"),
         path("page.html"),
         path("plots")
     );
@@ -84,6 +85,12 @@ fn a_sweep_has_a_row_for_each_point_and_files_for_everybody() {
     let rows = fs::read_to_string(path("rows.csv")).unwrap();
     assert_eq!(rows.lines().count(), 1 + measurements.len());
     assert!(hashes.iter().all(|hash| rows.contains(hash)));
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(path("rows.json")).unwrap()).unwrap();
+    for (row, one) in json.as_array().unwrap().iter().zip(&measurements) {
+        assert_eq!(row["hash"], one.figures.hash);
+        assert_eq!(row["index"], one.configuration.index);
+        assert!((row["round_trips_per_op"].as_f64().unwrap() - one.figures.round_trips_per_op).abs() < 1e-9);
+    }
     let page = fs::read_to_string(path("page.html")).unwrap();
     assert!(page.contains("darter-lab compare --and &lt;so&gt; on") && page.contains("<svg"));
     assert!(!page.contains("http") && !page.contains("<script"));
