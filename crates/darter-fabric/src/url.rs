@@ -288,6 +288,9 @@ impl PoolUrl {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
+        if let Some(meant) = meant(text) {
+            return Err(format!("it does not begin with a kind of pool; did you mean `{meant}`?"));
+        }
         let (scheme, rest) =
             text.split_once(':').ok_or("it does not begin with `mem:`, `file:`, `tcp://` or `rdma://`")?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -330,6 +333,18 @@ impl PoolUrl {
         }
         url.verified()
     }
+}
+
+/// Returns the name that was probably meant by a path, or by the address of a memory node.
+fn meant(text: &str) -> Option<String> {
+    if ["/", "./", "../"].iter().any(|start| text.starts_with(start)) {
+        return Some(format!("file:{text}"));
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    let is_address = !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok();
+    let kind = host.split(':').next().unwrap_or_default();
+    let has_kind = ["mem", "file", "tcp", "rdma", "model"].contains(&kind);
+    (is_address && !has_kind).then(|| format!("tcp://{text}"))
 }
 
 /// Reads `//host:port,host:port`.
@@ -475,7 +490,10 @@ mod tests {
     fn nonsense_says_what_is_wrong_and_gives_an_example() {
         for (text, word) in [
             ("", "mem:"),
-            ("/dev/shm/pool", "does not begin"),
+            ("/dev/shm/pool", "did you mean `file:/dev/shm/pool`?"),
+            ("./pool?size=1G", "did you mean `file:./pool?size=1G`?"),
+            ("10.0.0.1:7000", "did you mean `tcp://10.0.0.1:7000`?"),
+            ("pool", "does not begin"),
             ("udp:host", "unknown kind"),
             ("tcp:host:1", "lacks the `//`"),
             ("tcp://", "no `host:port`"),
