@@ -37,7 +37,9 @@ impl StoreTarget {
     ) -> Result<Self, BenchError> {
         let options =
             Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret(SECRET);
-        let options = options.tcp(tcp.clone()).create(create).index(kind);
+        let options = options.tcp(tcp.clone()).index(kind);
+        // Otherwise as the kind of pool suggests.
+        let options = if create { options.create(true) } else { options };
         Ok(Self { store: options.open(pool)?, name: kind.name() })
     }
 }

@@ -270,7 +270,9 @@ impl CreateCommand {
             }
             _ => {}
         }
-        let store = self.pool.open(self.pool.options()?.create(true).truncate(self.overwrite))?;
+        let store = self
+            .pool
+            .open(self.pool.options()?.create(true).create_new(!self.overwrite).truncate(self.overwrite))?;
         warn_of_missing_space(&store);
         let mut out = std::io::stdout().lock();
         let nodes = counted(store.pool().nodes().into(), "memory node");
