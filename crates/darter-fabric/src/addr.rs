@@ -1,7 +1,7 @@
 //! Addresses in the pool: which memory node, and where in its region.
 //!
-//! An address fits in 48 bits so that a compound pointer can carry it beside its metadata (DART,
-//! section 3.3):
+//! An address fits into 48 bits so that a compound pointer can hold it together with its metadata
+//! (DART, section 3.3):
 //!
 //! ```text
 //!  63        48 47      40 39                      0
@@ -16,18 +16,18 @@ use std::fmt;
 pub const OFFSET_BITS: u32 = 40;
 /// Exclusive upper bound of an offset in bytes.
 pub const OFFSET_LIMIT: u64 = 1 << OFFSET_BITS;
-/// Memory nodes a pool can name.
+/// Maximum number of memory nodes in a pool.
 pub const NODES_MAX: usize = 256;
 
 /// The address of a byte in the pool: 8 bits of memory node, 40 bits of offset.
 ///
-/// Verbs need it aligned to 8 bytes. Node 0, offset 0 is the superblock, so the zero word serves as
-/// "none".
+/// Verbs require an alignment of 8 bytes. Node 0, offset 0 is the superblock, so the zero word
+/// serves as "none".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GlobalAddr(u64);
 
 impl GlobalAddr {
-    /// The address no object has.
+    /// The address that no object has.
     pub const NULL: Self = Self(0);
 
     /// Composes an address. `offset` must be below [`OFFSET_LIMIT`]; higher bits are cut off.

@@ -12,12 +12,12 @@ use crate::words::Words;
 #[cfg(feature = "tcp")]
 use std::sync::Arc;
 
-/// Words a batch's buffer begins with.
+/// Initial capacity of a batch's buffer, in words.
 const BATCH_WORDS_MIN: usize = 64;
-/// Words a batch can carry: 4 GiB, far above any object of a pool.
+/// Maximum words of a batch: 4 GiB, far more than any object of a pool.
 const BATCH_WORDS_MAX: usize = 1 << 29;
 
-/// What a verb does. The payload lies in the batch's word buffer.
+/// Kind of a verb. The payload is in the batch's word buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerbKind {
     /// Copies words from the memory node.
@@ -31,25 +31,25 @@ pub enum VerbKind {
     Faa,
 }
 
-/// One one-sided verb of a batch.
+/// A one-sided verb of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
-    /// What it does.
+    /// Kind of the verb.
     pub kind: VerbKind,
     /// The 8-byte-aligned address it acts on.
     pub addr: GlobalAddr,
-    /// Where its words begin in the batch's buffer.
+    /// Index of its first word in the batch's buffer.
     pub at: u32,
     /// Words moved: 1 for CAS and FAA.
     pub words: u32,
-    /// It executes behind all verbs before it, whatever they are; see [`Batch::fence`].
+    /// It executes after all verbs before it, of any kind; see [`Batch::fence`].
     pub is_fenced: bool,
-    /// Nobody waits until its word is durable; see [`Batch::volatile`].
+    /// No client waits until its word is durable; see [`Batch::volatile`].
     pub is_volatile: bool,
 }
 
 impl Verb {
-    /// Returns whether it can execute in pieces of its words.
+    /// Returns whether it can execute in pieces.
     pub fn is_long(&self) -> bool {
         self.words > 1 && matches!(self.kind, VerbKind::Read | VerbKind::Write)
     }
@@ -59,8 +59,8 @@ impl Verb {
         matches!(self.kind, VerbKind::Cas | VerbKind::Faa)
     }
 
-    /// Returns how many words it carries to the node: expected and desired, or an addend, of CAS and
-    /// FAA.
+    /// Returns the number of words sent to the node: the payload of a WRITE; expected and desired
+    /// word of a CAS; addend of a FAA.
     #[inline]
     pub fn request_words(&self) -> usize {
         match self.kind {
@@ -71,7 +71,7 @@ impl Verb {
         }
     }
 
-    /// Returns how many words it brings back: the old one, of CAS and FAA.
+    /// Returns the number of words sent back: the payload of a READ; the old word of a CAS or FAA.
     #[inline]
     pub fn reply_words(&self) -> usize {
         match self.kind {
@@ -94,36 +94,36 @@ impl Verb {
     }
 }
 
-/// Names the words a READ will bring.
+/// Identifies the words of a READ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadId {
     at: u32,
     words: u32,
 }
 
-/// Names the outcome of a CAS.
+/// Identifies the outcome of a CAS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CasId {
     at: u32,
     expected: u64,
 }
 
-/// Names the outcome of a FAA.
+/// Identifies the outcome of a FAA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaaId(u32);
 
-/// Verbs to post together. Of two verbs to one memory node the second executes behind the first if
+/// Verbs to post together. Of two verbs to one memory node the second executes after the first if
 /// the first is a WRITE, the second is a READ, or the second is [fenced](Batch::fence). Other pairs
 /// may execute in either order (InfiniBand specification, ordering rules of work requests).
 ///
-/// A batch is one pointer, so that handing it to a provider and back costs nothing.
+/// A batch is one pointer, so that passing it to a provider and back is cheap.
 #[derive(Debug, Default)]
 pub struct Batch {
     inner: Box<Buffers>,
 }
 
-/// What a batch owns. `data` only grows: words beyond `used` are left from earlier use of the
-/// batch, so that room for a READ need not be cleared each time.
+/// Content of a batch. `data` only grows: words beyond `used` are left over from earlier use of the
+/// batch, so that space for a READ need not be cleared each time.
 #[derive(Debug, Default)]
 struct Buffers {
     verbs: Vec<Verb>,
@@ -141,13 +141,13 @@ impl Batch {
         Self::default()
     }
 
-    /// Returns an empty batch whose words will lie in memory that a device knows.
+    /// Returns an empty batch whose words are allocated in memory registered with a device.
     #[cfg(feature = "tcp")]
     pub(crate) fn borrowing(lender: Arc<dyn Lender>) -> Self {
         Self { inner: Box::new(Buffers { data: Words::of(lender), ..Buffers::default() }) }
     }
 
-    /// Moves its words into memory of a lender, if they are elsewhere; returns whether they are
+    /// Moves its words into memory of a lender, if they are elsewhere. Returns whether they are
     /// there now.
     #[cfg(feature = "tcp")]
     pub(crate) fn lend_from(&mut self, lender: &Arc<dyn Lender>) -> bool {
@@ -161,7 +161,7 @@ impl Batch {
         self.inner.data.key().unwrap_or(0)
     }
 
-    /// Forgets verbs and results, keeps the buffers' capacity.
+    /// Removes verbs and results; keeps the buffers' capacity.
     #[inline]
     pub fn clear(&mut self) {
         self.inner.verbs.clear();
@@ -169,19 +169,19 @@ impl Batch {
         (self.inner.fences, self.inner.is_volatile) = (false, false);
     }
 
-    /// Verbs added so far.
+    /// Returns the number of verbs.
     #[inline]
     pub fn len(&self) -> usize {
         self.inner.verbs.len()
     }
 
-    /// Returns whether no verb was added.
+    /// Returns whether there are no verbs.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.inner.verbs.is_empty()
     }
 
-    /// Adds a READ of `words` 8-byte words. Until it has completed, what it brought is unspecified.
+    /// Adds a READ of `words` 8-byte words. Their content is unspecified until it has completed.
     #[inline]
     pub fn read(&mut self, addr: GlobalAddr, words: usize) -> ReadId {
         let at = self.grow(words);
@@ -197,7 +197,7 @@ impl Batch {
         self.push(VerbKind::Write, addr, at, payload.len());
     }
 
-    /// Adds a WRITE of words given as little-endian bytes; what is left over after whole words is
+    /// Adds a WRITE of words given as little-endian bytes. A remainder that is not a whole word is
     /// not written.
     #[inline]
     pub fn write_bytes(&mut self, addr: GlobalAddr, payload: &[u8]) {
@@ -227,23 +227,23 @@ impl Batch {
         FaaId(at as u32)
     }
 
-    /// Makes the verb added next execute behind all verbs to its node that were added before it. A
-    /// WRITE, CAS or FAA needs that if it must follow a READ, a CAS or an FAA; an RDMA device waits
-    /// for their answers first, other providers execute in this order anyway.
+    /// Makes the next verb execute after all verbs to its node that were added before it. A WRITE,
+    /// CAS or FAA needs this if it must follow a READ, a CAS or an FAA; an RDMA device waits for
+    /// their results first, other providers execute in this order anyway.
     #[inline]
     pub fn fence(&mut self) -> &mut Self {
         self.inner.fences = true;
         self
     }
 
-    /// Marks the verb added next, a WRITE, CAS or FAA, as one of words that say nothing once all who
-    /// go by them have died: locks, leases. On durable memory neither this batch waits until they
-    /// are on the medium, nor anyone who finds them. All verbs that change such a word must be
-    /// marked. After a power failure it holds any of its last values, and not a later one than
-    /// unmarked words of its node that were written behind it.
+    /// Marks the next verb, a WRITE, CAS or FAA, as one of words that lose their meaning when all
+    /// processes that use them have died: locks, leases. On durable memory neither this batch nor a
+    /// batch that reads the words waits until they are on the medium. All verbs that change such a
+    /// word must be marked. After a power failure it holds any of its last values, but not a later
+    /// one than unmarked words of its node that were written after it.
     ///
-    /// What such a word protects is durable as ever: a batch waits for all else that it has written
-    /// or read.
+    /// Data protected by such a word stays durable: a batch waits for all other words that it has
+    /// written or read.
     #[inline]
     pub fn volatile(&mut self) -> &mut Self {
         self.inner.is_volatile = true;
@@ -258,11 +258,14 @@ impl Batch {
         self.inner.verbs.push(Verb { kind, addr, at, words, is_fenced, is_volatile });
     }
 
-    /// Makes room for `words` more words and returns where they begin.
+    /// Makes room for `words` more words and returns the index of the first.
     #[inline]
     fn grow(&mut self, words: usize) -> usize {
         let at = self.inner.used;
-        assert!(words <= BATCH_WORDS_MAX - at, "{at} + {words} words in a batch");
+        assert!(
+            words <= BATCH_WORDS_MAX - at,
+            "{at} + {words} words in a batch: more than {BATCH_WORDS_MAX}"
+        );
         let end = at + words;
         if end > self.inner.data.len() {
             self.lengthen(end);
@@ -276,13 +279,13 @@ impl Batch {
         self.inner.data.lengthen(end.next_power_of_two().max(BATCH_WORDS_MIN));
     }
 
-    /// Returns the words a completed READ brought.
+    /// Returns the words that a completed READ has read.
     #[inline]
     pub fn words(&self, id: ReadId) -> &[u64] {
         &self.inner.data[id.at as usize..(id.at + id.words) as usize]
     }
 
-    /// Returns the word a completed CAS found.
+    /// Returns the word that a completed CAS found.
     #[inline]
     pub fn found(&self, id: CasId) -> u64 {
         self.inner.data[id.at as usize]
@@ -294,31 +297,31 @@ impl Batch {
         self.found(id) == id.expected
     }
 
-    /// Returns the word a completed FAA found.
+    /// Returns the word that a completed FAA found.
     #[inline]
     pub fn fetched(&self, id: FaaId) -> u64 {
         self.inner.data[id.0 as usize]
     }
 
-    /// For decorators: forgets all verbs but the first `verbs`. Results of the others stay what
-    /// they were.
+    /// For decorators: removes all verbs except the first `verbs`. Results of the others keep their
+    /// values.
     pub fn truncate(&mut self, verbs: usize) {
         self.inner.verbs.truncate(verbs);
     }
 
-    /// For providers: bytes that the buffers occupy, used or not.
+    /// For providers: returns the size of the buffers in bytes, used or not.
     #[inline]
     pub fn buffer_bytes(&self) -> usize {
         self.inner.data.len() * size_of::<u64>() + self.inner.verbs.capacity() * size_of::<Verb>()
     }
 
-    /// For providers and decorators: the verbs in posting order.
+    /// For providers and decorators: returns the verbs in posting order.
     #[inline]
     pub fn verbs(&self) -> &[Verb] {
         &self.inner.verbs
     }
 
-    /// For providers: the verbs, and the buffer they index.
+    /// For providers: returns the verbs, and the buffer that they index.
     #[inline]
     pub fn parts_mut(&mut self) -> (&[Verb], &mut [u64]) {
         let Buffers { verbs, data, used, fences: _, is_volatile: _ } = &mut *self.inner;
@@ -330,7 +333,7 @@ impl Batch {
 mod tests {
     use super::*;
 
-    /// Does to the buffer what a provider would do to a memory node of zeros.
+    /// Changes the buffer as a provider would with a memory node of zeros.
     fn complete(batch: &mut Batch) {
         let (verbs, data) = batch.parts_mut();
         for verb in verbs {

@@ -1,13 +1,13 @@
-//! Procedures that run at a memory node, and what a call of one can come to.
+//! Procedures that run at a memory node, and the outcomes of their calls.
 //!
-//! A call is for what one-sided verbs cannot do: one round trip brings words to a *procedure*, code
-//! that runs beside the memory node, and brings its answer back. [`Procedures`] lists the
-//! procedures of one node by number; how they run is the provider's affair
-//! ([`Endpoint::call`](crate::Endpoint::call)). A request and an answer have a largest size, and a
-//! call that comes to nothing says why ([`CallFault`]).
+//! A call serves operations that one-sided verbs cannot do. One round trip sends words to a
+//! *procedure*, code that runs at the memory node, and returns its result. [`Procedures`] lists the
+//! procedures of one node by number; the provider decides how they run
+//! ([`Endpoint::call`](crate::Endpoint::call)). Requests and results have a maximum size, and a
+//! call that fails returns the reason ([`CallFault`]).
 //!
-//! A procedure reaches its memory through an endpoint like everybody else, word by word: it is
-//! atomic to nobody but through CAS and FAA.
+//! A procedure accesses its memory through an endpoint like any client, word by word: it is atomic
+//! with respect to other clients only through CAS and FAA.
 //!
 //! ```
 //! use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Local, Procedures, block_on};
@@ -37,18 +37,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// Most words of a call's request.
+/// Maximum words of a call's request.
 pub const CALL_WORDS_MAX: usize = 8 << 10;
-/// Most words of a procedure's answer.
+/// Maximum words of a procedure's result.
 pub const ANSWER_WORDS_MAX: usize = 8 << 10;
 
-/// What a procedure answers.
+/// Result of a procedure.
 pub type Answer = Result<Vec<u64>, ProcedureError>;
 
-/// A procedure under way.
+/// A running procedure.
 type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// Begins to run a procedure on a request's words.
+/// Starts a procedure on a request's words.
 type Start = Arc<dyn Fn(Vec<u64>) -> Running + Send + Sync>;
 
 /// The procedures of one memory node, by number. Clones are the same list.
@@ -70,12 +70,12 @@ impl Procedures {
         Self::default()
     }
 
-    /// Adds a procedure, or replaces the one of its number. Each call runs `procedure` on an
+    /// Adds a procedure, or replaces the one with this number. Each call runs `procedure` on an
     /// endpoint of `fabric`, which is the node as its own process sees it, and on the request's
     /// words.
     ///
-    /// The list keeps `fabric` alive. So where a fabric holds a list itself, as
-    /// [`Local`](crate::Local) does, the list is made over the handle without it.
+    /// The list keeps `fabric` alive. So if a fabric holds a list itself, as
+    /// [`Local`](crate::Local) does, the list must use a handle without it.
     #[must_use]
     pub fn with<F, R>(
         mut self,
@@ -98,7 +98,8 @@ impl Procedures {
         self
     }
 
-    /// Adds a procedure that reaches the memory by itself, or replaces the one of its number.
+    /// Adds a procedure that accesses the memory without an endpoint, or replaces the one with this
+    /// number.
     #[must_use]
     pub fn with_plain<R>(
         mut self,
@@ -113,7 +114,7 @@ impl Procedures {
         self
     }
 
-    /// For providers: runs a procedure. Nothing of it happens before the future is polled.
+    /// For providers: runs a procedure. Nothing happens before the future is polled.
     ///
     /// # Errors
     /// [`CallFault::RequestTooLarge`], [`CallFault::Unknown`], [`CallFault::AnswerTooLarge`] and
@@ -129,21 +130,21 @@ impl Procedures {
     }
 }
 
-/// Checks that a request of so many words may be sent to a node that takes `max`.
+/// Checks that a request of `words` words may be sent to a node that accepts `max`.
 ///
 /// # Errors
-/// [`CallFault::RequestTooLarge`] if not.
+/// Fails with [`CallFault::RequestTooLarge`] if not.
 pub fn verify_request(words: usize, max: usize) -> Result<(), CallFault> {
     if words > max { Err(CallFault::RequestTooLarge { words, max }) } else { Ok(()) }
 }
 
-/// The procedures of several memory nodes, for fabrics whose nodes are in this process. Clones are
-/// the same.
+/// The procedures of several memory nodes, for fabrics whose nodes are in this process. Clones
+/// share them.
 #[derive(Clone, Debug, Default)]
 pub struct NodeProcedures(Arc<BTreeMap<u8, Procedures>>);
 
 impl NodeProcedures {
-    /// Gives a node its procedures, in the place of those that it had.
+    /// Sets a node's procedures, replacing any earlier ones.
     pub fn set(&mut self, node: u8, procedures: Procedures) {
         Arc::make_mut(&mut self.0).insert(node, procedures);
     }
@@ -151,7 +152,7 @@ impl NodeProcedures {
     /// Returns the procedures of a node.
     ///
     /// # Errors
-    /// [`CallFault::NoServer`] if it has none.
+    /// Fails with [`CallFault::NoServer`] if it has none.
     pub fn of(&self, node: u8) -> Result<Procedures, CallFault> {
         self.0.get(&node).cloned().ok_or(CallFault::NoServer)
     }

@@ -1,11 +1,11 @@
-//! What a call can come to, other than an answer.
+//! Errors of calls.
 
 use crate::counted;
 
-/// Most bytes of a [`ProcedureError`]'s message; the rest is cut off.
+/// Maximum bytes of a [`ProcedureError`]'s message; the rest is cut off.
 pub const MESSAGE_BYTES_MAX: usize = 512;
 
-/// A call that came to nothing, or to nobody knows what.
+/// A call that failed or whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("procedure {procedure} of memory node {node}: {fault}")]
 pub struct CallError {
@@ -13,16 +13,16 @@ pub struct CallError {
     pub node: u8,
     /// The number of the procedure.
     pub procedure: u64,
-    /// What became of the call.
+    /// The reason.
     pub fault: CallFault,
 }
 
-/// What became of a call that brought no answer.
+/// Why a call returned no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallFault {
-    /// This provider makes no calls ([`Capabilities::calls`](crate::Capabilities::calls)). Nothing
-    /// was sent.
+    /// This provider does not support calls ([`Capabilities::calls`](crate::Capabilities::calls)).
+    /// Nothing was sent.
     #[error("this fabric makes no calls; use memory nodes over TCP (tcp://)")]
     Unsupported,
     /// The node runs no procedures. Nothing was done.
@@ -36,41 +36,41 @@ pub enum CallFault {
     RequestTooLarge {
         /// Words of the request.
         words: usize,
-        /// Most words that the node takes.
+        /// Maximum words that the node accepts.
         max: usize,
     },
-    /// The answer has too many words. The procedure has run to its end.
-    #[error("an answer of {}, {max} at most; ask for less", counted(*.words as u64, "word"))]
+    /// The result has too many words. The procedure has run to its end.
+    #[error("a result of {}, {max} at most; request less", counted(*.words as u64, "word"))]
     AnswerTooLarge {
-        /// Words of the answer.
+        /// Words of the result.
         words: usize,
-        /// Most words that an answer may have.
+        /// Maximum words of a result.
         max: usize,
     },
     /// Too many calls wait for the node's workers. Nothing was done.
     #[error("too many calls wait there; nothing was done; try again later")]
     Busy,
-    /// The server ended, or the connection to it, while the call was under way: the procedure may
-    /// have run to its end, in part, or not at all.
+    /// The server or the connection to it ended during the call: the procedure may have run to its
+    /// end, in part, or not at all.
     #[error("its server is gone; whether the procedure has run is unknown; try again later")]
     ServerGone,
-    /// The procedure ended with an error. What it did until then remains.
+    /// The procedure ended with an error. Its effects until then remain.
     #[error(transparent)]
     Failed(ProcedureError),
 }
 
-/// The error that a procedure answers with.
+/// An error returned by a procedure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (code {code})")]
 pub struct ProcedureError {
-    /// A number whose meaning is the procedure's affair.
+    /// A number defined by the procedure.
     pub code: u64,
     /// What went wrong, and what to do.
     pub message: String,
 }
 
 impl ProcedureError {
-    /// The code of a procedure to which the fabric returned an error.
+    /// The code of a procedure that got an error from the fabric.
     pub const FABRIC: u64 = u64::MAX;
     /// The code of a procedure that panicked.
     pub const PANIC: u64 = u64::MAX - 1;

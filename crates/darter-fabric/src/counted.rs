@@ -1,6 +1,6 @@
-//! Numbers with what they count, as people read them: `1 memory node`, `2 memory nodes`.
+//! Numbers with nouns for messages: `1 memory node`, `2 memory nodes`.
 
-/// Returns a number with the noun that it counts, given in the singular.
+/// Returns a number with the noun that it counts, which is given in the singular.
 ///
 /// ```
 /// assert_eq!(darter_fabric::counted(1, "memory node"), "1 memory node");
@@ -11,7 +11,7 @@ pub fn counted(number: u64, singular: &str) -> String {
     format!("{number} {}", inflected(number, singular))
 }
 
-/// Returns a noun, given in the singular, in the form that belongs to a number.
+/// Returns a noun, given in the singular, in the form for a number.
 ///
 /// ```
 /// assert_eq!(darter_fabric::inflected(0, "process"), "processes");

@@ -1,8 +1,7 @@
-//! What operations cost, counted exactly: round trips, verbs, bytes, retries, apart by kind of
-//! operation.
+//! Exact costs of operations: round trips, verbs, bytes and retries, by kind of operation.
 //!
 //! A call ([`Endpoint::call`](crate::Endpoint::call)) is a round trip without verbs; calls and
-//! their bytes are counted apart as well.
+//! their bytes are also counted separately.
 //!
 //! READ counts its payload as read; WRITE its payload as written; CAS 8 bytes read and 16 written;
 //! FAA 8 and 8.
@@ -13,7 +12,7 @@ use std::ops::{Add, AddAssign, Index, IndexMut, Sub, SubAssign};
 /// The counts of one kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpCounters {
-    /// Operations begun.
+    /// Operations started.
     pub ops: u64,
     /// Batches posted and calls made.
     pub round_trips: u64,
@@ -23,18 +22,18 @@ pub struct OpCounters {
     pub read_bytes: u64,
     /// Payload bytes from clients to memory nodes.
     pub write_bytes: u64,
-    /// Lost races after which the operation went on.
+    /// Lost races after which the operation continued.
     pub retries: u64,
-    /// Calls made, with or without an answer; they are among the round trips.
+    /// Calls made, with or without a result; they are included in the round trips.
     pub calls: u64,
-    /// Bytes of words that calls have sent.
+    /// Bytes of words sent by calls.
     pub call_bytes: u64,
-    /// Bytes of words that calls were answered with.
+    /// Bytes of words returned by calls.
     pub answer_bytes: u64,
 }
 
 impl OpCounters {
-    /// How many counts there are.
+    /// The number of counts.
     pub const COUNT: usize = 9;
 
     /// Returns the counts in the order of the fields.
@@ -53,14 +52,14 @@ impl OpCounters {
         [ops, round_trips, verbs, read_bytes, write_bytes, retries, calls, call_bytes, answer_bytes]
     }
 
-    /// Returns the counts that [`OpCounters::to_array`] has put in an array.
+    /// Returns the counts from an array of [`OpCounters::to_array`].
     pub fn from_array(counts: [u64; Self::COUNT]) -> Self {
         let [ops, round_trips, verbs, read_bytes, write_bytes, retries, calls, call_bytes, answer_bytes] =
             counts;
         Self { ops, round_trips, verbs, read_bytes, write_bytes, retries, calls, call_bytes, answer_bytes }
     }
 
-    /// Round trips per operation; 0 when there was none.
+    /// Returns the round trips per operation; 0 if there were none.
     pub fn round_trips_per_op(&self) -> f64 {
         if self.ops == 0 { 0.0 } else { self.round_trips as f64 / self.ops as f64 }
     }
@@ -74,7 +73,7 @@ impl AddAssign for OpCounters {
 }
 
 impl SubAssign for OpCounters {
-    /// The counts since `other` was taken. A count that went backwards becomes 0.
+    /// Subtracts the counts of `other`, taken earlier. A count that went backwards becomes 0.
     fn sub_assign(&mut self, other: Self) {
         let (mine, theirs) = (self.to_array(), other.to_array());
         *self = Self::from_array(std::array::from_fn(|at| mine[at].saturating_sub(theirs[at])));

@@ -1,25 +1,26 @@
-//! What frames change, written down as they execute, and which later replies depend on it.
+//! Records the changes made by frames as they execute, and determines which later replies depend on
+//! them.
 //!
-//! Two keep such an account: a memory node with a log on disk, which answers when the disk has what
-//! an answer depends on, and the primary of a memory group (crate `darter-group`), which answers when
-//! its backups have it. Both number their records: by positions in bytes, or one after another. For
-//! every reply there is a number that it *needs*: that of its frame's own record, or of the last
+//! It has two users: a memory node with a log on disk, which replies when the disk has the records
+//! that a reply depends on, and the primary of a memory group (crate `darter-group`), which replies
+//! when its backups have them. Both number their records, either by position in bytes or
+//! consecutively. Every reply *needs* a number: that of its frame's own record, or of the last
 //! record that changed a line which the frame has read.
 //!
 //! ```text
-//! effects   offset 40 bits, words 24 bits | the words, as often as there are effects
+//! effects   offset 40 bits, words 24 bits | the words, repeated for each effect
 //! ```
 
 use crate::local::FrameObserver;
 
-/// Bits of an effect's offset; the number of its words has the others.
+/// Bits of an effect's offset; the remaining bits hold the number of its words.
 const OFFSET_BITS: u32 = 40;
 /// Bytes of a line.
 const LINE_BYTES: u64 = 64;
-/// The table has two to this many entries.
+/// The table has two to the power of this many entries.
 const LINE_ENTRIES_LOG2: u32 = 16;
 
-/// Appends one effect: whole words that were stored at an offset.
+/// Appends one effect: whole words stored at an offset.
 #[inline]
 pub fn put_effect(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     let words = bytes.len() as u64 / 8;
@@ -27,7 +28,7 @@ pub fn put_effect(out: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Returns the effects that were put one after another; the last is `None` if it is not whole.
+/// Parses consecutive effects; the last item is `None` if the last effect is incomplete.
 pub fn effects(mut payload: &[u8]) -> impl Iterator<Item = Option<(u64, &[u8])>> {
     std::iter::from_fn(move || {
         if payload.is_empty() {
@@ -47,47 +48,47 @@ pub fn effects(mut payload: &[u8]) -> impl Iterator<Item = Option<(u64, &[u8])>>
     })
 }
 
-/// Writes a frame's effects down, and notes what it sees.
+/// Records a frame's effects and the numbers that it depends on.
 #[derive(Debug)]
 pub struct EffectsObserver<'r> {
-    /// Where effects are appended.
+    /// Buffer to which effects are appended.
     pub effects: &'r mut Vec<u8>,
-    /// `None` if no record is awaited by anybody.
+    /// `None` if no reply waits for records.
     pub lines: Option<&'r Lines>,
-    /// The number of the last record that has changed what the frame has seen; 0 at first.
+    /// The number of the last record that changed the lines that the frame has read; 0 at first.
     pub need: u64,
-    /// Which effects, counted from 0, are those of [volatile](crate::Batch::volatile) verbs, which
-    /// need nothing; `None` where such verbs are like any other.
+    /// The effects, counted from 0, of [volatile](crate::Batch::volatile) verbs, which need
+    /// nothing; `None` if such verbs are treated like any other.
     pub volatile: Option<&'r mut VolatileEffects>,
 }
 
-/// Which effects of a frame nobody waits for.
+/// The volatile effects of a frame, which no reply waits for.
 #[derive(Debug, Default)]
 pub struct VolatileEffects {
-    /// How many effects there were so far.
+    /// Number of effects so far.
     count: usize,
-    /// The numbers of those that nobody waits for, ascending.
+    /// The numbers of the volatile ones, ascending.
     numbers: Vec<usize>,
 }
 
 impl VolatileEffects {
-    /// Begins a frame.
+    /// Starts a new frame.
     pub fn clear(&mut self) {
         self.count = 0;
         self.numbers.clear();
     }
 
-    /// Returns whether there are no others.
+    /// Returns whether all effects are volatile.
     pub fn are_all(&self) -> bool {
         self.numbers.len() == self.count
     }
 
-    /// Returns whether there are none.
+    /// Returns whether no effect is volatile.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 
-    /// Returns whether an effect is one of them.
+    /// Returns whether an effect is volatile.
     pub fn has(&self, number: usize) -> bool {
         !self.is_empty() && self.numbers.binary_search(&number).is_ok()
     }
@@ -118,12 +119,12 @@ impl FrameObserver for EffectsObserver<'_> {
     }
 }
 
-/// For each line of the region, the number of the last record that has changed it.
+/// For each line of the region, the number of the last record that changed it.
 ///
 /// A table of fixed size, without keys: lines that share an entry share the later of their numbers.
-/// So the answer may be too late a record, for which a reply then waits though it need not, and
-/// never too early a one. An entry whose record nobody awaits any more says nothing, so nothing is
-/// ever removed.
+/// So the result may be too late a record, for which a reply then waits unnecessarily, but never
+/// too early a one. An entry whose record no reply awaits has no effect, so entries are never
+/// removed.
 #[derive(Debug)]
 pub struct Lines {
     numbers: Box<[u64]>,
@@ -139,18 +140,18 @@ impl Lines {
     /// Returns the entries of the lines that a range lies in.
     #[inline]
     fn entries(offset: u64, bytes: usize) -> impl Iterator<Item = usize> {
-        // Consecutive lines have different entries, as far as there are enough.
+        // Consecutive lines have different entries if the table is large enough.
         let lines = offset / LINE_BYTES..(offset + bytes as u64).div_ceil(LINE_BYTES);
         lines.map(|line| (line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LINE_ENTRIES_LOG2)) as usize)
     }
 
-    /// Notes that a record changes these bytes. Numbers only grow.
+    /// Notes that a record changes these bytes. Numbers must not decrease.
     #[inline]
     pub fn changed(&mut self, offset: u64, bytes: usize, record: u64) {
         Self::entries(offset, bytes).for_each(|entry| self.numbers[entry] = record);
     }
 
-    /// Returns the number of a record, behind which none has changed these bytes; 0 if none has.
+    /// Returns the number of the last record that may have changed these bytes; 0 if none has.
     #[inline]
     pub fn need(&self, offset: u64, bytes: usize) -> u64 {
         Self::entries(offset, bytes).map(|entry| self.numbers[entry]).max().unwrap_or(0)

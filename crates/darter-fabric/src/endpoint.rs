@@ -9,21 +9,21 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What an endpoint's dropped futures have posted.
+/// Batches in flight that an endpoint's dropped futures have posted.
 pub trait Orphans: Send + Sync + std::fmt::Debug {
-    /// [`Endpoint::in_flight`].
+    /// Returns the same as [`Endpoint::in_flight`].
     fn in_flight(&self) -> usize;
 }
 
 /// One thread's or task's connection to the memory nodes.
 pub trait Endpoint: Send + 'static {
-    /// Returns an empty batch, with buffers from earlier ones where possible.
+    /// Returns an empty batch, which reuses buffers of earlier ones if possible.
     fn batch(&mut self) -> Batch;
 
-    /// Gives a batch's buffers back for reuse.
+    /// Takes back a batch's buffers for reuse.
     fn recycle(&mut self, batch: Batch);
 
-    /// Posts the batch and waits for all of it: one round trip.
+    /// Posts the batch and waits until all of it has completed: one round trip.
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send;
 
     /// Returns the procedures of memory nodes, if the provider can call any.
@@ -32,11 +32,11 @@ pub trait Endpoint: Send + 'static {
         None
     }
 
-    /// Calls a procedure of memory node `node` with these words, and waits for its answer: one round
-    /// trip, which is counted apart from those of batches.
+    /// Calls a procedure of memory node `node` with these words, and waits for its result: one
+    /// round trip, which is counted separately from those of batches.
     ///
-    /// Verbs of others take effect while the procedure runs, before and after any that it posts. If
-    /// the future is dropped, a procedure that has been called runs all the same.
+    /// Verbs of other clients can take effect while the procedure runs, before and after any that
+    /// it posts. If the future is dropped, a procedure that has been called runs anyway.
     ///
     /// # Errors
     /// [`FabricError::Call`] if the call was refused, the procedure failed, or its server ended;
@@ -55,36 +55,36 @@ pub trait Endpoint: Send + 'static {
         }
     }
 
-    /// Prefetches what a READ or WRITE of so many words is going to touch, if the memory is this
-    /// machine's, so that its cache misses overlap with other work. Posts no verb; does nothing
-    /// elsewhere.
+    /// Prefetches the words that a READ or WRITE of `words` words will access, if the memory is in
+    /// this machine, so that its cache misses overlap with other work. Posts no verb; does nothing
+    /// for remote memory.
     #[inline]
     fn prefetch(&self, _addr: GlobalAddr, _words: usize) {}
 
-    /// Returns a guess at what a READ of a word would return, if that costs no verb. Only for
-    /// [`Endpoint::prefetch`]: it is ordered with no verb.
+    /// Returns a guess at the result of a READ of a word, if that is possible without a verb. Only
+    /// for [`Endpoint::prefetch`]: it is not ordered with any verb.
     #[inline]
-    fn glance(&self, _addr: GlobalAddr) -> Option<u64> {
+    fn peek(&self, _addr: GlobalAddr) -> Option<u64> {
         None
     }
 
-    /// Batches posted by futures that were dropped and whose verbs have not all completed.
+    /// Returns the number of batches posted by dropped futures whose verbs have not all completed.
     #[inline]
     fn in_flight(&self) -> usize {
         self.orphans().map_or(0, |orphans| orphans.in_flight())
     }
 
-    /// Returns a handle to the same count, valid also while this endpoint is idle or dropped;
-    /// `None` if there are never any.
+    /// Returns a handle to the same count, which is also valid while this endpoint is idle or
+    /// dropped; `None` if the count is always 0.
     #[inline]
     fn orphans(&self) -> Option<Arc<dyn Orphans>> {
         None
     }
 
-    /// Returns milliseconds by this process's clock of leases, since its own beginning
-    /// ([`crate::lease_clock`]). It never goes back, and it is not the wall clock. Two processes have
-    /// different beginnings and rates: compare a reading with readings of the same process only, and
-    /// store none in the pool.
+    /// Returns the milliseconds of this process's clock of leases, since the clock's start
+    /// ([`crate::lease_clock`]). The clock never goes back, and it is not the wall clock. The
+    /// clocks of two processes have different starts and rates: compare a reading only with
+    /// readings of the same process, and never store one in the pool.
     fn now_ms(&self) -> u64 {
         lease_clock().as_millis() as u64
     }
@@ -108,17 +108,17 @@ pub trait Endpoint: Send + 'static {
         None
     }
 
-    /// Begins an operation of this kind; the following verbs belong to it. Counting decorators count
-    /// per kind, and an endpoint over TCP reports that nothing was sent only if nothing of the whole
-    /// operation was.
+    /// Begins an operation of this kind, to which the following verbs belong. Counting decorators
+    /// count by kind, and an endpoint over TCP reports that nothing was sent only if nothing of the
+    /// whole operation was sent.
     #[inline]
     fn begin(&mut self, _kind: OpKind) {}
 
-    /// Notifies counting decorators that the operation lost a race and goes on.
+    /// Notifies counting decorators that the operation lost a race and continues.
     #[inline]
     fn retried(&mut self) {}
 
-    /// Returns what this endpoint's operations have cost so far, where a decorator counts.
+    /// Returns the costs of this endpoint's operations so far, if a decorator counts them.
     #[inline]
     fn counters(&self) -> Option<&Counters> {
         None

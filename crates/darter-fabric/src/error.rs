@@ -1,14 +1,14 @@
-//! What can go wrong between a client and a memory node, and what to do about it.
+//! Errors between a client and a memory node, with advice on what to do.
 //!
-//! Every variant carries one word at most, so that `Result<Batch, FabricError>` comes back from a
-//! verb in two registers: this type lies on the path of each round trip, errors hardly ever do.
+//! Every variant holds at most one word, so that a verb returns `Result<Batch, FabricError>` in two
+//! registers: this type is on the path of each round trip, but errors are rare.
 
 use crate::{ByteSize, CallError, CallFault, GlobalAddr};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of the fabric. Nothing is known about verbs of the failed batch unless the message
+/// An error of the fabric. The state of the failed batch's verbs is unknown unless the message
 /// states it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -26,7 +26,7 @@ pub enum FabricError {
     /// The operating system refused a file or a mapping.
     #[error(transparent)]
     Io(Box<IoFailure>),
-    /// A file system has no room for a file whose space was to be reserved.
+    /// A file system has no room for a file for which space was being reserved.
     #[error(transparent)]
     DiskFull(Box<DiskFull>),
     /// A client slot is held by another live process.
@@ -38,7 +38,7 @@ pub enum FabricError {
     /// The requested shape is impossible, or a file does not have the shape of a pool.
     #[error("{0}")]
     Geometry(Box<Refusal>),
-    /// The connection to a memory node is lost. Verbs to it that were under way may have taken
+    /// The connection to a memory node is lost. Verbs to it that were in flight may have taken
     /// effect or not.
     #[error(
         "connection to memory node {node} lost; whether the last verbs took effect is unknown; try again later"
@@ -47,14 +47,15 @@ pub enum FabricError {
         /// The node.
         node: u8,
     },
-    /// There is no connection to a memory node, and none could be made. Verbs to it were not sent.
+    /// There is no connection to a memory node, and none could be opened. Verbs to it were not
+    /// sent.
     #[error("memory node {node} cannot be reached; nothing was sent to it; try again later")]
     Unreachable {
         /// The node.
         node: u8,
     },
-    /// The memory node at this address has other memory than the pool's: it was restarted without
-    /// its contents. Verbs to it were not sent.
+    /// The memory node at this address has different memory from the pool's: it was restarted
+    /// without its contents. Verbs to it were not sent.
     #[error(
         "memory node {node} was restarted with another memory: its part of the pool is gone, and nothing was sent to \
          it; run `darter pool status` to see what can be done"
@@ -63,34 +64,34 @@ pub enum FabricError {
         /// The node.
         node: u8,
     },
-    /// Others have declared this process dead and shut it out.
+    /// Other processes have declared this process dead and fenced it.
     #[error(
-        "this process was shut out of the pool, since it was silent beyond its lease or a memory node of its lost the \
-         session in a crash; the pool must be opened again, which a `Store` does by itself"
+        "this process was shut out of the pool, since it was silent beyond its lease or a memory node lost its session \
+         in a crash; the pool must be opened again, which a `Store` does automatically"
     )]
     Fenced,
-    /// A memory node with a log has crashed, and what is on its disk may lack the last words of
-    /// this session. So it has ended the session. Verbs to it were not sent.
+    /// A memory node with a log has crashed, and its disk may lack the last words of this session.
+    /// So it has ended the session. Verbs to it were not sent.
     #[error(
         "memory node {node} crashed and was restarted, which has ended this process's session; nothing was sent to it; \
-         the pool must be opened again, which a `Store` does by itself"
+         the pool must be opened again, which a `Store` does automatically"
     )]
     Forgotten {
         /// The node.
         node: u8,
     },
-    /// The process has forked since the pool was opened, and this is the child: what the pool's
-    /// member has is the parent's.
+    /// The process has forked since the pool was opened, and this is the child: the pool's member
+    /// belongs to the parent.
     #[error("this pool was opened before the process forked; open it again in this process")]
     Forked,
-    /// A memory node promises that what it has acknowledged is durable, and cannot keep that up:
-    /// its log has failed. Verbs to it may have taken effect or not.
+    /// A memory node guarantees that all that it acknowledges is durable, and cannot do so any
+    /// longer: its log has failed. Verbs to it may have taken effect or not.
     #[error(transparent)]
     NotDurable(Box<NotDurable>),
-    /// A procedure at a memory node was called, and brought no answer.
+    /// A call of a procedure at a memory node failed.
     #[error(transparent)]
     Call(Box<CallError>),
-    /// A decorator had a failure injected here.
+    /// A decorator injected a failure here.
     #[error("injected failure at verb {verb}")]
     Injected {
         /// Verbs submitted before it since the plan was set.
@@ -101,12 +102,12 @@ pub enum FabricError {
 const _: () = assert!(size_of::<Result<crate::Batch, FabricError>>() == 16);
 
 impl FabricError {
-    /// Whether a verb's address was at fault, and not the connection or the process.
+    /// Returns whether a verb's address was wrong, rather than the connection or the process.
     pub fn is_bad_address(&self) -> bool {
         matches!(self, Self::OutOfBounds(_) | Self::Misaligned { .. })
     }
 
-    /// Returns the memory node that nothing was sent to, if the error says that.
+    /// Returns the memory node that nothing was sent to, if the error guarantees that.
     pub fn unsent_to(&self) -> Option<u8> {
         match *self {
             Self::Unreachable { node } | Self::Lost { node } | Self::Forgotten { node } => Some(node),
@@ -120,7 +121,7 @@ impl FabricError {
         matches!(self, Self::Fenced | Self::Forgotten { .. })
     }
 
-    /// Returns the error of one more batch that waited for the same connection in vain.
+    /// Returns the error for another batch that waited for the same connection.
     #[cfg(feature = "tcp")]
     pub(crate) fn again(&self) -> Self {
         match *self {
@@ -152,14 +153,15 @@ impl FabricError {
         Self::DiskFull(Box::new(DiskFull { path: path.to_owned(), needed: ByteSize(needed) }))
     }
 
-    /// Returns an error about an impossible shape. The message states which, why, and what to do.
+    /// Returns an error about an impossible shape. The message states the shape, the reason, and
+    /// what to do.
     #[cold]
     pub fn geometry(message: impl Into<String>) -> Self {
         Self::Geometry(Box::new(Refusal(message.into())))
     }
 
     /// Returns the error of a verb of `bytes` bytes at `addr` that leaves its region of
-    /// `region_bytes` bytes (0: there is no such node).
+    /// `region_bytes` bytes (0: the node does not exist).
     #[cold]
     pub fn out_of_bounds(addr: GlobalAddr, bytes: u64, region_bytes: u64) -> Self {
         Self::OutOfBounds(Box::new(OutOfBounds { addr, bytes, region_bytes }))
@@ -167,31 +169,31 @@ impl FabricError {
 }
 
 impl CallFault {
-    /// Returns the error of a call that ended so.
+    /// Returns the error of a call with this fault.
     #[cold]
     pub fn of(self, node: u8, procedure: u64) -> FabricError {
         FabricError::Call(Box::new(CallError { node, procedure, fault: self }))
     }
 }
 
-/// Which memory node cannot make anything durable, and why.
+/// A memory node that can make nothing durable, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("memory node {node} acknowledges nothing any more: {why}")]
+#[error("memory node {node} no longer acknowledges anything: {why}")]
 pub struct NotDurable {
     /// The node.
     pub node: u8,
-    /// The reason that it gives.
+    /// The reason that the node reports.
     pub why: String,
 }
 
-/// Which bytes were outside which region.
+/// Bytes outside a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfBounds {
     /// The address of the verb.
     pub addr: GlobalAddr,
     /// The bytes it named.
     pub bytes: u64,
-    /// The size of the node's region, 0 when there is no such node.
+    /// The size of the node's region; 0 if the node does not exist.
     pub region_bytes: u64,
 }
 
@@ -205,32 +207,32 @@ impl fmt::Display for OutOfBounds {
     }
 }
 
-/// What the operating system refused.
+/// A refusal by the operating system.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot {action}: {source}", path.display())]
 pub struct IoFailure {
     /// The file.
     pub path: PathBuf,
-    /// What was tried.
+    /// The attempted action.
     pub action: &'static str,
     /// The system's error.
     pub source: io::Error,
 }
 
-/// Which file has no room.
+/// A file for which there is no room.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "{}: its file system has no room for {needed}; make room, choose less or another place, or let the file be \
-     sparse (`sparse`): it then takes space when it is touched, and a full disk ends whatever touches it", path.display()
+    "{}: its file system has no room for {needed}; make room, choose less or another place, or make the file \
+     sparse (`sparse`): it then takes space on first access, and a full disk ends the accessing process", path.display()
 )]
 pub struct DiskFull {
     /// The file.
     pub path: PathBuf,
-    /// Bytes of the whole file.
+    /// Size of the whole file in bytes.
     pub needed: ByteSize,
 }
 
-/// Why a shape is impossible, and what to do, in a sentence.
+/// The reason why a shape is impossible and what to do, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(String);
 

@@ -7,15 +7,16 @@
 //!   is a WRITE, the second is a READ, or the second is [fenced](crate::Batch::fence); all other
 //!   pairs, and verbs to different nodes, execute in any order.
 //! - Only aligned 8-byte words are atomic.
-//! - A CAS or FAA is atomic with respect to the CASes and FAAs of all other clients of the provider,
-//!   and to nothing else: it may read the word and write it later, a CAS that fails writes the word
-//!   that it found, and a WRITE between the two is lost. So no word is changed by CAS and by WRITE
-//!   at the same time, and none by a memory node's own processor while its device changes it.
+//! - A CAS or FAA is atomic with respect to the CASes and FAAs of all other clients of the
+//!   provider, and to no other access: it may read the word and write it later, a CAS that fails
+//!   writes the word that it found, and a WRITE between the two is lost. So no word may be changed
+//!   by CAS and by WRITE at the same time, nor by a memory node's own processor while its device
+//!   changes it.
 //! - Dropping the future of `submit` is safe: verbs that were posted may still take effect, verbs
 //!   that were not posted never do.
 //!
 //! A provider implements five methods of [`Fabric`], two of [`Membership`] and three of
-//! [`Endpoint`]. All other abilities are traits of their own, which a provider offers if it has
+//! [`Endpoint`]. All other abilities are separate traits, which a provider implements if it has
 //! them: [`RemoteNodes`], [`ReplicaGroups`], [`OnChipMemory`], [`crate::RemoteProcedures`], and the
 //! observers of a simulation ([`MemoryObserver`], [`crate::ClientObserver`]).
 
@@ -40,8 +41,8 @@ pub trait Fabric: Membership + Clone + Send + Sync + 'static {
     /// Returns the number of memory nodes in the pool, 1 to 256.
     fn nodes(&self) -> usize;
 
-    /// Returns the bytes of a node's region, a multiple of 8; 0 if there is no such node, or nothing
-    /// is known of it.
+    /// Returns the bytes of a node's region, a multiple of 8; 0 if the node does not exist or its
+    /// size is unknown.
     fn node_bytes(&self, node: u8) -> u64;
 
     /// Returns the abilities of this provider.
@@ -53,23 +54,23 @@ pub trait Fabric: Membership + Clone + Send + Sync + 'static {
     /// Fails if the medium refuses.
     fn persist(&self) -> Result<(), FabricError>;
 
-    /// Verifies that everything read so far is of one state of the memory.
+    /// Verifies that all reads so far saw one state of the memory.
     ///
     /// # Errors
-    /// Fails if this is a snapshot of memory that has changed since, and if the system does not
+    /// Fails if this is a snapshot of memory that has changed since, or if the system does not
     /// report whether it has.
     fn verify(&self) -> Result<(), FabricError> {
         Ok(())
     }
 
-    /// Returns remarks for an operator, to be printed once: huge pages refused, memory not
-    /// persistent, and the like.
+    /// Returns notes for an operator, to be printed once: for example that huge pages were refused
+    /// or memory is not persistent.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns the nodes as machines with addresses. Without this ability they have none, are never
-    /// absent, and none can be added.
+    /// Returns the nodes as machines with addresses. Without this ability they have no addresses,
+    /// are never absent, and none can be added.
     #[inline]
     fn remote_nodes(&self) -> &dyn RemoteNodes {
         &Unsupported
@@ -81,21 +82,21 @@ pub trait Fabric: Membership + Clone + Send + Sync + 'static {
         &Unsupported
     }
 
-    /// Returns the memory on the nodes' NICs. Without this ability it has no room.
+    /// Returns the memory on the nodes' NICs. Without this ability it has no capacity.
     #[inline]
     fn on_chip_memory(&self) -> &dyn OnChipMemory {
         &Unsupported
     }
 
-    /// Returns the observer of allocations and reclamation: that of a simulation, or one that does
-    /// nothing.
+    /// Returns the observer of allocations and reclamation: a simulation's, or an observer that
+    /// does nothing.
     #[inline]
     fn memory_observer(&self) -> &dyn MemoryObserver {
         &Unsupported
     }
 }
 
-/// The abilities of a provider that does not have them.
+/// The default implementation of abilities that a provider lacks.
 struct Unsupported;
 
 impl RemoteNodes for Unsupported {
@@ -142,25 +143,25 @@ impl MemoryObserver for Unsupported {
 
 /// Memory on the NICs of memory nodes, for locks (Sherman, section 2.1).
 pub trait OnChipMemory {
-    /// Makes a node's NIC serve atomics on these words from its own memory, as long as there is
-    /// room. Returns whether it does.
+    /// Makes a node's NIC serve atomics on these words from its own memory, if there is room.
+    /// Returns whether it does.
     fn place(&self, addr: GlobalAddr, bytes: u64) -> bool;
 }
 
 /// The abilities of a provider beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a promise of its own")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an independent guarantee")]
 pub struct Capabilities {
     /// All verbs of one batch to one node execute in posting order, fenced or not.
     pub ordered_batches: bool,
-    /// A CAS that fails changes nothing, and writes nothing back either.
+    /// A CAS that fails changes nothing, and does not write the old value back either.
     pub pure_cas: bool,
-    /// Atomics are atomic to all accesses of the word by the memory node's processor too. An RDMA
-    /// device's are so to each other only.
+    /// Atomics are also atomic with respect to all accesses of the word by the memory node's
+    /// processor. An RDMA device's atomics are so only with respect to each other.
     pub global_atomics: bool,
     /// Bytes of on-chip NIC memory a node offers for locks, 0 if none.
     pub on_chip_bytes: u64,
-    /// Written words survive the end of every process.
+    /// Written words survive the end of all processes.
     pub persistent: bool,
     /// When the effects of a completed batch, and the words that it read, survive a power failure.
     pub durability: Durability,
@@ -168,7 +169,7 @@ pub struct Capabilities {
     pub inline_bytes: u32,
     /// Procedures can be called, if a node has any ([`Endpoint::call`]).
     pub calls: bool,
-    /// How long a node may be silent while another replica takes its place. Leases must be longer.
+    /// How long a node may be silent during a failover to another replica. Leases must be longer.
     pub failover: Duration,
 }
 
@@ -176,13 +177,13 @@ pub struct Capabilities {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When the system has written them back, of which it sends no notice; [`Fabric::persist`]
-    /// makes it do so.
+    /// When the system has written them back, which it does not report; [`Fabric::persist`] forces
+    /// it.
     #[default]
     Never,
     /// When the batch completes.
     OnCompletion,
-    /// When another verb after it completes.
+    /// When a later verb completes.
     ByVerb,
 }
 

@@ -1,6 +1,6 @@
-//! A provider of another crate behind a pointer, so that [`crate::Provider`] needs not name it: each
-//! of its round trips allocates a future. For providers whose speed in real time does not matter,
-//! such as models and simulations.
+//! A provider of another crate behind a pointer, so that [`crate::Provider`] need not name it: each
+//! of its round trips allocates a future. For providers whose real-time speed does not matter, such
+//! as models and simulations.
 
 use crate::{
     Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Membership, OnChipMemory,

@@ -1,12 +1,12 @@
-//! What a child process must not have of its parent's pools.
+//! Keeps descriptors of the parent's pools from child processes.
 //!
-//! A child inherits copies of all descriptors: file locks that prove that the parent lives, and
-//! sockets whose end shows a memory node that it is dead. So a handler of `fork` puts `/dev/null`
-//! in place of each, in the child; their numbers stay taken, since the child's copies of our values
-//! close them in time. And it counts forks, so that pools that were opened before refuse to work in
-//! the child: the member line, the epochs and the memory that they go by are the parent's.
+//! A child inherits copies of all descriptors: file locks that prove that the parent is alive, and
+//! sockets whose closing shows a memory node that it is dead. So a `fork` handler replaces each of
+//! them with `/dev/null` in the child. Their numbers stay in use, since the child's copies of our
+//! values close them eventually. The handler also counts forks, so that pools that were opened
+//! before refuse to work in the child: their member line, epochs and memory belong to the parent.
 //!
-//! A child that executes another program needs none of this: all descriptors are closed by `exec`.
+//! A child that executes another program needs none of this: `exec` closes all descriptors.
 
 use crate::FabricError;
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-/// Forks between the process that first opened a pool and this one.
+/// Number of forks between the process that first opened a pool and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The list of slots, which only grows.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
@@ -24,13 +24,14 @@ static NULL: AtomicI32 = AtomicI32::new(-1);
 /// A descriptor is being opened and registered, or the process is forking.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// A descriptor that children are not to have; -1 if it is free.
+/// A descriptor that children must not have; -1 if the slot is free.
 struct Slot {
     descriptor: AtomicI32,
     next: *const Slot,
 }
 
-/// Keeps a descriptor from children until dropped, which must come before the descriptor is closed.
+/// Keeps a descriptor from children until dropped. It must be dropped before the descriptor is
+/// closed.
 #[derive(Debug)]
 pub(crate) struct NotInherited(&'static AtomicI32);
 
@@ -40,8 +41,8 @@ impl Drop for NotInherited {
     }
 }
 
-/// Opens something and keeps its descriptor from children, with no fork in between. `open` must be
-/// short.
+/// Opens something and keeps its descriptor from children, without a fork in between. `open` must
+/// be short.
 pub(crate) fn keep<T: AsRawFd, E>(open: impl FnOnce() -> Result<T, E>) -> Result<(T, NotInherited), E> {
     watch();
     begin();
@@ -53,7 +54,7 @@ pub(crate) fn keep<T: AsRawFd, E>(open: impl FnOnce() -> Result<T, E>) -> Result
     kept
 }
 
-/// Returns the number of forks so far, for [`check`], and counts from now on.
+/// Returns the number of forks so far, for [`check`], and starts counting.
 pub(crate) fn watch() -> u32 {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -62,11 +63,12 @@ pub(crate) fn watch() -> u32 {
         }
         if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
             NULL.store(null.as_raw_fd(), Ordering::Release);
-            // Open as long as the process.
+            // It stays open for the life of the process.
             std::mem::forget(null);
         }
-        // SAFETY: the handlers are functions of this library, which call only what a signal handler
-        // may call. Without memory for them, children are as they would be without this module.
+        // SAFETY: the handlers are functions of this library, which call only functions that a
+        // signal handler may call. If there is no memory for them, children are as they would be
+        // without this module.
         unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
     });
     FORKS.load(Ordering::Relaxed)
@@ -94,7 +96,7 @@ fn register(descriptor: RawFd) -> NotInherited {
     NotInherited(&slot.descriptor)
 }
 
-/// Waits for its turn, as it is short.
+/// Spins until it gets the lock, which is held only briefly.
 fn begin() {
     while BUSY.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
         // SAFETY: the call touches no memory.
@@ -122,7 +124,7 @@ extern "C" fn in_child() {
     while let Some(slot) = unsafe { at.as_ref() } {
         let descriptor = slot.descriptor.load(Ordering::Acquire);
         if descriptor >= 0 && null >= 0 {
-            // SAFETY: the call touches no memory. The descriptor is this library's: it is
+            // SAFETY: the call touches no memory. The descriptor belongs to this library: it is
             // unregistered before it is closed.
             unsafe { libc::dup3(null, descriptor, libc::O_CLOEXEC) };
         }
@@ -138,15 +140,15 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    /// Runs `also` while a child of this process lives that does nothing.
+    /// Runs `also` while an idle child of this process is alive.
     fn beside_a_child(also: impl FnOnce()) {
         let (reader, writer): (PipeReader, _) = std::io::pipe().unwrap();
-        // SAFETY: the child calls only what a signal handler may call.
+        // SAFETY: the child calls only functions that a signal handler may call.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let mut byte = 0_u8;
-            // SAFETY: `byte` outlives the call; the parent's end is closed in this process first, so
-            // that the read ends with the parent's.
+            // SAFETY: `byte` outlives the call; the parent's end is closed in this process first,
+            // so that the read ends with the parent's.
             unsafe {
                 libc::close(writer.as_raw_fd());
                 libc::read(reader.as_raw_fd(), (&raw mut byte).cast(), 1);
@@ -163,7 +165,7 @@ mod tests {
     #[cfg_attr(miri, ignore)] // Miri does not fork
     fn a_socket_ends_with_the_parent_although_a_child_lives() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
-        // Never waited for unless the child has the socket.
+        // Returns at once unless the child has the socket.
         theirs.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
         let ((), guard) = {
             let (_, guard) = keep(|| Ok::<_, std::io::Error>(ours.as_fd())).unwrap();
@@ -182,7 +184,8 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(keep(|| Ok::<_, std::io::Error>(writer.as_fd())).unwrap().1);
         let number = writer.as_raw_fd();
-        // SAFETY: the child calls only what a signal handler may call; `b"x"` is one byte.
+        // SAFETY: the child calls only functions that a signal handler may call; `b"x"` is one
+        // byte.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: as above.

@@ -1,23 +1,24 @@
 //! One-sided verbs to a disaggregated memory pool, in doorbell batches.
 //!
-//! A pool is a set of memory nodes, each with a region of bytes. Clients touch it with four verbs
+//! A pool is a set of memory nodes, each with a region of bytes. Clients access it with four verbs
 //! only: READ, WRITE, 8-byte CAS, 8-byte FAA (DART, section 2). Everything above this crate is
-//! generic over [`Fabric`], so that one index code serves this process's memory, a mapping shared
-//! by many processes, and memory nodes across a network.
+//! generic over [`Fabric`], so that the same index code serves this process's memory, a mapping
+//! shared by many processes, and memory nodes across a network.
 //!
 //! - [`Fabric`], [`Membership`], [`Endpoint`]: the contract; [`RemoteNodes`], [`ReplicaGroups`],
-//!   [`OnChipMemory`] and [`RemoteProcedures`]: what some providers can do beyond it.
+//!   [`OnChipMemory`] and [`RemoteProcedures`]: additional abilities of some providers.
 //! - [`Batch`]: verbs posted together and awaited together, one round trip.
-//! - [`Procedures`]: code that runs at a memory node, for what verbs cannot do.
+//! - [`Procedures`]: code that runs at a memory node, for operations that verbs cannot do.
 //! - [`local`]: the provider for this process's memory and for shared files.
 //! - `tcp`: the provider for memory nodes across a network (feature `tcp`, with TLS: `tls`);
-//!   `wire`: what both ends share.
-//! - `effects`: what frames change, and what replies depend on, for logs and replicas (feature `tcp`).
+//!   `wire`: the parts that both ends share.
+//! - `effects`: changes made by frames, and dependencies of replies, for logs and replicas (feature
+//!   `tcp`).
 //! - `rdma`: the same memory nodes through an RDMA device (feature `tcp`).
 //! - [`Provider`]: one type for all providers, also for those of other crates.
 //! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
 //! - [`PoolUrl`]: the name of a pool on a command line.
-//! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread.
+//! - [`block_on`], [`run_all`]: run one future, or many concurrently, on the calling thread.
 //! - [`ExternalDriver`]: drives the connections of a thread that another executor runs.
 //!
 //! ```
@@ -41,7 +42,7 @@ compile_error!("darter stores little-endian words in place; this target is big-e
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("darter maps whole pools; this target's addresses are too short");
 #[cfg(not(target_os = "linux"))]
-compile_error!("darter needs Linux: its open-file-description locks are the proof that a client died");
+compile_error!("darter needs Linux: its open-file-description locks prove that a client died");
 
 mod addr;
 mod batch;

@@ -1,39 +1,40 @@
-//! Which processes may use a pool: member slots that live processes hold, and the fencing of those
-//! that may be dead.
+//! The processes that may use a pool: member slots held by live processes, and the fencing of
+//! processes that may be dead.
 
 use crate::FabricError;
 
-/// The part of a provider that knows which processes live.
+/// The part of a provider that tracks live processes.
 pub trait Membership {
-    /// Takes client slot `slot` for this process, which holds it as long as it may write.
+    /// Takes client slot `slot` for this process, which holds it while it may write.
     ///
     /// # Errors
     /// [`FabricError::IdentityTaken`] if another live process holds it.
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError>;
 
-    /// Ensures that none of a client's verbs can take effect any longer, or reports that it lives.
+    /// Ensures that none of a client's verbs can take effect any longer, or reports that it is
+    /// alive.
     ///
     /// # Errors
-    /// Fails if a memory node cannot be reached, so that nothing is known.
+    /// Fails if a memory node cannot be reached; then the outcome is unknown.
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError>;
 }
 
 /// The outcome of an attempt to fence a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceOutcome {
-    /// The client is gone or shut out; its epoch may be ignored and its blocks adopted.
+    /// The client is gone or fenced; its epoch may be ignored and its blocks adopted.
     Fenced,
-    /// The client lives; leave it alone.
+    /// The client is alive and must not be disturbed.
     Alive,
-    /// The provider does not know. The client is alive if it renews its lease.
+    /// The provider cannot decide. The client is alive if it renews its lease.
     Unknown,
 }
 
-/// Holds a client's identity at the provider until dropped; its loss proves to others that the
-/// client is dead.
+/// Holds a client's identity at the provider until dropped; its loss proves to other clients that
+/// the client is dead.
 pub trait Identity: Send + Sync + std::fmt::Debug {
-    /// Returns the provider's number for the holder, by which others name it in a [`Suspect`]; 0 if
-    /// the slot suffices.
+    /// Returns the provider's number for the holder, which a [`Suspect`] contains; 0 if the slot
+    /// suffices.
     fn holder(&self) -> u64 {
         0
     }
@@ -42,11 +43,11 @@ pub trait Identity: Send + Sync + std::fmt::Debug {
 /// A client that may be dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
-    /// The client slot it took.
+    /// Its client slot.
     pub slot: u32,
     /// [`Identity::holder`], as the client published it.
     pub holder: u64,
-    /// It has been silent for longer than its lease: a provider that can shut it out does so even
-    /// if it may live.
+    /// It has been silent for longer than its lease: a provider that can fence it does so even if
+    /// it may be alive.
     pub lapsed: bool,
 }

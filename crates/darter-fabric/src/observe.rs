@@ -1,5 +1,5 @@
-//! Reports of a pool to the simulation that it runs on: which memory may be used by which
-//! operations. A simulation finds uses of memory that is free, or was never written, with them.
+//! Reports of a pool to the simulation that it runs on: the memory that operations may use. With
+//! them a simulation detects uses of memory that is free or was never written.
 
 use crate::GlobalAddr;
 
@@ -8,7 +8,8 @@ pub trait MemoryObserver {
     /// Records the state of a range of memory from now on.
     fn note_object(&self, addr: GlobalAddr, bytes: u64, state: ObjectState);
 
-    /// Records that the reclaimer takes every operation pinned at this epoch or before for complete.
+    /// Records that the reclaimer considers every operation pinned at this epoch or before
+    /// complete.
     fn note_grace(&self, stamp: u64);
 }
 
@@ -17,8 +18,8 @@ pub trait ClientObserver {
     /// Records the epoch at which the current operation is pinned, `None` outside of operations.
     fn note_pin(&mut self, epoch: Option<u64>);
 
-    /// Returns whether the next allocation must find the pool full: a simulation fails each of them
-    /// in turn.
+    /// Returns whether the next allocation must fail as if the pool were full: a simulation fails
+    /// each of them once.
     fn refuses_allocation(&mut self) -> bool;
 }
 
@@ -27,12 +28,12 @@ pub trait ClientObserver {
 pub enum ObjectState {
     /// Allocated as one object; its contents are undefined until they are written.
     Allocated,
-    /// Unlinked, with nothing left that leads to it: free as soon as the global epoch is two beyond
-    /// this stamp. So a client that is pinned later than the stamp may not touch it.
+    /// Unlinked and unreachable: free as soon as the global epoch is two above this stamp. So a
+    /// client that is pinned later than the stamp may not access it.
     Retired(u64),
-    /// Free: no client may touch it until it is allocated again.
+    /// Free: no client may access it until it is allocated again.
     Free,
-    /// The same, of a range parts of which may have been free before.
+    /// Free, for a range of which parts may have been free before.
     Reclaimed,
     /// Not managed as objects.
     Unmanaged,

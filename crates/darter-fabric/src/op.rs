@@ -1,6 +1,6 @@
-//! The kinds of operation that costs are counted by.
+//! The kinds of operation, for counting costs.
 
-/// A kind of operation, counted apart from the others.
+/// A kind of operation, counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum OpKind {
@@ -18,12 +18,12 @@ pub enum OpKind {
     MultiGet,
     /// Bulk load.
     Load,
-    /// Upkeep that no operation requested: epochs, reclamation, adjustment, checks.
+    /// Maintenance that no operation requested: epochs, reclamation, adjustment, checks.
     Maintain,
 }
 
 impl OpKind {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub const COUNT: usize = 8;
     /// All kinds, in the order of their discriminants.
     pub const ALL: [Self; Self::COUNT] = [

@@ -1,5 +1,5 @@
-//! Any provider that a pool's name can select, chosen when the pool is opened: one branch a round
-//! trip. With one type for all of them, an index is compiled once.
+//! Any provider that a pool's name can select, chosen when the pool is opened, at the cost of one
+//! branch per round trip. With one type for all of them, an index is compiled once.
 
 use crate::foreign::{Foreign, ForeignEndpoint};
 use crate::local::LocalEndpoint;
@@ -39,8 +39,8 @@ pub enum ProviderEndpoint {
 }
 
 impl Provider {
-    /// Wraps a provider of another crate. Each of its round trips allocates; prefetches, glances and
-    /// the observers of simulations are left out.
+    /// Wraps a provider of another crate. Each of its round trips allocates; prefetches, peeks and
+    /// simulation observers are not forwarded.
     pub fn foreign<F: Fabric<Endpoint: Debug> + Debug>(fabric: F) -> Self {
         Self::Foreign(Foreign::new(fabric))
     }
@@ -146,8 +146,8 @@ impl Endpoint for ProviderEndpoint {
     }
 
     #[inline]
-    fn glance(&self, addr: GlobalAddr) -> Option<u64> {
-        each!(self, inner => inner.glance(addr))
+    fn peek(&self, addr: GlobalAddr) -> Option<u64> {
+        each!(self, inner => inner.peek(addr))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Returns a word from the operating system's randomness, by way of std's hash keys.
+/// Returns a random word from the operating system, through std's hash keys.
 pub fn random_word() -> u64 {
     // A forked child has the keys of its parent.
     RandomState::new().hash_one(std::process::id())

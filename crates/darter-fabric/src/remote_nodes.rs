@@ -1,14 +1,14 @@
-//! Memory nodes as machines: they have addresses, can be away, come back without their memory, and
-//! be added to a pool.
+//! Memory nodes as machines: they have addresses, can be absent, can return without their memory,
+//! and can be added to a pool.
 
 use crate::FabricError;
 
 /// Memory nodes that have addresses.
 pub trait RemoteNodes {
-    /// Returns the address of a node, as a pool's name has it.
+    /// Returns the address of a node, as in the pool's name.
     fn node_address(&self, node: u8) -> Option<String>;
 
-    /// Connects to one more node at an address; its number is the count of the nodes so far. All
+    /// Connects to another node at an address; its number is the current count of nodes. All
     /// endpoints can use it afterwards.
     ///
     /// # Errors
@@ -26,10 +26,10 @@ pub trait RemoteNodes {
     }
 
     /// Adds a node of the pool that cannot be reached now: the next one, or one that was named when
-    /// the fabric was made. Verbs to it fail until a node with this id replies at its address.
+    /// the fabric was created. Verbs to it fail until a node with this id replies at its address.
     ///
     /// # Errors
-    /// Fails if the node is known already, or nodes have no ids.
+    /// Fails if the node is already known, or nodes have no ids.
     fn expect_node(&self, node: u8, _expected: &ExpectedNode) -> Result<(), FabricError> {
         Err(FabricError::Unreachable { node })
     }
@@ -40,27 +40,28 @@ pub trait RemoteNodes {
         false
     }
 
-    /// Returns whether a node was found to have other memory than the pool's, at the last attempt to
-    /// reach it: it was restarted without its contents. Such a node is absent.
+    /// Returns whether the last attempt to reach a node found memory other than the pool's: it was
+    /// restarted without its contents. Such a node is absent.
     fn is_lost(&self, _node: u8) -> bool {
         false
     }
 
-    /// Treats a node that was reached, and does not have the pool's memory, as a node that was never
-    /// reached: [`crate::Fabric::node_bytes`] is 0 until [`RemoteNodes::expect_node`] is called.
+    /// Treats a node that was reached, but does not have the pool's memory, as a node that was
+    /// never reached: [`crate::Fabric::node_bytes`] is 0 until [`RemoteNodes::expect_node`] is
+    /// called.
     fn disown_node(&self, _node: u8) {}
 
     /// Checks, without waiting, whether absent nodes can be reached again.
     fn look_for_absent(&self) {}
 }
 
-/// The record that a pool's directory has of a node that cannot be reached.
+/// The entry of a pool's directory for a node that cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedNode {
-    /// Its address, as a pool's name has it.
+    /// Its address, as in the pool's name.
     pub address: String,
     /// Bytes of its region.
     pub bytes: u64,
-    /// [`RemoteNodes::node_id`] when it was made part of the pool.
+    /// Its [`RemoteNodes::node_id`] when it became part of the pool.
     pub id: u64,
 }

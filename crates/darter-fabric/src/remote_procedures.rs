@@ -4,12 +4,12 @@ use crate::FabricError;
 use std::future::Future;
 use std::pin::Pin;
 
-/// A call under way.
+/// A call in progress.
 pub type Calling<'e> = Pin<Box<dyn Future<Output = Result<Vec<u64>, FabricError>> + Send + 'e>>;
 
 /// An endpoint that can call procedures at memory nodes.
 pub trait RemoteProcedures: Send {
-    /// [`crate::Endpoint::call`].
+    /// Calls a procedure, as [`crate::Endpoint::call`] does.
     ///
     /// # Errors
     /// [`FabricError::Call`] if the call was refused, the procedure failed, or its server ended;

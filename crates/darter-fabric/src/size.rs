@@ -1,4 +1,4 @@
-//! Sizes in bytes as people write them: `4096`, `64K`, `1G`, `512MiB`. Suffixes are powers of 1024.
+//! Sizes in bytes with suffixes: `4096`, `64K`, `1G`, `512MiB`. Suffixes are powers of 1024.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Batches that are done with, kept by an endpoint for their buffers.
+//! Finished batches, which an endpoint keeps for their buffers.
 
 use crate::Batch;
 #[cfg(feature = "tcp")]
@@ -6,22 +6,22 @@ use crate::words::Lender;
 #[cfg(feature = "tcp")]
 use std::sync::Arc;
 
-/// Batches that are kept at a time.
+/// Maximum number of batches kept.
 const BATCHES_MAX: usize = 8;
-/// Buffers above this size go back to the allocator.
+/// Larger buffers go back to the allocator.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// The batches that an endpoint keeps for reuse. For providers.
 #[derive(Debug, Default)]
 pub struct Spares {
     batches: Vec<Batch>,
-    /// Lends the memory of new ones.
+    /// Lends the memory of new batches.
     #[cfg(feature = "tcp")]
     lender: Option<Arc<dyn Lender>>,
 }
 
 impl Spares {
-    /// Returns spares whose batches lie in memory that a device knows.
+    /// Creates a store of batches whose words are in memory registered with a device.
     #[cfg(feature = "tcp")]
     pub(crate) fn borrowing(lender: Arc<dyn Lender>) -> Self {
         Self { batches: Vec::new(), lender: Some(lender) }

@@ -1,18 +1,18 @@
 //! Turns of tasks that share a thread with others.
 //!
-//! The verbs of a pool in this machine's memory complete at once, so a task that posts many of them,
-//! or long ones, would keep its thread to itself. An executor that gives each poll of a task a turn
-//! ([`take`]) bounds that: work is counted in bytes that are copied, or take as long as copying
-//! would, and the first point at which a turn may end, after its work is done, returns
+//! The verbs of a pool in this machine's memory complete at once, so a task that posts many of
+//! them, or long ones, would monopolize its thread. An executor that gives each poll of a task a
+//! turn ([`take`]) limits that: work is counted in bytes copied, or in bytes that take equally long
+//! to copy. The first point at which a turn may end, after its work is used up, returns
 //! [`Poll::Pending`]. Nothing wakes the task then: [`Turn::is_over`] tells the executor to poll it
-//! again after the others.
+//! again after the other tasks.
 //!
-//! Without an executor that does so, nothing is bounded, and nothing returns `Pending`.
+//! Without such an executor, nothing is limited and nothing returns `Pending`.
 
 use std::cell::Cell;
 use std::task::{Context, Poll};
 
-/// What a verb counts, in bytes, besides those that it transfers.
+/// Work of a verb, in bytes, in addition to the bytes that it transfers.
 pub(crate) const VERB_BYTES: usize = 1 << 10;
 /// Bytes of a verb, or of a computation over a value, between two points at which a turn may end.
 pub const PORTION_BYTES: usize = 128 << 10;
@@ -20,21 +20,22 @@ pub const PORTION_BYTES: usize = 128 << 10;
 thread_local! {
     /// The work of the current turn, in bytes.
     static WORK: Cell<usize> = const { Cell::new(0) };
-    /// The work after which it ends; `usize::MAX` if the thread takes no turns.
+    /// The limit after which it ends; `usize::MAX` if the thread takes no turns.
     static MOST: Cell<usize> = const { Cell::new(usize::MAX) };
     static IS_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What happened in a turn.
+/// Outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The work that was counted, in bytes.
+    /// The work counted, in bytes.
     pub work: usize,
     /// The task has ended its turn, and waits for nothing else.
     pub is_over: bool,
 }
 
-/// Gives a poll a turn of `most` bytes of work. Returns the poll's result and what happened.
+/// Gives a poll a turn of `most` bytes of work. Returns the poll's result and the outcome of the
+/// turn.
 pub fn take<T>(most: usize, poll: impl FnOnce() -> T) -> (T, Turn) {
     let before = (WORK.replace(0), MOST.replace(most), IS_OVER.replace(false));
     let result = poll();
@@ -43,7 +44,7 @@ pub fn take<T>(most: usize, poll: impl FnOnce() -> T) -> (T, Turn) {
     (result, turn)
 }
 
-/// Runs a loop of tasks within a turn: it must not end by one of them.
+/// Runs a loop of tasks within a turn, which the tasks must not end.
 pub(crate) fn suspended<T>(run: impl FnOnce() -> T) -> T {
     let most = MOST.replace(usize::MAX);
     let result = run();
@@ -57,7 +58,7 @@ pub fn are_taken() -> bool {
     MOST.get() != usize::MAX
 }
 
-/// Counts work, without an end of the turn.
+/// Counts work without ending the turn.
 #[inline]
 pub fn count(bytes: usize) {
     WORK.set(WORK.get().wrapping_add(bytes));
@@ -69,7 +70,7 @@ pub fn work() -> usize {
     WORK.get()
 }
 
-/// Counts work, and ends the turn if there was enough.
+/// Counts work, and ends the turn if the limit is reached.
 #[inline]
 pub async fn worked(bytes: usize) {
     count(bytes);

@@ -12,15 +12,15 @@
 //!                                             the same, verbs through this machine's RDMA device
 //! ```
 //!
-//! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up
-//! to the first `?`; nothing is percent-decoded, so a path that contains `?` cannot be named.
-//! A new file's disk space is reserved where the file system can do that; `sparse` does without,
-//! `preallocate` writes it where the file system cannot.
-//! A new file is its owner's alone; `mode=0660` and `group=NAME` share it (`files/sharing.rs`).
-//! With `durability=flush` a file lies in persistent memory, and what is acknowledged was flushed.
-//! With `durability=log` every node must be one whose replies say nothing that is not on its disk.
-//! The addresses of `rdma:` are those at which the nodes listen for TCP connections.
-//! `tcp:` and `rdma:` need the feature `tcp`.
+//! SIZE is the size of the whole pool, split evenly across its nodes. A path is taken literally up
+//! to the first `?`; nothing is percent-decoded, so a path that contains `?` cannot be named. A new
+//! file's disk space is reserved if the file system supports that; `sparse` does not reserve it,
+//! `preallocate` writes it if the file system does not support reservation. Only its owner can
+//! access a new file; `mode=0660` and `group=NAME` share it (`files/sharing.rs`). With
+//! `durability=flush` a file lies in persistent memory, and acknowledged data was flushed. With
+//! `durability=log` the replies of every node must contain only data that is on its disk. The
+//! addresses of `rdma:` are those at which the nodes listen for TCP connections. `tcp:` and `rdma:`
+//! need the feature `tcp`.
 
 use crate::files::Sharing;
 use crate::local::{FileOptions, Space};
@@ -31,7 +31,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Which provider serves a pool. Has the providers that are compiled in.
+/// The provider of a pool. Has the providers that are compiled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scheme {
@@ -42,12 +42,12 @@ pub enum Scheme {
     /// Memory nodes reached over TCP, by address.
     #[cfg(feature = "tcp")]
     Tcp(Vec<String>),
-    /// Memory nodes whose memory is reached through an RDMA device, all else over TCP.
+    /// Memory nodes whose memory is reached through an RDMA device, and everything else over TCP.
     #[cfg(feature = "tcp")]
     Rdma {
-        /// Where the nodes listen for TCP connections.
+        /// The addresses at which the nodes listen for TCP connections.
         addresses: Vec<String>,
-        /// The device of this machine that verbs go through.
+        /// The device of this machine that verbs use.
         device: DeviceName,
     },
 }
@@ -64,7 +64,7 @@ pub struct PoolUrl {
     is_flushed: bool,
 }
 
-/// Why a text is not the name of a pool.
+/// The reason why a text is not the name of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`, `tcp://host:7000` \
@@ -76,7 +76,7 @@ pub struct UrlError {
 }
 
 impl PoolUrl {
-    /// Returns a pool in this process's memory: `bytes` in all, over one node.
+    /// Returns a pool in this process's memory: `bytes` in total, on one node.
     pub fn memory(bytes: u64) -> Self {
         Self { size: Some(bytes), ..Self::of(Scheme::Memory) }
     }
@@ -86,13 +86,14 @@ impl PoolUrl {
         Self::of(Scheme::File(path.into()))
     }
 
-    /// Memory nodes at these addresses, `host:port` each.
+    /// Returns memory nodes at these addresses, `host:port` each.
     #[cfg(feature = "tcp")]
     pub fn tcp(addresses: Vec<String>) -> Self {
         Self::of(Scheme::Tcp(addresses))
     }
 
-    /// Memory nodes at these addresses, `host:port` each, with verbs through an RDMA device.
+    /// Returns memory nodes at these addresses, `host:port` each, with verbs through an RDMA
+    /// device.
     #[cfg(feature = "tcp")]
     pub fn rdma(addresses: Vec<String>, device: DeviceName) -> Self {
         Self::of(Scheme::Rdma { addresses, device })
@@ -103,7 +104,7 @@ impl PoolUrl {
         Self { scheme, size: None, nodes: None, space, sharing, is_durable: false, is_flushed: false }
     }
 
-    /// The same pool, to be created with `bytes` in all over `nodes` memory nodes.
+    /// Returns the same pool, to be created with `bytes` in total on `nodes` memory nodes.
     #[must_use]
     pub fn sized(mut self, bytes: u64, nodes: u16) -> Self {
         self.size = Some(bytes);
@@ -111,12 +112,12 @@ impl PoolUrl {
         self
     }
 
-    /// Returns which provider serves it.
+    /// Returns its provider.
     pub fn scheme(&self) -> &Scheme {
         &self.scheme
     }
 
-    /// Returns the file, when it is one.
+    /// Returns the file, if it is one.
     pub fn path(&self) -> Option<&Path> {
         if let Scheme::File(path) = &self.scheme { Some(path) } else { None }
     }
@@ -130,18 +131,18 @@ impl PoolUrl {
         }
     }
 
-    /// Returns the RDMA device that verbs go through, if it names one.
+    /// Returns the RDMA device that verbs use, if it names one.
     #[cfg(feature = "tcp")]
     pub fn device(&self) -> Option<&DeviceName> {
         if let Scheme::Rdma { device, .. } = &self.scheme { Some(device) } else { None }
     }
 
-    /// Bytes in all to create it with, when given.
+    /// Returns the total size to create it with, if given.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// Memory nodes to create it with; 1 when not given.
+    /// Returns the number of memory nodes to create it with; 1 if not given.
     pub fn nodes(&self) -> usize {
         match &self.scheme {
             #[cfg(feature = "tcp")]
@@ -150,18 +151,19 @@ impl PoolUrl {
         }
     }
 
-    /// Bytes of each node's region to create it with: the size split evenly, rounded down to whole
-    /// superblocks.
+    /// Returns the bytes of each node's region to create it with: the size split evenly, rounded
+    /// down to whole superblocks.
     pub fn node_bytes(&self) -> Option<u64> {
         self.size.map(|size| size / self.nodes().max(1) as u64 / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES)
     }
 
-    /// Returns whether every memory node must be durable: what it has acknowledged is on its disk.
+    /// Returns whether every memory node must be durable: all that it has acknowledged is on its
+    /// disk.
     pub fn is_durable(&self) -> bool {
         self.is_durable
     }
 
-    /// Returns whether what is acknowledged must have been flushed to persistent memory.
+    /// Returns whether acknowledged data must have been flushed to persistent memory.
     pub fn is_flushed(&self) -> bool {
         self.is_flushed
     }
@@ -171,7 +173,7 @@ impl PoolUrl {
         self.space
     }
 
-    /// Returns who can read and write a new file.
+    /// Returns the permissions of a new file.
     pub fn sharing(&self) -> &Sharing {
         &self.sharing
     }
@@ -182,7 +184,7 @@ impl PoolUrl {
         FileOptions { overwrite: false, space, sharing, flush }
     }
 
-    /// Reads one `name=value` of the query.
+    /// Parses one `name=value` of the query.
     fn apply(&mut self, pair: &str) -> Result<(), String> {
         let (name, value) = pair.split_once('=').map_or((pair, None), |(name, value)| (name, Some(value)));
         match (name, value) {
@@ -202,7 +204,7 @@ impl PoolUrl {
                 );
             }
             ("preallocate" | "sparse", None) if self.space != Space::Reserved => {
-                return Err("it has one of `preallocate` and `sparse` at most".to_owned());
+                return Err("it can have at most one of `preallocate` and `sparse`".to_owned());
             }
             ("preallocate", None) => self.space = Space::Preallocated,
             ("sparse", None) => self.space = Space::Sparse,
@@ -236,7 +238,7 @@ impl PoolUrl {
         Ok(())
     }
 
-    /// Checks what can be checked before anything is opened.
+    /// Checks the conditions that can be checked before anything is opened.
     fn verified(self) -> Result<Self, String> {
         match (&self.scheme, self.size) {
             (scheme, _) if self.is_flushed && !matches!(scheme, Scheme::File(_)) => {
@@ -249,15 +251,15 @@ impl PoolUrl {
                 if size.is_some() || self.nodes.is_some() || self.space != Space::Reserved =>
             {
                 return Err(
-                    "memory nodes have the sizes they were started with: it takes no option but `durability=log`"
+                    "memory nodes have the sizes they were started with: they take no option but `durability=log`"
                         .to_owned()
                 );
             }
             (Scheme::File(_), _) if self.is_durable => {
                 return Err(
-                    "a file has nobody who holds answers back until a log is on disk; in persistent memory it has \
-                     `durability=flush`, elsewhere serve the memory by `darter \
-                     memnode --durability log --log DIR`, and name the pool `tcp://HOST:PORT?durability=log`"
+                    "a file has no log, which only memory nodes have; in persistent memory use `durability=flush`, \
+                     elsewhere serve the memory by `darter memnode --durability log --log DIR`, and name the \
+                     pool `tcp://HOST:PORT?durability=log`"
                         .to_owned(),
                 );
             }
@@ -281,7 +283,7 @@ impl PoolUrl {
         match self.node_bytes() {
             Some(0) => Err(format!("its size leaves less than {SUPERBLOCK_BYTES} bytes for a node")),
             Some(bytes) if bytes > OFFSET_LIMIT => {
-                Err("a node can hold 1 TiB at most; use more nodes".to_owned())
+                Err("a node can hold at most 1 TiB; use more nodes".to_owned())
             }
             _ => Ok(self),
         }
@@ -303,10 +305,9 @@ impl PoolUrl {
             "tcp" => Self::tcp(addresses(place)?),
             #[cfg(feature = "tcp")]
             "rdma" if place.contains('+') => {
-                return Err(
-                    "a memory group has no `rdma://`: its replicas send each other what they execute, and nobody                      executes verbs that go through a device; name it `tcp://`"
-                        .to_owned(),
-                );
+                return Err("a memory group has no `rdma://`: its replicas send each other the verbs that \
+                     they execute, but not those of a device; name it `tcp://`"
+                    .to_owned());
             }
             #[cfg(feature = "tcp")]
             "rdma" => return Ok(Self::rdma(addresses(place)?, device(query)?)),
@@ -347,7 +348,7 @@ fn meant(text: &str) -> Option<String> {
     (is_address && !has_kind).then(|| format!("tcp://{text}"))
 }
 
-/// Reads `//host:port,host:port`.
+/// Parses `//host:port,host:port`.
 #[cfg(feature = "tcp")]
 fn addresses(place: &str) -> Result<Vec<String>, String> {
     let list = place.strip_prefix("//").ok_or("it lacks the `//` before `host:port`")?;
@@ -356,20 +357,20 @@ fn addresses(place: &str) -> Result<Vec<String>, String> {
     }
     let list: Vec<String> = list.trim_end_matches('/').split(',').map(str::to_owned).collect();
     if list.len() > NODES_MAX {
-        return Err(format!("it names {} memory nodes; a pool has {NODES_MAX} at most", list.len()));
+        return Err(format!("it names {} memory nodes; a pool has at most {NODES_MAX}", list.len()));
     }
     for address in list.iter().flat_map(|node| node.split('+')) {
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
         let is_host =
             !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
         if !is_host || port.parse::<u16>().is_err() {
-            return Err(format!("`{address}` is no `host:port`; IPv6 addresses stand in brackets"));
+            return Err(format!("`{address}` is not `host:port`; put IPv6 addresses in brackets"));
         }
     }
     Ok(list)
 }
 
-/// Reads `device=NAME`, the one option of `rdma:`.
+/// Parses `device=NAME`, the only option of `rdma:`.
 #[cfg(feature = "tcp")]
 fn device(query: &str) -> Result<DeviceName, String> {
     let mut pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -496,10 +497,10 @@ mod tests {
             ("pool", "does not begin"),
             ("udp:host", "unknown kind"),
             ("tcp:host:1", "lacks the `//`"),
-            ("tcp://", "no `host:port`"),
-            ("tcp://host", "no `host:port`"),
+            ("tcp://", "not `host:port`"),
+            ("tcp://host", "not `host:port`"),
             ("tcp://::1:7000", "brackets"),
-            ("tcp://host:70000", "no `host:port`"),
+            ("tcp://host:70000", "not `host:port`"),
             ("tcp://me:secret@host:7000", "credentials"),
             ("tcp://host:7000?size=1G", "no option but"),
             ("tcp://host:7000?durability=disk", "there are `durability=log`"),
@@ -521,7 +522,7 @@ mod tests {
             ("rdma://host:7000?device=mlx5_0&size=1G", "one option"),
             ("rdma://host:7000?device=", "lacks the name of a device"),
             ("rdma://host:7000?device=mlx5_0:0", "from 1 to 255"),
-            ("rdma://host?device=mlx5_0", "no `host:port`"),
+            ("rdma://host?device=mlx5_0", "not `host:port`"),
             ("mem:", "lacks a size"),
             ("mem:1Q", "unknown suffix"),
             ("mem:1G?size=2G", "twice"),

@@ -1,31 +1,31 @@
-//! The words of a batch: on the heap, or in memory that a provider lends because a device must know
-//! it.
+//! The words of a batch: on the heap, or in memory lent by a provider, because it must be
+//! registered with a device.
 //!
-//! Either way they are one pointer and a length, so that building a batch costs the same for every
-//! provider.
+//! In both cases they are one pointer and a length, so that building a batch costs the same for
+//! every provider.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Memory that a lender hands out.
+/// Memory from a lender.
 #[derive(Debug)]
 pub(crate) struct Loan {
     /// The first word; aligned to a cache line, initialized.
     pub base: NonNull<u64>,
     pub words: usize,
-    /// By which the device knows the memory.
+    /// The device's key of the memory.
     pub key: u32,
 }
 
 /// Lends memory for the words of batches.
 pub(crate) trait Lender: Send + Sync + fmt::Debug {
-    /// Lends at least so many words, until they are taken back; `None` if there is no memory that
-    /// the device may use.
+    /// Lends at least `words` words, until they are taken back; `None` if there is not enough
+    /// memory that the device may use.
     fn lend(&self, words: usize) -> Option<Loan>;
 
-    /// Takes back what it lent, whole.
+    /// Takes back a whole loan.
     fn take_back(&self, loan: Loan);
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct Words {
     len: usize,
     /// The device's key of lent memory.
     key: u32,
-    /// The memory behind `base` is this lender's, if any is there.
+    /// The lender that owns the memory at `base`, if there is any.
     is_lent: bool,
     lender: Option<Arc<dyn Lender>>,
 }
 
-// SAFETY: the words are owned by this value, whether they came from the heap or were lent.
+// SAFETY: the words are owned by this value, whether they are on the heap or lent.
 unsafe impl Send for Words {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Words {}
@@ -63,7 +63,7 @@ impl Words {
         self.is_lent.then_some(self.key)
     }
 
-    /// Makes room for so many words in all; those that are new are unspecified.
+    /// Extends the buffer to `words` words; new words are unspecified.
     pub(crate) fn lengthen(&mut self, words: usize) {
         if words <= self.len {
             return;
@@ -83,7 +83,7 @@ impl Words {
         *self = longer;
     }
 
-    /// Moves the words into memory of a lender, if they are not in lent memory; returns whether
+    /// Moves the words into memory of a lender, if they are not in lent memory. Returns whether
     /// they are now.
     #[cfg(feature = "tcp")]
     pub(crate) fn borrow_from(&mut self, lender: &Arc<dyn Lender>) -> bool {
@@ -112,7 +112,7 @@ impl Deref for Words {
 
     #[inline]
     fn deref(&self) -> &[u64] {
-        // SAFETY: `base` points to `len` initialized words that are this value's alone until it is
+        // SAFETY: `base` points to `len` initialized words that only this value owns until it is
         // dropped, or is dangling and `len` is 0.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
@@ -137,7 +137,7 @@ impl Drop for Words {
             }
             _ => {
                 let words = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.len);
-                // SAFETY: `on_heap` leaked this very box, and nothing else has it.
+                // SAFETY: `on_heap` leaked this box, and nothing else owns it.
                 drop(unsafe { Box::from_raw(words) });
             }
         }
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!((words.len(), words.key(), words[9]), (128, Some(5), 9));
         assert_eq!(buffers.0.lock().unwrap().len(), 1);
         words.lengthen(200);
-        assert_eq!((words.len(), words.key(), words[9]), (200, None, 9), "nothing as long is lent");
+        assert_eq!((words.len(), words.key(), words[9]), (200, None, 9), "no loan is that long");
         assert!(!words.borrow_from(&lender));
         assert_eq!(buffers.0.lock().unwrap().len(), 2);
         let mut lent = [Words::of(Arc::clone(&lender)), Words::of(Arc::clone(&lender))];

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl<M: Memory> Replica<M> {
-    /// A primary begins a stream.
+    /// Handles the start of a stream from the primary.
     pub(super) fn attach(&mut self, stream: StreamId, view: &Arc<View>, now: Duration) {
         self.adopt(view, now);
         if !self.is_current(stream.view) {
@@ -26,7 +26,7 @@ impl<M: Memory> Replica<M> {
         self.send(stream.primary, Message::Attached { stream, last });
     }
 
-    /// The stream goes on behind the last record here.
+    /// Continues with the records after the last one of this replica's log.
     pub(super) fn resume(&mut self, stream: StreamId) {
         if let Some((known, has_begun)) = self.follower.stream.as_mut().filter(|(known, _)| *known == stream)
         {
@@ -36,7 +36,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// The stream brings everything.
+    /// Starts a full copy: the stream will bring the whole state.
     pub(super) fn begin(&mut self, stream: StreamId, state: &Beside) {
         if let Some((known, has_begun)) = self.follower.stream.as_mut().filter(|(known, _)| *known == stream)
         {
@@ -49,12 +49,12 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Returns whether a part of a stream is for this replica.
+    /// Returns whether this replica follows the stream.
     fn follows(&self, stream: StreamId) -> bool {
         self.follower.stream == Some((stream, true)) && !self.follower.suspects
     }
 
-    /// Records arrive.
+    /// Applies received records.
     pub(super) fn follow(&mut self, stream: StreamId, records: &[Arc<Record>], everywhere: u64) {
         if !self.follows(stream) {
             return;
@@ -69,13 +69,13 @@ impl<M: Memory> Replica<M> {
         self.acknowledge(stream);
     }
 
-    /// Forgets the records that all replicas have.
+    /// Drops the records that all replicas have.
     fn drop_until(&mut self, everywhere: u64) {
         self.log.trim(everywhere.min(self.beside.last.lsn));
         self.beside.trim(self.log.first().unwrap_or(self.beside.last.lsn));
     }
 
-    /// Applies a record. Returns whether it fits.
+    /// Applies a record. Returns whether it is the next one of the log.
     pub(super) fn apply(&mut self, record: &Arc<Record>) -> bool {
         match &record.content {
             Content::Frame { frame, results, effects: changed } => {
@@ -97,7 +97,7 @@ impl<M: Memory> Replica<M> {
         true
     }
 
-    /// A part of the memory arrives.
+    /// Stores a received part of the memory.
     pub(super) fn copied(
         &mut self,
         stream: StreamId,
@@ -122,8 +122,8 @@ impl<M: Memory> Replica<M> {
         self.acknowledge(stream);
     }
 
-    /// Makes a part of the memory zero. What is zero already is not written: the system need not
-    /// provide memory for it.
+    /// Zeroes a part of the memory. Memory that is already zero is not written, so that the system
+    /// need not provide pages for it.
     fn clear(&mut self, offset: u64, bytes: usize) -> bool {
         if offset.checked_add(bytes as u64).is_none_or(|end| end > self.memory.bytes()) {
             return false;
@@ -133,7 +133,7 @@ impl<M: Memory> Replica<M> {
         is_zero(&content) || self.memory.store(offset, &vec![0; bytes])
     }
 
-    /// Nothing behind a part that is missing may be taken.
+    /// Stops following the stream: nothing after a missing part may be applied.
     fn lose(&mut self, stream: StreamId) {
         if let Some((_, has_begun)) = &mut self.follower.stream {
             *has_begun = false;
@@ -146,7 +146,7 @@ impl<M: Memory> Replica<M> {
         self.send(stream.primary, Message::Acknowledge { stream, lsn, copies });
     }
 
-    /// The primary lives.
+    /// Handles a heartbeat of the primary.
     pub(super) fn heartbeat(
         &mut self,
         from: ReplicaId,

@@ -1,4 +1,4 @@
-//! How a view becomes the next one: suspicion, candidates, proposals to the store, adoption.
+//! View changes: suspicion, candidates, proposals to the store, adoption.
 
 use super::interface::{Outcome, Output};
 use super::log::Log;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl<M: Memory> Replica<M> {
-    /// Goes by a view, if it is newer than the one that it goes by.
+    /// Adopts a view if it is newer than the current one.
     pub(super) fn adopt(&mut self, view: &Arc<View>, now: Duration) {
         if self.view.as_ref().is_some_and(|known| known.number >= view.number) {
             return;
@@ -26,10 +26,10 @@ impl<M: Memory> Replica<M> {
         self.heard = now;
         let served = self.primary.take();
         if view.primary == self.me {
-            // Nobody else bears its name: it has asked for this view, or was handed it.
+            // No other replica has this name: this replica requested the view or was handed it.
             self.is_sound |= resumes;
             if !self.is_sound {
-                // The others will notice that nobody serves.
+                // The other replicas will notice that no primary serves.
                 return;
             }
             let primary = served.map_or_else(
@@ -51,7 +51,7 @@ impl<M: Memory> Replica<M> {
             }
         }
         if !view.backups.contains(&self.me) {
-            // What it has may go on otherwise than the new primary's log, and cannot be undone.
+            // Its log may differ from the new primary's, and records cannot be undone.
             self.is_sound = false;
             (self.beside, self.log) = (Beside::default(), Log::default());
         }
@@ -60,7 +60,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// A replica that is no member wants to be brought up. A spare asks again and again.
+    /// Handles a replica that is not a member and wants to be brought up. A spare repeats this.
     pub(super) fn joined_by(&mut self, from: ReplicaId, now: Duration) {
         let Some(primary) = &mut self.primary else { return self.correct(from) };
         let has_room = 1 + primary.peers.len() < self.options.members_max;
@@ -69,9 +69,10 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Has a replica that is about to stop leave the view: a primary hands over to a backup, a backup
-    /// asks to be left out, so that nobody has to miss it first. Call it again and again until it
-    /// returns `false`: it is no member any more, or the only one.
+    /// Makes a replica that is about to stop leave the view: a primary hands over to a backup, a
+    /// backup requests a view without it, so that the primary need not first detect its absence.
+    /// Call it repeatedly until it returns `false`: then the replica is no longer a member, or is
+    /// the only one.
     pub fn leave(&mut self, now: Duration) -> bool {
         self.leaves = true;
         let Some(view) = self.view.clone() else { return false };
@@ -86,21 +87,21 @@ impl<M: Memory> Replica<M> {
         is_backup
     }
 
-    /// A replica is about to stop.
+    /// Handles a replica that is about to stop.
     pub(super) fn left_by(&mut self, from: ReplicaId) {
         if let Some(peer) = self.primary.as_mut().and_then(|primary| primary.peers.get_mut(&from)) {
             peer.stage = Stage::Misfit;
         }
     }
 
-    /// Asks the store for a view instead of the current one.
+    /// Requests the store to replace the current view with this one.
     pub(super) fn propose(&mut self, view: View, now: Duration) {
         let view = Arc::new(view);
         self.proposal = Some((Arc::clone(&view), now));
         self.out.push(Output::Store(StoreRequest::Set(view)));
     }
 
-    /// Sees to what is due for one that does not serve: the primary may be silent.
+    /// Does the periodic work of a replica that does not serve: suspects a silent primary.
     pub(super) fn watch(&mut self, now: Duration) {
         let silent = now.saturating_sub(self.heard);
         let looked = self.looked.map_or(silent, |when| now.saturating_sub(when));
@@ -133,7 +134,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// A candidate asks what it lacks. From now on this replica takes no record of this view.
+    /// Replies to a candidate's survey. From now on this replica accepts no record of this view.
     pub(super) fn surveyed_by(&mut self, from: ReplicaId, view: u64, last: Position) {
         if !self.is_current(view) || self.primary.is_some() {
             return self.correct(from);
@@ -151,7 +152,7 @@ impl<M: Memory> Replica<M> {
         self.send(from, Message::Surveyed { view, last: mine, fits, records });
     }
 
-    /// A backup answers.
+    /// Handles a backup's reply to a survey.
     pub(super) fn surveyed(
         &mut self,
         from: ReplicaId,
@@ -178,8 +179,9 @@ impl<M: Memory> Replica<M> {
         self.watch(now);
     }
 
-    /// Hands over to a backup: executes nothing more, waits until all backups have everything, then
-    /// asks for a view in which that one serves, and follows it. Returns whether it has begun to.
+    /// Hands over to a backup: executes nothing more, waits until all backups have all records,
+    /// then requests a view in which that backup serves, and follows it. Returns whether it has
+    /// started to.
     pub fn hand_over(&mut self, to: ReplicaId, now: Duration) -> bool {
         let is_backup = self.view.as_ref().is_some_and(|view| view.backups.contains(&to));
         let is_free = self.proposal.is_none();

@@ -1,8 +1,8 @@
-//! Messages as bytes, for whoever carries them over a wire: little-endian words, and runs of bytes
-//! behind their lengths.
+//! Messages as bytes for transport over a wire: little-endian words, and runs of bytes prefixed
+//! with their lengths.
 //!
 //! ```text
-//! message    kind 8 | what it holds, in the order of its declaration
+//! message    kind 8 | its fields, in the order of their declaration
 //!   view     group | number | primary | backups | each
 //!   stream   view | primary | number
 //!   position view | lsn
@@ -12,10 +12,11 @@
 //!   beside   position | starts, each a position | channels | fenced, each a session
 //!     channel  session | number | answered | frames, each: id | lsn | results
 //! run        length in bytes 8 | the bytes
-//! list       how many 8 | each
+//! list       number of items 8 | each
 //! ```
 //!
-//! What a list claims to hold is compared with the bytes that are there before anything is kept.
+//! The claimed length of a list is checked against the bytes that are present before anything is
+//! allocated.
 
 use super::duplicates::Duplicates;
 use super::message::{Beside, Message};
@@ -62,7 +63,7 @@ impl Message {
         };
     }
 
-    /// Returns the message of these bytes; `None` if they are none, or more.
+    /// Returns the message encoded by these bytes; `None` if they are not exactly one message.
     pub fn take(bytes: &[u8]) -> Option<Self> {
         let mut rest = Take(bytes);
         let message = match rest.word()? {
@@ -102,7 +103,7 @@ impl Message {
     }
 }
 
-/// Bytes to append to.
+/// Buffer that bytes are appended to.
 struct Put<'o>(&'o mut Vec<u8>);
 
 impl Put<'_> {
@@ -167,7 +168,7 @@ impl Put<'_> {
     }
 }
 
-/// Bytes to take from the front of.
+/// Buffer that bytes are taken from, at its front.
 struct Take<'b>(&'b [u8]);
 
 impl<'b> Take<'b> {
@@ -189,7 +190,7 @@ impl<'b> Take<'b> {
         Some(run)
     }
 
-    /// Takes a list whose items have so many bytes at least.
+    /// Takes a list whose items take at least the given number of bytes each.
     fn list<C: FromIterator<T>, T>(
         &mut self,
         bytes_min: usize,

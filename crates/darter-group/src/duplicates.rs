@@ -1,21 +1,22 @@
-//! Frames that were executed and whose clients may not have the reply yet.
+//! Executed frames whose clients may not have received the reply yet.
 //!
-//! A frame that is sent again, to this primary or to the next, is answered with what it was
-//! answered, or would have been. Words that it has read are among the results: reading them again
-//! would show the frame what has changed since, behind a CAS or FAA of its own that came later.
+//! A frame that is sent again, to this primary or to the next, gets the same reply as the first
+//! time, or the reply that it would have got. The results include the words that it read: reading
+//! them again could return later changes, which may be newer than a CAS or FAA of the same frame.
 //!
-//! A frame without effects is not known here. It may be executed again if it is sent again, but not
-//! twice without its client's knowledge: a CAS that had failed could swap then. So frames of an
-//! older connection than the channel's newest are not executed, and none of another view.
+//! Frames without effects are not recorded here. Such a frame may be executed again if it is sent
+//! again, but not twice without its client's knowledge: a CAS that failed at first could swap then.
+//! So frames of an older connection than the channel's newest are not executed, nor are frames of
+//! another view.
 
 use super::record::FrameId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What is known of a frame.
+/// State of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It was not executed, as far as it has effects.
+    /// It was not executed, or had no effects.
     New,
     /// It was executed, with these results; its record has this number.
     Executed(Arc<[u8]>, u64),
@@ -23,7 +24,7 @@ pub(super) enum Known {
     Over,
 }
 
-/// Frames in the order of their ids, with the numbers of their records, and their results.
+/// Frames in the order of their ids, with their record numbers and results.
 pub(super) type Frames = VecDeque<(u64, u64, Arc<[u8]>)>;
 
 /// The frames of one channel.
@@ -34,7 +35,7 @@ struct Channel {
 }
 
 impl Channel {
-    /// Returns where a frame is, or where it would be.
+    /// Returns the index of a frame, or the index at which to insert it.
     fn place(&self, id: u64) -> Result<usize, usize> {
         self.frames.binary_search_by_key(&id, |(id, ..)| *id)
     }
@@ -56,7 +57,8 @@ impl Duplicates {
         if frame.id <= channel.answered { Known::Over } else { Known::New }
     }
 
-    /// Returns how many frames of a channel its client has no reply to, as this one says.
+    /// Returns the number of the channel's frames whose replies the client does not have, according
+    /// to this frame.
     pub(super) fn kept(&self, frame: &FrameId) -> usize {
         let channel = self.channels.get(&(frame.session, frame.channel));
         let is_over = |(id, ..): &(u64, u64, Arc<[u8]>)| *id <= frame.answered;
@@ -69,25 +71,26 @@ impl Duplicates {
         while channel.frames.front().is_some_and(|(id, ..)| *id <= channel.answered) {
             channel.frames.pop_front();
         }
-        // Mostly the last: one that had no effects may have some when it is executed again.
+        // Usually the last: a frame that had no effects may have some when it is executed again.
         match channel.place(frame.id) {
             Ok(at) => channel.frames[at] = (frame.id, lsn, results),
             Err(at) => channel.frames.insert(at, (frame.id, lsn, results)),
         }
     }
 
-    /// Returns all channels: whose, up to where they are answered, and their frames.
+    /// Returns all channels: session and channel number, the last frame whose reply the client has,
+    /// and the frames.
     pub(super) fn channels(&self) -> impl ExactSizeIterator<Item = ((u64, u32), u64, &Frames)> {
         self.channels.iter().map(|(&of, channel)| (of, channel.answered, &channel.frames))
     }
 
-    /// Puts a channel in.
+    /// Inserts a channel.
     pub(super) fn put_channel(&mut self, of: (u64, u32), answered: u64, mut frames: Frames) {
         frames.make_contiguous().sort_unstable_by_key(|(id, ..)| *id);
         self.channels.insert(of, Channel { answered, frames });
     }
 
-    /// Forgets a session.
+    /// Removes a session.
     pub(super) fn forget(&mut self, session: u64) {
         self.channels.retain(|(owner, _), _| *owner != session);
     }

@@ -1,9 +1,10 @@
-//! Replies that wait: for backups to acknowledge what they depend on, or for a lease. Each leaves
-//! when it may, whatever waits before it: a read of something old needs no write's acknowledgement.
+//! Replies that wait for a lease, or for backups to acknowledge the records that they depend on.
+//! Each leaves as soon as it may, regardless of older replies: a read of an old value need not wait
+//! for a write's acknowledgement.
 //!
-//! Most replies are those of frames that have only read, and leave at the end of the turn in which
-//! these were executed. So their words lie one behind the other in a buffer until then, and those
-//! that have to wait longer get memory of their own.
+//! Most replies are to frames that have only read, and leave at the end of the turn that executed
+//! them. So their words are stored consecutively in a buffer until then; replies that have to wait
+//! longer get their own memory.
 
 use super::answers::Answers;
 use super::interface::{Outcome, Output};
@@ -15,11 +16,11 @@ use std::time::Duration;
 /// When a reply may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leave {
-    /// When its record is at all backups: it shows nothing else.
+    /// When its record is at all backups: it depends on no other record.
     WithItsRecord,
     /// When this turn has ended and the clock was read.
     Executed,
-    /// When a lease covers this moment, which was behind the frame's execution.
+    /// When a lease covers this moment, which was after the frame's execution.
     Leased(Duration),
 }
 
@@ -33,7 +34,7 @@ struct Held {
     outcome: Outcome,
 }
 
-/// The reply of a frame of this turn that has only read.
+/// The reply to a frame of this turn that has only read.
 #[derive(Debug)]
 struct Fresh {
     connection: u64,
@@ -50,7 +51,7 @@ pub(super) struct HeldReplies {
     connections: BTreeMap<u64, VecDeque<Held>>,
     count: usize,
     fresh: Vec<Fresh>,
-    /// The words of those.
+    /// The words of the fresh replies.
     words: Vec<u8>,
 }
 
@@ -59,19 +60,19 @@ impl HeldReplies {
         self.count + self.fresh.len()
     }
 
-    /// Returns where a frame's results are appended.
+    /// Returns the buffer to which a frame's results are appended.
     pub(super) fn words(&mut self) -> &mut Vec<u8> {
         &mut self.words
     }
 
-    /// Takes what was appended from `start` on out again.
+    /// Removes and returns the words appended since `start`.
     pub(super) fn take_words(&mut self, start: usize) -> Arc<[u8]> {
         let words = self.words[start..].into();
         self.words.truncate(start);
         words
     }
 
-    /// What was appended from `start` on is the reply to a frame that has only read.
+    /// Holds the words appended since `start` as the reply to a frame that has only read.
     pub(super) fn hold_words(&mut self, connection: u64, id: u64, need: u64, start: usize) {
         let at = start..self.words.len();
         self.fresh.push(Fresh { connection, id, need, at });
@@ -83,8 +84,8 @@ impl HeldReplies {
         self.count += 1;
     }
 
-    /// Notes the clock's reading behind the execution of all frames so far. Answers those of them that
-    /// need no more; `covers` says whether a lease covers the moment.
+    /// Notes the clock's reading after the execution of all frames so far. Sends the replies that
+    /// need nothing else; `covers` says whether a lease covers the moment.
     pub(super) fn executed(
         &mut self,
         clock: Duration,
@@ -110,7 +111,7 @@ impl HeldReplies {
         }
     }
 
-    /// Sends what waits no more. `covers` says whether a lease covers a moment.
+    /// Sends the replies that no longer wait. `covers` says whether a lease covers a moment.
     pub(super) fn release(
         &mut self,
         everywhere: u64,
@@ -139,7 +140,7 @@ impl HeldReplies {
         });
     }
 
-    /// Gives all of them another outcome.
+    /// Replaces the outcome of all held replies.
     pub(super) fn refuse(&mut self, outcome: &Outcome, out: &mut Vec<Output>) {
         for (connection, replies) in std::mem::take(&mut self.connections) {
             for Held { id, .. } in replies {
@@ -153,7 +154,7 @@ impl HeldReplies {
         self.count = 0;
     }
 
-    /// Forgets those of a connection that has ended.
+    /// Drops the replies to a connection that has ended.
     pub(super) fn end(&mut self, connection: u64) {
         self.count -= self.connections.remove(&connection).map_or(0, |replies| replies.len());
         self.fresh.retain(|reply| reply.connection != connection);

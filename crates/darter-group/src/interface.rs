@@ -1,4 +1,4 @@
-//! What goes into a replica and what comes out, messages aside.
+//! Inputs and outputs of a replica, except messages.
 
 use super::log::Log;
 use super::message::{Beside, Message};
@@ -7,31 +7,31 @@ use super::view::{ReplicaId, StoreRequest, View};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Times and bounds of a group. All replicas have the same.
+/// Times and limits of a group. All replicas must have the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long a primary answers reads behind the sending of a heartbeat that all backups have
-    /// answered.
+    /// Length of a lease: how long a primary serves reads after it sent a heartbeat that all
+    /// backups have acknowledged.
     pub lease: Duration,
-    /// How long a backup waits for a heartbeat, and a primary for a backup, before it asks for a
+    /// How long a backup waits for a heartbeat, and a primary for a backup, before it requests a
     /// view without the other: at least one and a half leases.
     pub patience: Duration,
-    /// Bytes of a part of the memory that is copied to a learner.
+    /// Bytes of one part of the memory, when it is copied to a learner.
     pub copy_bytes: usize,
-    /// Parts that a learner may not have acknowledged yet.
+    /// Maximum number of parts that a learner has not acknowledged yet.
     pub copies_under_way: u64,
-    /// Parts that a primary sends to a learner in one turn. Its clients wait for them.
+    /// Parts that a primary sends to a learner in one turn. Its clients wait during that time.
     pub copies_a_turn: u64,
-    /// Bytes of the memory that a primary sends to a learner in a second, at most. It sends no fewer
-    /// than four parts in a patience.
+    /// Maximum rate at which a primary copies memory to a learner, in bytes per second. It sends at
+    /// least four parts in a patience.
     pub copy_rate: u64,
-    /// Replicas that a view has at most. Those beyond are *spares*: they have nothing, and are brought
-    /// up when a member is lost.
+    /// Maximum number of replicas in a view. Further replicas are *spares*: they hold no data, and
+    /// are brought up when a member is lost.
     pub members_max: usize,
-    /// Bytes of records that not all replicas have. Beyond it a primary takes no requests.
+    /// Maximum bytes of records that not all replicas have. Above it a primary takes no requests.
     pub log_bytes_max: usize,
-    /// Frames of a channel whose reply the client may not have. Beyond it the channel's requests are
-    /// refused.
+    /// Maximum number of a channel's frames whose replies the client may not have. Above it the
+    /// channel's requests are refused.
     pub channel_frames_max: usize,
 }
 
@@ -51,20 +51,21 @@ impl Default for Options {
     }
 }
 
-/// How a replica begins.
+/// Initial state of a replica.
 #[derive(Debug)]
 pub enum Start {
-    /// As a member of a group that has never served, in its first view.
+    /// As a member, in the first view, of a group that has never served.
     Bootstrap(Arc<View>),
     /// With nothing.
     Empty,
-    /// With the memory of when it stopped, and what it left beside it. Under its new name it goes on
-    /// with that if it was alone in its view, and that is still the current one. Else it begins with
-    /// nothing: it cannot know whom it had suspected, and what it had asked the store for.
+    /// With the memory that it had when it stopped, and the state that it kept with it. Under its
+    /// new name it continues with them if it was alone in its view and that view is still current.
+    /// Otherwise it begins with nothing: it cannot know which replicas it had suspected and what it
+    /// had requested from the store.
     Kept(Box<Kept>),
 }
 
-/// What a replica that stops leaves beside its memory.
+/// The state that a replica keeps with its memory when it stops.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pub(super) id: ReplicaId,
@@ -74,35 +75,35 @@ pub struct Kept {
     pub(super) told: u64,
 }
 
-/// Whose request it is, and which.
+/// Identifies a request and its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The connection, which the reply goes to.
+    /// The connection that the reply goes to.
     pub connection: u64,
     /// Counts the channel's connections: frames of older ones than the newest are not executed.
     pub attempt: u64,
-    /// The view that the client goes by.
+    /// The view that the client uses.
     pub view: u64,
     /// The frame.
     pub frame: FrameId,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was executed, with these words.
     Done(Arc<[u8]>),
-    /// Its session was shut out.
+    /// Its session is fenced.
     Fenced,
-    /// It was not executed here, or its outcome is not known: this is the view.
+    /// It was not executed here, or its outcome is unknown; the current view.
     View(Option<Arc<View>>),
-    /// It was not executed, since the primary hands over or has too much to keep.
+    /// It was not executed: the primary is handing over or has reached a limit.
     Later,
-    /// It was not executed: a verb of it lies outside the region.
+    /// It was not executed: one of its verbs lies outside the region.
     OutOfBounds,
 }
 
-/// What a replica wants done.
+/// An action for the driver of the replica.
 #[derive(Debug)]
 pub enum Output {
     /// A reply to a client.
@@ -111,27 +112,27 @@ pub enum Output {
         connection: u64,
         /// The frame.
         id: u64,
-        /// What became of it.
+        /// The outcome.
         outcome: Outcome,
     },
     /// A message to another replica.
     Send {
-        /// Which.
+        /// The receiver.
         to: ReplicaId,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// A request to the store of views.
     Store(StoreRequest),
 }
 
-/// What a replica does.
+/// Role of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Serves.
     Primary,
-    /// Follows, and may be the next primary.
+    /// Follows, and may become the next primary.
     Backup,
-    /// Is brought up, or knows nothing yet.
+    /// Is being brought up, or has no state yet.
     Learner,
 }

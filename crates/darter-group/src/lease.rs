@@ -1,13 +1,13 @@
-//! The lease of a primary (PacificA): until then no backup will ask for a view without it.
+//! The lease of a primary (PacificA): until it ends, no backup requests a view without the primary.
 //!
-//! A backup that answers a heartbeat stays patient for a time from when it has received it. The
-//! primary counts a shorter time, from when it has sent it. Clocks need not agree; they must not run
-//! at rates that differ by more than the two times do.
+//! A backup that acknowledges a heartbeat stays patient for a time that starts when it received it.
+//! The primary counts a shorter time, which starts when it sent it. Clocks need not agree, but
+//! their rates must not differ by more than the two times do.
 
 use std::time::Duration;
 
-/// Returns when the lease ends: a lease's length behind the sending of the latest heartbeat that
-/// *all* backups have answered. `None` if one of them has answered none.
+/// Returns when the lease ends: one lease length after the primary sent the latest heartbeat that
+/// *all* backups have acknowledged. `None` if a backup has acknowledged none.
 pub(super) fn end(granted: impl Iterator<Item = Option<Duration>>, lease: Duration) -> Option<Duration> {
     let mut all = Duration::MAX;
     for sent in granted {

@@ -1,18 +1,19 @@
 //! Memory groups: replicas with equal regions that are one memory node to their clients.
 //!
-//! A *primary* executes frames as any memory node does, sends what they have changed to its
-//! *backups* as one ordered log of records, and answers when all backups have acknowledged every
-//! record that the answer depends on. Which replica is the primary says a *view*, in a store outside
-//! the group that is only asked when the view changes. docs/replication.md has the protocol, the
-//! argument that it is right, and what was checked.
+//! A *primary* executes frames as any memory node does, sends their changes to its *backups* as one
+//! ordered log of records, and replies when all backups have acknowledged every record that the
+//! reply depends on. A *view* defines which replica is the primary. Views are kept in a store
+//! outside the group, which is used only when the view changes. docs/replication.md has the
+//! protocol, the argument for its correctness, and the checks that were made.
 //!
 //! All of it is a state machine without input or output. [`Replica`] takes requests, messages,
-//! replies of the store and the time, and returns what is to be sent ([`Output`], [`Answers`]).
-//! Whoever drives it sees to connections, clocks and the store; tests drive it in a simulated world
-//! (crate `darter-sim`).
+//! replies of the store and the time, and returns what to send ([`Output`], [`Answers`]). Its
+//! driver provides connections, clocks and the store; tests drive it in a simulated world (crate
+//! `darter-sim`).
 //!
-//! `view` is who serves, `record` and `message` what replicas tell each other. A primary is in
-//! `serve`, `stream`, `held`, `answers` and `lease`, a backup in `backup`; `duplicates` is what both
+//! `view` defines the roles, `record` and `message` the data that replicas exchange. A primary is
+//! in `serve`, `stream`, `held`, `answers` and `lease`, a backup in `backup`; `duplicates` is their
+//! common knowledge of frames. `change` has the view changes. `codec` encodes messages as bytes.
 //! know of frames. `change` is how a view becomes the next one. `codec` is messages as bytes.
 
 mod answers;

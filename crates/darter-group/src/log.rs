@@ -22,7 +22,7 @@ impl Log {
         self.records.push_back(record);
     }
 
-    /// Forgets the records up to this one.
+    /// Drops the records up to this one.
     pub(super) fn trim(&mut self, lsn: u64) {
         while let Some(first) = self.records.front().filter(|first| first.position.lsn <= lsn) {
             self.bytes -= first.bytes();
@@ -30,7 +30,7 @@ impl Log {
         }
     }
 
-    /// Returns the records behind this one, if none of them is forgotten.
+    /// Returns the records after this one, if all of them are still in the log.
     pub(super) fn after(&self, lsn: u64, last: u64) -> Option<impl Iterator<Item = &Arc<Record>>> {
         let first = self.records.front().map_or(last + 1, |first| first.position.lsn);
         let skipped = (lsn + 1).checked_sub(first)?;
@@ -43,7 +43,7 @@ impl Log {
 }
 
 impl Beside {
-    /// Returns whether a log that ends here is the beginning of this one.
+    /// Returns whether a log that ends at `end` is a prefix of this one.
     pub(super) fn contains(&self, end: Position) -> bool {
         let is_same = || {
             let start = self.starts.iter().rev().find(|start| start.lsn <= end.lsn);
@@ -60,7 +60,7 @@ impl Beside {
         self.last = to;
     }
 
-    /// Forgets the beginnings of views that ended before this record.
+    /// Drops the beginnings of views that ended before this record.
     pub(super) fn trim(&mut self, first: u64) {
         let needless = self.starts.windows(2).take_while(|pair| pair[1].lsn < first).count();
         self.starts.drain(..needless);

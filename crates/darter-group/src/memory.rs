@@ -1,4 +1,4 @@
-//! The memory of a replica, as the protocol sees it.
+//! The memory of a replica, as the protocol uses it.
 
 use darter_fabric::effects::EffectsObserver;
 use darter_fabric::local::LocalEndpoint;
@@ -7,11 +7,11 @@ use darter_fabric::{Fabric, FabricError, Local};
 
 /// A region that executes frames and reports what they change.
 pub trait Memory {
-    /// Executes a frame's verbs in their order, appends the words of their results, and reports to
-    /// the observer what they do.
+    /// Executes a frame's verbs in order, appends the words of their results, and reports their
+    /// effects to the observer.
     ///
     /// # Errors
-    /// Fails if a verb lies outside the region; nothing was done then.
+    /// Fails if a verb lies outside the region; then no verb was executed.
     fn execute(
         &mut self,
         verbs: FrameVerbs<'_>,
@@ -29,10 +29,10 @@ pub trait Memory {
     fn bytes(&self) -> u64;
 }
 
-/// Returns whether there are zeros only, a cache line a turn.
+/// Returns whether all bytes are zero. Checks a cache line per iteration.
 pub(super) fn is_zero(bytes: &[u8]) -> bool {
     let (lines, rest) = bytes.as_chunks::<64>();
-    // Four times as fast as a comparison, which is a call of a function.
+    // Four times as fast as a comparison, which calls a function.
     lines.iter().all(|line| line.iter().fold(0, |seen, byte| seen | byte) == 0)
         && rest.iter().all(|byte| *byte == 0)
 }
@@ -48,7 +48,7 @@ impl Region {
     /// Returns the region of node 0.
     ///
     /// # Errors
-    /// Those of [`Fabric::endpoint`].
+    /// As for [`Fabric::endpoint`].
     pub fn new(local: &Local) -> Result<Self, FabricError> {
         Ok(Self { endpoint: local.endpoint()?, bytes: local.node_bytes(0) })
     }
@@ -69,9 +69,9 @@ impl Memory for Region {
     }
 
     fn copy(&self, offset: u64, buffer: &mut [u8]) {
-        // The caller names parts of the region.
+        // The caller passes only parts of the region.
         let copied = self.endpoint.copy_words(offset, buffer);
-        debug_assert!(copied.is_ok(), "a part of the region");
+        debug_assert!(copied.is_ok(), "the part lies outside the region");
     }
 
     fn bytes(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! What replicas tell each other. Messages of one sender to one receiver arrive in order, or not at
+//! Messages between replicas. Messages from one sender to one receiver arrive in order, or not at
 //! all.
 
 use super::duplicates::Duplicates;
@@ -11,68 +11,68 @@ use std::time::Duration;
 /// A message.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// A view, of which the receiver may not know.
+    /// A view that the receiver may not know.
     View(Arc<View>),
-    /// The sender is no member of the view that it knows, and wants to be brought up.
+    /// The sender is not a member of the view that it knows, and wants to be brought up.
     Join,
     /// The sender is a backup that is about to stop.
     Leave,
-    /// A primary begins a stream, and asks where the receiver's log ends.
+    /// A primary begins a stream, and requests the end of the receiver's log.
     Attach {
         /// The stream.
         stream: StreamId,
         /// The view.
         view: Arc<View>,
     },
-    /// The answer.
+    /// The reply to [`Message::Attach`].
     Attached {
         /// The stream.
         stream: StreamId,
         /// The end of the log; `None` if there is none.
         last: Option<Position>,
     },
-    /// The stream goes on behind the receiver's last record.
+    /// The stream continues after the receiver's last record.
     Resume {
         /// The stream.
         stream: StreamId,
     },
-    /// The stream brings everything, from this state on.
+    /// The stream brings the whole state, starting with this one.
     Begin {
         /// The stream.
         stream: StreamId,
-        /// What is beside the memory.
+        /// The state that is not in the memory.
         state: Arc<Beside>,
     },
-    /// Records, the first of which follows the last one sent.
+    /// Records. The first one follows the last one sent.
     Records {
         /// The stream.
         stream: StreamId,
-        /// In order.
+        /// The records, in order.
         records: Vec<Arc<Record>>,
         /// All replicas of the view have the records up to this one.
         everywhere: u64,
     },
-    /// A part of the memory, as it is behind the last record sent.
+    /// A part of the memory, as of the last record sent.
     Copy {
         /// The stream.
         stream: StreamId,
         /// Counts the parts, from 0.
         number: u64,
-        /// Where.
+        /// Its offset.
         offset: u64,
-        /// How many bytes.
+        /// Its size in bytes.
         bytes: u64,
         /// The bytes; `None` if all are zero.
         content: Option<Box<[u8]>>,
-        /// Nothing is missing now.
+        /// The copy is complete.
         is_last: bool,
     },
-    /// A part of the stream is missing, or does not fit.
+    /// A part of the stream is missing or does not fit.
     Lost {
         /// The stream.
         stream: StreamId,
     },
-    /// All of a stream up to here has been applied.
+    /// The receiver has applied all of a stream up to here.
     Acknowledge {
         /// The stream.
         stream: StreamId,
@@ -81,51 +81,51 @@ pub enum Message {
         /// Parts of the memory.
         copies: u64,
     },
-    /// The primary lives, and asks for a lease.
+    /// The primary is alive, and requests a lease.
     Heartbeat {
         /// The view.
         view: Arc<View>,
-        /// The primary's clock when it was sent.
+        /// The primary's clock when it sent the heartbeat.
         sent: Duration,
         /// As in [`Message::Records`].
         everywhere: u64,
     },
-    /// The lease is granted, from then on.
+    /// The lease is granted, starting at that time.
     Granted {
         /// The view.
         view: u64,
-        /// The heartbeat's.
+        /// The `sent` time of the heartbeat.
         sent: Duration,
     },
-    /// A candidate asks a backup of the same view for what it lacks.
+    /// A candidate requests from a backup of the same view the records that it lacks.
     Survey {
         /// The view.
         view: u64,
-        /// Where the candidate's log ends.
+        /// The end of the candidate's log.
         last: Position,
     },
-    /// The answer. The sender takes no record of this view any more.
+    /// The reply to a survey. From now on the sender accepts no record of this view.
     Surveyed {
         /// The view.
         view: u64,
-        /// Where its log ends, and whether the candidate's begins or ends it.
+        /// The end of the sender's log.
         last: Position,
-        /// It and the candidate's log do not contradict each other.
+        /// Whether one of the two logs is a prefix of the other.
         fits: bool,
-        /// What the candidate lacks.
+        /// The records that the candidate lacks.
         records: Vec<Arc<Record>>,
     },
 }
 
-/// What a replica knows beside its memory, as a copy begins with it.
+/// A replica's state that is not in its memory, as sent at the start of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
-    /// Where the log ends.
+    /// The end of the log.
     pub last: Position,
     /// The first record of each view.
     pub starts: Vec<Position>,
     /// Frames that clients may send again.
     pub duplicates: Duplicates,
-    /// Sessions that were shut out.
+    /// Sessions that are fenced.
     pub fenced: BTreeSet<u64>,
 }

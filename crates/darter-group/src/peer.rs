@@ -1,29 +1,29 @@
-//! The other replicas, as a primary knows them.
+//! A primary's knowledge of the other replicas.
 
 use std::time::Duration;
 
-/// How far a replica is.
+/// Progress of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It has no stream.
     Detached,
-    /// It was asked where its log ends, at this time.
+    /// The request for the end of its log was sent, at this time.
     Asked(Duration),
-    /// It was sent the records up to this one.
+    /// The records up to this one were sent.
     Following(u64),
-    /// It is sent everything.
+    /// It is receiving the whole state.
     Copying {
         /// The records up to this one were sent.
         sent: u64,
-        /// The memory up to here was sent, in so many parts.
+        /// The memory up to here was sent, in this number of parts.
         next: u64,
         copies: u64,
-        /// So many parts were acknowledged.
+        /// The number of parts acknowledged.
         acknowledged: u64,
         /// When the next part may be sent.
         due: Duration,
     },
-    /// Its log is no beginning of the primary's.
+    /// Its log is not a prefix of the primary's.
     Misfit,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Peer {
     pub(super) stage: Stage,
     /// The last record that it has.
     pub(super) acked: u64,
-    /// When the latest heartbeat was sent that it has answered.
+    /// When the latest heartbeat that it acknowledged was sent.
     pub(super) granted: Option<Duration>,
-    /// When it was heard last.
+    /// When its last message arrived.
     pub(super) heard: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Peer {
         Self { stream: 0, stage: Stage::Detached, acked: 0, granted: None, heard }
     }
 
-    /// Returns whether it has everything that it was sent, so far.
+    /// Returns whether it has received everything that was sent so far.
     pub(super) fn is_whole(&self, parts: u64) -> bool {
         match self.stage {
             Stage::Following(_) => true,
@@ -56,6 +56,6 @@ impl Peer {
     }
 }
 
-/// A replica of which nothing is known.
+/// A replica with unknown progress.
 pub(super) static NOBODY: Peer =
     Peer { stream: 0, stage: Stage::Detached, acked: 0, granted: None, heard: Duration::ZERO };

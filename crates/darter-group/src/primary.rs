@@ -1,4 +1,4 @@
-//! What a replica knows while it serves.
+//! State of a replica that serves.
 
 use super::held::HeldReplies;
 use super::peer::Peer;
@@ -7,24 +7,24 @@ use darter_fabric::effects::Lines;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a replica knows while it serves.
+/// State of a replica that serves.
 #[derive(Debug)]
 pub(super) struct Primary {
     pub(super) peers: BTreeMap<ReplicaId, Peer>,
     /// Learners whose acknowledgements are awaited as if they were backups.
     pub(super) extra: BTreeSet<ReplicaId>,
-    /// Replies wait until all backups have the records up to this one: those that the primary before
-    /// may have executed without answering anybody.
+    /// Replies wait until all backups have the records up to this one: the previous primary may
+    /// have executed them without replying to any client.
     pub(super) floor: u64,
     pub(super) lines: Lines,
     pub(super) held: HeldReplies,
     /// The newest connection of each channel.
     pub(super) attempts: BTreeMap<(u64, u32), u64>,
-    /// Streams that it has begun.
+    /// Number of streams started.
     pub(super) streams: u64,
     /// When the next heartbeat is due.
     pub(super) heartbeat: Duration,
-    /// Whom it hands over to, and until when it waits for that.
+    /// The replica that it hands over to, and the deadline.
     pub(super) handing: Option<(ReplicaId, Duration)>,
 }
 
@@ -43,13 +43,13 @@ impl Primary {
         }
     }
 
-    /// Returns the last record that a reply depends on, of which this is known. The floor is not
-    /// behind it.
+    /// Returns the last record that a reply depends on, given that `known` is one of them. The
+    /// result is never below the floor.
     pub(super) fn need(&self, known: u64) -> u64 {
         if known == 0 { known } else { known.max(self.floor) }
     }
 
-    /// Returns the same primary in its next view.
+    /// Returns the primary's state for its next view.
     pub(super) fn goes_on(mut self, now: Duration) -> Self {
         for peer in self.peers.values_mut() {
             *peer = Peer { stream: peer.stream, ..Peer::new(now) };

@@ -1,10 +1,10 @@
-//! Records: what a primary has executed, one after another.
+//! Records: the operations that a primary has executed, in order.
 
 use super::view::ReplicaId;
 use std::sync::Arc;
 
-/// Where a log ends: the number of its last record, and the view that this was made in. Both
-/// together name a record and all before it, since a view has one primary.
+/// The end of a log: the number of its last record, and the view in which that record was made. The
+/// pair identifies a record and all before it, since a view has one primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The view; 0 before the first record.
@@ -13,7 +13,7 @@ pub struct Position {
     pub lsn: u64,
 }
 
-/// Which frame a record is of.
+/// Identifies a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameId {
     /// The client's process.
@@ -26,19 +26,19 @@ pub struct FrameId {
     pub answered: u64,
 }
 
-/// What a record says.
+/// Content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A frame has changed memory.
     Frame {
-        /// Which.
+        /// The frame.
         frame: FrameId,
         /// The words of its reply.
         results: Arc<[u8]>,
-        /// The words that it has stored ([`darter_fabric::effects`]).
+        /// The words that it stored ([`darter_fabric::effects`]).
         effects: Box<[u8]>,
     },
-    /// A session was shut out.
+    /// A session was fenced.
     Fenced(u64),
 }
 
@@ -47,12 +47,12 @@ pub enum Content {
 pub struct Record {
     /// Its place in the log.
     pub position: Position,
-    /// What it says.
+    /// Its content.
     pub content: Content,
 }
 
 impl Record {
-    /// Returns about how many bytes it takes.
+    /// Returns its approximate size in bytes.
     pub fn bytes(&self) -> usize {
         let content = match &self.content {
             Content::Frame { results, effects, .. } => results.len() + effects.len(),
@@ -62,7 +62,7 @@ impl Record {
     }
 }
 
-/// What a message between replicas belongs to.
+/// Identifies the stream that a message between replicas belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamId {
     /// The view.

@@ -1,4 +1,4 @@
-//! A replica: what it consists of, and who in this module takes what goes in.
+//! A replica: its state, and the dispatch of its inputs.
 
 use super::answers::Answers;
 use super::interface::{Kept, Options, Output, Role, Start};
@@ -12,16 +12,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a replica that does not serve knows of its primary.
+/// A non-serving replica's knowledge of its primary.
 #[derive(Debug, Default)]
 pub(super) struct Follower {
-    /// The stream that it follows, and whether that has begun.
+    /// The stream that it follows, and whether the stream has begun.
     pub(super) stream: Option<(StreamId, bool)>,
-    /// Parts of the memory that were copied.
+    /// Number of parts of the memory that were copied.
     pub(super) copies: u64,
-    /// It acknowledges nothing and grants nothing any more in this view.
+    /// It no longer acknowledges or grants anything in this view.
     pub(super) suspects: bool,
-    /// Backups that have answered, and how long it waits for others.
+    /// Backups that have replied to its survey, and the deadline for further replies.
     pub(super) survey: Option<(BTreeSet<ReplicaId>, Duration)>,
 }
 
@@ -32,32 +32,32 @@ pub struct Replica<M> {
     pub(super) options: Options,
     pub(super) memory: M,
     pub(super) view: Option<Arc<View>>,
-    /// It has everything that was ever answered.
+    /// It has every record on which a reply was ever based.
     pub(super) is_sound: bool,
     /// The view in which it was alone when it stopped.
     pub(super) resumes: Option<u64>,
     pub(super) beside: Beside,
     pub(super) log: Log,
-    /// Nothing behind this record was ever the ground of an answer.
+    /// No record after this one was ever the basis of a reply.
     pub(super) told: u64,
-    /// When the primary was heard last, and when the view was adopted.
+    /// When the primary's last message arrived, and when the view was adopted.
     pub(super) heard: Duration,
     pub(super) follower: Follower,
     pub(super) primary: Option<Primary>,
-    /// The view that it has asked the store for, and when it did so last.
+    /// The view that it requested from the store, and when it last did so.
     pub(super) proposal: Option<(Arc<View>, Duration)>,
-    /// When it has last asked the store for the view.
+    /// When it last requested the current view from the store.
     pub(super) looked: Option<Duration>,
-    /// It is about to stop, and wants to be no member any more.
+    /// It is about to stop, and leaves the view.
     pub(super) leaves: bool,
     pub(super) out: Vec<Output>,
     pub(super) answers: Answers,
-    /// What the frame that is executed changes.
+    /// The changes made by the frame that is being executed.
     pub(super) changed: Vec<u8>,
 }
 
 impl<M: Memory> Replica<M> {
-    /// Returns a replica that begins so.
+    /// Returns a replica with the given initial state.
     pub fn new(me: ReplicaId, options: Options, memory: M, start: Start, now: Duration) -> Self {
         let mut replica = Self {
             me,
@@ -99,20 +99,20 @@ impl<M: Memory> Replica<M> {
         replica
     }
 
-    /// Returns what is left beside the memory if it stops now; `None` if there is nothing to rely
-    /// on.
+    /// Returns the state to keep with the memory if it stops now; `None` if the memory could not be
+    /// relied on.
     pub fn kept(&self) -> Option<Kept> {
         let view = self.view.clone().filter(|_| self.is_sound)?;
         let (beside, log) = (self.beside.clone(), self.log.clone());
         Some(Kept { id: self.me, view, beside, log, told: self.told })
     }
 
-    /// Returns the view that it goes by.
+    /// Returns its current view.
     pub fn view(&self) -> Option<&Arc<View>> {
         self.view.as_ref()
     }
 
-    /// Returns what it does.
+    /// Returns its role.
     pub fn role(&self) -> Role {
         let is_backup = self.view.as_ref().is_some_and(|view| view.backups.contains(&self.me));
         match (&self.primary, is_backup && self.is_sound) {
@@ -137,7 +137,7 @@ impl<M: Memory> Replica<M> {
         self.log.bytes()
     }
 
-    /// Returns whether a session was shut out, as far as it knows.
+    /// Returns whether a session is fenced, as far as this replica knows.
     pub fn is_fenced(&self, session: u64) -> bool {
         self.beside.fenced.contains(&session)
     }
@@ -152,18 +152,19 @@ impl<M: Memory> Replica<M> {
         &self.memory
     }
 
-    /// Returns what is to be done, in order.
+    /// Removes and returns the pending outputs, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.out)
     }
 
-    /// Has this buffer hold the replies that leave beside the outputs, and takes the buffer's memory.
+    /// Moves the replies of this turn that are not among the outputs into `into`, and reuses its
+    /// memory.
     pub fn take_answers(&mut self, into: &mut Answers) {
         into.clear();
         std::mem::swap(&mut self.answers, into);
     }
 
-    /// Takes a message of another replica.
+    /// Handles a message from another replica.
     pub fn receive(&mut self, from: ReplicaId, message: Message, now: Duration) {
         match message {
             Message::View(view) => self.adopt(&view, now),
@@ -194,7 +195,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Takes a reply of the store.
+    /// Handles a reply of the store.
     pub fn store_replied(&mut self, reply: &StoreReply, now: Duration) {
         let is_known = self.view.as_ref().is_some_and(|view| view.number == reply.view.number);
         self.adopt(&reply.view, now);
@@ -203,7 +204,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Sees to what is due. Call it a few times in each lease.
+    /// Does periodic work. Call it a few times in each lease.
     pub fn tick(&mut self, now: Duration) {
         if let Some((view, sent)) = &mut self.proposal
             && now.saturating_sub(*sent) >= self.options.patience / 2
@@ -224,13 +225,13 @@ impl<M: Memory> Replica<M> {
         self.out.push(Output::Send { to, message });
     }
 
-    /// Asks the store for the current view.
+    /// Requests the current view from the store.
     pub(super) fn look(&mut self, now: Duration) {
         self.looked = Some(now);
         self.out.push(Output::Store(StoreRequest::Read));
     }
 
-    /// Tells a replica that goes by an older view which one there is.
+    /// Sends the current view to a replica that uses an older one.
     pub(super) fn correct(&mut self, other: ReplicaId) {
         if let Some(view) = self.view.clone().filter(|_| other != self.me) {
             self.send(other, Message::View(view));

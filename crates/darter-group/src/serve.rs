@@ -1,4 +1,4 @@
-//! A replica that serves: frames, what their replies depend on, and what is due meanwhile.
+//! A replica that serves: frames, the dependencies of their replies, and periodic work.
 
 use super::duplicates::Known;
 use super::held::Leave;
@@ -18,20 +18,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl<M: Memory> Replica<M> {
-    /// Returns whether it may be given requests. One that hands over, or that has too much to keep
-    /// for others, does not execute any.
+    /// Returns whether it can take requests. It executes none while it hands over or while other
+    /// replicas lack too many records.
     pub fn takes_requests(&self) -> bool {
         let is_full = self.log.bytes() > self.options.log_bytes_max;
         self.primary.as_ref().is_some_and(|primary| primary.handing.is_none()) && !is_full
     }
 
-    /// Returns how many replies wait.
+    /// Returns the number of replies that wait.
     pub fn held_replies(&self) -> usize {
         self.primary.as_ref().map_or(0, |primary| primary.held.len())
     }
 
-    /// Executes a client's frame, if it serves in the client's view. The reply leaves in this turn's
-    /// end or later.
+    /// Executes a client's frame if it serves in the client's view. The reply leaves at the end of
+    /// this turn or later.
     pub fn request(&mut self, request: &Request, verbs: FrameVerbs<'_>) {
         let takes = self.takes_requests();
         let is_current = self.is_current(request.view);
@@ -56,7 +56,8 @@ impl<M: Memory> Replica<M> {
             }
             Known::Over => {}
             Known::New if self.beside.duplicates.kept(&request.frame) >= self.options.channel_frames_max => {
-                // Behind the replies that it waits for: a client that tries again has fewer left then.
+                // After the replies that it waits for: then fewer of them are left when the client
+                // retries.
                 self.hold(request, last, Leave::WithItsRecord, Outcome::Later);
             }
             Known::New => self.execute(request, verbs),
@@ -64,14 +65,14 @@ impl<M: Memory> Replica<M> {
     }
 
     fn execute(&mut self, request: &Request, verbs: FrameVerbs<'_>) {
-        // Then all there is may be shown: no view will have a member that lacks it.
+        // Then all records may be shown: every later view contains only members that have them.
         let may_show_all = self.told >= self.lsn();
         let Some(primary) = &mut self.primary else { return };
         let changed = &mut self.changed;
         changed.clear();
         let start = primary.held.words().len();
         let lines = (!may_show_all).then_some(&primary.lines);
-        // A lock that a successor does not know of would be another's at once: all words last.
+        // If a successor did not know of a lock, another client could take it: all words must last.
         let mut observer = EffectsObserver { effects: changed, lines, need: primary.floor, volatile: None };
         let executed = self.memory.execute(verbs, primary.held.words(), &mut observer);
         let need = observer.need;
@@ -94,7 +95,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Shuts a session out, at all replicas before anyone learns of it.
+    /// Fences a session, at all replicas before any client is notified.
     pub fn fence(&mut self, request: &Request, session: u64) {
         if self.primary.is_none() || !self.is_current(request.view) {
             return self.reply(request, Outcome::View(self.view.clone()));
@@ -107,7 +108,7 @@ impl<M: Memory> Replica<M> {
         self.hold(request, last, Leave::WithItsRecord, Outcome::Done([].into()));
     }
 
-    /// Answers when it is certain that it served, in the request's view, when it was asked.
+    /// Replies when it is certain that it served, in the request's view, when the request arrived.
     pub fn confirm(&mut self, request: &Request) {
         if self.primary.is_none() || !self.is_current(request.view) {
             return self.reply(request, Outcome::View(self.view.clone()));
@@ -116,8 +117,8 @@ impl<M: Memory> Replica<M> {
         self.hold(request, last, Leave::Executed, Outcome::Done([].into()));
     }
 
-    /// Shuts out a session that has had no connection for so long that it will have none, so that
-    /// its frames need not be known any more: if it comes all the same, it learns of that.
+    /// Fences a session whose client has been disconnected long enough to count as gone, so that
+    /// its frames can be dropped. If the client returns after all, it gets an error.
     pub fn shut_out(&mut self, session: u64) {
         if self.takes_requests() {
             self.record_fence(session);
@@ -131,12 +132,12 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Returns the sessions whose frames are known.
+    /// Returns the sessions that have recorded frames.
     pub fn sessions(&self) -> BTreeSet<u64> {
         self.beside.duplicates.channels().map(|((session, _), ..)| session).collect()
     }
 
-    /// Forgets the replies of a connection that has ended.
+    /// Drops the replies to a connection that has ended.
     pub fn disconnected(&mut self, connection: u64) {
         if let Some(primary) = &mut self.primary {
             primary.held.end(connection);
@@ -162,8 +163,8 @@ impl<M: Memory> Replica<M> {
         self.out.push(Output::Reply { connection, id, outcome });
     }
 
-    /// Ends a turn: sends what it has recorded, and the replies that wait no more. The clock was read
-    /// behind the execution of all its frames.
+    /// Ends a turn: sends the new records, and the replies that no longer wait. `clock` was read
+    /// after the execution of all the turn's frames.
     pub fn end_turn(&mut self, clock: Duration) {
         self.ship(clock);
         let Some(mut primary) = self.primary.take() else { return };
@@ -180,11 +181,11 @@ impl<M: Memory> Replica<M> {
     pub(super) fn awaited<'p>(&'p self, primary: &'p Primary) -> impl Iterator<Item = &'p Peer> {
         let backups = self.view.iter().flat_map(|view| &view.backups);
         let ids = backups.chain(&primary.extra);
-        // One of whom nothing is known yet has nothing.
+        // A peer with unknown progress has no records.
         ids.map(|id| primary.peers.get(id).unwrap_or(&NOBODY))
     }
 
-    /// Returns the last record that all of them have.
+    /// Returns the last record that all awaited replicas have.
     pub(super) fn everywhere(&self, primary: &Primary) -> u64 {
         self.awaited(primary).map(|peer| peer.acked).min().unwrap_or(self.beside.last.lsn)
     }
@@ -193,7 +194,7 @@ impl<M: Memory> Replica<M> {
         lease::end(self.awaited(primary).map(|peer| peer.granted), self.options.lease)
     }
 
-    /// A replica grants a lease.
+    /// Handles a lease granted by a replica.
     pub(super) fn granted(&mut self, from: ReplicaId, view: u64, sent: Duration, now: Duration) {
         let is_current = self.is_current(view);
         let peers = self.primary.as_mut().filter(|_| is_current).map(|primary| &mut primary.peers);
@@ -203,7 +204,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Sees to what is due: heartbeats, streams, replicas that are silent, learners that are whole.
+    /// Does periodic work: heartbeats, streams, silent replicas, learners that are complete.
     pub(super) fn lead(&mut self, now: Duration) {
         let Some((view, primary)) = self.view.clone().zip(self.primary.as_mut()) else { return };
         if now >= primary.heartbeat {
@@ -220,12 +221,12 @@ impl<M: Memory> Replica<M> {
         self.see_handover(now);
     }
 
-    /// Returns the backups, and those that want to be.
+    /// Returns the backups and the learners.
     pub(super) fn others(&self) -> Vec<ReplicaId> {
         self.primary.iter().flat_map(|primary| primary.peers.keys().copied()).collect()
     }
 
-    /// Asks for a view without the backups that are silent, or whose log is another.
+    /// Requests a view without the backups that are silent or whose log diverges.
     fn look_after_backups(&mut self, now: Duration) {
         let (Some(view), Some(primary), None) = (&self.view, &self.primary, &self.proposal) else { return };
         let is_lost = |peer: &Peer| {
@@ -239,7 +240,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Awaits learners that are whole, then asks for a view in which they are backups.
+    /// Awaits learners that are complete, then requests a view in which they are backups.
     fn look_after_learners(&mut self, now: Duration) {
         let parts = self.parts();
         let (Some(view), Some(primary), None) = (&self.view, &mut self.primary, &self.proposal) else {

@@ -1,4 +1,4 @@
-//! The streams of a primary to the other replicas: records, and between them parts of the memory.
+//! The streams of a primary to the other replicas: records, interleaved with parts of the memory.
 
 use super::interface::Output;
 use super::memory::{Memory, is_zero};
@@ -11,16 +11,16 @@ use super::view::ReplicaId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How far copies may lag behind their rate and catch up.
+/// How far a copy may lag behind its rate and still catch up.
 const COPY_LAG: Duration = Duration::from_millis(100);
 
 impl<M: Memory> Replica<M> {
-    /// Returns how many parts the memory has.
+    /// Returns the number of parts of the memory.
     pub(super) fn parts(&self) -> u64 {
         self.memory.bytes().div_ceil(self.options.copy_bytes as u64)
     }
 
-    /// Begins streams to those that have none.
+    /// Begins streams to the replicas that have none.
     pub(super) fn attach_all(&mut self, now: Duration) {
         let (Some(primary), Some(view)) = (&mut self.primary, &self.view) else { return };
         for &id in &view.backups {
@@ -33,7 +33,7 @@ impl<M: Memory> Replica<M> {
                 _ => false,
             };
             if is_due {
-                // One that was forgotten and comes again has known the numbers of before.
+                // A replica that was forgotten and returns has used the earlier numbers.
                 primary.streams += 1;
                 peer.stream = primary.streams;
                 peer.stage = Stage::Asked(now);
@@ -48,7 +48,7 @@ impl<M: Memory> Replica<M> {
         self.primary.is_some() && self.is_current(stream.view) && stream.primary == self.me
     }
 
-    /// A replica says where its log ends.
+    /// Handles a replica's report of the end of its log.
     pub(super) fn attached(&mut self, from: ReplicaId, stream: StreamId, last: Option<Position>) {
         let is_mine = self.is_mine(stream);
         let fits = last.filter(|last| {
@@ -68,14 +68,14 @@ impl<M: Memory> Replica<M> {
         } else {
             let sent = self.beside.last.lsn;
             peer.stage = Stage::Copying { sent, next: 0, copies: 0, acknowledged: 0, due: Duration::ZERO };
-            // What it had acknowledged before is gone.
+            // Its earlier acknowledgements no longer hold.
             peer.acked = 0;
             let state = Arc::new(self.beside.clone());
             self.send(from, Message::Begin { stream, state });
         }
     }
 
-    /// A replica has applied a part of its stream.
+    /// Handles the acknowledgement of a part of the stream.
     pub(super) fn acknowledged(
         &mut self,
         from: ReplicaId,
@@ -100,7 +100,7 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Sends what is new to everybody who follows.
+    /// Sends new records and parts to all followers.
     pub(super) fn ship(&mut self, clock: Duration) {
         let Some(mut primary) = self.primary.take() else { return };
         let everywhere = self.everywhere(&primary);
@@ -121,7 +121,7 @@ impl<M: Memory> Replica<M> {
         self.primary = Some(primary);
     }
 
-    /// Sends parts of the memory, as it is behind the records that were sent.
+    /// Sends parts of the memory, as of the last record sent.
     fn copy(&mut self, to: ReplicaId, stream: StreamId, stage: &mut Stage, clock: Duration) {
         for _ in 0..self.options.copies_a_turn {
             if self.copy_due(stage).is_none_or(|due| clock < due) {
@@ -142,16 +142,16 @@ impl<M: Memory> Replica<M> {
         }
     }
 
-    /// Returns when the next part of the memory may be sent to a learner; `None` while it has enough to
-    /// do.
+    /// Returns when the next part of the memory may be sent to a learner; `None` while it has
+    /// enough parts in flight.
     fn copy_due(&self, stage: &Stage) -> Option<Duration> {
         let Stage::Copying { next, copies, acknowledged, due, .. } = *stage else { return None };
         let is_open = next < self.memory.bytes() && copies - acknowledged < self.options.copies_under_way;
         is_open.then_some(due)
     }
 
-    /// Returns how long so many bytes take at the rate of copies, or shorter: a learner is heard of by
-    /// the parts that it acknowledges.
+    /// Returns the time that `bytes` take at the rate of copies, with an upper limit: the primary
+    /// hears from a learner only through the parts that it acknowledges.
     fn time_of(&self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.options.copy_rate.max(1));
         let wanted = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -159,14 +159,14 @@ impl<M: Memory> Replica<M> {
         wanted.min(most)
     }
 
-    /// Returns when the next part of the memory may be sent to any learner; `None` if there is none
-    /// that could take one. A turn behind that sends it.
+    /// Returns when the next part of the memory may be sent to any learner; `None` if no learner
+    /// could take one. A turn after that time sends it.
     pub fn next_copy(&self) -> Option<Duration> {
         let peers = self.primary.iter().flat_map(|primary| primary.peers.values());
         peers.filter_map(|peer| self.copy_due(&peer.stage)).min()
     }
 
-    /// Forgets the records that nobody lacks who may still follow.
+    /// Drops the records that no replica that can still follow lacks.
     fn trim(&mut self, primary: &Primary) {
         let is_awaited = |id: &ReplicaId| {
             self.view.as_ref().is_some_and(|view| view.backups.contains(id)) || primary.extra.contains(id)
@@ -181,7 +181,7 @@ impl<M: Memory> Replica<M> {
         self.beside.trim(self.log.first().unwrap_or(self.beside.last.lsn));
     }
 
-    /// A connection to another replica was lost, and with it a part of the stream.
+    /// Handles the loss of a connection to another replica, and of the data in flight on it.
     pub fn parted(&mut self, other: ReplicaId) {
         if let Some(peer) = self.primary.as_mut().and_then(|primary| primary.peers.get_mut(&other))
             && peer.stage != Stage::Misfit

@@ -1,25 +1,26 @@
-//! Views: who serves, who follows, who learns. And the external store that holds the current one.
+//! Views: the primary, the backups, the learners, and the external store of the current view.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Names a replica, and its memory's life: one that starts with nothing, or with a memory that it
-/// cannot rely on, has another name than before. So no view of before speaks of it, among those that
-/// are still on their way to the store.
+/// Identifies a replica and one life of its memory: a replica that starts with nothing, or with a
+/// memory that it cannot rely on, gets a new name. So no earlier view refers to it, including views
+/// that are still on their way to the store.
 pub type ReplicaId = u64;
 
-/// What a group is made of, until the next view. All other replicas are learners, which are brought
-/// up, or gone.
+/// The composition of a group until the next view. All other replicas are learners, which are being
+/// brought up, or have failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Names the group: the primary of its first view. A group that was founded anew is another
-    /// memory.
+    /// Identifies the group by the primary of its first view. A group that was created anew is a
+    /// different memory.
     pub group: ReplicaId,
     /// Counts the views of a group, from 1.
     pub number: u64,
     /// The replica that serves.
     pub primary: ReplicaId,
-    /// Replicas that have everything that was ever answered. Each of them may be the next primary.
+    /// Replicas with every record on which a reply was ever based. Each can become the next
+    /// primary.
     pub backups: BTreeSet<ReplicaId>,
 }
 
@@ -40,17 +41,17 @@ impl View {
     }
 }
 
-/// What a replica wants of the store.
+/// A request to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreRequest {
     /// The current view.
     Read,
-    /// This view instead of the one whose number is less by one.
+    /// Replace the view whose number is lower by one with this view.
     Set(Arc<View>),
 }
 
-/// What comes of it. A request that fails, or whose reply is late, needs no notice: the replica asks
-/// again.
+/// A reply of the store. A request that fails, or whose reply is late, needs no handling: the
+/// replica repeats it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreReply {
     /// The current view, after the request.

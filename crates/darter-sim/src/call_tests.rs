@@ -1,5 +1,5 @@
-//! What a simulation promises of calls: all interleavings of a procedure's verbs, and what becomes
-//! of callers when a server dies, pauses or is replaced.
+//! Tests of simulated calls: all interleavings of a procedure's verbs, and the results of callers
+//! when a server dies, pauses or is replaced.
 
 use super::*;
 use darter_fabric::{
@@ -56,7 +56,8 @@ fn fault(outcomes: &Outcomes) -> Option<CallFault> {
     }
 }
 
-/// Performs events, chosen by `choose` out of so many, until none is left or `enough` were.
+/// Performs events until none is left or `enough` were performed. `choose` picks one out of the
+/// given number of events.
 fn run(executor: &mut Executor<'_>, enough: usize, mut choose: impl FnMut(usize) -> usize) -> usize {
     let mut events = Vec::new();
     for done in 0..enough {
@@ -70,13 +71,13 @@ fn run(executor: &mut Executor<'_>, enough: usize, mut choose: impl FnMut(usize)
     enough
 }
 
-/// A choice of the first event always.
+/// Always chooses the first event.
 fn first(_: usize) -> usize {
     0
 }
 
-/// Runs two calls and one READ of both words by schedules of many seeds; returns what the words
-/// held in the end, and what the READ found.
+/// Runs two calls and one READ of both words under schedules of many seeds. Returns the final
+/// values of the word, and the results of the READ.
 fn explored() -> (BTreeSet<u64>, BTreeSet<Vec<u64>>) {
     let (sim, _server) = node();
     let start = sim.snapshot();
@@ -116,14 +117,14 @@ fn explored() -> (BTreeSet<u64>, BTreeSet<Vec<u64>>) {
 #[test]
 fn procedures_interleave_with_each_other_and_with_readers() {
     let (sums, found) = explored();
-    assert_eq!(sums, BTreeSet::from([1, 2]), "a lost update, and none");
+    assert_eq!(sums, BTreeSet::from([1, 2]), "runs with and without a lost update");
     for words in [vec![0, 0], vec![1, 0], vec![1, 1]] {
         assert!(found.contains(&words), "{words:?} in {found:?}");
     }
 }
 
-/// At every event of a call its server dies: the caller gets the answer if it was sent, and the
-/// error otherwise, and the words hold what was executed.
+/// Kills the server at every event of a call: the caller gets the reply if it was sent, and the
+/// error otherwise, and the words reflect the verbs that were executed.
 #[test]
 fn a_call_ends_with_its_server() {
     let (sim, _server) = node();
@@ -151,7 +152,7 @@ fn a_call_ends_with_its_server() {
             break;
         }
     }
-    // Nobody who gets the error knows which of these it was.
+    // A caller that gets the error cannot know which of these happened.
     for words in [[0, 0], [1, 0], [1, 1]] {
         assert!(outcomes_met.contains(&(false, words.to_vec())), "{words:?} in {outcomes_met:?}");
     }
@@ -168,7 +169,7 @@ fn a_dead_server_is_unreachable_until_another_takes_its_place() {
     run(&mut executor, usize::MAX, first);
     assert!(matches!(outcomes.take()[..], [Err(FabricError::Unreachable { node: 0 })]));
     let another = serve(&sim, SERVER + 1);
-    // The end of the old one is not that of its successor.
+    // The old server's end does not end its successor.
     drop(server);
     executor.spawn(0, call(sim.process(0), &outcomes));
     run(&mut executor, usize::MAX, first);
@@ -253,14 +254,14 @@ fn a_cut_loses_the_answer_and_a_dropped_call_runs_on() {
     executor.spawn(1, async move {
         let mut endpoint = endpoint;
         let mut call = Box::pin(endpoint.call(0, ADD, vec![]));
-        // Sent, and dropped before anything of it happens.
+        // Sent, and dropped before the server does anything.
         std::future::poll_fn(|context| {
             assert!(call.as_mut().poll(context).is_pending());
             std::task::Poll::Ready(())
         })
         .await;
     });
-    // What the first call's server still has to do, and then the beginning of the second task.
+    // The remaining steps of the first call's server, then the start of the second task.
     run(&mut executor, 1, first);
     assert_eq!(orphans.in_flight(), 1);
     run(&mut executor, usize::MAX, first);

@@ -1,8 +1,9 @@
-//! Calls under way in a simulation, and the server processes that run the procedures.
+//! Calls in progress in a simulation, and the server processes that run the procedures.
 //!
-//! A call has three moments as a verb has: it is *sent* when the caller's future is polled, its
-//! procedure *begins* as a task of the server process, and its answer *arrives* once that task has
-//! ended. Between two of them, and between any two verbs of the procedure, others may do anything.
+//! A call has three moments, like a verb: it is *sent* when the caller's future is polled, its
+//! procedure *begins* as a task of the server process, and its reply *arrives* after that task has
+//! ended. Between two of them, and between any two verbs of the procedure, other tasks may do
+//! anything.
 
 use darter_fabric::{CallFault, Procedures};
 
@@ -15,7 +16,7 @@ struct Server {
     procedures: Procedures,
 }
 
-/// How far a call has come at its server.
+/// Progress of a call at its server.
 #[derive(Debug)]
 enum Stage {
     /// Its procedure has not begun.
@@ -24,7 +25,7 @@ enum Stage {
         words: Vec<u64>,
     },
     Running,
-    /// Its procedure has ended, or will neither begin nor go on.
+    /// Its procedure has ended, or will neither begin nor continue.
     Over,
 }
 
@@ -32,7 +33,7 @@ enum Stage {
 #[derive(Debug)]
 struct Call {
     id: u64,
-    /// Who made it: task, process and endpoint.
+    /// The caller: task, process and endpoint.
     task: u32,
     process: u32,
     endpoint: u64,
@@ -40,7 +41,7 @@ struct Call {
     procedure: u64,
     server: u32,
     stage: Stage,
-    /// What is on its way to the caller.
+    /// The reply on its way to the caller.
     outcome: Option<Result<Vec<u64>, CallFault>>,
     /// The caller may see the outcome.
     is_completed: bool,
@@ -54,7 +55,7 @@ impl Call {
     }
 }
 
-/// Who makes a call.
+/// Identifies the caller of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub task: u32,
@@ -62,29 +63,28 @@ pub(super) struct Caller {
     pub endpoint: u64,
 }
 
-/// All calls of a simulation that are not over, and its servers.
+/// All unfinished calls of a simulation, and its servers.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     servers: Vec<Server>,
     sent: Vec<Call>,
-    /// Calls ever sent, and servers ever registered.
+    /// Number of calls ever sent plus servers ever registered.
     numbered: u64,
     /// Calls without a task yet, with their servers' processes.
     arriving: Vec<(u64, u32)>,
-    /// What is held no more. What procedures hold may use the simulation when it is dropped, which
-    /// is therefore done without its lock.
+    /// Procedures that no call or server holds any longer. Their destructors may use the
+    /// simulation, so they must be dropped without its lock.
     given_up: Vec<Procedures>,
 }
 
 impl Calls {
-    /// Takes everything out. Numbers go on, so that what is left of before names nothing later.
+    /// Takes everything out. Numbering continues, so that stale numbers never match anything later.
     pub(super) fn take_all(&mut self) -> Self {
         let numbered = self.numbered;
         std::mem::replace(self, Self { numbered, ..Self::default() })
     }
 
-    /// Registers a process as the server of a node, in the place of the one that was; returns its
-    /// number.
+    /// Registers a process as the server of a node, replacing the previous one. Returns its number.
     pub(super) fn register(&mut self, node: u8, process: u32, procedures: Procedures) -> u64 {
         self.numbered += 1;
         let others = self.servers.extract_if(.., |server| server.node == node);
@@ -93,18 +93,18 @@ impl Calls {
         self.numbered
     }
 
-    /// Takes a server out, if it is still the one of its node.
+    /// Removes a server, if it is still the current one of its node.
     pub(super) fn unregister(&mut self, number: u64) {
         let its = self.servers.extract_if(.., |server| server.number == number);
         self.given_up.extend(its.map(|server| server.procedures));
     }
 
-    /// Takes what is held no more, to be dropped without the lock.
+    /// Takes the procedures to be dropped without the lock.
     pub(super) fn take_given_up(&mut self) -> Vec<Procedures> {
         std::mem::take(&mut self.given_up)
     }
 
-    /// Nothing happens at the server any more for the calls that `is_it` says.
+    /// Ends the server's work on the calls that match `is_it`.
     fn end_stages(&mut self, is_it: impl Fn(&Call) -> bool) {
         for call in self.sent.iter_mut().filter(|call| is_it(call)) {
             if let Stage::Sent { procedures, .. } = std::mem::replace(&mut call.stage, Stage::Over) {
@@ -148,7 +148,7 @@ impl Calls {
         id
     }
 
-    /// Takes the calls that have no task yet.
+    /// Takes the calls that do not have a task yet.
     pub(super) fn take_arriving(&mut self) -> Vec<(u64, u32)> {
         std::mem::take(&mut self.arriving)
     }
@@ -157,7 +157,7 @@ impl Calls {
         self.sent.iter_mut().find(|call| call.id == id)
     }
 
-    /// Begins a call's procedure, unless the call was taken back.
+    /// Begins a call's procedure, unless the call was revoked.
     pub(super) fn begin(&mut self, id: u64) -> Option<(Procedures, u64, Vec<u64>)> {
         let call = self.get(id)?;
         match std::mem::replace(&mut call.stage, Stage::Running) {
@@ -169,7 +169,7 @@ impl Calls {
         }
     }
 
-    /// A procedure has ended.
+    /// Records the end of a procedure.
     pub(super) fn end(&mut self, id: u64, outcome: Result<Vec<u64>, CallFault>) {
         if let Some(call) = self.get(id) {
             call.stage = Stage::Over;
@@ -178,12 +178,12 @@ impl Calls {
         self.forget_orphans();
     }
 
-    /// Returns whether an answer is on its way to a task.
+    /// Returns whether a reply is on its way to a task.
     pub(super) fn is_answered(&self, task: u32) -> bool {
         self.sent.iter().any(|call| call.task == task && call.outcome.is_some() && !call.is_orphan)
     }
 
-    /// The oldest answer that is on its way to a task arrives.
+    /// Delivers the oldest reply that is on its way to a task.
     pub(super) fn arrive(&mut self, task: u32) {
         let is_it = |call: &&mut Call| call.task == task && call.outcome.is_some() && !call.is_orphan;
         if let Some(call) = self.sent.iter_mut().find(is_it) {
@@ -199,7 +199,7 @@ impl Calls {
         outcome
     }
 
-    /// The future that waited for a call is gone.
+    /// Notes that the future that waited for a call is gone.
     pub(super) fn orphan(&mut self, id: u64) {
         if let Some(call) = self.get(id) {
             call.is_orphan = true;
@@ -207,7 +207,8 @@ impl Calls {
         self.forget_orphans();
     }
 
-    /// Calls of an endpoint whose futures are gone and whose procedures have not ended.
+    /// Returns the number of calls of an endpoint whose futures are gone and whose procedures have
+    /// not ended.
     pub(super) fn in_flight(&self, endpoint: u64) -> usize {
         self.sent.iter().filter(|call| call.is_orphan && call.endpoint == endpoint).count()
     }
@@ -216,19 +217,19 @@ impl Calls {
         self.sent.retain(|call| !(call.is_orphan && matches!(call.stage, Stage::Over)));
     }
 
-    /// A caller died: nobody waits for its calls.
+    /// Handles the death of a caller: its calls become orphans.
     pub(super) fn caller_died(&mut self, process: u32) {
         let its = self.sent.iter_mut().filter(|call| call.process == process);
         its.for_each(|call| call.is_orphan = true);
         self.forget_orphans();
     }
 
-    /// A caller was shut out: calls of it that have not begun never will.
+    /// Revokes the calls of a fenced caller that have not begun.
     pub(super) fn take_back(&mut self, process: u32) {
         self.end_stages(|call| call.process == process && call.has_not_begun());
     }
 
-    /// A caller was cut off from a node: requests and answers on their way are lost.
+    /// Cuts a caller off from a node: requests and replies in flight are lost.
     pub(super) fn cut(&mut self, process: u32, node: u8) {
         let is_it = |call: &Call| call.process == process && call.node == node;
         for call in self.sent.iter_mut().filter(|call| is_it(call)) {
@@ -237,8 +238,8 @@ impl Calls {
         self.end_stages(|call| is_it(call) && call.has_not_begun());
     }
 
-    /// A server died or was shut out: its procedures go on no more. Answers that it has sent may
-    /// still arrive.
+    /// Ends the procedures of a server that died or was fenced. Replies that it has sent may still
+    /// arrive.
     pub(super) fn server_died(&mut self, process: u32) {
         self.end_stages(|call| call.server == process);
     }

@@ -1,9 +1,9 @@
-//! What a simulation counts.
+//! Counters of a simulation.
 
-/// What has happened in a simulation so far.
+/// Counts of events in a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounts {
-    /// Verbs executed whole.
+    /// Verbs executed completely.
     pub verbs: u64,
     /// Batches posted.
     pub batches: u64,

@@ -1,5 +1,5 @@
-//! Diverted batches: the simulation's nodes execute none of them, and whoever drives it says what
-//! became of each. So what runs on a simulation runs on simulated memory groups
+//! Diverted batches: the simulation's nodes do not execute them; the driver supplies the outcome of
+//! each. So programs that run on a simulation also run on simulated memory groups
 //! (`group::testbed`) unchanged.
 
 use super::diverted::{Diversion, DivertedBatch};
@@ -8,7 +8,7 @@ use super::world::World;
 use darter_fabric::FabricError;
 
 impl World {
-    /// Fills in the results of a batch, and has it complete.
+    /// Fills in the results of a batch and completes it.
     fn answer(&mut self, id: u64, answer: Result<Vec<u64>, FabricError>) {
         let Some(at) = self.posted.iter().position(|posted| posted.id == id) else { return };
         let posted = &mut self.posted[at];
@@ -34,13 +34,13 @@ impl World {
 }
 
 impl Sim {
-    /// From now on, or not any more, batches that wait for an executor are diverted
-    /// ([`Sim::diverted`]), and whoever executes them shuts processes out. Ends with a restore.
+    /// Starts or stops diverting the batches that wait for an executor ([`Sim::diverted`]). While
+    /// they are diverted, the driver fences processes. A restore stops it.
     pub fn divert(&self, diverted: bool) {
         self.world().diversion = diverted.then(Diversion::default);
     }
 
-    /// Returns the batches that were posted since it was last asked.
+    /// Returns the batches that were posted since the last call.
     pub fn diverted(&self) -> Vec<DivertedBatch> {
         let mut world = self.world();
         let Some(last) = world.diversion.as_ref().map(|diversion| diversion.last) else { return Vec::new() };
@@ -56,19 +56,19 @@ impl Sim {
         diverted
     }
 
-    /// Says what became of a diverted batch: the words of its results one after the other,
-    /// or why there are none.
+    /// Supplies the outcome of a diverted batch: the words of its results one after the other, or
+    /// the error.
     pub fn deliver(&self, id: u64, answer: Result<Vec<u64>, FabricError>) {
         self.world().answer(id, answer);
     }
 
-    /// Returns the processes that others have asked to shut out since it was last asked.
+    /// Returns the processes that others have requested to fence since the last call.
     pub fn suspects(&self) -> Vec<u32> {
         let mut world = self.world();
         world.diversion.as_mut().map(|diversion| std::mem::take(&mut diversion.suspects)).unwrap_or_default()
     }
 
-    /// This process was shut out: what it has posted fails, and others may take its place.
+    /// Fences this process: its posted verbs fail, and others may take its place.
     pub fn shut_out(&self) {
         self.world().shut_out(self.number());
     }
@@ -78,7 +78,7 @@ impl Sim {
         bytemuck::cast_slice(self.world().nodes[usize::from(node)].words()).to_vec()
     }
 
-    /// Gives a node another memory, of whole words. Objects in it count as written.
+    /// Replaces the memory of a node with other whole words. Objects in it count as written.
     pub fn set_content(&self, node: u8, content: &[u8]) {
         let words: Vec<u64> = bytemuck::pod_collect_to_vec(content);
         self.world().nodes[usize::from(node)].set_words(&words);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_executes_them_shuts_out() {
+    fn the_driver_of_diverted_batches_fences_processes() {
         let sim = Sim::new(1, 4096);
         let other = sim.process(1);
         let identity = other.claim(3).unwrap();

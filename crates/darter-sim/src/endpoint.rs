@@ -1,5 +1,4 @@
-//! The fabric and its endpoints as simulated processes see them, and the strings the simulation
-//! pulls.
+//! The fabric and its endpoints as used by simulated processes, and the controls of the simulation.
 
 use super::calls::Caller;
 use super::counts::SimCounts;
@@ -17,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A simulated pool as one simulated process sees it. Clones are the same process.
+/// A simulated pool as seen by one simulated process. Clones belong to the same process.
 #[derive(Clone, Debug)]
 pub struct Sim {
     world: Arc<Mutex<World>>,
@@ -25,19 +24,19 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Memory nodes of zeros, seen by process 0. Verbs execute as they are posted until
+    /// Creates memory nodes of zeros, seen by process 0. Verbs execute as they are posted until
     /// [`Sim::schedule`].
     pub fn new(nodes: usize, bytes_per_node: u64) -> Self {
         Self { world: Arc::new(Mutex::new(World::new(nodes, bytes_per_node))), process: 0 }
     }
 
-    /// Returns the same nodes as another process sees them.
+    /// Returns the same nodes as seen by another process.
     #[must_use]
     pub fn process(&self, process: u32) -> Self {
         Self { world: Arc::clone(&self.world), process }
     }
 
-    /// This process reaches only the first so many nodes, until more are added.
+    /// Limits this process to the first `count` nodes, until more are added.
     pub fn limit_nodes(&self, count: usize) {
         self.world().limit(self.process, count);
     }
@@ -56,7 +55,7 @@ impl Sim {
         self.world().direct = !scheduled;
     }
 
-    /// Returns all nodes' words as they are.
+    /// Returns the current words of all nodes.
     pub fn snapshot(&self) -> Snapshot {
         let mut world = self.world();
         world.snapshots += 1;
@@ -65,24 +64,24 @@ impl Sim {
         Snapshot { id, regions: world.nodes.iter_mut().map(super::memory::Memory::keep).collect() }
     }
 
-    /// Brings the words of a snapshot of this simulation back; forgets processes, identities and
-    /// verbs under way.
+    /// Restores the words of a snapshot of this simulation; forgets processes, identities and verbs
+    /// in flight.
     pub fn restore(&self, snapshot: &Snapshot) {
         let forgotten = self.world().restore(snapshot);
         drop(forgotten);
     }
 
-    /// Returns what has happened since the last restore.
+    /// Returns the counts since the last restore.
     pub fn counts(&self) -> SimCounts {
         self.world().counts
     }
 
-    /// Returns the first use of memory since the last restore that no correct client makes.
+    /// Returns the first misuse of memory since the last restore.
     pub fn misuse(&self) -> Option<Misuse> {
         self.world().misuse
     }
 
-    /// Moves the clocks of all processes on.
+    /// Advances the clocks of all processes.
     pub fn advance_ms(&self, ms: u64) {
         self.world().clocks.common_ms += ms;
     }
@@ -92,25 +91,25 @@ impl Sim {
         self.world().clocks.drift = true;
     }
 
-    /// From now until the next restore verbs promise only what these leave.
+    /// Weakens the guarantees of verbs by these relaxations, until the next restore.
     pub fn relax(&self, relaxations: Relaxations) {
         self.world().relaxations = relaxations;
     }
 
-    /// From now until the next restore this side executes the verbs of this process. Without this
-    /// it is the device.
+    /// Selects the side that executes the verbs of this process, until the next restore. The
+    /// default is the device.
     pub fn reach_by(&self, side: Side) {
         self.world().set_side(self.process, side);
     }
 
-    /// From now on the clocks move by so many milliseconds, and not by one, when a task has waited
-    /// for them.
+    /// From now on the clocks advance by this number of milliseconds, instead of one, when a task
+    /// has waited for them.
     pub fn set_pause_ms(&self, ms: u64) {
         self.world().clocks.pause_ms = ms;
     }
 
-    /// Pauses this process, or lets it go on: meanwhile none of its tasks runs, and a client that
-    /// fences it is obeyed.
+    /// Pauses or resumes this process. While it is paused none of its tasks runs, and a client can
+    /// fence it.
     pub fn pause_process(&self, paused: bool) {
         let mut world = self.world();
         match (paused, world.life(self.process)) {
@@ -125,8 +124,8 @@ impl Sim {
         self.world().life(self.process) == Life::Fenced
     }
 
-    /// Cuts this process off from a node: verbs posted and not executed are lost, and so are the
-    /// replies to those that have executed; new ones fail.
+    /// Cuts this process off from a node: verbs that were posted and not executed are lost, as are
+    /// the replies to executed ones; new verbs fail.
     pub fn cut(&self, node: u8) {
         self.world().cut(self.process, node);
     }
@@ -136,12 +135,13 @@ impl Sim {
         self.world().heal(self.process, node);
     }
 
-    /// Counts allocation requests of this process from now on, and refuses the one of this number.
+    /// Counts allocation requests of this process from now on, and refuses the request with this
+    /// number.
     pub fn refuse_allocation(&self, number: Option<u64>) {
         *self.world().allocations_of(self.process) = (0, number);
     }
 
-    /// Allocation requests of this process since [`Sim::refuse_allocation`].
+    /// Returns the number of allocation requests of this process since [`Sim::refuse_allocation`].
     pub fn allocations(&self) -> u64 {
         self.world().allocations.get(self.process as usize).map_or(0, |counts| counts.0)
     }
@@ -158,8 +158,8 @@ impl Sim {
         world.calls.caller_died(self.process);
     }
 
-    /// Kills this process without an executor: its posted verbs are lost, its proof of life is
-    /// gone.
+    /// Kills this process without an executor: its posted verbs are lost, and its proof of life
+    /// ends.
     pub fn kill(&self) {
         self.die();
         self.world().discard_verbs(self.process);
@@ -182,7 +182,7 @@ impl Identity for SimIdentity {
 impl Drop for SimIdentity {
     fn drop(&mut self) {
         let mut world = self.sim.world();
-        // A dead process gives nothing up: the client that fences it takes the slot.
+        // A dead process releases nothing: the client that fences it takes the slot.
         if world.admit(self.sim.process).is_ok() {
             world.release(self.slot, self.sim.process);
         }
@@ -232,7 +232,7 @@ impl RemoteNodes for Sim {
 impl MemoryObserver for Sim {
     fn note_object(&self, addr: GlobalAddr, bytes: u64, state: ObjectState) {
         let mut world = self.world();
-        // What a process records of its own memory after it was fenced has no effect on others.
+        // A process's notes on its own memory after it was fenced do not affect others.
         if world.admit(self.process).is_err() {
             return;
         }
@@ -240,7 +240,7 @@ impl MemoryObserver for Sim {
         let stamp = memory.stamp(addr);
         let misuse = memory.note(addr, bytes, state);
         let is_early = state == ObjectState::Free && stamp.is_some_and(|stamp| world.is_pinned_by(stamp));
-        let early = is_early.then_some(Misuse { what: "memory was freed that a pin protects", addr });
+        let early = is_early.then_some(Misuse { what: "memory was freed while a pin protects it", addr });
         world.misuse = world.misuse.or(misuse).or(early);
     }
 
@@ -248,7 +248,7 @@ impl MemoryObserver for Sim {
         let mut world = self.world();
         if world.admit(self.process).is_ok() && world.is_pinned_by(stamp) {
             let addr = GlobalAddr::NULL;
-            let what = "a grace was held to be over while an operation from before it was under way";
+            let what = "a grace was considered over while an operation from before it was running";
             world.misuse = world.misuse.or(Some(Misuse { what, addr }));
         }
     }
@@ -307,7 +307,7 @@ impl Fabric for Sim {
     }
 }
 
-/// What one of its endpoints has posted in futures that were dropped.
+/// Verbs that an endpoint has posted in futures that were dropped.
 #[derive(Debug)]
 struct SimOrphans {
     sim: Sim,
@@ -330,7 +330,8 @@ pub struct SimEndpoint {
 }
 
 impl SimEndpoint {
-    /// Returns the process of a node's server and its procedures, if this process can call it now.
+    /// Returns the process of a node's server and its procedures, if this process can currently
+    /// call it.
     fn server_of(&self, node: u8, procedure: u64) -> Result<(u32, Procedures), FabricError> {
         let (world, process) = (self.sim.world(), self.sim.process);
         world.admit(process)?;
@@ -448,8 +449,8 @@ impl Drop for SimEndpoint {
     }
 }
 
-/// A call that its future waits for. Dropped before the answer has come, it leaves the procedure
-/// under way.
+/// A call that its future waits for. If it is dropped before the reply arrives, the procedure
+/// continues.
 struct WaitingCall<'e> {
     sim: &'e Sim,
     id: u64,
@@ -467,7 +468,7 @@ enum SimBatchState {
     Done,
 }
 
-/// The future of a batch. Dropped before its end it leaves the verbs under way.
+/// The future of a batch. If it is dropped before its end, its verbs stay in flight.
 struct Submission<'e> {
     endpoint: &'e mut SimEndpoint,
     state: SimBatchState,

@@ -1,5 +1,5 @@
-//! Tasks, and what may happen next. A call is one more task, of its server's process. The executor
-//! offers events and performs the one that the scheduler chose.
+//! Tasks and the possible next events. Each call is a further task, which belongs to its server's
+//! process. The executor offers events and performs the one that the scheduler chose.
 
 use super::world::{Life, Posted, World};
 use super::{Sim, WordOrder};
@@ -10,62 +10,64 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Names a task of an [`Executor`]. No two tasks of a simulation have the same name at a time.
+/// Identifies a task of an [`Executor`]. No two tasks of a simulation have the same id at the same
+/// time.
 pub type TaskId = u32;
 
-/// The process of tasks that are no process's.
+/// The process of tasks that belong to no process.
 const NOBODY: u32 = u32::MAX;
 
-/// What may happen next.
+/// A possible next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whose event it is: the task that posted the verb, dead or alive, or the medium's.
+    /// The task that the event belongs to: the task that posted the verb, dead or alive, or the
+    /// medium's.
     pub task: TaskId,
-    /// What happens.
+    /// Kind of the event.
     pub kind: EventKind,
 }
 
-/// What happens in an [`Event`].
+/// Kind of an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The task begins, or goes on after waiting for the clock, or for another task that woke it.
+    /// The task begins, or continues after waiting for the clock or for a task that woke it.
     Run,
-    /// The task's batch completes, or the answer to its call arrives, and the task goes on until it
+    /// The task's batch completes or the reply to its call arrives, and the task runs until it
     /// posts the next.
     Complete,
-    /// A verb executes at its node, whole or in part.
+    /// A verb executes at its node, completely or in part.
     Execute {
-        /// Which batch: ids count up from 1 in a run.
+        /// The batch: ids count up from 1 in a run.
         batch: u64,
         /// The node.
         node: u8,
-        /// Which verb of the batch.
+        /// The index of the verb in the batch.
         verb: u32,
-        /// What it touches.
+        /// The words that it accesses.
         access: Access,
     },
-    /// Something that was stored reaches a node's medium, whole or in part.
+    /// A store reaches a node's medium, completely or in part.
     Reach {
         /// The node.
         node: u8,
         /// Its first word's index in the region.
         word: u32,
-        /// In how many pieces it may come: the stores of a log, or lines beside each other.
+        /// Number of pieces in which it may arrive: the stores of a log, or adjacent lines.
         pieces: u32,
     },
 }
 
-/// The words that a verb has still to touch.
+/// The words that a verb has yet to access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The first word's index in the region.
     pub start: u64,
-    /// How many; of an atomic that executes in halves, the halves.
+    /// Number of words; for an atomic that executes in halves, number of halves.
     pub words: u32,
     /// Whether it can change them.
     pub writes: bool,
-    /// Whether it can execute in pieces: READs and WRITEs of several words, and atomics where a
-    /// [`Relaxations`](super::Relaxations) has them execute in halves.
+    /// Whether it can execute in pieces: READs and WRITEs of several words, and atomics if a
+    /// [`Relaxations`](super::Relaxations) splits them into halves.
     pub is_long: bool,
     /// Whether it is the first of its batch, or the last that its batch waits for.
     pub is_border: bool,
@@ -97,9 +99,9 @@ impl Wake for Ready {
 }
 
 impl Sim {
-    /// Runs a future to its end while nothing else runs; its verbs execute as they are posted.
-    /// Returns `None` if it waits for another task, or has not ended after so many batches and
-    /// pauses; then it is dropped.
+    /// Runs a future to its end without any other task; its verbs execute as they are posted.
+    /// Returns `None` if it waits for another task, or has not ended after `batches_max` batches
+    /// and pauses; then it is dropped.
     pub fn run_alone<T>(&self, batches_max: u64, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let ready = Arc::new(Ready(AtomicBool::new(true)));
@@ -132,13 +134,14 @@ struct Task<'f> {
 
 /// Runs tasks over a [`Sim`], one event at a time.
 ///
-/// While one goes on, those begun before it stand still: it is dropped before they go on.
+/// While an executor runs, executors created before it must not: it is dropped before they
+/// continue.
 pub struct Executor<'f> {
     sim: Sim,
-    /// The name of its first task.
+    /// The id of its first task.
     first: TaskId,
     tasks: Vec<Task<'f>>,
-    /// Whose events it is when something reaches the medium.
+    /// The task to which events of the medium belong.
     medium: Option<TaskId>,
 }
 
@@ -148,7 +151,7 @@ impl std::fmt::Debug for Executor<'_> {
     }
 }
 
-/// What may reach the medium next.
+/// Adds the stores that may reach the medium next.
 fn reaching(world: &World, task: TaskId, events: &mut Vec<Event>) {
     for (node, memory) in (0..).zip(&world.nodes) {
         if let Some(volatile) = memory.lacks() {
@@ -160,14 +163,15 @@ fn reaching(world: &World, task: TaskId, events: &mut Vec<Event>) {
 }
 
 impl<'f> Executor<'f> {
-    /// No tasks yet. From now on verbs of the simulation wait for [`Executor::perform`].
+    /// Creates an executor without tasks. From now on verbs of the simulation wait for
+    /// [`Executor::perform`].
     pub fn new(sim: &Sim) -> Self {
         sim.schedule(true);
         let first = sim.world().tasks;
         Self { sim: sim.clone(), first, tasks: Vec::new(), medium: None }
     }
 
-    /// Adds a task of a process; it does nothing until its first event.
+    /// Adds a task of a process. The task does nothing until its first event.
     pub fn spawn(&mut self, process: u32, future: impl Future<Output = ()> + 'f) -> TaskId {
         let ready = Arc::new(Ready(AtomicBool::new(true)));
         let waker = Waker::from(Arc::clone(&ready));
@@ -177,7 +181,7 @@ impl<'f> Executor<'f> {
         after - 1
     }
 
-    /// Returns where a task of this executor is.
+    /// Returns the index of a task.
     fn place(&self, id: TaskId) -> usize {
         (id - self.first) as usize
     }
@@ -186,8 +190,8 @@ impl<'f> Executor<'f> {
         &self.tasks[self.place(id)]
     }
 
-    /// Adds the task whose events it is when something reaches the medium ([`super::Medium`]). It
-    /// has no other, and counts as ended.
+    /// Adds the task to which events of the medium belong ([`super::Medium`]). It has no other
+    /// events, and counts as ended.
     pub fn spawn_medium(&mut self) -> TaskId {
         let id = self.spawn(NOBODY, std::future::ready(()));
         let at = self.place(id);
@@ -196,8 +200,8 @@ impl<'f> Executor<'f> {
         id
     }
 
-    /// What may happen next, in a fixed order: task by task, what lets the task go on first, then
-    /// its verbs.
+    /// Lists the possible next events in a fixed order: for each task, first the event that lets it
+    /// run, then its verbs.
     pub fn events(&self, events: &mut Vec<Event>) {
         events.clear();
         let world = self.sim.world();
@@ -250,9 +254,9 @@ impl<'f> Executor<'f> {
         }
     }
 
-    /// Performs an event that [`Executor::events`] has just offered. Of a long verb, only up to
-    /// `words` words execute; the first piece of it decides the order. Nothing happens if the verb
-    /// has executed since.
+    /// Performs an event that [`Executor::events`] has just offered. At most `words` words of a
+    /// long verb execute; its first piece fixes the order. Nothing happens if the verb has executed
+    /// since.
     pub fn perform(&mut self, event: Event, words: u32, order: WordOrder) {
         match event.kind {
             EventKind::Run => self.poll(event.task),
@@ -307,12 +311,13 @@ impl<'f> Executor<'f> {
         self.sim.drop_given_up();
     }
 
-    /// Returns the process of a task: a client's, or a server's that runs a procedure.
+    /// Returns the process of a task: a client's process, or the process of a server that runs a
+    /// procedure.
     pub fn process_of(&self, task: TaskId) -> u32 {
         self.task(task).process
     }
 
-    /// Returns whether a task has come to its end, or died.
+    /// Returns whether a task has ended or died.
     pub fn has_ended(&self, task: TaskId) -> bool {
         self.task(task).future.is_none()
     }
@@ -323,11 +328,11 @@ impl<'f> Executor<'f> {
         self.tasks.iter().all(|task| task.future.is_none() || world.life(task.process) == Life::Paused)
     }
 
-    /// Kills a process: its tasks are dropped; verbs that they had posted may still take effect
-    /// until it is fenced.
+    /// Kills a process: its tasks are dropped. Verbs that they posted may still take effect until
+    /// the process is fenced.
     pub fn kill(&mut self, process: u32) {
         self.sim.process(process).die();
-        // What the futures' destructors do finds the process dead.
+        // The futures' destructors must already see the process as dead.
         for task in self.tasks.iter_mut().filter(|task| task.process == process) {
             task.future = None;
         }

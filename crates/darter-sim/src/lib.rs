@@ -1,31 +1,32 @@
-//! The provider of the checker: verbs execute when a scheduler chooses them, one at a time, in this
+//! The provider for the checker: verbs execute when a scheduler chooses them, one at a time, in one
 //! thread, from one seed.
 //!
 //! A verb's life has three moments, and between any two of them other clients may do anything: it
 //! is *posted* when the client's future is polled, it *executes* at its memory node, and its batch
-//! *completes*, which lets the client go on. Verbs of one batch to one node execute in posting
-//! order, unless that is relaxed; everything else in any order. READs and WRITEs of several words
-//! execute in as many pieces as the scheduler likes, in ascending or descending order of the words:
-//! they tear.
+//! *completes*, which lets the client continue. Verbs of one batch to one node execute in posting
+//! order, unless that is relaxed; all others execute in any order. READs and WRITEs of several
+//! words execute in as many pieces as the scheduler chooses, in ascending or descending order of
+//! the words: they tear.
 //!
 //! - [`Sim`] is the fabric, seen from one simulated process; all processes of a simulation share
 //!   its memory.
-//! - [`Executor`] runs tasks (futures that use a `Sim`) and offers what may happen next as
-//!   [`Event`]s. It decides nothing.
-//! - Verbs can be relaxed to what RDMA devices promise ([`Relaxations`]). Then it matters whether
-//!   the nodes' devices or their processors execute a process's verbs ([`Side`]).
-//! - A process can be killed (posted verbs may still take effect until it is fenced), paused (it is
-//!   then fenced for real, and wakes to [`darter_fabric::FabricError::Fenced`]), cut off from a node and
-//!   connected again; a future that is dropped leaves its posted verbs under way. All nodes can lose
-//!   power ([`Sim::lose_power`]): what is sure to stay is what their [`Medium`] has.
-//! - Batches can be diverted ([`Sim::divert`]): whoever drives the simulation has them executed
-//!   elsewhere, on simulated memory groups, and says what became of them.
+//! - [`Executor`] runs tasks (futures that use a `Sim`) and offers the possible next steps as
+//!   [`Event`]s. It makes no choices.
+//! - Verbs can be relaxed to the guarantees of RDMA devices ([`Relaxations`]). Then it matters
+//!   whether the nodes' devices or their processors execute a process's verbs ([`Side`]).
+//! - A process can be killed (posted verbs may still take effect until it is fenced), paused (it
+//!   can then be fenced, and gets [`darter_fabric::FabricError::Fenced`] when it resumes), and cut
+//!   off from a node and reconnected. A future that is dropped leaves its posted verbs in flight.
+//!   All nodes can lose power ([`Sim::lose_power`]): only the content of their [`Medium`] is
+//!   certain to remain.
+//! - Batches can be diverted ([`Sim::divert`]): the driver of the simulation executes them
+//!   elsewhere, on simulated memory groups, and supplies their outcome.
 //! - A process can be a node's server ([`Sim::serve`]): each call is a task of that process, which
-//!   dies, pauses and is shut out with it.
+//!   dies, pauses and is fenced with it.
 //!
-//! Time is virtual: the simulation moves the clocks of leases. Each process has its own, years from
-//! those of the others ([`Sim::let_clocks_drift`]: at a rate of its own too), so that code which
-//! compares them goes wrong.
+//! Time is virtual: the simulation advances the clocks of leases. Each process has its own clock,
+//! years apart from the others' ([`Sim::let_clocks_drift`]: at a different rate too), so that code
+//! which compares them fails.
 
 mod calls;
 mod clocks;
@@ -71,8 +72,8 @@ impl WordOrder {
         }
     }
 
-    /// Returns the words of a region that the steps `from..to` of a verb touch, which begins at word
-    /// `start`.
+    /// Returns the words of a region that the steps `from..to` of a verb access, for a verb that
+    /// begins at word `start`.
     fn piece(self, start: usize, words: u32, (from, to): (u32, u32)) -> Range<usize> {
         match self {
             Self::Ascending => start + from as usize..start + to as usize,

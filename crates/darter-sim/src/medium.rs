@@ -1,14 +1,14 @@
-//! What of a simulated node's words is on its medium, and what a power failure leaves.
+//! The part of a simulated node's words that is on its medium, and the state after a power failure.
 //!
-//! Reaching the medium is an event of its own, which the scheduler lets happen as it likes. What
-//! waits for it is the rule of a provider ([`Medium`]). Positions count the words that a node's
-//! verbs have stored: a batch has *needs*, the positions that must be on the medium before it
-//! completes.
+//! Reaching the medium is a separate event, which the scheduler can choose at any time. The rule of
+//! a provider ([`Medium`]) defines the verbs and batches that wait for it. Positions count the
+//! words that a node's verbs have stored: a batch has *needs*, the positions that must be on the
+//! medium before it completes.
 //!
-//! What a power failure leaves is a *choice*, and there are many: each word that was pending may
-//! hold what the medium has, or any later value. Most of these words nobody ever looks at. So a
-//! choice is made when a verb first reads the word, which leaves few enough to try all of them
-//! (Gorjiara et al., Jaaru, ASPLOS 2021).
+//! The state after a power failure is a *choice* among many: each word that was pending may hold
+//! the medium's value, or any later value. Most of these words are never read. So a choice is made
+//! when a verb first reads the word, which leaves few enough choices to try all of them (Gorjiara
+//! et al., Jaaru, ASPLOS 2021).
 
 use darter_fabric::VerbKind;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,22 +19,22 @@ use std::str::FromStr;
 /// Words in a cache line.
 pub(super) const LINE_WORDS: u32 = 8;
 
-/// When what verbs write is on the medium, and what waits for that.
+/// When written words reach the medium, and which verbs and batches wait for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Medium {
-    /// At an unknown time, in any order; only [`darter_fabric::Fabric::persist`] makes sure.
+    /// At an unknown time, in any order; only [`darter_fabric::Fabric::persist`] ensures it.
     #[default]
     Never,
-    /// As a memory node with a log: in the order in which verbs execute, node by node. A batch
-    /// completes when all that it wrote and all that it read is there.
+    /// Like a memory node with a log: in the order in which verbs execute, node by node. A batch
+    /// completes when all that it wrote and all that it read is on the medium.
     Log,
-    /// As persistent memory behind caches: each line on its own, in any order. A batch completes as
+    /// Like persistent memory with caches: each line separately, in any order. A batch completes as
     /// above. A verb that may change words executes when all WRITEs before it in its batch to its
-    /// node are there, and a fenced one when all changes are.
+    /// node are on the medium, and a fenced one when all changes are.
     Flush,
 }
 
-/// Their names.
+/// The names of the variants.
 const NAMES: [(&str, Medium); 3] = [("never", Medium::Never), ("log", Medium::Log), ("flush", Medium::Flush)];
 
 impl fmt::Display for Medium {
@@ -49,44 +49,46 @@ impl FromStr for Medium {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = NAMES.iter().find(|(name, _)| *name == text);
-        named.map(|&(_, medium)| medium).ok_or_else(|| format!("'{text}' is none of never, log, flush"))
+        named
+            .map(|&(_, medium)| medium)
+            .ok_or_else(|| format!("unknown medium '{text}': expected never, log or flush"))
     }
 }
 
-/// What a batch waits for.
+/// A store that a batch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     pub node: u8,
-    /// The word, where each reaches the medium on its own.
+    /// The word, if words reach the medium independently.
     word: u32,
-    /// The position of the store that must be there.
+    /// The position of the store that must be on the medium.
     at: u64,
-    /// The verb that has read or stored it.
+    /// The kind of the verb that has read or stored it.
     pub by: VerbKind,
 }
 
-/// Words that a power failure has left with any of some values, the newest last.
+/// Words that a power failure has left with one of several values, the newest last.
 pub(super) type Unsettled = BTreeMap<u32, Vec<u64>>;
 
-/// A word of which the medium lacks something.
+/// A word with stores that the medium lacks.
 #[derive(Debug)]
 struct Pending {
-    /// The position of the first store that it lacks, and of the last one that somebody waits for;
-    /// 0 if nobody does.
+    /// The position of the first store that the medium lacks, and of the last store that a batch
+    /// waits for; 0 if no batch does.
     first: u64,
     last: u64,
-    /// What the medium has, and all that was stored since.
+    /// The medium's value and all values stored since.
     values: Vec<u64>,
 }
 
-/// What one node's medium lacks.
+/// The stores that one node's medium lacks.
 #[derive(Debug, Default)]
 pub(super) struct Volatile {
     medium: Medium,
     /// The position of the last store.
     last: u64,
     words: BTreeMap<u32, Pending>,
-    /// With a log: the stores that it lacks, in their order, and what the words held before.
+    /// With a log: the stores that the medium lacks, in order, with the words' previous values.
     stores: VecDeque<(u32, u64)>,
 }
 
@@ -95,7 +97,8 @@ impl Volatile {
         Self { medium, ..Self::default() }
     }
 
-    /// Notes that a word which held `old` now holds `new`. If that `is_volatile`, nobody waits for it.
+    /// Notes that a word which held `old` now holds `new`. No batch waits for it if it
+    /// `is_volatile`.
     pub(super) fn store(&mut self, word: u32, old: u64, new: u64, is_volatile: bool) {
         self.last += 1;
         let at = self.last;
@@ -111,7 +114,7 @@ impl Volatile {
         }
     }
 
-    /// Adds what a batch needs of which a verb has read these words, or stored them.
+    /// Adds a batch's needs for these words, which a verb of it has read or stored.
     pub(super) fn add_needs(&self, node: u8, words: Range<usize>, by: VerbKind, needs: &mut Vec<Need>) {
         if self.medium == Medium::Never {
             return;
@@ -126,7 +129,7 @@ impl Volatile {
         }
     }
 
-    /// Returns whether the medium has what a batch needs.
+    /// Returns whether a need is on the medium.
     pub(super) fn meets(&self, need: &Need) -> bool {
         match self.medium {
             Medium::Never => true,
@@ -135,8 +138,8 @@ impl Volatile {
         }
     }
 
-    /// Calls `offer` with each thing that may reach the medium next: its first word, and in how many
-    /// pieces it may come.
+    /// Calls `offer` with each store that may reach the medium next: its first word, and the number
+    /// of pieces in which it may arrive.
     pub(super) fn offer(&self, mut offer: impl FnMut(u32, u32)) {
         match self.medium {
             Medium::Never => {}
@@ -145,7 +148,7 @@ impl Volatile {
                     offer(word, self.stores.len() as u32);
                 }
             }
-            // Lines beside each other are one thing, as those of an object are.
+            // Adjacent lines are offered together, like those of an object.
             Medium::Flush => {
                 let mut run: Option<Range<u32>> = None;
                 for line in self.words.keys().map(|word| word / LINE_WORDS) {
@@ -166,8 +169,8 @@ impl Volatile {
         }
     }
 
-    /// Something that was offered reaches the medium: so many pieces of it, the last ones first if
-    /// `descending` and the rule leaves that open.
+    /// Moves `pieces` pieces of an offered store to the medium, the last ones first if `descending`
+    /// and the rule permits it.
     pub(super) fn reach(&mut self, word: u32, pieces: u32, most: u32, descending: bool) {
         let pieces = pieces.clamp(1, most);
         match self.medium {
@@ -193,21 +196,21 @@ impl Volatile {
         }
     }
 
-    /// All of it reaches the medium.
+    /// Moves all stores to the medium.
     pub(super) fn reach_all(&mut self) {
         self.words.clear();
         self.stores.clear();
     }
 
-    /// How many choices a power failure leaves now, at most.
+    /// Returns the maximum number of choices that a power failure leaves now.
     pub(super) fn choices_max(&self) -> usize {
         if self.medium == Medium::Log { 1 } else { self.words.len() }
     }
 
-    /// The power fails. Returns the words to set at once, and those of which nothing is decided.
+    /// Loses power. Returns the words to set at once, and those with undecided values.
     pub(super) fn lose_power(&mut self, choices: &mut Choices) -> (Vec<(u32, u64)>, Unsettled) {
         if self.medium == Medium::Log {
-            // Any more of the log may be there than was waited for.
+            // The log may hold more stores than those waited for.
             let lost = choices.choose(self.stores.len() + 1);
             let undone = self.stores.drain(..).rev().take(lost).collect();
             self.words.clear();
@@ -218,10 +221,10 @@ impl Volatile {
     }
 }
 
-/// What a power failure has left, choice by choice.
+/// The choices that determine the state after a power failure.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
-    /// What is to be chosen: how far back from the newest, modulo what there is.
+    /// The prescribed choices: how far back from the newest, modulo the number of possibilities.
     script: VecDeque<u16>,
     made: Vec<(usize, usize)>,
 }
@@ -231,14 +234,14 @@ impl Choices {
         Self { script: script.into(), made: Vec::new() }
     }
 
-    /// Chooses one of so many possibilities, counted back from the newest.
+    /// Chooses one of `possibilities` possibilities, counted back from the newest.
     pub(super) fn choose(&mut self, possibilities: usize) -> usize {
         let back = usize::from(self.script.pop_front().unwrap_or(0)) % possibilities.max(1);
         self.made.push((back, possibilities));
         back
     }
 
-    /// Returns what was chosen, and of how many possibilities.
+    /// Returns the choices made, each with its number of possibilities.
     pub(super) fn made(&self) -> &[(usize, usize)] {
         &self.made
     }

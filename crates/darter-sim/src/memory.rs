@@ -1,13 +1,13 @@
-//! The simulated memory nodes' words: bounds, and snapshots to start from again.
+//! The simulated memory nodes' words: bounds, and snapshots to restore.
 //!
-//! An explorer runs hundreds of thousands of short schedules from the same beginning. So a memory
-//! knows which pages were written since it was last restored, and restores only those.
+//! An explorer runs hundreds of thousands of short schedules from the same start. So a memory
+//! tracks the pages written since it was last restored, and restores only those.
 //!
-//! It also keeps a *shadow* of the allocator's state of each word ([`darter_fabric::Fabric::note_object`]),
-//! as address and memory sanitizers do: a verb that touches a free word, or reads an object before
-//! it is written, is a [`Misuse`], whether or not its result would have shown. So is a verb that
-//! touches what was retired before its client's pin: the memory need not be free yet, but nothing
-//! keeps it from being freed.
+//! It also keeps a *shadow* of the allocator's state of each word
+//! ([`darter_fabric::Fabric::note_object`]), as address and memory sanitizers do: a verb that
+//! accesses a free word, or reads an object before it is written, is a [`Misuse`], even if its
+//! result would not have shown it. So is a verb that accesses an object that was retired before its
+//! client's pin: the memory may not be free yet, but nothing prevents it from being freed.
 
 use super::WordOrder;
 use super::medium::{Choices, Medium, Need, Unsettled, Volatile};
@@ -17,13 +17,13 @@ use std::ops::Range;
 
 const PAGE_WORDS: usize = 512;
 
-/// What is known of a word.
+/// Allocator state of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable)]
 #[repr(transparent)]
 pub(super) struct Shadow(u32);
 
 impl Shadow {
-    /// No allocator manages it.
+    /// Not managed by any allocator.
     const UNMANAGED: Self = Self(0);
     /// Part of an object, written since its allocation.
     const WRITTEN: Self = Self(1);
@@ -46,16 +46,16 @@ impl Shadow {
         self.0.checked_sub(Self::FREE.0 + 1).map(u64::from)
     }
 
-    /// Returns whether the word may be touched by a client with this pin.
+    /// Returns whether a client with this pin may access the word.
     fn admits(self, pin: Option<u64>) -> bool {
         self.stamp().is_none_or(|stamp| pin.is_some_and(|pin| pin <= stamp))
     }
 }
 
-/// A verb that no correct client posts.
+/// An access that a correct client never makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misuse {
-    /// What was done, in words.
+    /// Description of the misuse.
     pub what: &'static str,
     /// The first word concerned.
     pub addr: GlobalAddr,
@@ -73,13 +73,13 @@ pub(super) struct Memory {
     words: Vec<u64>,
     shadow: Vec<Shadow>,
     dirty: Vec<bool>,
-    /// Pages that were ever written; the others are as they were made.
+    /// Pages that were ever written; the others have their initial content.
     used: Vec<bool>,
     dirty_pages: Vec<u32>,
-    /// When power may fail: what the medium lacks.
+    /// Stores that the medium lacks, if power may fail.
     volatile: Option<Volatile>,
-    /// After it has failed: words that nobody has looked at, and what they may hold, the newest
-    /// last.
+    /// After a power failure: words that no verb has read yet, and their possible values, the
+    /// newest last.
     unsettled: Unsettled,
 }
 
@@ -90,7 +90,7 @@ pub struct Snapshot {
     pub(super) regions: Vec<Pages>,
 }
 
-/// A region's words and their shadow, untouched pages left out.
+/// A region's words and their shadow, without untouched pages.
 pub(super) type Pages = Vec<Option<(Box<[u64]>, Box<[Shadow]>)>>;
 
 impl Memory {
@@ -111,8 +111,8 @@ impl Memory {
         self.words.len() as u64 * 8
     }
 
-    /// Returns what is there now, which is what [`Memory::restore`] expects to bring back from here
-    /// on.
+    /// Returns the current pages, and marks all pages clean relative to them for
+    /// [`Memory::restore`].
     pub(super) fn keep(&mut self) -> Pages {
         self.mark_clean();
         let pages = self.words.chunks(PAGE_WORDS).zip(self.shadow.chunks(PAGE_WORDS));
@@ -128,8 +128,7 @@ impl Memory {
         }
     }
 
-    /// Goes back to what was kept, from which only pages written since can differ, unless `all`
-    /// may.
+    /// Restores the kept pages. Only pages written since can differ from them, unless `all` is set.
     pub(super) fn restore(&mut self, pages: &Pages, all: bool) {
         if all {
             self.dirty_pages = (0..pages.len() as u32).filter(|&page| self.used[page as usize]).collect();
@@ -150,29 +149,29 @@ impl Memory {
         self.unsettled.clear();
     }
 
-    /// From now on remembers what is not on the medium.
+    /// From now on tracks the stores that the medium lacks.
     pub(super) fn watch(&mut self, medium: Medium) {
         self.volatile = Some(Volatile::of(medium));
     }
 
-    /// Returns what the medium lacks, where that is watched.
+    /// Returns the stores that the medium lacks, if they are tracked.
     pub(super) fn volatile(&mut self) -> Option<&mut Volatile> {
         self.volatile.as_mut()
     }
 
-    /// Returns the same to look at.
+    /// Like [`Memory::volatile`], but read-only.
     pub(super) fn lacks(&self) -> Option<&Volatile> {
         self.volatile.as_ref()
     }
 
-    /// Everything written so far survives a power failure.
+    /// Makes all stores so far survive a power failure.
     pub(super) fn flush(&mut self) {
         if let Some(volatile) = &mut self.volatile {
             volatile.reach_all();
         }
     }
 
-    /// Loses power. From now on what is written is there.
+    /// Loses power. From now on stores are durable at once.
     pub(super) fn lose_power(&mut self, choices: &mut Choices) {
         let Some(mut volatile) = self.volatile.take() else { return };
         let (undone, unsettled) = volatile.lose_power(choices);
@@ -182,8 +181,8 @@ impl Memory {
         self.unsettled = unsettled;
     }
 
-    /// Settles what words hold that a verb is about to read. What they held is of no interest if it
-    /// overwrites them.
+    /// Settles the values of words that a verb is about to access. Values that it overwrites need
+    /// no choice.
     pub(super) fn settle(&mut self, words: Range<usize>, kind: VerbKind, choices: &mut Choices) {
         if self.unsettled.is_empty() {
             return;
@@ -202,7 +201,7 @@ impl Memory {
         &self.words
     }
 
-    /// Takes words that were stored elsewhere, in objects that are written there.
+    /// Replaces all words with words that were stored elsewhere, in objects that count as written.
     pub(super) fn set_words(&mut self, words: &[u64]) {
         for (at, &word) in words.iter().enumerate().take(self.words.len()) {
             if self.words[at] != word || self.shadow[at] == Shadow::UNWRITTEN {
@@ -211,13 +210,13 @@ impl Memory {
         }
     }
 
-    /// Makes a word what a power failure has left; the allocator's state of it is another matter.
+    /// Sets a word to a value that a power failure has left, without changing its allocator state.
     fn set(&mut self, word: u32, value: u64) {
         self.touch(word as usize / PAGE_WORDS);
         self.words[word as usize] = value;
     }
 
-    /// Adds what a batch needs of which a verb has read these words, or stored them.
+    /// Adds a batch's needs for these words, which a verb of it has read or stored.
     pub(super) fn add_needs(&self, node: u8, words: Range<usize>, by: VerbKind, needs: &mut Vec<Need>) {
         if let Some(volatile) = &self.volatile {
             volatile.add_needs(node, words, by, needs);
@@ -229,7 +228,7 @@ impl Memory {
         self.shadow.get((addr.offset() / 8) as usize)?.stamp()
     }
 
-    /// Records an allocator's state of a range. Returns a misuse: an object freed twice, or
+    /// Records an allocator's state of a range. Returns a misuse if an object is freed twice or
     /// allocated twice.
     pub(super) fn note(&mut self, addr: GlobalAddr, bytes: u64, state: ObjectState) -> Option<Misuse> {
         let start = (addr.offset() / 8) as usize;
@@ -238,13 +237,13 @@ impl Memory {
         let is_free = |shadow: &Shadow| *shadow == Shadow::FREE;
         let misuse = match state {
             ObjectState::Free if range.iter().any(is_free) => {
-                Some(Misuse { what: "memory was freed that is free", addr })
+                Some(Misuse { what: "free memory was freed", addr })
             }
             ObjectState::Allocated if range.iter().any(|it| it.is_used()) => {
-                Some(Misuse { what: "memory was allocated that is in use", addr })
+                Some(Misuse { what: "memory in use was allocated", addr })
             }
             ObjectState::Retired(_) if range.iter().any(is_free) => {
-                Some(Misuse { what: "memory was retired that is free", addr })
+                Some(Misuse { what: "free memory was retired", addr })
             }
             _ => None,
         };
@@ -256,7 +255,7 @@ impl Memory {
         };
         for page in start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) {
             let within = start.max(page * PAGE_WORDS)..end.min((page + 1) * PAGE_WORDS);
-            // Unused memory is as good as free, and its page stays clean.
+            // Unused memory is equivalent to free memory, and its page stays clean.
             if state == ObjectState::Reclaimed && !self.shadow[within.clone()].iter().any(|it| it.is_used()) {
                 continue;
             }
@@ -266,8 +265,8 @@ impl Memory {
         misuse
     }
 
-    /// Returns what is wrong with a verb executing words `from..to`, counted from its start, given
-    /// what is known of them.
+    /// Returns the misuse of a verb that executes words `from..to`, counted from its start, given
+    /// their allocator state.
     fn misuse(
         &self,
         verb: Verb,
@@ -289,14 +288,14 @@ impl Memory {
         }
         if let Some(at) = words.clone().find(|&at| !self.shadow[at].admits(pin)) {
             return Some(Misuse {
-                what: "memory is used that the user's pin does not protect",
+                what: "memory is used without the protection of a pin",
                 addr: addr_of(at),
             });
         }
-        // The ends of objects may be read unwritten: a size class is larger than what is in it.
+        // The ends of objects may be read unwritten: a size class is larger than its object.
         let is_blind = verb.kind != VerbKind::Write && self.shadow[start] == Shadow::UNWRITTEN;
         (is_blind && words.contains(&start))
-            .then(|| Misuse { what: "an object is used that nobody has written", addr: addr_of(start) })
+            .then(|| Misuse { what: "an object is used before it is written", addr: addr_of(start) })
     }
 
     #[inline]
@@ -320,7 +319,7 @@ impl Memory {
         self.words[at] = word;
     }
 
-    /// Returns the first word of a verb, when all of them are here.
+    /// Returns the index of a verb's first word, if all its words lie in the region.
     pub(super) fn locate(&self, verb: &Verb) -> Result<usize, FabricError> {
         let offset = verb.addr.offset();
         if !offset.is_multiple_of(8) {
@@ -334,7 +333,7 @@ impl Memory {
     }
 
     /// Executes the first half of a CAS or FAA: it reads the word, which is its result. Returns the
-    /// word to store in the second half, whether the word changes by that, and what was wrong.
+    /// word to store in the second half, whether that changes the word, and the misuse, if any.
     pub(super) fn begin_atomic(
         &self,
         batch: &mut Batch,
@@ -355,7 +354,7 @@ impl Memory {
         (word, takes_effect, misuse)
     }
 
-    /// Executes the second half of a CAS or FAA. Returns what was wrong with it.
+    /// Executes the second half of a CAS or FAA. Returns the misuse, if any.
     pub(super) fn end_atomic(
         &mut self,
         verb: Verb,
@@ -368,8 +367,8 @@ impl Memory {
         misuse
     }
 
-    /// Executes words `from..to` of a READ or WRITE, counted in the order given, which begins at
-    /// word `start` of the region. Returns what was wrong with it.
+    /// Executes words `from..to` of a READ or WRITE, counted in the given order; the verb begins at
+    /// word `start` of the region. Returns the misuse, if any.
     pub(super) fn execute(
         &mut self,
         batch: &mut Batch,

@@ -1,4 +1,4 @@
-//! The medium of all nodes: what reaches it, who waits for that, and the failure of the power.
+//! The medium of all nodes: stores that reach it, batches that wait for it, and power failures.
 
 use super::endpoint::Sim;
 use super::medium::{Choices, Medium, Volatile};
@@ -7,7 +7,7 @@ use super::world::{Lane, Posted, World};
 use darter_fabric::{Verb, VerbKind};
 
 impl Posted {
-    /// Returns whether a verb has to wait until something before it in its batch is on the medium.
+    /// Returns whether a verb has to wait until an earlier verb of its batch is on the medium.
     pub(super) fn awaits_medium(&self, medium: Medium, lane: &Lane, verb: &Verb) -> bool {
         let is_ordered = verb.kind == VerbKind::Write || verb.is_atomic() || verb.is_fenced;
         if medium != Medium::Flush || !is_ordered || verb.is_volatile && !verb.is_fenced {
@@ -19,13 +19,13 @@ impl Posted {
 }
 
 impl World {
-    /// From now on until the next restore this is the rule of the medium.
+    /// Sets the rule of the medium until the next restore.
     fn set_medium(&mut self, medium: Medium) {
         self.medium = medium;
         self.nodes.iter_mut().for_each(|memory| memory.watch(medium));
     }
 
-    /// Something that was offered reaches the medium.
+    /// Moves an offered store to the medium.
     pub(super) fn write_back(&mut self, node: u8, word: u32, (pieces, most): (u32, u32), descending: bool) {
         let memory = self.nodes.get_mut(usize::from(node));
         if let Some(volatile) = memory.and_then(Memory::volatile) {
@@ -34,13 +34,13 @@ impl World {
         self.end_needs();
     }
 
-    /// All that was written so far is on the medium.
+    /// Moves all stores so far to the medium.
     pub(super) fn reach_all(&mut self) {
         self.nodes.iter_mut().for_each(Memory::flush);
         self.end_needs();
     }
 
-    /// Batches need no more what is on the medium.
+    /// Removes the needs that are on the medium.
     fn end_needs(&mut self) {
         let nodes = &self.nodes;
         for posted in self.posted.iter_mut().filter(|posted| !posted.needs.is_empty()) {
@@ -61,27 +61,26 @@ impl World {
 }
 
 impl Sim {
-    /// From now on until the next restore this is the rule of all nodes' medium. What was written
-    /// before is on it.
+    /// Sets the rule of all nodes' medium until the next restore. Earlier stores are on it.
     pub fn set_medium(&self, medium: Medium) {
         self.world().set_medium(medium);
     }
 
-    /// Returns how many choices a power failure would leave now, at most.
+    /// Returns the maximum number of choices that a power failure would leave now.
     pub fn choices_max(&self) -> usize {
         let lacks = |memory: &Memory| memory.lacks().map_or(0, Volatile::choices_max);
         self.world().nodes.iter().map(lacks).sum()
     }
 
-    /// All nodes lose power: what is left is what the medium has, and by choice more of what was
-    /// stored. `script` has the choices, each as a number of possibilities to go back from the
-    /// newest, modulo what there are; zeros where it ends. Kill the processes too.
+    /// Makes all nodes lose power: the medium's content remains, and by choice more of the stores.
+    /// `script` has the choices, each as a number of possibilities to go back from the newest,
+    /// modulo their count; after its end all choices are zero. Kill the processes too.
     pub fn lose_power(&self, script: Vec<u16>) {
         self.world().lose_power(script);
     }
 
-    /// Returns what was chosen since the power failed, counted back from the newest, and of how many
-    /// possibilities. Words that nobody has looked at are not settled yet.
+    /// Returns the choices made since the power failed, counted back from the newest, each with its
+    /// number of possibilities. Words that no verb has read are not settled yet.
     pub fn choices(&self) -> Vec<(usize, usize)> {
         self.world().choices.made().to_vec()
     }

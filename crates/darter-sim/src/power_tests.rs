@@ -1,4 +1,5 @@
-//! What reaches the medium of a simulated node, who waits for that, and what a power failure leaves.
+//! Tests of the medium of a simulated node: stores that reach it, batches that wait for it, and
+//! power failures.
 
 use super::*;
 use darter_fabric::{Batch, Capabilities, Durability, Endpoint, Fabric, GlobalAddr, ReadId, block_on};
@@ -11,7 +12,7 @@ fn at(word: u64) -> GlobalAddr {
     GlobalAddr::new(0, word * 8)
 }
 
-/// A simulation of one node with this medium, whose verbs wait for an executor.
+/// Returns a simulation of one node with this medium, whose verbs wait for an executor.
 fn scheduled(medium: Medium) -> Sim {
     let sim = Sim::new(1, BYTES);
     sim.set_medium(medium);
@@ -25,7 +26,8 @@ async fn submit(sim: Sim, fill: impl FnOnce(&mut Batch)) {
     endpoint.submit(batch).await.unwrap();
 }
 
-/// What may happen next, as letters: a task goes on, a verb executes, something reaches the medium.
+/// Returns the possible next events as letters: a task runs, a verb executes, a store reaches the
+/// medium.
 fn offered(executor: &Executor<'_>) -> String {
     let mut events = Vec::new();
     executor.events(&mut events);
@@ -38,7 +40,7 @@ fn offered(executor: &Executor<'_>) -> String {
     events.iter().map(letter).collect()
 }
 
-/// Performs the first event of this letter; of what comes in pieces so many.
+/// Performs the first event with this letter, with this number of pieces.
 fn perform(executor: &mut Executor<'_>, letter: char, pieces: u32) {
     let nth = offered(executor).find(letter).unwrap_or_else(|| panic!("no {letter}"));
     let mut events = Vec::new();
@@ -46,7 +48,7 @@ fn perform(executor: &mut Executor<'_>, letter: char, pieces: u32) {
     executor.perform(events[nth], pieces, WordOrder::Ascending);
 }
 
-/// Reads words while nothing is scheduled.
+/// Reads words while verbs execute at once.
 fn read(sim: &Sim, addr: GlobalAddr, words: usize) -> Vec<u64> {
     sim.schedule(false);
     let mut endpoint = sim.endpoint().unwrap();
@@ -114,7 +116,7 @@ fn a_batch_completes_when_what_it_wrote_and_read_is_on_the_medium() {
         for _ in 0..3 {
             perform(&mut executor, 'x', 1);
         }
-        // Nobody is told of what the medium lacks.
+        // No batch waits for stores that the medium lacks.
         assert_eq!(offered(&executor), "m", "{medium}");
         perform(&mut executor, 'm', 1);
         assert_eq!(offered(&executor), "cc", "{medium}");
@@ -127,7 +129,7 @@ fn a_batch_completes_when_what_it_wrote_and_read_is_on_the_medium() {
 }
 
 #[test]
-fn nobody_waits_for_volatile_words() {
+fn no_batch_waits_for_volatile_words() {
     for medium in [Medium::Log, Medium::Flush] {
         let sim = scheduled(medium);
         let mut executor = Executor::new(&sim);
@@ -151,7 +153,7 @@ fn nobody_waits_for_volatile_words() {
         perform(&mut executor, 'r', 0);
         perform(&mut executor, 'x', 1);
         perform(&mut executor, 'x', 1);
-        // What was written beside it is waited for.
+        // Adjacent words are waited for.
         assert!(!offered(&executor).contains('c'), "{medium}");
         while offered(&executor).contains('m') {
             perform(&mut executor, 'm', 1);
@@ -172,7 +174,7 @@ fn a_later_store_is_not_waited_for() {
     perform(&mut executor, 'm', 1);
     perform(&mut executor, 'r', 0);
     perform(&mut executor, 'x', 1);
-    // The first has what it needs; the second has not.
+    // The first batch has its needs on the medium; the second does not.
     assert_eq!(offered(&executor), "cm");
     sim.lose_power(vec![1]);
     assert_eq!((read(&sim, at(8), 1), sim.choices()), (vec![7], vec![(1, 2)]));
@@ -185,7 +187,7 @@ fn what_changes_words_waits_until_the_writes_before_it_are_flushed() {
     }
 }
 
-/// With a WRITE of two lines, a CAS, and a WRITE.
+/// Posts a WRITE of two lines, a CAS, and a WRITE.
 fn what_waits(fenced: bool) {
     let fill = |batch: &mut Batch| {
         batch.write(at(8), &[7; 16]);
@@ -203,12 +205,12 @@ fn what_waits(fenced: bool) {
     perform(&mut executor, 'x', 16);
     assert_eq!(offered(&executor), "m");
     perform(&mut executor, 'm', 1);
-    // One of its two lines.
+    // One of the WRITE's two lines.
     assert_eq!(offered(&executor), "m");
     perform(&mut executor, 'm', 1);
     assert_eq!(offered(&executor), "x");
     perform(&mut executor, 'x', 1);
-    // The WRITE behind it waits for WRITEs only, unless it is fenced.
+    // The second WRITE waits for WRITEs only, unless it is fenced.
     assert_eq!(offered(&executor), if fenced { "m" } else { "xm" });
     let sim = scheduled(Medium::Log);
     let mut executor = Executor::new(&sim);
@@ -231,7 +233,7 @@ fn flushed_words_are_left_one_by_one_and_chosen_when_they_are_read() {
     sim.lose_power(vec![0, 1]);
     assert_eq!(sim.choices(), []);
     assert_eq!(read(&sim, at(10), 1), [3]);
-    // What is overwritten was never looked at.
+    // The overwritten word was never read.
     sim.schedule(false);
     block_on(submit(sim.clone(), |batch| batch.write(at(9), &[5])));
     assert_eq!(read(&sim, at(8), 3), [0, 5, 3]);

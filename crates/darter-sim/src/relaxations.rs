@@ -1,25 +1,24 @@
-//! What verbs promise in a simulation, beyond what RDMA devices do.
+//! The guarantees that a simulation can remove from verbs, down to those of RDMA devices.
 
 use darter_fabric::{Verb, VerbKind};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a simulation takes from verbs, so that they promise only what RDMA does.
+/// The guarantees that a simulation removes, so that verbs have only those of RDMA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relaxations {
-    /// Verbs of one batch to one node may execute in another order than that of posting, as far as
+    /// Verbs of one batch to one node may execute in another order than they were posted, as far as
     /// [`Batch`](darter_fabric::Batch) allows.
     pub order: bool,
-    /// A CAS that fails writes back what it found, and a WRITE may execute in between.
+    /// A CAS that fails writes back the value that it found, and a WRITE may execute in between.
     pub cas_writes_back: bool,
-    /// A CAS that succeeds, and an FAA, read the word first and write it later. In between READs and
-    /// WRITEs may execute, and atomics of the other [`Side`]; those of its own side may not.
+    /// A CAS that succeeds, and an FAA, read the word first and write it later. In between, READs
+    /// and WRITEs may execute, and atomics of the other [`Side`], but not atomics of the same side.
     pub split_atomics: bool,
 }
 
-/// Who executes a process's verbs at the memory nodes. It matters with
-/// [`Relaxations::split_atomics`]: atomics of one side are atomic to each other, and to nothing
-/// else.
+/// The side that executes a process's verbs at the memory nodes. It matters with
+/// [`Relaxations::split_atomics`]: atomics of one side are atomic only with respect to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
     /// The node's RDMA device.
@@ -46,7 +45,7 @@ impl Relaxations {
         Self { order, cas_writes_back, split_atomics }
     }
 
-    /// Returns in how many pieces a verb can execute.
+    /// Returns the number of pieces in which a verb can execute.
     pub(super) fn pieces(self, verb: &Verb) -> u32 {
         match verb.kind {
             VerbKind::Read | VerbKind::Write => verb.words,
@@ -55,7 +54,7 @@ impl Relaxations {
         }
     }
 
-    /// Returns whether an atomic writes later than it reads: one that changes the word, or not.
+    /// Returns whether an atomic writes later than it reads, given whether it changes the word.
     pub(super) fn has_second_half(self, takes_effect: bool) -> bool {
         if takes_effect { self.split_atomics } else { self.cas_writes_back }
     }
@@ -75,7 +74,7 @@ impl FromStr for Relaxations {
         let named = NAMES.iter().find(|(name, _)| *name == text);
         named.map(|&(_, relaxations)| relaxations).ok_or_else(|| {
             let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-            format!("'{text}' is none of {}", names.join(", "))
+            format!("unknown relaxations '{text}': expected one of {}", names.join(", "))
         })
     }
 }

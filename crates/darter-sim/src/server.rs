@@ -1,18 +1,18 @@
-//! A process as the server of a node: it is registered, and runs each call as a task.
+//! A process as the server of a node: its registration, and the tasks of its calls.
 
 use super::endpoint::Sim;
 use darter_fabric::Procedures;
 
-/// A server process at a node. Dropped, the node runs no more procedures for new calls.
+/// A server process at a node. After it is dropped the node runs no procedures for new calls.
 #[derive(Debug)]
-#[must_use = "the node has the procedures as long as this lives"]
+#[must_use = "dropping it removes the procedures from the node"]
 pub struct SimServer {
     sim: Sim,
     number: u64,
 }
 
 impl Sim {
-    /// Makes this process the server of a node, in the place of the one that was. Each call of a
+    /// Makes this process the server of a node, replacing the previous one. Each call of a
     /// procedure is a task of this process: it can be killed and paused like any other, and another
     /// process can take its place.
     pub fn serve(&self, node: u8, procedures: Procedures) -> SimServer {
@@ -21,13 +21,13 @@ impl Sim {
         SimServer { sim: self.clone(), number }
     }
 
-    /// Drops what no server and no call holds any more.
+    /// Drops the procedures that no server or call holds any longer.
     pub(super) fn drop_given_up(&self) {
         let given_up = self.world().calls.take_given_up();
         drop(given_up);
     }
 
-    /// The task of a call at its server.
+    /// Runs a call at its server.
     pub(super) async fn run_call(self, id: u64) {
         let Some((procedures, procedure, words)) = self.world().calls.begin(id) else { return };
         let outcome = procedures.run(procedure, words).await;

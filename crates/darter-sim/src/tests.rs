@@ -1,4 +1,4 @@
-//! What a simulation promises, each on the smallest case.
+//! Tests of a simulation's guarantees, each on a minimal case.
 
 use super::*;
 use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Membership, Suspect, block_on};
@@ -37,7 +37,7 @@ fn read(sim: &Sim, addr: GlobalAddr, words: usize) -> Vec<u64> {
 }
 
 #[test]
-fn long_verbs_tear_as_told() {
+fn long_verbs_tear_as_the_events_choose() {
     let sim = Sim::new(1, BYTES);
     let seen = RefCell::new(Vec::new());
     let mut executor = Executor::new(&sim);
@@ -114,8 +114,8 @@ fn a_dead_processs_verbs_may_land_until_it_is_fenced() {
     }
 }
 
-/// A task that waits for another goes on when that one wakes it, and only then; one that no task
-/// wakes has no event.
+/// A task that waits for another continues only when that task wakes it. A task that is never woken
+/// has no event.
 #[test]
 fn a_task_that_waits_for_another_runs_once_woken() {
     let sim = Sim::new(1, BYTES);
@@ -168,7 +168,7 @@ fn a_future_run_alone_ends_or_is_given_up() {
 }
 
 #[test]
-fn clocks_of_processes_begin_years_apart_and_drift_only_if_told() {
+fn clocks_of_processes_begin_years_apart_and_drift_only_if_enabled() {
     let sim = Sim::new(1, BYTES);
     let read = || [0, 1, 2].map(|process| sim.process(process).endpoint().unwrap().now_ms());
     let begin = read();
@@ -196,7 +196,7 @@ fn a_process_beyond_its_lease_is_shut_out_though_it_lives() {
     let identity = other.claim(0).unwrap();
     assert_eq!(identity.holder(), 2);
     let lapsed = Suspect { lapsed: true, ..suspect(0) };
-    // Another holder of the slot is not meant.
+    // Another holder of the slot is not affected.
     assert_eq!(sim.fence(Suspect { holder: 7, ..lapsed }).unwrap(), FenceOutcome::Fenced);
     block_on(write(other.clone(), at(8), vec![1])).unwrap();
     assert_eq!(sim.fence(suspect(0)).unwrap(), FenceOutcome::Alive);
@@ -285,7 +285,7 @@ fn bad_addresses_are_refused() {
     }
 }
 
-/// The verbs that may execute next.
+/// Returns the verbs that may execute next.
 fn offered(executor: &Executor<'_>) -> Vec<u32> {
     let mut events = Vec::new();
     executor.events(&mut events);
@@ -323,11 +323,11 @@ fn relaxed_verbs_keep_the_order_that_rdma_keeps() {
         seen.borrow_mut().extend([done.words(first)[0], done.words(last)[0]]);
     });
     executor.perform(Event { task: 0, kind: EventKind::Run }, 0, WordOrder::Ascending);
-    // The FAA waits for the WRITE, the READ for all before it, and so does the fenced WRITE.
+    // The FAA waits for the WRITE; the READ and the fenced WRITE wait for all before them.
     assert_eq!(offered(&executor), [0, 1]);
     perform(&mut executor, 1, u32::MAX);
     assert_eq!(offered(&executor), [0, 2]);
-    // A READ in pieces goes on before another verb of its lane.
+    // A READ in pieces continues before another verb of its lane.
     perform(&mut executor, 0, 1);
     assert_eq!(offered(&executor), [0]);
     perform(&mut executor, 0, 1);
@@ -338,12 +338,12 @@ fn relaxed_verbs_keep_the_order_that_rdma_keeps() {
     assert_eq!(offered(&executor), [4]);
     run(&mut executor);
     drop(executor);
-    assert_eq!(seen.into_inner(), [1, 1], "the first READ came behind the WRITE");
+    assert_eq!(seen.into_inner(), [1, 1], "the first READ came after the WRITE");
     assert_eq!(read(&sim, at(8), 2), [3, 5]);
 }
 
-/// A WRITE between the two halves of a CAS that fails is lost, and no other atomic comes between. A
-/// CAS that succeeds has no second half here.
+/// A WRITE between the two halves of a failing CAS is lost, and no other atomic executes in
+/// between. A succeeding CAS has no second half here.
 #[test]
 fn a_cas_that_fails_writes_back_what_it_found() {
     for (expected, left) in [(1, 7), (7, 9)] {
@@ -382,8 +382,8 @@ fn a_cas_that_fails_writes_back_what_it_found() {
     }
 }
 
-/// The halves of an FAA, begun by the device, and what others may do in between: the processor's FAA
-/// is lost, the device's waits.
+/// The halves of an FAA by the device, and the verbs that may execute in between: the processor's
+/// FAA is lost, the device's waits.
 #[test]
 fn atomics_of_two_sides_are_not_atomic_to_each_other() {
     for (side, left) in [(Side::Processor, 1), (Side::Device, 11)] {
@@ -462,8 +462,8 @@ fn every_set_of_relaxations_has_a_name() {
     assert!("rdma+".parse::<Relaxations>().unwrap_err().contains("rdma+split"));
 }
 
-/// An event may be performed after its verb has executed, as by whoever tears a READ that turns out
-/// to be short: nothing happens twice.
+/// An event may be performed after its verb has executed, for example by a scheduler that tears a
+/// READ that turns out to be short: nothing happens twice.
 #[test]
 fn an_event_that_is_over_changes_nothing() {
     let sim = Sim::new(1, BYTES);
@@ -486,10 +486,11 @@ fn an_event_that_is_over_changes_nothing() {
     assert_eq!(read(&sim, at(8), 1), [11]);
 }
 
-/// A sweep beside a paused process was offered the completion of a batch that the paused one had
-/// posted, since both were the first task of their executors, and waited for its own for ever.
+/// A second executor was offered the completion of a batch that a paused task of the first one had
+/// posted, since both were the first task of their executors. It then waited for its own batch for
+/// ever.
 #[test]
-fn an_executor_beside_another_one_completes_its_own_batches() {
+fn an_executor_next_to_another_completes_its_own_batches() {
     let sim = Sim::new(1, BYTES);
     let (paused, other) = (sim.process(1), sim.process(2));
     let mut outer = Executor::new(&sim);

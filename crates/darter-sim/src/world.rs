@@ -1,4 +1,4 @@
-//! What a simulation's parts share: memory, verbs under way, processes and their identities.
+//! State shared by a simulation's parts: memory, verbs in flight, processes and their identities.
 
 use super::calls::Calls;
 use super::clocks::Clocks;
@@ -9,7 +9,7 @@ use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
 use darter_fabric::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
 
-/// Returns the number by which other processes name a process.
+/// Returns the number by which other processes identify a process.
 pub(super) fn holder_number(process: u32) -> u64 {
     u64::from(process) + 1
 }
@@ -20,12 +20,12 @@ pub(super) struct Lane {
     pub node: u8,
     /// The first verb that has not executed; the number of verbs when all have.
     pub at: usize,
-    /// Those behind it that have: bit `i` is verb `at + 1 + i`.
+    /// The executed verbs after that one: bit `i` is verb `at + 1 + i`.
     ahead: u64,
     /// The verb of which `words_done` words have executed, if any have.
     current: usize,
     pub words_done: u32,
-    /// What the second half of the atomic stores whose first half has executed.
+    /// The word that the second half of an atomic stores, after its first half has executed.
     second: u64,
     pub order: WordOrder,
 }
@@ -38,10 +38,10 @@ impl Lane {
     }
 }
 
-/// How far a verb may execute ahead of the first one that has not.
+/// How far ahead of the first unexecuted verb a verb may execute.
 const AHEAD_MAX: usize = 64;
 
-/// A batch on its way.
+/// A batch in flight.
 #[derive(Debug)]
 pub(super) struct Posted {
     pub id: u64,
@@ -56,7 +56,7 @@ pub(super) struct Posted {
     pub completed: bool,
     pub batch: Batch,
     pub lanes: Vec<Lane>,
-    /// What must be on the medium before it completes.
+    /// The stores that must be on the medium before it completes.
     pub needs: Vec<Need>,
     pub error: Option<FabricError>,
 }
@@ -66,7 +66,7 @@ impl Posted {
         self.lanes.iter().all(|lane| lane.at >= self.batch.len())
     }
 
-    /// Returns whether its client may be told.
+    /// Returns whether its client may see its completion.
     pub(super) fn may_complete(&self) -> bool {
         !self.orphan && self.is_executed() && self.needs.is_empty()
     }
@@ -108,13 +108,13 @@ pub(super) enum Life {
     #[default]
     Live,
     Paused,
-    /// Killed; its verbs may land until it is fenced.
+    /// Killed; its verbs may take effect until it is fenced.
     Dead,
     Fenced,
 }
 
 impl Life {
-    /// Returns whether a server that lives so takes calls.
+    /// Returns whether a server in this state takes calls.
     pub(super) fn takes_calls(self) -> bool {
         matches!(self, Self::Live | Self::Paused)
     }
@@ -126,7 +126,7 @@ struct Pin {
     process: u32,
     endpoint: u64,
     epoch: u64,
-    /// Its operation has ended; what that posted may be on its way.
+    /// Its operation has ended; verbs that the operation posted may be in flight.
     is_over: bool,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct World {
     pub nodes: Vec<Memory>,
     /// Verbs execute as they are posted.
     pub direct: bool,
-    /// How many more batches and pauses may do so.
+    /// How many more batches and pauses may execute this way.
     pub direct_left: u64,
     pub posted: Vec<Posted>,
     pub calls: Calls,
@@ -143,36 +143,36 @@ pub(super) struct World {
     next_endpoint: u64,
     pub clocks: Clocks,
     pub processes: Vec<Life>,
-    /// Which process holds which member slot.
+    /// The process that holds each member slot.
     identities: Vec<(u32, u32)>,
     /// Processes cut off from nodes.
     cuts: Vec<(u32, u8)>,
-    /// Processes whose verbs the nodes' processors execute.
+    /// Processes whose verbs are executed by the nodes' processors.
     by_processor: Vec<u32>,
-    /// Processes that reach only the first so many nodes.
+    /// Processes limited to the first nodes, with their number.
     limits: Vec<(u32, usize)>,
-    /// Tasks of the executors that there are.
+    /// Number of tasks of all executors.
     pub tasks: u32,
     /// The task being polled.
     pub current: u32,
     /// The task being polled waits for the clock.
     pub slept: bool,
-    /// Allocation requests of each process, and the one that is to be refused.
+    /// Allocation requests of each process, and the number of the request to refuse.
     pub allocations: Vec<(u64, Option<u64>)>,
     pub counts: SimCounts,
     pins: Vec<Pin>,
-    /// The first verb since the last restore that no correct client posts.
+    /// The first misuse since the last restore.
     pub misuse: Option<Misuse>,
     spare_lanes: Vec<Vec<Lane>>,
     pub spare_batches: Vec<Batch>,
-    /// The snapshot that the memory's clean pages agree with.
+    /// The snapshot that the memory's clean pages equal.
     pub base: u64,
     pub snapshots: u64,
     pub relaxations: Relaxations,
     pub medium: Medium,
-    /// What the last power failure has left.
+    /// The state that the last power failure has left.
     pub choices: Choices,
-    /// What is executed elsewhere, if batches are diverted.
+    /// The batches that are executed elsewhere, if batches are diverted.
     pub diversion: Option<Diversion>,
 }
 
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// Returns the calls that it forgets: what they hold is to be dropped without the lock.
+    /// Returns the forgotten calls, which must be dropped without the lock.
     pub(super) fn restore(&mut self, snapshot: &Snapshot) -> Calls {
         let all = snapshot.id != self.base;
         for (memory, region) in self.nodes.iter_mut().zip(&snapshot.regions) {
@@ -238,7 +238,7 @@ impl World {
         calls
     }
 
-    /// Returns who executes a process's verbs.
+    /// Returns the side that executes a process's verbs.
     fn side(&self, process: u32) -> Side {
         if self.by_processor.contains(&process) { Side::Processor } else { Side::Device }
     }
@@ -250,8 +250,8 @@ impl World {
         }
     }
 
-    /// Returns whether an atomic of a process has to wait: of another one on this word, executed by
-    /// the same side, only the first half has executed.
+    /// Returns whether an atomic of a process has to wait: only the first half of another atomic on
+    /// this word has executed, by the same side.
     pub(super) fn awaits_second_half(&self, process: u32, verb: &Verb) -> bool {
         let Relaxations { order: _, cas_writes_back, split_atomics } = self.relaxations;
         let is_near = |other: u32| !split_atomics || self.side(other) == self.side(process);
@@ -266,8 +266,8 @@ impl World {
             })
     }
 
-    /// Notes at which epoch an endpoint's client is pinned. What a pin's operation has posted in
-    /// futures that were dropped keeps the pin until it has taken effect.
+    /// Notes the epoch at which an endpoint's client is pinned. Verbs that the pin's operation
+    /// posted in dropped futures keep the pin until they have taken effect.
     pub(super) fn note_pin(&mut self, process: u32, endpoint: u64, epoch: Option<u64>) {
         let of_endpoint = self.pins.iter_mut().filter(|pin| pin.endpoint == endpoint);
         of_endpoint.for_each(|pin| pin.is_over = true);
@@ -279,7 +279,7 @@ impl World {
         self.pins.extend(epoch.map(|epoch| Pin { process, endpoint, epoch, is_over: false }));
     }
 
-    /// Returns whether a client that may still read or write is pinned at an epoch or before.
+    /// Returns whether a client that may still read or write is pinned at this epoch or earlier.
     pub(super) fn is_pinned_by(&self, epoch: u64) -> bool {
         self.pins.iter().any(|pin| {
             let may_act = self.admit(pin.process).is_ok();
@@ -302,7 +302,7 @@ impl World {
         }
     }
 
-    /// Returns whether a process may use the fabric at all.
+    /// Fails if a process may not use the fabric.
     pub(super) fn admit(&self, process: u32) -> Result<(), FabricError> {
         match self.life(process) {
             Life::Live | Life::Paused => Ok(()),
@@ -315,7 +315,7 @@ impl World {
         self.next_endpoint
     }
 
-    /// Nodes that a process reaches.
+    /// Returns the number of nodes that a process reaches.
     pub(super) fn reach(&self, process: u32) -> usize {
         let limit = self.limits.iter().find(|(limited, _)| *limited == process);
         limit.map_or(self.nodes.len(), |&(_, count)| count.min(self.nodes.len()))
@@ -376,7 +376,7 @@ impl World {
         id
     }
 
-    /// Takes a completed batch out again.
+    /// Takes a completed batch out.
     pub(super) fn take(&mut self, id: u64) -> Option<Result<Batch, FabricError>> {
         let at = self.posted.iter().position(|posted| posted.id == id && posted.completed)?;
         let Posted { batch, lanes, error, .. } = self.posted.remove(at);
@@ -384,7 +384,7 @@ impl World {
         Some(error.map_or(Ok(batch), Err))
     }
 
-    /// The future that waited for a batch is gone: what was posted may still land.
+    /// Notes that the future of a batch is gone; its posted verbs may still take effect.
     pub(super) fn orphan(&mut self, id: u64) {
         if let Some(at) = self.posted.iter().position(|posted| posted.id == id) {
             if self.posted[at].is_executed() {
@@ -400,7 +400,7 @@ impl World {
         posted.count() + self.calls.in_flight(endpoint)
     }
 
-    /// Executes up to `words` words of a verb of a lane that may execute next.
+    /// Executes up to `words` words of a verb of a lane, which must be among its next verbs.
     pub(super) fn execute(
         &mut self,
         at: usize,
@@ -428,7 +428,7 @@ impl World {
                 let touched =
                     lane.order.piece(start, verb.words, (if verb.is_long() { from } else { 0 }, end));
                 memory.settle(touched.clone(), verb.kind, &mut self.choices);
-                // What it has stored, or else what it has read.
+                // Needs of the words that it stored or, if none, of the words that it read.
                 let mut stores = verb.kind == VerbKind::Write;
                 let misuse = if !verb.is_atomic() {
                     memory.execute(&mut posted.batch, verb, start, (from, end), lane.order, pin)
@@ -444,7 +444,8 @@ impl World {
                     if stores { memory.end_atomic(verb, start, word, pin) } else { misuse }
                 };
                 let by = if stores { verb.kind } else { VerbKind::Read };
-                // The reply waits until what the verb has read or stored is on the medium.
+                // The reply waits until the words that the verb has read or stored are on the
+                // medium.
                 if !verb.is_volatile {
                     memory.add_needs(lane.node, touched, by, &mut posted.needs);
                 }
@@ -477,14 +478,14 @@ impl World {
         }
     }
 
-    /// Notes that something happens at once; returns whether it may.
+    /// Notes that a batch or pause executes at once; returns whether it may.
     pub(super) fn admits_direct(&mut self) -> bool {
         let may = self.direct_left > 0;
         self.direct_left = self.direct_left.saturating_sub(1);
         may
     }
 
-    /// Executes a batch whole, at once.
+    /// Executes a complete batch at once.
     pub(super) fn execute_all(
         &mut self,
         process: u32,
@@ -506,7 +507,7 @@ impl World {
         self.take(id).unwrap_or(Err(FabricError::Fenced))
     }
 
-    /// Takes back every verb of a process that has not executed.
+    /// Revokes all verbs of a process that have not executed.
     pub(super) fn discard_verbs(&mut self, process: u32) {
         for posted in self.posted.iter_mut().filter(|posted| posted.process == process) {
             let count = posted.batch.len();
@@ -525,7 +526,7 @@ impl World {
         }
         for posted in self.posted.iter_mut().filter(|posted| posted.process == process) {
             let count = posted.batch.len();
-            // A batch that has executed loses its reply.
+            // An executed batch loses its reply.
             for lane in posted.lanes.iter_mut().filter(|lane| lane.node == node) {
                 lane.at = count;
                 posted.error = Some(FabricError::Disconnected { node });
@@ -555,8 +556,7 @@ impl World {
         self.identities.retain(|held| *held != (slot, process));
     }
 
-    /// Shuts a process out unless it runs within its lease. One that is paused is as good as
-    /// disconnected.
+    /// Fences a process unless it runs within its lease. A paused process counts as disconnected.
     pub(super) fn fence(&mut self, suspect: Suspect) -> FenceOutcome {
         let Suspect { slot, holder, lapsed } = suspect;
         let held = self.identities.iter().find(|&&(held, by)| held == slot && holder_number(by) == holder);
@@ -573,14 +573,15 @@ impl World {
         FenceOutcome::Fenced
     }
 
-    /// Shuts a process out: what it has posted fails, and others may take its place.
+    /// Fences a process: its posted verbs fail, and others may take its place.
     pub(super) fn shut_out(&mut self, process: u32) {
         self.discard_verbs(process);
         self.set_life(process, Life::Fenced);
         self.identities.retain(|(_, holder)| *holder != process);
     }
 
-    /// Allocation requests of a process, and the one that is to be refused.
+    /// Returns the number of allocation requests of a process, and the number of the request to
+    /// refuse.
     pub(super) fn allocations_of(&mut self, process: u32) -> &mut (u64, Option<u64>) {
         let at = process as usize;
         if self.allocations.len() <= at {
@@ -589,7 +590,7 @@ impl World {
         &mut self.allocations[at]
     }
 
-    /// Notes an allocation request; returns whether it must be refused.
+    /// Counts an allocation request; returns whether it must be refused.
     pub(super) fn refuses_allocation(&mut self, process: u32) -> bool {
         let (count, refused) = self.allocations_of(process);
         *count += 1;

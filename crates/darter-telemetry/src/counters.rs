@@ -1,8 +1,8 @@
-//! Counters with a single writer: the thread that counts uses plain relaxed stores, and any thread
-//! reads.
+//! Counters with a single writer: the thread that counts uses plain relaxed loads and stores, and
+//! any thread reads.
 //!
-//! With a single writer a plain load and a plain store suffice, which cost the serving thread less
-//! than an atomic read-modify-write instruction.
+//! With a single writer these suffice. They cost the serving thread less than an atomic
+//! read-modify-write instruction.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl Counter {
 /// seconds.
 pub static NANOS_BOUNDS: [u64; 21] = one_two_five(1000);
 
-/// Returns bounds that people read easily: 1, 2 and 5 times each power of ten, from `first` on.
+/// Returns bounds that are easy to read: 1, 2 and 5 times each power of ten, starting with `first`.
 pub const fn one_two_five<const N: usize>(first: u64) -> [u64; N] {
     let mut bounds = [0; N];
     let (mut at, mut decade) = (0, first);
@@ -64,8 +64,8 @@ pub const fn one_two_five<const N: usize>(first: u64) -> [u64; N] {
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
-    /// The first bucket for values of so many bits: a value is in this bucket or in one of the few
-    /// that follow, which is quicker to find than by a binary search.
+    /// The first bucket for values of each bit length: a value is in this bucket or in one of the
+    /// few that follow, which is faster to find than by a binary search.
     first: [u8; u64::BITS as usize + 1],
     buckets: Box<[Counter]>,
     sum: Counter,

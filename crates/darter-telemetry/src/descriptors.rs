@@ -1,12 +1,13 @@
-//! How many more files and sockets this process may have open, so that a daemon leaves some to what
-//! must go on: logs, checkpoints, connections that it makes itself.
+//! The number of files and sockets that this process may still open, so that a daemon can reserve
+//! some for logs, checkpoints and the connections that it makes itself.
 
 use rustix::process::{Resource, getrlimit};
 
-/// What is assumed to be open where the system does not say.
+/// Number of open files to assume if the system does not report it.
 const OPEN_ASSUMED: usize = 64;
 
-/// Returns how many more descriptors the limit of open files (`ulimit -n`) leaves to this process.
+/// Returns the number of descriptors that the limit of open files (`ulimit -n`) leaves to this
+/// process.
 pub fn left() -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return usize::MAX };
     let open = std::fs::read_dir("/proc/self/fd").map_or(OPEN_ASSUMED, Iterator::count);

@@ -1,8 +1,8 @@
 //! The response to a scrape: `OpenMetrics`, or Prometheus's text format 0.0.4 for a client whose
 //! `Accept` prefers it.
 //!
-//! Both formats have the same samples. They differ in the metadata: the text format names a counter
-//! in full (`x_total`), and has no units and no end mark.
+//! Both formats have the same samples. They differ in the metadata: the text format uses a
+//! counter's full name (`x_total`), and has no units and no end mark.
 
 use crate::http::{HttpResponse, StatusCode, response, text};
 use prometheus_client::encoding::text::encode;
@@ -22,15 +22,15 @@ pub fn scrape(registry: &Registry, accept: Option<&str>) -> HttpResponse {
     }
 }
 
-/// Returns whether an `Accept` header gives plain text a higher quality than `OpenMetrics`. A
-/// browser counts too: it shows plain text, and saves anything else as a file.
+/// Returns whether an `Accept` header gives plain text a higher quality than `OpenMetrics`. That
+/// includes browsers, which display plain text and save anything else as a file.
 fn prefers_text(accept: &str) -> bool {
     let plain = quality(accept, "text", "plain").max(quality(accept, "text", "html"));
     plain > quality(accept, "application", "openmetrics-text")
 }
 
-/// Returns the quality that an `Accept` header gives a media type, in thousandths: that of the most
-/// specific range that covers it, and the highest among several of these.
+/// Returns the quality that an `Accept` header gives a media type, in thousandths: the quality of
+/// the most specific range that covers it, and the highest if there are several.
 fn quality(accept: &str, kind: &str, subtype: &str) -> u32 {
     let ranges = accept.split(',').filter_map(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -51,7 +51,7 @@ fn quality(accept: &str, kind: &str, subtype: &str) -> u32 {
 /// Rewrites an exposition in `OpenMetrics` to the text format 0.0.4.
 fn text_format(openmetrics: &str) -> String {
     let mut page = String::with_capacity(openmetrics.len());
-    // The help of a metric whose type is not known yet.
+    // The help text of a metric whose type is not known yet.
     let mut help = None;
     let mut line_of = |parts: &[&str]| {
         page.extend(parts.iter().copied());

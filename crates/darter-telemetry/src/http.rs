@@ -1,9 +1,9 @@
-//! The HTTP port for operators of a daemon, served by a thread of its own. A [`Handler`] defines
-//! the pages.
+//! The HTTP port for operators of a daemon, served by its own thread. A [`Handler`] defines the
+//! pages.
 //!
-//! The port is bounded like the data path: connections at once, bytes of a request's head, seconds
-//! for a whole exchange, one request per connection, and responses at a time that need more than a
-//! look at counters.
+//! The port has limits, like the data path: concurrent connections, bytes of a request's head,
+//! seconds for a whole exchange, one request per connection, and concurrent responses that need
+//! more than reading counters.
 
 use header::{ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use http_body_util::Full;
@@ -20,28 +20,28 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::MissedTickBehavior;
 
-/// Connections at once; more wait to be accepted.
+/// Maximum concurrent connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16;
 /// Maximum bytes of a request's head.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
 /// Maximum headers of a request.
 const HEADERS_MAX: usize = 64;
-/// From a connection's beginning to the end of its request's head.
+/// Timeout from the start of a connection to the end of its request's head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(2);
-/// From a connection's beginning to the last byte of its response.
+/// Timeout from the start of a connection to the last byte of its response.
 const TIME_MAX: Duration = Duration::from_secs(10);
-/// Blocking responses computed at once; a further request waits up to `BLOCKING_WAIT_MAX`, then
+/// Maximum concurrent blocking responses; a further request waits up to `BLOCKING_WAIT_MAX`, then
 /// gets status 503.
 const BLOCKING_MAX: usize = 4;
 const BLOCKING_WAIT_MAX: Duration = Duration::from_secs(2);
-/// Before the next attempt to accept a connection when the system refused one.
+/// Delay before the next attempt to accept a connection after the system refused one.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The interval between two calls of [`Handler::tick`].
 const TICK: Duration = Duration::from_secs(1);
 /// How long a response in progress may take when the port closes.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
 
-/// A response with its whole body.
+/// A response with its complete body.
 pub type HttpResponse = Response<Full<Bytes>>;
 
 /// The pages of a daemon.
@@ -60,7 +60,7 @@ pub struct HttpRequest<'r> {
     pub path: &'r str,
     /// The query without the question mark, empty if there is none.
     pub query: &'r str,
-    /// The header `Host`: the name by which the client reached this port.
+    /// The header `Host`: the name under which the client reached this port.
     pub host: Option<&'r str>,
     /// The header `Authorization`.
     pub authorization: Option<&'r str>,
@@ -68,15 +68,15 @@ pub struct HttpRequest<'r> {
     pub accept: Option<&'r str>,
 }
 
-/// How a request is answered.
+/// How a response is produced.
 pub enum Outcome {
-    /// At once.
+    /// Immediately.
     Ready(HttpResponse),
-    /// By work that may block, in a thread apart from the port's own.
+    /// By work that may block, in a separate thread.
     Blocking(Box<dyn FnOnce() -> HttpResponse + Send>),
 }
 
-/// Returns a response of a content type, which no cache keeps.
+/// Returns a response of a content type, which must not be cached.
 pub fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
@@ -95,19 +95,19 @@ pub fn text(status: StatusCode, body: &'static str) -> HttpResponse {
     response(status, "text/plain; charset=utf-8", body)
 }
 
-/// Why a port cannot be opened.
+/// Errors of opening a port.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// The address cannot be listened on.
-    #[error("{address}: cannot listen there for HTTP: {source}")]
+    /// Cannot listen on the address.
+    #[error("cannot listen on {address} for HTTP: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
         /// The error of the system.
         source: io::Error,
     },
-    /// The system refused a thread.
+    /// The system refused to start a thread.
     #[error("cannot start the thread that serves HTTP: {0}")]
     Thread(io::Error),
 }
@@ -122,10 +122,10 @@ pub struct HttpPort {
 }
 
 impl HttpPort {
-    /// Listens at an address; port 0 chooses a free port.
+    /// Listens on an address; port 0 chooses a free port.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the system refuses a thread.
+    /// Fails if the address cannot be listened on, or the system refuses to start a thread.
     pub fn open(address: SocketAddr, handler: Arc<impl Handler>) -> Result<Self, PortError> {
         let listen = |source| PortError::Listen { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(listen)?;
@@ -146,8 +146,8 @@ impl HttpPort {
             .spawn(move || {
                 runtime.spawn(tick(Arc::clone(&handler)));
                 runtime.spawn(accept(listener, handler));
-                // An error is the other end being dropped, which is all it does; the runtime takes
-                // its tasks along.
+                // An error means that the other end was dropped, which is the signal to stop; the
+                // runtime drops its tasks.
                 let _ = runtime.block_on(stopped);
                 runtime.shutdown_timeout(SHUTDOWN_MAX);
             })
@@ -198,7 +198,7 @@ async fn accept(listener: tokio::net::TcpListener, handler: Arc<impl Handler>) {
                 .max_headers(HEADERS_MAX)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), hyper::service::service_fn(respond));
-            // A client that sent a bad or slow request got its response or was disconnected.
+            // A client with a bad or slow request got its response or was disconnected.
             let _ = tokio::time::timeout(TIME_MAX, connection).await;
             drop(permit);
         });
@@ -229,12 +229,12 @@ async fn respond(
         Outcome::Blocking(work) => work,
     };
     let Ok(Ok(permit)) = tokio::time::timeout(BLOCKING_WAIT_MAX, blocking.acquire_owned()).await else {
-        return Ok(text(StatusCode::SERVICE_UNAVAILABLE, "too much is asked at once; come again\n"));
+        return Ok(text(StatusCode::SERVICE_UNAVAILABLE, "too many requests in progress; try again later\n"));
     };
     let worked = tokio::task::spawn_blocking(move || {
         let response = work();
         drop(permit);
         response
     });
-    Ok(worked.await.unwrap_or_else(|_| text(StatusCode::INTERNAL_SERVER_ERROR, "no answer came\n")))
+    Ok(worked.await.unwrap_or_else(|_| text(StatusCode::INTERNAL_SERVER_ERROR, "the request failed\n")))
 }

@@ -1,6 +1,6 @@
-//! What darter's daemons share: counters with one writer, their exposition to Prometheus, the HTTP
-//! port for operators, limits on log lines and open files, and the request to stop. It knows no index and no
-//! pool.
+//! Common parts of darter's daemons: counters with one writer, their exposition to Prometheus, the
+//! HTTP port for operators, limits on log lines and open files, and the request to stop. They do
+//! not depend on indexes or pools.
 
 pub mod counters;
 pub mod descriptors;

@@ -1,25 +1,25 @@
-//! A limit on log lines: so many of each kind a second. Peers cause most of a daemon's lines, and a
-//! hostile peer must not fill a disk. The lines left out are logged as one sum.
+//! A limit on the log lines of each kind per second. Peers cause most of a daemon's lines, and a
+//! hostile peer must not fill a disk. The suppressed lines are logged as one count.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Lines of one kind logged in a second; the rest is counted.
+/// Maximum lines of one kind per second; further ones are only counted.
 const LINES_MAX: u32 = 10;
 /// How long each count lasts.
 const SPAN: Duration = Duration::from_secs(1);
 
 /// The kinds of log lines that peers of a daemon can cause.
 pub trait LogKind: Copy {
-    /// The name of every kind, as the sum of the lines left out gives it.
+    /// The name of every kind, as used in the log line with the count of suppressed lines.
     const NAMES: &'static [&'static str];
 
     /// Returns the position of this kind in [`LogKind::NAMES`].
     fn index(self) -> usize;
 }
 
-/// Decides whether a line is logged, and counts those that are not.
+/// Decides whether a line is logged, and counts the suppressed ones.
 #[derive(Debug)]
 pub struct LogLimiter<K> {
     since: Instant,
@@ -36,7 +36,7 @@ impl<K: LogKind> LogLimiter<K> {
         Self { since: now, logged: vec![0; kinds], suppressed: vec![0; kinds], kinds: PhantomData }
     }
 
-    /// Returns whether one more line of a kind may be logged now, and counts it if not.
+    /// Returns whether another line of a kind may be logged now, and counts it if not.
     pub fn allows(&mut self, kind: K, now: Instant) -> bool {
         self.tick(now);
         let at = kind.index();
@@ -48,18 +48,18 @@ impl<K: LogKind> LogLimiter<K> {
         false
     }
 
-    /// Logs the sums of the lines left out if a second has passed since the last time.
+    /// Logs the counts of suppressed lines if a second has passed since the last time.
     pub fn tick(&mut self, now: Instant) {
         if now.saturating_duration_since(self.since) >= SPAN {
             self.flush(now);
         }
     }
 
-    /// Logs the sums of the lines left out, and clears all counts.
+    /// Logs the counts of suppressed lines, and clears all counts.
     pub fn flush(&mut self, now: Instant) {
         for (name, count) in K::NAMES.iter().zip(&self.suppressed) {
             if *count > 0 {
-                warn!(count, "more {name}, not told one by one");
+                warn!(count, "more {name}, not logged individually");
             }
         }
         self.since = now;

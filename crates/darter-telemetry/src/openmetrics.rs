@@ -1,5 +1,5 @@
-//! How each kind of number is written for `prometheus_client`, which encodes metrics in the
-//! `OpenMetrics` text format.
+//! Writes numbers of each kind for `prometheus_client`, which encodes metrics in the `OpenMetrics`
+//! text format.
 
 use crate::counters::HistogramSnapshot;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet};
@@ -18,7 +18,7 @@ pub const NANOS_PER_SECOND: f64 = 1e9;
 /// does.
 pub struct MetricsWriter<'e>(DescriptorEncoder<'e>);
 
-/// A value as `prometheus_client` has gauges.
+/// Converts a value to a gauge of `prometheus_client`.
 fn gauge(value: u64) -> ConstGauge<i64> {
     ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
 }
@@ -32,7 +32,7 @@ impl<'e> MetricsWriter<'e> {
     /// Writes a metric of any type.
     ///
     /// # Errors
-    /// If the encoder fails.
+    /// Fails if the encoder fails.
     pub fn metric(
         &mut self,
         name: &str,
@@ -46,7 +46,7 @@ impl<'e> MetricsWriter<'e> {
     /// Writes a counter without labels.
     ///
     /// # Errors
-    /// If the encoder fails.
+    /// Fails if the encoder fails.
     pub fn counter(&mut self, name: &str, help: &str, unit: Option<&Unit>, count: u64) -> Result<(), Error> {
         self.metric(name, help, unit, &ConstCounter::new(count))
     }
@@ -54,7 +54,7 @@ impl<'e> MetricsWriter<'e> {
     /// Writes a gauge without labels.
     ///
     /// # Errors
-    /// If the encoder fails.
+    /// Fails if the encoder fails.
     pub fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, value: u64) -> Result<(), Error> {
         self.metric(name, help, unit, &gauge(value))
     }
@@ -62,7 +62,7 @@ impl<'e> MetricsWriter<'e> {
     /// Writes one counter for each set of labels.
     ///
     /// # Errors
-    /// If the encoder fails.
+    /// Fails if the encoder fails.
     pub fn counters<L: EncodeLabelSet>(
         &mut self,
         name: &str,
@@ -77,7 +77,7 @@ impl<'e> MetricsWriter<'e> {
     /// Writes one gauge for each set of labels.
     ///
     /// # Errors
-    /// If the encoder fails.
+    /// Fails if the encoder fails.
     pub fn gauges<L: EncodeLabelSet>(
         &mut self,
         name: &str,
@@ -92,7 +92,7 @@ impl<'e> MetricsWriter<'e> {
     /// Writes one metric of a type for each set of labels.
     ///
     /// # Errors
-    /// If the encoder fails.
+    /// Fails if the encoder fails.
     pub fn each<L: EncodeLabelSet, M: EncodeMetric>(
         &mut self,
         name: &str,
@@ -111,7 +111,7 @@ impl<'e> MetricsWriter<'e> {
     /// Writes a histogram without labels; its bounds and its sum are divided by `divisor`.
     ///
     /// # Errors
-    /// If the encoder fails.
+    /// Fails if the encoder fails.
     pub fn histogram(
         &mut self,
         name: &str,
@@ -129,7 +129,7 @@ impl<'e> MetricsWriter<'e> {
     /// `divisor`.
     ///
     /// # Errors
-    /// If the encoder fails.
+    /// Fails if the encoder fails.
     pub fn histograms<L: EncodeLabelSet>(
         &mut self,
         name: &str,
@@ -148,8 +148,8 @@ impl<'e> MetricsWriter<'e> {
     }
 }
 
-/// Returns the buckets with their bounds divided: a division rounds to the decimal number that
-/// people write, where a multiplication by the inverse would not.
+/// Returns the buckets with their bounds divided. A division gives the rounded decimal number; a
+/// multiplication by the inverse would not.
 fn divided(values: &HistogramSnapshot, divisor: f64) -> Vec<(f64, u64)> {
     values.buckets.iter().map(|(bound, count)| (bound / divisor, *count)).collect()
 }

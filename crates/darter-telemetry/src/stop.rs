@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Shared between a daemon and everything that may stop it: signal handlers, a parent's pipe, a
+/// Shared between a daemon and all sources of stop requests: signal handlers, a parent's pipe, a
 /// test.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicUsize);
 
 impl Stop {
-    /// Requests a stop. After the first request the daemon answers what has arrived and then ends;
-    /// after any further request it ends at once.
+    /// Requests a stop. After the first request the daemon replies to all requests that have
+    /// arrived and then ends; after any further request it ends at once.
     pub fn ask(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }

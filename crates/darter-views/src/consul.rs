@@ -13,7 +13,7 @@ pub(crate) struct Consul {
 }
 
 impl Consul {
-    /// A key at these addresses.
+    /// Creates the engine for a key at these addresses.
     pub(crate) fn new(addresses: Addresses, key: String, token: Option<String>) -> Self {
         Self { addresses, key, token }
     }
@@ -31,7 +31,7 @@ impl Engine for Consul {
     fn read(&mut self) -> Result<Stored, StoreError> {
         let path = format!("/v1/kv/{}?consistent", self.key);
         let answer = self.addresses.send(&Method::GET, &path, &self.headers(), "")?;
-        // An empty body says that there is no key; any other that something is in the way.
+        // An empty body means that the key does not exist; any other body is an error.
         if answer.status == 404 && answer.body.trim().is_empty() {
             return Ok(Stored { text: None, revision: Revision::Absent });
         }
@@ -40,12 +40,13 @@ impl Engine for Consul {
         }
         let found = answer.json()?;
         let index = found[0]["ModifyIndex"].as_u64().ok_or_else(|| self.damaged("it has no ModifyIndex"))?;
-        let text = decoded(&found[0]["Value"]).ok_or_else(|| self.damaged("it is no text"))?;
+        let text =
+            decoded(&found[0]["Value"]).ok_or_else(|| self.damaged("its value is not text in base64"))?;
         Ok(Stored { text: Some(text), revision: Revision::At(index.to_string()) })
     }
 
     fn compare_and_set(&mut self, expected: Revision, text: &str) -> Result<bool, StoreError> {
-        // 0 stands for no key.
+        // Index 0 means that the key must not exist.
         let index = match expected {
             Revision::Absent => "0".to_owned(),
             Revision::At(index) => index,

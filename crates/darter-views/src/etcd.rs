@@ -1,5 +1,5 @@
-//! etcd by its JSON gateway (`/v3/kv/range`, `/v3/kv/txn`), which every etcd since 3.4 serves at its
-//! client port. Reads are linearizable by default.
+//! etcd, through its JSON gateway (`/v3/kv/range`, `/v3/kv/txn`), which every etcd since 3.4 serves
+//! at its client port. Reads are linearizable by default.
 
 use crate::StoreError;
 use crate::engine::{Engine, Revision, Stored, decoded};
@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-/// Who asks, where etcd wants to know.
+/// The account for an etcd that requires authentication.
 pub(crate) struct Account {
     pub user: String,
     pub password: String,
@@ -20,12 +20,12 @@ pub(crate) struct Etcd {
     addresses: Addresses,
     key: String,
     account: Option<Account>,
-    /// The token of the account, until etcd does not know it any more.
+    /// The account's token, until etcd rejects it.
     token: Option<String>,
 }
 
 impl Etcd {
-    /// A key at these addresses.
+    /// Creates the engine for a key at these addresses.
     pub(crate) fn new(addresses: Addresses, key: String, account: Option<Account>) -> Self {
         Self { addresses, key, account, token: None }
     }
@@ -53,7 +53,7 @@ impl Etcd {
     }
 }
 
-/// Whether etcd does not know a token any more.
+/// Returns whether etcd rejected the token as unknown.
 fn is_old_token(answer: &Answer) -> bool {
     answer.status == 401 || answer.body.contains("invalid auth token")
 }
@@ -70,7 +70,7 @@ impl Engine for Etcd {
         };
         // Numbers of 64 bits are strings in protobuf's JSON.
         let revision = pair["mod_revision"].as_str().ok_or_else(|| self.damaged("it has no mod_revision"))?;
-        let text = decoded(&pair["value"]).ok_or_else(|| self.damaged("it is no text"))?;
+        let text = decoded(&pair["value"]).ok_or_else(|| self.damaged("its value is not text in base64"))?;
         Ok(Stored { text: Some(text), revision: Revision::At(revision.to_owned()) })
     }
 
@@ -86,7 +86,7 @@ impl Engine for Etcd {
             "success": [{ "requestPut": { "key": key, "value": BASE64_STANDARD.encode(text) } }],
         });
         let done = self.call("/v3/kv/txn", &transaction)?;
-        // What is false is left out.
+        // etcd omits `false` values.
         Ok(done["succeeded"].as_bool().unwrap_or(false))
     }
 }

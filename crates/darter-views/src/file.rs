@@ -1,6 +1,6 @@
-//! A file, for groups whose replicas all run on one machine. A lock on a file beside it makes each
-//! call atomic; a new file takes the old one's place by a rename, so that a process that dies leaves
-//! the old view or the new one.
+//! A file, for groups whose replicas all run on one machine. A lock on a second file makes each
+//! call atomic; a rename replaces the old file by the new one, so that a process that dies leaves
+//! either the old view or the new one.
 
 use crate::StoreError;
 use crate::engine::{Engine, Revision, Stored};
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _};
 use std::path::PathBuf;
 
-/// The most that a file with a view can hold.
+/// Maximum bytes of a file with a view.
 const BYTES_MAX: u64 = 64 << 10;
 
 /// One file.
@@ -18,7 +18,7 @@ pub(crate) struct FileEngine {
 }
 
 impl FileEngine {
-    /// A file, which need not be there.
+    /// Creates the engine for a file, which need not exist.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path }
     }
@@ -29,7 +29,7 @@ impl FileEngine {
         name.into()
     }
 
-    /// Waits for the lock, which the system drops with the file.
+    /// Waits for the lock. The system releases it when the file is closed.
     fn lock(&self) -> Result<File, Error> {
         let (file, _) = Sharing::default().open_or_create(&self.beside(".lock"))?;
         file.lock()?;
@@ -55,7 +55,7 @@ impl FileEngine {
     }
 }
 
-/// The text is its own revision: a view's number never comes back.
+/// The text is its own revision, since a view's number is never reused.
 fn revision(text: Option<&String>) -> Revision {
     text.map_or(Revision::Absent, |text| Revision::At(text.clone()))
 }

@@ -1,8 +1,8 @@
-//! Requests with deadlines to several addresses, one after the other until one answers.
+//! Requests with deadlines, sent to several addresses one after the other until one replies.
 //!
-//! A server that was stopped keeps its connections open, so each try has a deadline of its own, and
-//! the next address is asked. A request that changes something may then have been carried out
-//! twice; its condition makes that harmless.
+//! A stopped server keeps its connections open, so each attempt has its own deadline, after which
+//! the next address is tried. A request that changes something may then be carried out twice; its
+//! condition makes that harmless.
 
 use crate::StoreError;
 use serde_json::Value;
@@ -15,18 +15,18 @@ use ureq::Agent;
 use ureq::http::{Method, Request};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
-/// The most that is read of an answer.
+/// Maximum bytes read of a response.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// The most that is read of a token's file.
+/// Maximum bytes read of a token's file.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
-/// The most that a message quotes of an answer.
+/// Maximum length of a response's quote in a message.
 const QUOTE_CHARS_MAX: usize = 200;
 
-/// How servers are reached.
+/// Connection options.
 pub(crate) struct HttpOptions {
-    /// For one try at one address.
+    /// Timeout of one attempt at one address.
     pub timeout: Duration,
-    /// Certificate authorities, as PEM. Without any there is no TLS.
+    /// Certificate authorities, as PEM. If there are none, TLS is not used.
     pub ca: Option<String>,
 }
 
@@ -36,16 +36,16 @@ impl Default for HttpOptions {
     }
 }
 
-/// Servers of which any can answer.
+/// Equivalent servers.
 pub(crate) struct Addresses {
     agent: Agent,
-    /// With their scheme.
+    /// The addresses, with their scheme.
     all: Vec<String>,
-    /// The one that answered last.
+    /// Index of the address that replied last.
     at: usize,
 }
 
-/// What a server answered.
+/// A server's response.
 pub(crate) struct Answer {
     pub address: String,
     pub status: u16,
@@ -58,7 +58,7 @@ impl Answer {
         serde_json::from_str(&self.body).map_err(|_| self.refused())
     }
 
-    /// Returns the error that says what the server said.
+    /// Returns the error that quotes the response.
     pub(crate) fn refused(&self) -> StoreError {
         let quote: String = self.body.trim().chars().take(QUOTE_CHARS_MAX).collect();
         StoreError::Refused { address: self.address.clone(), why: format!("status {}: {quote}", self.status) }
@@ -66,10 +66,10 @@ impl Answer {
 }
 
 impl Addresses {
-    /// Makes ready for requests to these hosts.
+    /// Creates the client for these hosts.
     ///
     /// # Errors
-    /// What is wrong with the certificates.
+    /// Fails if a certificate is invalid.
     pub(crate) fn new(hosts: &[String], options: &HttpOptions) -> Result<Self, String> {
         let mut config = Agent::config_builder()
             .timeout_global(Some(options.timeout))
@@ -88,11 +88,11 @@ impl Addresses {
         Ok(Self { agent: config.build().into(), all, at: 0 })
     }
 
-    /// Sends a request to one address after the other, beginning with the one that answered last,
-    /// until one answers without a fault of its own.
+    /// Sends a request to one address after the other, starting with the one that replied last,
+    /// until a server replies without a server-side error.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] with what each of them did.
+    /// [`StoreError::Unreachable`] with the error of each address.
     pub(crate) fn send(
         &mut self,
         method: &Method,
@@ -104,7 +104,7 @@ impl Addresses {
         for _ in 0..self.all.len() {
             let address = &self.all[self.at];
             match self.try_at(address, method, path, headers, body) {
-                // A server without a leader, or that is starting or overloaded: another may do.
+                // The server has no leader, is starting or is overloaded: another one may work.
                 Ok(answer) if answer.status < 500 && answer.status != 429 => return Ok(answer),
                 Ok(answer) => faults.push(answer.refused().to_string()),
                 Err(fault) => faults.push(format!("{address}: {fault}")),
@@ -137,10 +137,10 @@ impl Addresses {
     }
 }
 
-/// Reads the file of a token, which a header is to carry.
+/// Reads a token for a header from a file.
 ///
 /// # Errors
-/// Those of the file; [`io::ErrorKind::InvalidData`] if it holds anything but one token.
+/// The file's errors; [`io::ErrorKind::InvalidData`] if it does not hold exactly one token.
 pub(crate) fn token_in(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(TOKEN_BYTES_MAX).read_to_string(&mut text)?;
@@ -149,7 +149,7 @@ pub(crate) fn token_in(path: &Path) -> io::Result<String> {
     if !is_whole || token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it does not hold one token, and nothing else",
+            "the file must hold one token and nothing else",
         ));
     }
     Ok(token.to_owned())
@@ -162,5 +162,5 @@ fn certificates(pem: &str) -> Result<Vec<Certificate<'static>>, String> {
             roots.push(certificate);
         }
     }
-    if roots.is_empty() { Err("ca: there is no certificate in it".to_owned()) } else { Ok(roots) }
+    if roots.is_empty() { Err("ca: the file has no certificate".to_owned()) } else { Ok(roots) }
 }

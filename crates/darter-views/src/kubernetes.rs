@@ -1,5 +1,5 @@
-//! Kubernetes: a `ConfigMap` for each group, changed by `PUT` with the `resourceVersion` that was read.
-//! A read without a `resourceVersion` is linearizable: the API server asks its etcd.
+//! Kubernetes: a `ConfigMap` for each group, changed by `PUT` with the `resourceVersion` that was
+//! read. A read without a `resourceVersion` is linearizable: the API server reads from its etcd.
 
 use crate::StoreError;
 use crate::engine::{Engine, Revision, Stored};
@@ -16,12 +16,12 @@ pub(crate) struct Kubernetes {
     addresses: Addresses,
     namespace: String,
     object: String,
-    /// The file with the token, which Kubernetes replaces now and then.
+    /// The file with the token, which Kubernetes replaces from time to time.
     token: PathBuf,
 }
 
 impl Kubernetes {
-    /// A `ConfigMap`, which need not be there.
+    /// Creates the engine for a `ConfigMap`, which need not exist.
     pub(crate) fn new(addresses: Addresses, namespace: &str, object: &str, token: PathBuf) -> Self {
         Self { addresses, namespace: namespace.to_owned(), object: object.to_owned(), token }
     }
@@ -46,7 +46,7 @@ impl Engine for Kubernetes {
     fn read(&mut self) -> Result<Stored, StoreError> {
         let answer = self.call(&Method::GET, true, "")?;
         let found = answer.json()?;
-        // What else answers 404 is no API server.
+        // A server that replies 404 without this is not an API server.
         if answer.status == 404 && found["reason"] == "NotFound" {
             return Ok(Stored { text: None, revision: Revision::Absent });
         }
@@ -77,7 +77,7 @@ impl Engine for Kubernetes {
         match answer.status {
             200 | 201 => Ok(true),
             409 => Ok(false),
-            // The object was deleted meanwhile; anything else that is not found stands in the way.
+            // The object was deleted after it was read; any other 404 is an error.
             404 if with_object && answer.json()?["details"]["kind"] == "configmaps" => Ok(false),
             _ => Err(answer.refused()),
         }

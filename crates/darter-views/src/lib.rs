@@ -4,11 +4,11 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `engine` | what every engine can do: a read, and a compare-and-set |
+//! | `engine` | the interface of all engines: a read, and a compare-and-set |
 //! | `etcd`, `consul`, `kubernetes`, `file` | the engines |
 //! | `http` | requests with deadlines to several addresses |
 //! | `text` | a view as text |
-//! | `url` | which engine a URL names |
+//! | `url` | the engines' URLs |
 
 mod consul;
 mod engine;
@@ -23,7 +23,7 @@ use darter_group::{StoreReply, StoreRequest, View};
 use engine::{Engine, Revision, Stored};
 use std::sync::Arc;
 
-/// Why a store did not do what it was asked.
+/// Errors of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The URL names no store.
@@ -34,38 +34,37 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
-    /// No address answered in time. Whether a change took effect is not known.
-    #[error("store of views: no answer: {0}")]
+    /// No address replied in time. It is not known whether a change took effect.
+    #[error("store of views: no server replied: {0}")]
     Unreachable(String),
-    /// The store refused: a wrong password, no right to write, a namespace that does not exist.
+    /// The store refused the request: a wrong password, no permission to write, a namespace that
+    /// does not exist.
     #[error("store of views at {address}: {why}")]
     Refused {
-        /// Who refused.
+        /// The server that refused.
         address: String,
-        /// What it said.
+        /// Its message.
         why: String,
     },
-    /// What the store holds under the group's name is no view.
-    #[error(
-        "store of views: what it holds at {name} is no view: {why}; another program may have written there"
-    )]
+    /// The value stored under the group's name is not a view.
+    #[error("store of views: the value at {name} is not a view: {why}; another program may have written it")]
     Damaged {
         /// The key, object or file.
         name: String,
         /// What is wrong.
         why: String,
     },
-    /// The store holds no view of the group, which is not a new one.
+    /// The store holds no view of the group, although the group is not new.
     #[error(
-        "store of views: it holds nothing at {name}, where view {wanted} was to follow another; was it emptied?"
+        "store of views: no view at {name}, although view {wanted} is not the first; was the store emptied?"
     )]
     Lost {
         /// The key, object or file.
         name: String,
-        /// The number of the view that was to be set.
+        /// The number of the view to be set.
         wanted: u64,
     },
-    /// The file could not be read or written, or holds no token where one is needed.
+    /// The file could not be read or written, or does not hold a required token.
     #[error("store of views {path}: {why}")]
     File {
         /// The file.
@@ -75,8 +74,8 @@ pub enum StoreError {
     },
 }
 
-/// Where a group's views are kept. Calls block, for at most the tries that the number of addresses
-/// gives: a thread of its own suits them.
+/// The store of a group's views. Calls block, at most for one attempt per address times the
+/// attempts of a call, so they should run in a separate thread.
 pub struct ViewStore {
     engine: Box<dyn Engine>,
 }
@@ -98,11 +97,11 @@ impl ViewStore {
         Ok(self.read()?.0)
     }
 
-    /// Carries out what a replica asks for; `None` when a read finds that there is no view yet. A
-    /// view whose number does not follow the current one's changes nothing. The reply names the
-    /// view that the store holds afterwards.
+    /// Carries out a replica's request. Returns `None` if a read finds that there is no view yet. A
+    /// view whose number does not follow the current one's changes nothing. The reply has the view
+    /// that the store holds afterwards.
     ///
-    /// After [`StoreError::Unreachable`] the view may be there, or come to be there later.
+    /// After [`StoreError::Unreachable`] the view may have been stored, or may be stored later.
     ///
     /// # Errors
     /// All but [`StoreError::Url`].
@@ -122,11 +121,11 @@ impl ViewStore {
         if self.engine.compare_and_set(revision, &text::of(wanted))? {
             return Ok(Some(StoreReply { view: Arc::clone(wanted) }));
         }
-        // Another replica was faster, or the first of two tries was not lost after all.
+        // Another replica was faster, or the first of two attempts took effect after all.
         Ok(self.view()?.map(reply))
     }
 
-    /// Returns the current view, and what a compare-and-set must still find.
+    /// Returns the current view, and the revision that a compare-and-set expects.
     fn read(&mut self) -> Result<(Option<View>, Revision), StoreError> {
         let Stored { text, revision } = self.engine.read()?;
         let view = text.map(|text| text::parse(&text).map_err(|why| self.engine.damaged(&why)));

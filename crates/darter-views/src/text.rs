@@ -1,11 +1,11 @@
-//! A view as text: JSON, with the names of replicas in hexadecimal digits, since JSON's numbers do
-//! not hold 64 bits everywhere.
+//! A view as text: JSON, with the names of replicas in hexadecimal digits, since not every JSON
+//! implementation has 64-bit numbers.
 
 use darter_group::{ReplicaId, View};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Most backups that a view can name. More than anyone runs; a bound for what is read.
+/// Maximum number of backups in a view. More than any real group has; it bounds the input.
 const BACKUPS_MAX: usize = 64;
 
 /// Returns a view's text.
@@ -18,21 +18,22 @@ fn name(replica: ReplicaId) -> String {
     format!("{replica:016x}")
 }
 
-/// Returns the view that a text describes.
+/// Parses a view.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Fails with a description of the first error.
 pub(crate) fn parse(text: &str) -> Result<View, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let number = value["view"].as_u64().filter(|&number| number > 0).ok_or("`view` is no number above 0")?;
-    let group = replica(&value["group"]).ok_or("`group` is no replica's name")?;
-    let primary = replica(&value["primary"]).ok_or("`primary` is no replica's name")?;
-    let backups = value["backups"].as_array().ok_or("`backups` is no list")?;
+    let number =
+        value["view"].as_u64().filter(|&number| number > 0).ok_or("`view` is not a positive number")?;
+    let group = replica(&value["group"]).ok_or("`group` is not a replica's name")?;
+    let primary = replica(&value["primary"]).ok_or("`primary` is not a replica's name")?;
+    let backups = value["backups"].as_array().ok_or("`backups` is not a list")?;
     if backups.len() > BACKUPS_MAX {
-        return Err(format!("{} backups, more than {BACKUPS_MAX}", backups.len()));
+        return Err(format!("{} backups: at most {BACKUPS_MAX} are possible", backups.len()));
     }
     let backups: Option<BTreeSet<_>> = backups.iter().map(replica).collect();
-    let backups = backups.ok_or("`backups` names what is no replica")?;
+    let backups = backups.ok_or("an entry of `backups` is not a replica's name")?;
     if backups.contains(&primary) {
         return Err("the primary is among the backups".to_owned());
     }

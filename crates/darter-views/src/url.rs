@@ -1,4 +1,4 @@
-//! Which engine a URL names. README.md has the forms.
+//! Parses URLs of stores. README.md has the forms.
 
 use crate::StoreError;
 use crate::consul::Consul;
@@ -10,12 +10,12 @@ use crate::kubernetes::Kubernetes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where a pod finds its own account.
+/// Where a pod finds its account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The longest a try may take. Longer ones would outlast what a group waits for.
+/// Maximum timeout of an attempt. Longer ones would exceed the time that a group waits.
 const TIMEOUT_MS_MAX: u64 = 60_000;
 
-/// The parts of a URL behind its scheme.
+/// The parts of a URL after its scheme.
 struct Parts<'a> {
     /// Hosts with ports, or a namespace.
     authority: &'a str,
@@ -26,10 +26,10 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn of(rest: &'a str) -> Result<Self, String> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, prefix) = rest.split_once('/').ok_or("no `/PREFIX` behind the address")?;
+        let (authority, prefix) = rest.split_once('/').ok_or("missing `/PREFIX` after the address")?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/".contains(c);
         if prefix.is_empty() || !prefix.chars().all(is_plain) {
-            return Err(format!("prefix `{prefix}`: one or more letters, digits, and `-._/` are needed"));
+            return Err(format!("prefix `{prefix}`: must consist of letters, digits and `-._/`"));
         }
         let options = query.split('&').filter(|option| !option.is_empty());
         let options = options
@@ -37,7 +37,7 @@ impl<'a> Parts<'a> {
         Ok(Self { authority, prefix, options: options.collect::<Result<_, _>>()? })
     }
 
-    /// Takes an option out.
+    /// Removes and returns an option.
     fn take(&mut self, name: &str) -> Option<&'a str> {
         let at = self.options.iter().position(|(known, _)| *known == name)?;
         Some(self.options.remove(at).1)
@@ -48,7 +48,7 @@ impl<'a> Parts<'a> {
         if let Some(text) = self.take("timeout-ms") {
             let timeout = text.parse().ok().filter(|ms| (1..=TIMEOUT_MS_MAX).contains(ms));
             let timeout =
-                timeout.ok_or_else(|| format!("timeout-ms={text}: 1 to {TIMEOUT_MS_MAX} are possible"))?;
+                timeout.ok_or_else(|| format!("timeout-ms={text}: must be 1 to {TIMEOUT_MS_MAX}"))?;
             options.timeout = Duration::from_millis(timeout);
         }
         if let Some(path) = self.take("ca") {
@@ -60,12 +60,12 @@ impl<'a> Parts<'a> {
     fn end(self) -> Result<(), String> {
         match self.options.first() {
             None => Ok(()),
-            Some((name, _)) => Err(format!("option `{name}` is not known here")),
+            Some((name, _)) => Err(format!("option `{name}` is not known for this scheme")),
         }
     }
 }
 
-/// Returns the engine that a URL names, for one group.
+/// Returns the engine of a URL, for one group.
 pub(crate) fn engine(url: &str, group: u32) -> Result<Box<dyn Engine>, StoreError> {
     parse(url, group).map_err(|why| StoreError::Url { url: url.to_owned(), why })
 }
@@ -77,7 +77,7 @@ fn parse(url: &str, group: u32) -> Result<Box<dyn Engine>, String> {
         }
         return Ok(Box::new(FileEngine::new(PathBuf::from(format!("{path}-{group}")))));
     }
-    let (scheme, rest) = url.split_once("://").ok_or("neither `file:PATH` nor `SCHEME://…`")?;
+    let (scheme, rest) = url.split_once("://").ok_or("must be `file:PATH` or `SCHEME://…`")?;
     let mut parts = Parts::of(rest)?;
     let http = parts.http()?;
     let name = format!("{}/{group}", parts.prefix.trim_end_matches('/'));
@@ -95,13 +95,13 @@ fn parse(url: &str, group: u32) -> Result<Box<dyn Engine>, String> {
             Box::new(Consul::new(Addresses::new(&hosts(parts.authority)?, &http)?, name, token))
         }
         "kubernetes" => Box::new(kubernetes(&mut parts, http, group)?),
-        _ => return Err(format!("`{scheme}` is not known; etcd, consul, kubernetes and file are")),
+        _ => return Err(format!("unknown scheme `{scheme}`; use etcd, consul, kubernetes or file")),
     };
     parts.end()?;
     Ok(engine)
 }
 
-/// The API server is that of the pod, unless the options name another.
+/// Uses the pod's API server, unless the options name another.
 fn kubernetes(parts: &mut Parts<'_>, mut http: HttpOptions, group: u32) -> Result<Kubernetes, String> {
     let is_label = |text: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -120,12 +120,12 @@ fn kubernetes(parts: &mut Parts<'_>, mut http: HttpOptions, group: u32) -> Resul
         }
         let variable = |name| {
             std::env::var(name)
-                .map_err(|_| format!("{name} is not set: not in a pod, and no `server` is named"))
+                .map_err(|_| format!("{name} is not set: outside a pod the option `server` is required"))
         };
         format!("{}:{}", variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?)
     };
     let token = parts.take("token-file").map_or_else(|| account.join("token"), PathBuf::from);
-    // It is read anew before each request, since it changes; it must be there now.
+    // The token is read again before each request, since it changes; the file must be valid now.
     read_token(&token)?;
     Ok(Kubernetes::new(Addresses::new(&hosts(&server)?, &http)?, parts.authority, &object, token))
 }
@@ -139,7 +139,7 @@ fn hosts(authority: &str) -> Result<Vec<String>, String> {
     let hosts: Vec<_> = authority.split(',').map(str::to_owned).collect();
     match hosts.iter().find(|host| !is_host(host)) {
         None => Ok(hosts),
-        Some(host) => Err(format!("`{host}` is no HOST:PORT")),
+        Some(host) => Err(format!("`{host}` is not HOST:PORT")),
     }
 }
 

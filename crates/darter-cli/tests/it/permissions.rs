@@ -83,7 +83,7 @@ fn a_pool_has_the_mode_and_the_group_of_its_name() {
     have_mode(home, &["empty"], 0o640, 0);
     let refused =
         under("0", home, "put a b --pool 'file:lost?size=16M&group=no-such-group'").output().unwrap();
-    assert!(said(&refused).contains("there is no group `no-such-group`"), "{}", said(&refused));
+    assert!(said(&refused).contains("group `no-such-group` does not exist"), "{}", said(&refused));
     assert!(!home.join("lost").exists());
     if chown(home.join("new"), None, Some(65533)).is_ok() {
         run("077", home, "put a b --pool 'file:group?size=16M&group=65533'");

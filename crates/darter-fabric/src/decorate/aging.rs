@@ -1,8 +1,8 @@
 //! Measures how soon memory is written again: the time between two long WRITEs to one address.
 //!
-//! An index that writes only unreachable memory writes an address again after what lay
-//! there was replaced, had waited for its readers, and was allocated anew. So the time is an upper
-//! bound of how long freed memory lies idle.
+//! An index that writes only unreachable memory writes an address again after the object there was
+//! replaced, waited for its readers, and was allocated anew. So the time is an upper bound on how
+//! long freed memory lies idle.
 
 use super::{forward_endpoint, forward_fabric, forward_membership};
 use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures, VerbKind};
@@ -11,11 +11,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many ages are distinguished: powers of two of a microsecond.
+/// Number of ages that are distinguished: powers of two of a microsecond.
 pub const AGES: usize = 40;
 
-/// How often memory was written again at which age: entry `i` counts ages below 2^i microseconds
-/// and not below half of that.
+/// Counts of rewrites by age: entry `i` counts ages below 2^i microseconds and not below half of
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ages(pub [u64; AGES]);
 
@@ -26,13 +26,13 @@ impl Default for Ages {
 }
 
 impl Ages {
-    /// Returns how often memory was written again.
+    /// Returns the number of rewrites.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Returns an age that at least this share of them lies below, from 0 to 1; exact to a power of
-    /// two.
+    /// Returns an age such that at least this share of the ages, from 0 to 1, lies below it; exact
+    /// to a power of two.
     pub fn below(&self, share: f64) -> Duration {
         let wanted = (self.count() as f64 * share).ceil() as u64;
         let mut count = 0;
@@ -43,7 +43,7 @@ impl Ages {
         Duration::from_micros(1 << place.unwrap_or(AGES))
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine += theirs;
@@ -57,7 +57,7 @@ impl Ages {
     }
 }
 
-/// The ages that all endpoints of an [`Aging`] fabric have met. Clones are the same.
+/// The ages measured by all endpoints of an [`Aging`] fabric. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct AgeTally(Arc<Mutex<Met>>);
 
@@ -68,7 +68,7 @@ struct Met {
 }
 
 impl AgeTally {
-    /// Returns the ages met so far.
+    /// Returns the ages so far.
     pub fn ages(&self) -> Ages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ages
     }
@@ -96,17 +96,17 @@ pub struct Aging<F> {
 }
 
 impl<F> Aging<F> {
-    /// Wraps a fabric; shorter WRITEs than `words_min` words are not looked at.
+    /// Wraps a fabric; WRITEs shorter than `words_min` words are ignored.
     pub fn new(inner: F, words_min: u32) -> Self {
         Self { inner, words_min, tally: AgeTally::default() }
     }
 
-    /// Returns what was measured.
+    /// Returns the measured ages.
     pub fn tally(&self) -> &AgeTally {
         &self.tally
     }
 
-    /// Returns the fabric inside.
+    /// Returns the wrapped fabric.
     pub fn inner(&self) -> &F {
         &self.inner
     }

@@ -1,11 +1,11 @@
-//! Counts what every operation costs. The counters live in the endpoint, so counting touches no
+//! Counts the cost of every operation. The counters are in the endpoint, so counting accesses no
 //! shared memory.
 
 use super::{forward_endpoint, forward_fabric, forward_membership};
 use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
 use std::future::Future;
 
-/// A fabric whose endpoints count. [`Endpoint::counters`] shows the counts.
+/// A fabric whose endpoints count. [`Endpoint::counters`] returns the counts.
 #[derive(Clone, Debug)]
 pub struct Counting<F> {
     inner: F,
@@ -17,7 +17,7 @@ impl<F> Counting<F> {
         Self { inner }
     }
 
-    /// Returns the fabric inside.
+    /// Returns the wrapped fabric.
     pub fn inner(&self) -> &F {
         &self.inner
     }

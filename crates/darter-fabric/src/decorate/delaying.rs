@@ -1,10 +1,10 @@
-//! Makes round trips take their time: pending polls before the verbs are posted and after they have
-//! landed, and random delays of the calling thread before a batch, within it and after it.
+//! Delays round trips: pending polls before the verbs are posted and after they have taken effect,
+//! and random delays of the calling thread before a batch, within it and after it.
 //!
-//! Each pending poll is a place where a caller can drop the future. Dropped before, no verb lands;
-//! dropped after, all have landed and the caller never learns it. A random delay lets other threads
-//! and processes go on meanwhile, so that operations overlap and verbs take effect in orders that
-//! they would hardly ever take by themselves.
+//! Each pending poll is a place where a caller can drop the future. If it is dropped before, no
+//! verb takes effect; if it is dropped after, all have taken effect without the caller's knowledge.
+//! During a random delay other threads and processes continue, so that operations overlap and verbs
+//! take effect in orders that would otherwise hardly ever occur.
 
 use super::jitter::{Jitter, JitterTally, Moment, Source};
 use super::{forward_endpoint, forward_fabric, forward_membership};
@@ -13,21 +13,21 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How much to delay each round trip.
+/// The delays of each round trip.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
-    /// Times the future is pending before its verbs are posted.
+    /// Number of pending polls before the verbs are posted.
     pub pending_before: u32,
-    /// Times the future is pending after its verbs have landed.
+    /// Number of pending polls after the verbs have taken effect.
     pub pending_after: u32,
-    /// Time the thread sleeps before its verbs are posted.
+    /// Time that the thread sleeps before its verbs are posted.
     pub sleep: Duration,
-    /// Time the thread sleeps beside that, at random.
+    /// Additional random sleep of the thread.
     pub jitter: Jitter,
 }
 
 impl Delay {
-    /// Waits as long as it says before something is posted.
+    /// Performs the delays before a post.
     async fn before(self) {
         pending(self.pending_before).await;
         if !self.sleep.is_zero() {
@@ -50,12 +50,12 @@ impl<F> Delaying<F> {
         Self { inner, delay, tally: JitterTally::default() }
     }
 
-    /// Returns what the random delays have come to, in all endpoints of this fabric and its clones.
+    /// Returns the random delays so far, of all endpoints of this fabric and its clones.
     pub fn tally(&self) -> &JitterTally {
         &self.tally
     }
 
-    /// Returns the fabric inside.
+    /// Returns the wrapped fabric.
     pub fn inner(&self) -> &F {
         &self.inner
     }
@@ -82,7 +82,7 @@ pub struct DelayingEndpoint<E> {
     jitter: Source,
 }
 
-/// Is pending so many times, asking to be polled again each time.
+/// Returns `Pending` this number of times, waking itself each time.
 async fn pending(mut times: u32) {
     poll_fn(|context| {
         if times == 0 {
@@ -143,7 +143,7 @@ impl<E: Endpoint> RemoteProcedures for DelayingEndpoint<E> {
         Box::pin(async move {
             self.delay.before().await;
             let delay = self.jitter.draw();
-            // A request travels whole: there is nothing to delay within it.
+            // A request is sent whole: no delay within it is possible.
             if let Some((Moment::Before | Moment::Within, time)) = delay {
                 self.jitter.delay(time);
             }

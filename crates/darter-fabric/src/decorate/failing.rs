@@ -1,29 +1,29 @@
 //! Injects failures at chosen points: for crash sweeps, which count an operation's verbs and then
 //! fail at each.
 //!
-//! A failure at a verb lets the verbs before it land, also those of the same batch, and none after:
-//! that is what a client's death between two verbs looks like to all others.
+//! If a verb fails, the verbs before it take effect, including those of the same batch, and none
+//! after it: all other clients observe the same when a client dies between two verbs.
 
 use super::{forward_endpoint, forward_fabric, forward_membership};
 use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where to fail. Verbs and batches are counted from 0 over all endpoints, from the moment the plan
+/// Where to fail. Verbs and batches are counted from 0 over all endpoints, starting when the plan
 /// is set. A call counts as a batch of one verb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailPoint {
     /// Nowhere: only count.
     #[default]
     Never,
-    /// Before this verb lands; earlier ones of its batch do land.
+    /// Before this verb takes effect; earlier verbs of its batch do take effect.
     Verb(u64),
-    /// Before any verb of this batch lands.
+    /// Before any verb of this batch takes effect.
     Submit(u64),
-    /// After all verbs of this batch have landed: the reply is lost.
+    /// After all verbs of this batch have taken effect: the reply is lost.
     Reply(u64),
 }
 
-/// The plan that all endpoints of a [`Failing`] fabric share. Clones are the same plan.
+/// The plan that all endpoints of a [`Failing`] fabric share. Clones share it too.
 #[derive(Clone, Debug, Default)]
 pub struct FailPlan {
     state: Arc<Mutex<FailState>>,
@@ -32,44 +32,44 @@ pub struct FailPlan {
 #[derive(Clone, Copy, Debug, Default)]
 struct FailState {
     point: FailPoint,
-    /// Whether everything after the point fails too, as for a client that is dead.
+    /// Whether everything after the point fails too, as for a dead client.
     for_good: bool,
     failed: bool,
     verbs: u64,
     submits: u64,
 }
 
-/// What is to become of one batch.
+/// Fate of one batch.
 enum Verdict {
     Pass,
-    /// Only so many verbs take effect.
+    /// Only this number of verbs take effect.
     Cut(usize),
     /// All take effect, and the caller gets an error.
     LoseReply,
 }
 
 impl FailPlan {
-    /// Fails once at `point`, then works again. Counts begin anew.
+    /// Fails once at `point`, then works again. Restarts the counts.
     pub fn fail_once(&self, point: FailPoint) {
         self.set(FailState { point, ..FailState::default() });
     }
 
-    /// Fails at `point` and ever after. Counts begin anew.
+    /// Fails at `point` and from then on. Restarts the counts.
     pub fn fail_from(&self, point: FailPoint) {
         self.set(FailState { point, for_good: true, ..FailState::default() });
     }
 
-    /// Works from now on. Counts begin anew.
+    /// Stops failing. Restarts the counts.
     pub fn heal(&self) {
         self.set(FailState::default());
     }
 
-    /// Verbs submitted since the plan was set.
+    /// Returns the number of verbs submitted since the plan was set.
     pub fn verbs(&self) -> u64 {
         self.with(|state| state.verbs)
     }
 
-    /// Batches submitted since the plan was set.
+    /// Returns the number of batches submitted since the plan was set.
     pub fn submits(&self) -> u64 {
         self.with(|state| state.submits)
     }
@@ -83,14 +83,14 @@ impl FailPlan {
         self.with(|old| *old = state);
     }
 
-    /// A panic elsewhere leaves these numbers whole, so the poison is ignored.
+    /// A panic elsewhere leaves these numbers consistent, so the poison is ignored.
     fn with<R>(&self, act: impl FnOnce(&mut FailState) -> R) -> R {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl FailState {
-    /// Counts a batch of `len` verbs and decides about it. Also returns the number of verbs before
+    /// Counts a batch of `len` verbs and decides its fate. Also returns the number of verbs before
     /// it.
     fn judge(&mut self, len: usize) -> (Verdict, u64) {
         let (verbs, submits) = (self.verbs, self.submits);
@@ -128,7 +128,7 @@ impl<F> Failing<F> {
         &self.plan
     }
 
-    /// Returns the fabric inside.
+    /// Returns the wrapped fabric.
     pub fn inner(&self) -> &F {
         &self.inner
     }

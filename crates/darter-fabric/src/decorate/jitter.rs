@@ -1,11 +1,11 @@
-//! Random delays: which batches are delayed, where and for how long, and how a batch is posted in
-//! two parts.
+//! Random delays: the batches that are delayed, where and for how long, and how a batch is posted
+//! in two parts.
 //!
-//! A part is what a network and its NICs may let through first. Verbs of one batch to one memory
-//! node keep their order, verbs to different nodes do not, and a READ or WRITE of several words may
-//! move any of them first. So each node's verbs are cut at a random place, possibly within a verb,
-//! and what lies before the cuts is posted first: everything that the contract of a batch leaves
-//! open, kept open for milliseconds.
+//! The first part contains verbs that a network and its NICs may deliver first. Verbs of one batch
+//! to one memory node keep their order, verbs to different nodes do not, and a READ or WRITE of
+//! several words may move any of them first. So each node's verbs are cut at a random place,
+//! possibly within a verb, and everything before the cuts is posted first. This exercises every
+//! order that the contract of a batch permits, with gaps of milliseconds.
 
 use crate::{Batch, Endpoint, FabricError, Verb, VerbKind};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ const SHORTEST: Duration = Duration::from_micros(1);
 /// Spreads the seeds of endpoints and the numbers of one (the increment of `SplitMix64`).
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Delays at random.
+/// Configuration of random delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Jitter {
     /// The share of batches that are delayed, from 0 to 1.
     pub share: f64,
-    /// The longest delay. Delays are as likely between 10 and 100 microseconds as between 1 and 10
-    /// milliseconds.
+    /// The longest delay. Delays between 10 and 100 microseconds are as likely as delays between 1
+    /// and 10 milliseconds.
     pub longest: Duration,
-    /// Decides which batches of each endpoint are delayed, and how.
+    /// The seed that determines which batches of each endpoint are delayed, and how.
     pub seed: u64,
 }
 
-/// What the random delays of a fabric have come to, in all its endpoints.
+/// Counts of a fabric's random delays, over all its endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JitterCounts {
     /// Batches delayed.
@@ -40,7 +40,7 @@ pub struct JitterCounts {
     pub time: Duration,
 }
 
-/// The counts of a [`super::Delaying`] fabric while they grow. Clones are the same counts.
+/// The running counts of a [`super::Delaying`] fabric. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct JitterTally(Arc<Tally>);
 
@@ -64,14 +64,14 @@ impl JitterTally {
     }
 }
 
-/// Where in a round trip a delay lies.
+/// Position of a delay in a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     /// Before the batch is posted.
     Before,
     /// Between two parts of it.
     Within,
-    /// After it has landed.
+    /// After it has taken effect.
     After,
 }
 
@@ -87,7 +87,7 @@ impl Source {
     pub(super) fn new(jitter: Jitter, tally: JitterTally) -> Self {
         let number = tally.0.endpoints.fetch_add(1, Ordering::Relaxed);
         let mut source = Self { jitter, tally, state: jitter.seed };
-        // Neighbouring seeds must not give neighbouring sequences.
+        // Adjacent seeds must not give similar sequences.
         source.state = source.next() ^ number.wrapping_mul(GAMMA);
         source
     }
@@ -101,17 +101,17 @@ impl Source {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number from 0 up to, not including, 1.
+    /// Returns a number in `0.0..1.0`.
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns a number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// Returns whether the next batch is delayed, where and for how long.
+    /// Decides whether the next batch is delayed, where and for how long.
     pub(super) fn draw(&mut self) -> Option<(Moment, Duration)> {
         if self.jitter.share <= 0.0 || self.fraction() >= self.jitter.share {
             return None;
@@ -121,7 +121,7 @@ impl Source {
         Some((moment, SHORTEST.mul_f64(orders.max(1.0).powf(self.fraction()))))
     }
 
-    /// Stops this thread for a while.
+    /// Makes this thread sleep.
     pub(super) fn delay(&self, time: Duration) {
         std::thread::sleep(time);
         self.tally.0.batches.fetch_add(1, Ordering::Relaxed);
@@ -132,8 +132,8 @@ impl Source {
     /// Posts a batch in two parts with a delay between them.
     ///
     /// # Errors
-    /// Those of `inner`. If the second part fails, verbs of the first have landed, so the error
-    /// never claims that nothing was sent.
+    /// Those of `inner`. If the second part fails, verbs of the first have taken effect, so the
+    /// error never claims that nothing was sent.
     pub(super) async fn submit_in_parts<E: Endpoint>(
         &mut self,
         inner: &mut E,
@@ -152,7 +152,7 @@ impl Source {
         Ok(batch)
     }
 
-    /// Cuts the verbs of every node in two.
+    /// Splits the verbs of every node in two.
     fn cut(&mut self, verbs: &[Verb]) -> (Vec<Verb>, Vec<Verb>) {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         let mut nodes: Vec<u8> = verbs.iter().map(|verb| verb.addr.node()).collect();
@@ -176,7 +176,7 @@ impl Source {
         (first, second)
     }
 
-    /// Tears a verb of several words in two, in either order.
+    /// Splits a verb of several words in two, in either order.
     fn tear(&mut self, verb: &Verb) -> (Verb, Verb) {
         let words = 1 + self.below(u64::from(verb.words) - 1) as u32;
         let head = Verb { words, ..*verb };
@@ -190,7 +190,7 @@ impl Source {
     }
 }
 
-/// Returns the error of a batch whose first part took effect: it must not claim that nothing was
+/// Returns the error of a batch whose first part took effect. It must not claim that nothing was
 /// sent.
 fn half_sent(error: FabricError) -> FabricError {
     match error {
@@ -199,7 +199,7 @@ fn half_sent(error: FabricError) -> FabricError {
     }
 }
 
-/// Posts some verbs of a batch, or parts of them, and puts what they bring where the batch has it.
+/// Posts some verbs of a batch, or parts of them, and copies their results into the batch.
 async fn post<E: Endpoint>(inner: &mut E, batch: &mut Batch, verbs: &[Verb]) -> Result<(), FabricError> {
     let mut part = inner.batch();
     let (_, data) = batch.parts_mut();
@@ -237,8 +237,8 @@ mod tests {
         assert!(matches!(half_sent(FabricError::Fenced), FabricError::Fenced));
     }
 
-    /// As many delays between 1 and 10 microseconds as between 1 and 10 milliseconds, and none
-    /// beyond the longest.
+    /// Delays between 1 and 10 microseconds are as frequent as between 1 and 10 milliseconds, and
+    /// none exceeds the longest.
     #[test]
     fn delays_are_of_every_order_of_magnitude() {
         let jitter = Jitter { share: 1.0, longest: Duration::from_millis(10), seed: 1 };

@@ -8,7 +8,7 @@
 //! | [`Delaying`] | pending polls before and after the verbs, at which a future can be dropped; random delays |
 //! | [`Aging`] | how soon memory is written again |
 //!
-//! They stack: each forwards what it does not handle itself.
+//! They stack: each forwards the methods that it does not handle.
 
 mod aging;
 mod counting;
@@ -88,7 +88,7 @@ macro_rules! forward_fabric {
     };
 }
 
-/// Implements the methods of [`crate::Endpoint`] that concern buffers, what is under way, and the
+/// Implements the methods of [`crate::Endpoint`] that concern buffers, verbs in flight, and the
 /// provider's clock.
 macro_rules! forward_endpoint {
     () => {
@@ -108,8 +108,8 @@ macro_rules! forward_endpoint {
         }
 
         #[inline]
-        fn glance(&self, addr: crate::GlobalAddr) -> Option<u64> {
-            self.inner.glance(addr)
+        fn peek(&self, addr: crate::GlobalAddr) -> Option<u64> {
+            self.inner.peek(addr)
         }
 
         #[inline]

@@ -1,4 +1,4 @@
-//! Keeps a record of the latest verbs, to be asserted on by tests and printed for people.
+//! Records the latest verbs, for assertions in tests and for printing.
 
 use super::{forward_endpoint, forward_fabric, forward_membership};
 use crate::{
@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// One verb of the record, as it was posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracedVerb {
-    /// Which endpoint posted it, counted from 0 in order of opening.
+    /// The endpoint that posted it, counted from 0 in order of opening.
     pub endpoint: u64,
-    /// Which batch of all endpoints it belongs to, counted from 0 in order of posting.
+    /// Its batch, counted from 0 over all endpoints in order of posting.
     pub round_trip: u64,
-    /// The operation it belongs to.
+    /// The operation that it belongs to.
     pub op: OpKind,
-    /// What it does.
+    /// Its kind.
     pub kind: VerbKind,
-    /// Where.
+    /// Its address.
     pub addr: GlobalAddr,
     /// Words moved.
     pub words: u32,
     /// CAS: expected and desired word. FAA: addend, 0. READ: 0, 0. WRITE: its first word, 0.
     pub operands: [u64; 2],
-    /// CAS and FAA: the word found, once completed. READ: the first word brought.
+    /// CAS and FAA: the word found, after completion. READ: the first word read.
     pub found: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for TracedVerb {
     }
 }
 
-/// The record that all endpoints of a [`Tracing`] fabric share. Clones are the same record.
+/// The record that all endpoints of a [`Tracing`] fabric share. Clones share it too.
 #[derive(Clone, Debug)]
 pub struct Trace {
     ring: Arc<Mutex<Ring>>,
@@ -59,7 +59,7 @@ pub struct Trace {
 struct Ring {
     verbs: VecDeque<TracedVerb>,
     capacity: usize,
-    /// Verbs ever recorded; the newest in `verbs` has this number less one.
+    /// Number of verbs ever recorded; the newest in `verbs` has this number less one.
     recorded: u64,
     round_trips: u64,
     endpoints: u64,
@@ -71,25 +71,25 @@ impl Trace {
         Self { ring: Arc::new(Mutex::new(ring)) }
     }
 
-    /// Returns the recorded verbs, oldest first; the record is empty afterwards.
+    /// Removes and returns the recorded verbs, oldest first.
     pub fn take(&self) -> Vec<TracedVerb> {
         self.with(|ring| ring.verbs.drain(..).collect())
     }
 
-    /// Round trips since the fabric was wrapped, also those the record has forgotten. Calls are
-    /// among them, and leave no verb in the record.
+    /// Returns the number of round trips since the fabric was wrapped, including those that the
+    /// record has dropped. Calls are included, although they leave no verb in the record.
     pub fn round_trips(&self) -> u64 {
         self.with(|ring| ring.round_trips)
     }
 
-    /// A panic elsewhere leaves the ring whole, so its poison is ignored.
+    /// A panic elsewhere leaves the ring consistent, so its poison is ignored.
     fn with<R>(&self, act: impl FnOnce(&mut Ring) -> R) -> R {
         act(&mut self.ring.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl fmt::Display for Trace {
-    /// One verb a line, oldest first.
+    /// Writes one verb per line, oldest first.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verbs = self.with(|ring| ring.verbs.clone());
         verbs.iter().try_for_each(|verb| writeln!(f, "{verb}"))
@@ -128,7 +128,7 @@ impl Ring {
         first
     }
 
-    /// Adds what a completed batch found, where the record still has its verbs.
+    /// Adds the results of a completed batch to its verbs that are still in the record.
     fn complete(&mut self, first: u64, batch: &mut Batch) {
         let oldest = self.recorded - self.verbs.len() as u64;
         let (verbs, data) = batch.parts_mut();
@@ -159,7 +159,7 @@ impl<F> Tracing<F> {
         &self.trace
     }
 
-    /// Returns the fabric inside.
+    /// Returns the wrapped fabric.
     pub fn inner(&self) -> &F {
         &self.inner
     }
@@ -182,8 +182,8 @@ impl<F: Fabric> Fabric for Tracing<F> {
     forward_fabric!();
 }
 
-/// An endpoint whose verbs are recorded. A batch is recorded when posted, and completed with what
-/// it found.
+/// An endpoint whose verbs are recorded. A batch is recorded when it is posted, and gets its
+/// results when it completes.
 #[derive(Debug)]
 pub struct TracingEndpoint<E> {
     inner: E,

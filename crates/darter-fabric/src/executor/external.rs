@@ -1,9 +1,10 @@
-//! The driver for threads of other executors: the thread's tasks have connections of their own, and
-//! one of the tasks drives them.
+//! The driver for threads of other executors: the thread's tasks have their own connections, which
+//! one of the tasks drives.
 //!
 //! Without it, a thread of the fabric drives the connections of such tasks, and every reply must
-//! wake a thread. A thread that runs many tasks does better by itself: what all its tasks have
-//! posted leaves together after they have been polled, and one call collects all replies.
+//! wake a thread. A thread that runs many tasks is faster with its own driver: everything that its
+//! tasks have posted leaves together after they have been polled, and one call collects all
+//! replies.
 
 use super::thread::{
     Drives, Driving, Progress, Signal, has_external_driver, set_external_driver, signal, wake_on_post,
@@ -15,9 +16,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// While it exists, the thread that made it drives the connections of its own tasks. One of the
+/// While it exists, the thread that created it drives the connections of its own tasks. One of the
 /// tasks must call [`ExternalDriver::turn`] after the waker of [`ExternalDriver::wake_on_post`] was
-/// called, when the driver's file is readable, and once a second, to notice nodes that are silent
+/// called, when the driver's file is readable, and once a second, to detect nodes that are silent
 /// for too long.
 pub struct ExternalDriver {
     _driving: Driving,
@@ -31,14 +32,14 @@ pub struct ExternalDriver {
 }
 
 impl ExternalDriver {
-    /// Makes the calling thread the driver of what its tasks post.
+    /// Makes the calling thread the driver of its tasks' connections.
     ///
     /// # Errors
-    /// Fails if the process has no more files, or if this thread has a driver already.
+    /// Fails if the process has no descriptors left, or if this thread already has a driver.
     pub fn enter() -> io::Result<Self> {
         let signal = signal();
         if has_external_driver() {
-            return Err(io::Error::other("this thread has an external driver already"));
+            return Err(io::Error::other("this thread already has an external driver"));
         }
         let bell = signal.bell()?;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -55,12 +56,12 @@ impl ExternalDriver {
         })
     }
 
-    /// Sets the waker that the next post of this thread calls, once.
+    /// Sets the waker that this thread's next post calls, once.
     pub fn wake_on_post(&self, waker: &Waker) {
         wake_on_post(waker);
     }
 
-    /// Sends what was posted, as far as the connections take it.
+    /// Sends the posted verbs, as far as the connections accept them.
     ///
     /// # Errors
     /// Fails if a connection cannot be watched.
@@ -71,8 +72,8 @@ impl ExternalDriver {
         Ok(())
     }
 
-    /// Sends what was posted and hands out what has arrived, without blocking; returns whether
-    /// there is more already.
+    /// Sends the posted verbs and delivers the replies that have arrived, without blocking. Returns
+    /// whether there is already more to do.
     ///
     /// # Errors
     /// Fails if a connection cannot be watched.
@@ -85,7 +86,7 @@ impl ExternalDriver {
         Ok(is_readable && turn == Progress::Moved)
     }
 
-    /// Silences the bell and takes over new drives. Rings from now on are noticed.
+    /// Silences the bell and takes over new drives. Later rings are noticed.
     fn update(&mut self) -> io::Result<()> {
         self.signal.answer_bell();
         if self.drives.update() {
@@ -96,7 +97,7 @@ impl ExternalDriver {
                     epoll::EventData::new_u64(0),
                     epoll::EventFlags::IN,
                 ) {
-                    // One that was closed has left by itself, with its file.
+                    // A closed one has left the set automatically, with its file.
                     Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }

@@ -1,16 +1,16 @@
-//! Runs futures on the calling thread: one of them ([`block_on`]), or many side by side
+//! Runs futures on the calling thread: one of them ([`block_on`]), or many concurrently
 //! ([`run_all`]).
 //!
-//! A turn of the loop polls the tasks that were woken, then lets each provider this thread drives
-//! send and receive once: what all tasks have posted leaves together, and each reply wakes its
-//! task. When nothing moves, the loop spins for as long as the provider's options allow, then
-//! sleeps until a socket or another thread wakes it. A waker is a task's number, made once for each
-//! thread; nothing is allocated and no lock is taken for a wake from the same thread.
+//! A turn of the loop polls the tasks that were woken, then lets each provider that this thread
+//! drives send and receive once: everything that the tasks have posted leaves together, and each
+//! reply wakes its task. When nothing moves, the loop spins for as long as the provider's options
+//! allow, then sleeps until a socket or another thread wakes it. A waker is a task's number,
+//! created once for each thread; a wake from the same thread allocates nothing and takes no lock.
 //!
 //! An [`ExternalDriver`] does the same for a thread that another executor runs.
 //!
 //! Providers whose verbs complete at once never return `Pending`, so the first poll of [`block_on`]
-//! is made with a waker that does nothing and costs nothing.
+//! uses a waker that does nothing and costs nothing.
 
 mod external;
 mod thread;
@@ -35,8 +35,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The rest of [`block_on`] once the future has been pending. It is polled again first: the waker
-/// it saw was deaf.
+/// The rest of [`block_on`] after the future has returned `Pending`. It is polled again first,
+/// since the first waker did nothing.
 #[cold]
 fn parked<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let mut output = None;
@@ -57,7 +57,7 @@ enum Task<F: Future> {
     Done(F::Output),
 }
 
-/// Runs futures side by side on this thread until all have ended; returns their outputs in the same
+/// Runs futures concurrently on this thread until all have ended. Returns their outputs in the same
 /// order.
 pub fn run_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let _driving = Driving::begin();
@@ -84,7 +84,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    /// Returns `Pending` so many times, waking itself each time.
+    /// Returns `Pending` this number of times, waking itself each time.
     async fn yields(mut left: usize) {
         std::future::poll_fn(|context| {
             if left == 0 {
@@ -108,7 +108,7 @@ mod tests {
         block_on(yields(5));
     }
 
-    /// A value that another thread will bring.
+    /// A value that another thread will deliver.
     #[derive(Default)]
     struct Letter(Mutex<(Option<u32>, Option<Waker>)>);
 

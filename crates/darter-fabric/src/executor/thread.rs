@@ -1,5 +1,5 @@
-//! A thread's loop: the tasks that it polls, the connections that it drives, how it sleeps and is
-//! woken.
+//! A thread's loop: the tasks that it polls, the connections that it drives, and how it sleeps and
+//! is woken.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::cell::{Cell, RefCell};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Progress {
     /// Nothing is expected.
     Idle,
-    /// Replies are expected, none came.
+    /// Replies are expected, but none came.
     Waiting,
     /// Something was sent or received.
     Moved,
@@ -23,29 +23,29 @@ pub(crate) enum Progress {
 
 /// A provider's connections, which a thread must drive.
 pub(crate) trait Drive: Send + Sync {
-    /// Runs `then` with whatever lock a post takes already taken.
+    /// Runs `then` while holding the lock that a post takes.
     fn hold(&self, then: &mut dyn FnMut());
 
-    /// Sends and receives without blocking: where replies are expected, or, if `thorough`,
-    /// everywhere, before a sleep. Adds the wakers to be called once no lock is held.
+    /// Sends and receives without blocking: on connections that expect replies or, if `thorough`,
+    /// on all, before a sleep. Adds the wakers to call after all locks are released.
     fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Progress;
 
-    /// Sends what was posted, and watches its connections for replies. Adds the wakers to be called
-    /// once no lock is held.
+    /// Sends what was posted, and watches its connections for replies. Adds the wakers to call
+    /// after all locks are released.
     fn send(&self, wakers: &mut Vec<Waker>);
 
-    /// Readable when a turn would bring something.
+    /// Returns a descriptor that is readable when a turn would make progress.
     fn readable(&self) -> BorrowedFd<'_>;
 
     /// Returns how long to poll for replies before sleeping.
     fn spin(&self) -> Duration;
 
-    /// Returns whether nothing will come from it any more.
+    /// Returns whether it will deliver nothing from now on.
     #[cfg(feature = "tcp")]
     fn is_closed(&self) -> bool;
 }
 
-/// How other threads reach a thread's loop.
+/// The means by which other threads reach a thread's loop.
 #[derive(Debug)]
 pub(crate) struct Signal {
     #[cfg(feature = "tcp")]
@@ -55,28 +55,28 @@ pub(crate) struct Signal {
     /// Tasks that other threads woke: level and number.
     wakes: Mutex<Vec<(usize, u32)>>,
     has_wakes: AtomicBool,
-    /// What a loop that drives something sleeps on, beside its sockets.
+    /// The event that a loop sleeps on, in addition to its sockets.
     bell: OnceLock<OwnedFd>,
 }
 
-/// The tasks of one loop of this thread; a loop started by a task of another loop is one level
+/// The tasks of one loop of this thread. A loop started by a task of another loop is one level
 /// deeper.
 #[derive(Default)]
 struct Level {
     woken: Vec<u32>,
-    /// By task.
+    /// Indexed by task.
     states: Vec<TaskState>,
     spare: Spare,
 }
 
-/// What a wake of a task does.
+/// The effect of waking a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskState {
-    /// Has it polled.
+    /// It will be polled.
     Waits,
-    /// Nothing: it will be polled anyway.
+    /// None: it will be polled anyway.
     Woken,
-    /// Nothing: it has ended.
+    /// None: it has ended.
     Done,
 }
 
@@ -89,7 +89,7 @@ impl Level {
     }
 }
 
-/// What a loop needs while it runs, kept for the next one.
+/// Buffers of a loop, kept for the next one.
 #[derive(Default)]
 struct Spare {
     wakers: Vec<Waker>,
@@ -110,7 +110,7 @@ struct Local {
     on_post: Cell<Option<Waker>>,
 }
 
-/// A thread's number; 0 is none's.
+/// A thread's number; 0 belongs to no thread.
 type ThreadNumber = u64;
 
 thread_local! {
@@ -154,7 +154,7 @@ fn number() -> ThreadNumber {
     NUMBER.get()
 }
 
-/// This thread's signal.
+/// Returns this thread's signal.
 pub(crate) fn signal() -> Arc<Signal> {
     LOCAL.with(|local| Arc::clone(&local.signal))
 }
@@ -166,7 +166,7 @@ pub(super) fn has_external_driver() -> bool {
 
 /// Records that an external driver begins or ends to drive this thread's connections.
 pub(super) fn set_external_driver(has_external_driver: bool) {
-    // The thread may be about to end.
+    // The thread may be ending.
     let _ = LOCAL.try_with(|local| {
         local.has_external_driver.set(has_external_driver);
         drop(local.on_post.take());
@@ -181,8 +181,8 @@ pub(super) fn wake_on_post(waker: &Waker) {
     });
 }
 
-/// Notes that something was posted on what this thread drives. A loop notices by itself; an
-/// external driver is woken.
+/// Notes that verbs were posted on a connection that this thread drives. A loop notices by itself;
+/// an external driver is woken.
 #[inline]
 pub(crate) fn posted() {
     LOCAL.with(|local| {
@@ -192,7 +192,7 @@ pub(crate) fn posted() {
     });
 }
 
-/// Adds to what this thread's loops drive.
+/// Adds a drive to this thread's list.
 #[cfg(feature = "tcp")]
 pub(crate) fn adopt(drive: Arc<dyn Drive>) {
     LOCAL.with(|local| {
@@ -203,7 +203,7 @@ pub(crate) fn adopt(drive: Arc<dyn Drive>) {
     });
 }
 
-/// Marks that a loop runs here, until dropped.
+/// Marks that a loop runs in this thread, until dropped.
 #[derive(Debug)]
 pub(super) struct Driving {
     before: ThreadNumber,
@@ -231,13 +231,13 @@ impl Signal {
         DRIVING.get() == self.number
     }
 
-    /// Returns whether its thread sleeps, or is about to and will look once more at what it drives.
+    /// Returns whether its thread sleeps, or is about to and will check its drives once more.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst)
     }
 
-    /// Returns the bell that ends its thread's sleep, made on first use. Fails if the system is out
-    /// of files.
+    /// Returns the bell that ends its thread's sleep, created on first use. Fails if the process
+    /// has no descriptors left.
     pub(super) fn bell(&self) -> rustix::io::Result<&OwnedFd> {
         if let Some(bell) = self.bell.get() {
             return Ok(bell);
@@ -246,7 +246,8 @@ impl Signal {
         Ok(self.bell.get_or_init(|| made))
     }
 
-    /// Silences the bell if it rang, and counts as asleep again, so that later rings are noticed.
+    /// Silences the bell if it rang, and marks the thread asleep again, so that later rings are
+    /// noticed.
     pub(super) fn answer_bell(&self) {
         if !self.asleep.swap(true, Ordering::SeqCst)
             && let Some(bell) = self.bell.get()
@@ -260,7 +261,7 @@ impl Signal {
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.thread.unpark();
             if let Some(bell) = self.bell.get() {
-                // A full counter rings as well.
+                // A full counter also wakes the thread.
                 let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
             }
         }
@@ -303,7 +304,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// One loop at work: its level, given back when it ends, by a panic too.
+/// A running loop: its level, which is released when the loop ends, also by a panic.
 struct Loop {
     level: usize,
     spare: Spare,
@@ -347,7 +348,7 @@ impl Loop {
             std::mem::swap(woken, &mut self.spare.woken);
             self.spare.woken.retain(|&task| {
                 let state = &mut states[task as usize];
-                // One that woke itself and ended is listed once more.
+                // A task that woke itself and ended is listed once more.
                 let goes_on = *state == TaskState::Woken;
                 if goes_on {
                     *state = TaskState::Waits;
@@ -373,8 +374,8 @@ impl Drop for Loop {
     }
 }
 
-/// Polls tasks `0..tasks` as they are woken, and drives what this thread drives, until each has
-/// been ready once.
+/// Polls tasks `0..tasks` as they are woken, and drives this thread's connections, until each task
+/// has been ready once.
 pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) -> Poll<()>) {
     let mut this = Loop::begin(tasks);
     let mut drives = Drives::default();
@@ -407,7 +408,7 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
         }
         let since = *idle_since.get_or_insert_with(Instant::now);
         if turn == Progress::Waiting && since.elapsed() < drives.spin {
-            // Not at once: a look takes the socket's lock, which the sender of the reply needs.
+            // Not at once: a check takes the socket's lock, which the sender of the reply needs.
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             // The sender may need this core.
             std::thread::yield_now();
@@ -419,12 +420,12 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
     }
 }
 
-/// Processor pauses between two looks at what a loop drives: a fraction of a microsecond.
+/// Processor pauses between two checks of a loop's connections: a fraction of a microsecond.
 const PAUSES: usize = 16;
-/// How long to sleep before a look at who has been silent for how long: a fraction of the time after
-/// which a client looks for another replica.
+/// How long to sleep before the next check for silent nodes: a fraction of the time after which a
+/// client searches for another replica.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// Runs `then` inside all holds.
+/// Runs `then` while holding the locks of all drives.
 fn hold(drives: &[Arc<dyn Drive>], then: &mut dyn FnMut()) {
     match drives {
         [] => then(),
@@ -432,7 +433,7 @@ fn hold(drives: &[Arc<dyn Drive>], then: &mut dyn FnMut()) {
     }
 }
 
-/// What a loop drives: the thread's list, as of a version of it.
+/// The drives of a loop: the thread's list as of some version.
 #[derive(Default)]
 pub(super) struct Drives {
     all: Vec<Arc<dyn Drive>>,
@@ -441,7 +442,7 @@ pub(super) struct Drives {
 }
 
 impl Drives {
-    /// Takes over the thread's list if that has changed; returns whether it has.
+    /// Takes over the thread's list if it has changed. Returns whether it has.
     pub(super) fn update(&mut self) -> bool {
         LOCAL.with(|local| {
             let is_new = self.version != local.version.get();
@@ -466,8 +467,8 @@ impl Drives {
         self.all.iter().map(|drive| drive.turn(thorough, wakers)).max().unwrap_or(Progress::Idle)
     }
 
-    /// Blocks until something happens. Posts and wakes from now on see that this thread sleeps; one
-    /// more look finds what came just before.
+    /// Blocks until something happens. Later posts and wakes see that this thread sleeps; a last
+    /// check finds those that came just before.
     fn sleep(&self, signal: &Signal, wakers: &mut Vec<Waker>) {
         signal.asleep.store(true, Ordering::SeqCst);
         let is_quiet = !signal.has_wakes.load(Ordering::SeqCst)
@@ -486,14 +487,14 @@ impl Drives {
             }
             return;
         }
-        // Without one: look again and again instead.
+        // Without a bell: poll repeatedly instead.
         let Ok(bell) = signal.bell() else { return thread::yield_now() };
         if !signal.is_asleep() {
             // Roused before there was a bell.
             return;
         }
         let watch = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        // Woken early or not at all: the loop looks again.
+        // Woken early or not at all: the loop checks again.
         let _ = match &self.all[..] {
             [only] => poll(&mut [watch(bell.as_fd()), watch(only.readable())], Some(&NAP)),
             all => {

@@ -1,9 +1,9 @@
 //! A new file that gets its name when it is complete.
 //!
-//! On most file systems the file has no name before (`O_TMPFILE`), so a process that is killed
-//! leaves nothing. On the others it has the name `.NAME.darter-new-PID-N` for as long, and its
-//! process holds a lock on it, which the kernel drops when the process ends, however it ends. The
-//! next draft of the same NAME removes such files that are not locked.
+//! On most file systems the file has no name until then (`O_TMPFILE`), so a process that is killed
+//! leaves nothing. On the others it is named `.NAME.darter-new-PID-N` until then, and its process
+//! holds a lock on it, which the kernel releases when the process ends for any reason. The next
+//! draft of the same NAME removes such files that are not locked.
 
 use super::locks::{DRAFT_LOCK, LockKind, try_lock};
 use super::{folder, own_user};
@@ -16,13 +16,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file that is removed when dropped, unless it has got its name.
+/// A file that is removed when dropped, unless it was given its name.
 #[derive(Debug)]
 pub struct Draft {
     file: File,
-    /// The name that it is to have.
+    /// The final name.
     path: PathBuf,
-    /// The name that it has meanwhile, on file systems without files that have none.
+    /// The interim name, on file systems that do not support unnamed files.
     interim: Option<Interim>,
 }
 
@@ -32,7 +32,7 @@ struct Interim(PathBuf);
 
 impl Drop for Interim {
     fn drop(&mut self) {
-        // Absent after a rename. The next draft removes what cannot be removed here.
+        // Absent after a rename. The next draft removes files that cannot be removed here.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -49,7 +49,8 @@ impl Draft {
         how.read(true).write(true).mode(mode).custom_flags(libc::O_TMPFILE);
         match how.open(folder(path)) {
             Ok(file) => {
-                // A file system without locks has no drafts that could be removed for want of one.
+                // A file system without locks has no drafts that could be recognized by a missing
+                // lock.
                 let _ = try_lock(&file, DRAFT_LOCK, LockKind::Exclusive);
                 Ok(Self { file, path: path.to_owned(), interim: None })
             }
@@ -60,7 +61,7 @@ impl Draft {
         }
     }
 
-    /// [`Draft::create`] for a file system whose files all have names.
+    /// [`Draft::create`] for a file system that does not support unnamed files.
     fn create_named(path: &Path, mode: u32) -> io::Result<Self> {
         loop {
             let interim = interim_name(path);
@@ -70,7 +71,7 @@ impl Draft {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 opened => opened?,
             };
-            // Another creator can have found it without a lock, and removed it.
+            // Another creator may have found it before it was locked, and removed it.
             let locked = try_lock(&file, DRAFT_LOCK, LockKind::Exclusive);
             if !matches!(locked, Ok(false)) && file.metadata()?.nlink() > 0 {
                 return Ok(Self { file, path: path.to_owned(), interim: Some(Interim(interim)) });
@@ -78,7 +79,7 @@ impl Draft {
         }
     }
 
-    /// Returns the name that the file is to have.
+    /// Returns the file's final name.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -88,7 +89,7 @@ impl Draft {
         &self.file
     }
 
-    /// Gives the file its name. Returns `false` if there is a file of that name.
+    /// Gives the file its name. Returns `false` if a file of that name exists.
     ///
     /// # Errors
     /// Fails if the system refuses.
@@ -97,8 +98,8 @@ impl Draft {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => match &self.interim {
-                // Some file systems know no links. There a creator that comes at the same moment
-                // can replace another's file, but never by a part of one.
+                // Some file systems do not support links. On them, a concurrent creator can replace
+                // another's file, but never by an incomplete one.
                 Some(interim) if fs::symlink_metadata(&self.path).is_err() => {
                     fs::rename(&interim.0, &self.path).map(|()| true)
                 }
@@ -107,7 +108,7 @@ impl Draft {
         }
     }
 
-    /// Gives the file its name, in place of a file that has it. At every moment the name leads to
+    /// Gives the file its name, replacing any file that has it. At every moment the name leads to
     /// one of the two, also after a power failure.
     ///
     /// # Errors
@@ -144,16 +145,16 @@ impl Draft {
     }
 }
 
-/// Makes the names of a path's folder durable, where the system can.
+/// Makes the names in a path's folder durable, if the system can.
 fn sync_folder(path: &Path) -> io::Result<()> {
     match File::open(folder(path)).and_then(|folder| folder.sync_all()) {
-        // Some file systems sync no folders, and a folder need not be readable.
+        // Some file systems cannot sync folders, and a folder need not be readable.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => Ok(()),
         synced => synced,
     }
 }
 
-/// How the interim names of drafts of `path` begin.
+/// Returns the prefix of the interim names of drafts of `path`.
 fn interim_prefix(path: &Path) -> Vec<u8> {
     let name = path.file_name().unwrap_or_default();
     [b".", name.as_bytes(), b".darter-new-"].concat()
@@ -167,7 +168,7 @@ fn interim_name(path: &Path) -> PathBuf {
     folder(path).join(OsString::from_vec(name))
 }
 
-/// Removes drafts of `path` whose processes have ended. What cannot be removed stays.
+/// Removes drafts of `path` whose processes have ended, as far as possible.
 fn sweep(path: &Path) {
     let prefix = interim_prefix(path);
     let entries = fs::read_dir(folder(path)).into_iter().flatten().flatten();
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore)] // Miri knows no such files
+    #[cfg_attr(miri, ignore)] // Miri does not support such files
     fn a_draft_has_no_name_until_it_is_published() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
@@ -225,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore)] // Miri knows no such files
+    #[cfg_attr(miri, ignore)] // Miri does not support such files
     fn a_draft_of_a_dead_process_is_removed_and_one_of_a_live_process_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let live = Draft::create_named(&path, 0o600).unwrap();
         let live_name = names(folder.path());
-        // As a killed process leaves it: the lock is gone with the description, the name stays.
+        // As left by a killed process: the lock is gone with the description, the name remains.
         let mut dead = Draft::create_named(&path, 0o600).unwrap();
         std::mem::forget(dead.interim.take());
         drop(dead);

@@ -6,24 +6,25 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Offset of the lock that every process holds shared while it has the file mapped, and a creator
-/// holds alone.
+/// holds exclusively.
 pub(crate) const MAPPED_LOCK: i64 = (1 << 62) - 1;
 /// Offset of the lock that every process holds shared while it reads a snapshot of the file.
 pub(crate) const READ_LOCK: i64 = MAPPED_LOCK - 1;
-/// Offset of the lock that a process holds alone while it writes a file that has not got its name.
+/// Offset of the lock that a process holds exclusively while it writes a file that does not have
+/// its final name yet.
 pub(crate) const DRAFT_LOCK: i64 = READ_LOCK - 1;
 /// Offset of the lock of client slot 0; slot `n` is `n` bytes further.
 pub(crate) const SLOT_LOCKS: i64 = 1 << 62;
 
-/// How a byte is locked.
+/// Mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockKind {
-    /// Together with others.
+    /// Shared.
     Shared,
-    /// Alone.
+    /// Exclusive.
     Exclusive,
-    /// Not at all. Closing the last descriptor does the same, but a child process that is about to
-    /// start may have inherited a copy of it for a moment.
+    /// Unlocked. Closing the last descriptor has the same effect, but a child process that is being
+    /// started may briefly hold an inherited copy of it.
     Unlocked,
 }
 
@@ -44,8 +45,8 @@ impl LockKind {
     }
 }
 
-/// Locks a byte for `file`'s description without blocking, in place of an earlier lock there.
-/// Returns `false` if another description holds it.
+/// Locks a byte for `file`'s description without blocking, replacing an earlier lock there. Returns
+/// `false` if another description holds it.
 pub(crate) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<bool> {
     let request = kind.request(offset);
     // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call only reads.
@@ -59,8 +60,8 @@ pub(crate) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<b
     }
 }
 
-/// Returns whether another description holds a byte. Takes no lock, so it disturbs no attempt to
-/// take one.
+/// Returns whether another description holds a byte. Takes no lock, so it does not disturb attempts
+/// to take one.
 pub(crate) fn is_locked(file: &File, offset: i64) -> io::Result<bool> {
     let mut request = LockKind::Exclusive.request(offset);
     // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call may overwrite.

@@ -1,5 +1,5 @@
-//! Files of the system: creating them without a name until they are complete, writing outputs
-//! without destroying what a name leads to, and locks on single bytes.
+//! Files: creating them without a name until they are complete, writing outputs without destroying
+//! an existing file, and locks on single bytes.
 
 mod draft;
 pub(crate) mod locks;

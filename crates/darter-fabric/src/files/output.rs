@@ -1,9 +1,9 @@
 //! Files that commands write: exports, pictures, tables, pages.
 //!
-//! A regular file is replaced as a whole when its contents are complete, with the permissions and
-//! the group that it had; a symbolic link keeps leading to it. Anything else (a device, a FIFO,
-//! `/dev/stdout`) is written to as it is. Refused are pools, files of other users, and links and
-//! FIFOs of other users in a folder that every user can write to.
+//! A regular file is replaced as a whole when its contents are complete, and keeps its permissions
+//! and its group; a symbolic link continues to lead to it. Anything else (a device, a FIFO,
+//! `/dev/stdout`) is written directly. Pools, files of other users, and links and FIFOs of other
+//! users in a folder that every user can write to are refused.
 
 use super::locks::{MAPPED_LOCK, is_locked};
 use super::sharing::{check_trust, follow_links, foreign};
@@ -15,12 +15,12 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Who can read a new file.
+/// Read permissions of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Its owner alone: it has keys or values of a pool.
+    /// Its owner only: the file contains keys or values of a pool.
     Owner,
-    /// As the umask says: it has none.
+    /// As set by the umask: the file contains none.
     Umask,
 }
 
@@ -33,22 +33,22 @@ impl Access {
     }
 }
 
-/// A file that is being written. Dropped without [`OutputFile::finish`], a regular file stays as it
-/// was.
+/// A file that is being written. If it is dropped without [`OutputFile::finish`], a regular file is
+/// left unchanged.
 #[derive(Debug)]
 pub struct OutputFile(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    /// Replaces the file of this path, or takes the name.
+    /// Replaces the file at this path, or creates it.
     Draft { draft: Draft, path: PathBuf },
-    /// Written as it is.
+    /// Written directly.
     Through(File),
 }
 
-/// Where a name leads.
+/// Target of a name.
 enum Place {
-    /// There need not be a file.
+    /// A path; the file need not exist.
     Path(PathBuf),
     /// A descriptor of this process, such as `/dev/stdout`.
     Descriptor(i32),
@@ -68,13 +68,13 @@ impl OutputFile {
         let kind = match existing(&path)? {
             None => Kind::Draft { draft: Draft::create(&path, access.mode())?, path },
             Some(old) if old.is_file() => {
-                // Also to find out whether this user may write it.
+                // This also checks whether this user may write it.
                 OpenOptions::new().write(true).open(&path)?;
                 let draft = Draft::create(&path, old.mode() & 0o777)?;
                 keep_permissions(draft.file(), &old)?;
                 Kind::Draft { draft, path }
             }
-            // Not emptied: it can be another process's output.
+            // Not truncated: it may be another process's output.
             Some(_) => {
                 Kind::Through(OpenOptions::new().append(true).custom_flags(libc::O_NOCTTY).open(&path)?)
             }
@@ -82,8 +82,8 @@ impl OutputFile {
         Ok(Self(kind))
     }
 
-    /// Returns whether the contents become a file when they are complete: a regular file, which is
-    /// left as it was until then.
+    /// Returns whether the contents replace a regular file when they are complete; until then the
+    /// file is unchanged.
     pub fn replaces(&self) -> bool {
         matches!(self.0, Kind::Draft { .. })
     }
@@ -97,11 +97,11 @@ impl OutputFile {
         Ok(Kind::Through(descriptor.try_clone_to_owned()?.into()))
     }
 
-    /// Makes the contents the file's, and waits until they are on its medium.
+    /// Publishes the contents as the file, and waits until they are on its medium.
     ///
     /// # Errors
-    /// Fails if the system refuses, or the name leads to a pool by now; a regular file is then as it
-    /// was.
+    /// Fails if the system refuses, or a pool has been created under the name; a regular file is
+    /// then unchanged.
     pub fn finish(self) -> io::Result<()> {
         match self.0 {
             Kind::Draft { draft, path } => {
@@ -140,7 +140,7 @@ pub fn write_output(path: &Path, access: Access, contents: &[u8]) -> io::Result<
     file.finish()
 }
 
-/// Checks that a file can be written, and changes nothing.
+/// Checks that a file can be written, without changing anything.
 ///
 /// # Errors
 /// Fails as [`OutputFile::create`] does.
@@ -157,8 +157,8 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether an error of an output means that another name is needed: its folder is not there
-/// or may not be written, or it is a directory or another user's.
+/// Returns whether an error of an output means that another name is needed: its folder does not
+/// exist or may not be written, or it is a directory or another user's.
 pub fn is_wrong_name(error: &io::Error) -> bool {
     use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | NotADirectory | IsADirectory | PermissionDenied)
@@ -172,7 +172,7 @@ fn place(path: &Path) -> io::Result<Place> {
     })
 }
 
-/// Returns the number of the descriptor of this process that a link under `/proc` stands for.
+/// Returns the number of the descriptor of this process that a link under `/proc` refers to.
 fn own_descriptor(path: &Path) -> Option<i32> {
     let folder = fs::canonicalize(folder(path)).ok()?;
     let mut parts = folder.strip_prefix("/proc").ok()?.iter().map(|part| part.to_str());
@@ -180,7 +180,8 @@ fn own_descriptor(path: &Path) -> Option<i32> {
     if is_own { path.file_name()?.to_str()?.parse().ok() } else { None }
 }
 
-/// Returns what is at a path without links at its end, if it may be written to.
+/// Returns the metadata of a path without links at its end, if it may be written to; `None` if
+/// nothing is there.
 fn existing(path: &Path) -> io::Result<Option<Metadata>> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -196,7 +197,7 @@ fn existing(path: &Path) -> io::Result<Option<Metadata>> {
     Ok(Some(found))
 }
 
-/// Checks that a file is one that output can go to.
+/// Checks that output can be written to a file.
 fn check_kind(path: &Path, found: &Metadata) -> io::Result<()> {
     let kind = found.file_type();
     if kind.is_dir() {
@@ -214,12 +215,12 @@ fn check_kind(path: &Path, found: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a character device is memory: only those have a size.
+/// Returns whether a character device is memory: only such devices have a size.
 fn is_dax_device(device: u64) -> bool {
     Path::new(&format!("/sys/dev/char/{}:{}/size", libc::major(device), libc::minor(device))).exists()
 }
 
-/// Returns whether a regular file begins as a pool does, or a process has it open as one.
+/// Returns whether a regular file begins like a pool, or a process has it open as one.
 fn is_pool(path: &Path) -> io::Result<bool> {
     let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         // A pool that cannot be read cannot be opened.

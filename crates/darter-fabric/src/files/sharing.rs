@@ -1,9 +1,10 @@
-//! Files that hold data: who can read and write them, and that none is another user's.
+//! Files that hold data: their permissions, and protection from files of other users.
 //!
-//! They are their owner's alone, whatever the umask, unless the operator names a mode or a group
-//! ([`Sharing`]). A name in a folder that every user can write to, such as `/tmp`, is trusted as the
-//! kernel's settings `fs.protected_symlinks` and `fs.protected_regular` say, even if they are
-//! off: neither a link nor a file of another user is followed or taken for a new one.
+//! Only their owner can access them, regardless of the umask, unless the operator names a mode or a
+//! group ([`Sharing`]). A name in a folder that every user can write to, such as `/tmp`, is trusted
+//! according to the rules of the kernel's settings `fs.protected_symlinks` and
+//! `fs.protected_regular`, even if they are off: neither a link nor a file of another user is
+//! followed or mistaken for a new one.
 
 use super::{folder, own_user};
 use std::ffi::CString;
@@ -14,23 +15,23 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Symbolic links that are followed, as the system does.
+/// Maximum number of symbolic links to follow, as in the system.
 const LINKS_MAX: usize = 40;
-/// The mode of a file that its owner alone can read and write.
+/// The mode of a file that only its owner can read and write.
 const OWNER: u32 = 0o600;
-/// That of a file for which a group is named, and no mode.
+/// The mode of a file if a group is named, but no mode.
 const GROUP: u32 = 0o660;
 
-/// Who can read and write a file with data: by default its owner alone.
+/// Permissions of a file with data: by default only its owner can read and write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sharing {
     /// The mode of new files, without file type; `None`: 0600, or 0660 if there is a group.
     pub mode: Option<FileMode>,
-    /// The group of new files; `None`: the one that the system gives them.
+    /// The group of new files; `None`: the system's default.
     pub group: Option<GroupName>,
 }
 
-/// The permissions of a file, such as 0660: read and write for its owner at least, and no right to
+/// The permissions of a file, such as 0660: at least read and write for its owner, and no right to
 /// execute it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMode(u32);
@@ -93,7 +94,7 @@ impl GroupName {
         };
         match (code, found.is_null()) {
             (0, false) => Ok(group.gr_gid),
-            (0, true) => Err(io::Error::new(ErrorKind::NotFound, format!("there is no group `{self}`"))),
+            (0, true) => Err(io::Error::new(ErrorKind::NotFound, format!("group `{self}` does not exist"))),
             _ => Err(io::Error::from_raw_os_error(code)),
         }
     }
@@ -115,10 +116,10 @@ impl Sharing {
         self.mode() | (self.mode() & 0o444) >> 2
     }
 
-    /// Gives a new file its group and its permissions, whatever the umask.
+    /// Sets a new file's group and permissions, regardless of the umask.
     ///
     /// # Errors
-    /// Fails if there is no such group, or the system refuses.
+    /// Fails if the group does not exist, or the system refuses.
     pub fn apply(&self, file: &File) -> io::Result<()> {
         self.apply_mode(file, self.mode())
     }
@@ -133,11 +134,11 @@ impl Sharing {
         file.set_permissions(Permissions::from_mode(mode))
     }
 
-    /// Opens a file to read and write it, or creates it. Also returns whether it is new.
+    /// Opens a file for reading and writing, or creates it. Also returns whether it is new.
     ///
     /// # Errors
-    /// Fails as [`open_own`] does, except that the file need not be there; if there is no such group;
-    /// or if the system refuses to create it.
+    /// Fails as [`open_own`] does, except that the file need not exist; if the group does not
+    /// exist; or if the system refuses to create it.
     pub fn open_or_create(&self, path: &Path) -> io::Result<(File, bool)> {
         loop {
             let place = Place::of(path)?;
@@ -153,16 +154,15 @@ impl Sharing {
                 Err(error) => return Err(error),
             }
             match place.open_own() {
-                // Removed a moment ago.
+                // It was removed a moment ago.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 opened => return Ok((opened?, false)),
             }
         }
     }
 
-    /// Fails if a file that was found under this path is another user's and was not to be expected
-    /// there: its folder is one to which every user can write, and it is not of the group that was
-    /// named.
+    /// Fails if an existing file under this path belongs to another user and is not expected there:
+    /// every user can write to its folder, and it does not belong to the named group.
     pub(crate) fn check_found(&self, file: &File, path: &Path) -> io::Result<()> {
         let found = file.metadata()?;
         match &self.group {
@@ -171,10 +171,10 @@ impl Sharing {
         }
     }
 
-    /// Creates a directory for files with data, and those above it. Returns whether it is new.
+    /// Creates a directory for files with data, and its parents. Returns whether it is new.
     ///
     /// # Errors
-    /// Fails if the system refuses, or there is something else.
+    /// Fails if the system refuses, or a file with this name exists.
     pub fn create_directory(&self, path: &Path) -> io::Result<bool> {
         if path.is_dir() {
             return Ok(false);
@@ -193,7 +193,7 @@ impl Sharing {
     }
 }
 
-/// Opens a file of this user to read and write it.
+/// Opens a file of this user for reading and writing.
 ///
 /// # Errors
 /// Fails if it is another user's, if another user's link in a folder like `/tmp` leads to it, or if
@@ -202,23 +202,23 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     Place::of(path)?.open_own()
 }
 
-/// Where the symbolic links at the end of a path lead.
+/// Target of the symbolic links at the end of a path.
 pub(crate) struct Place {
-    /// There need not be a file.
+    /// A path; the file need not exist.
     pub(crate) path: PathBuf,
-    /// It is a link of `/proc`, which leads to an open file and not to a name.
+    /// A link of `/proc`, which leads to an open file rather than a name.
     is_link_of_proc: bool,
 }
 
 impl Place {
-    /// Follows the links, unless another user has put them into a folder like `/tmp`.
+    /// Follows the links, unless another user has created them in a folder like `/tmp`.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let of_proc = |link: &Path| Ok(fs::canonicalize(folder(link))?.starts_with("/proc").then_some(()));
         let (path, stop) = follow_links(path, of_proc)?;
         Ok(Self { path, is_link_of_proc: stop.is_some() })
     }
 
-    /// Returns flags of `open` by which no other link is followed, and none blocks.
+    /// Returns flags of `open` that neither follow another link nor block.
     pub(crate) fn flags(&self) -> i32 {
         libc::O_NONBLOCK | libc::O_NOCTTY | if self.is_link_of_proc { 0 } else { libc::O_NOFOLLOW }
     }
@@ -240,12 +240,12 @@ impl Place {
     }
 }
 
-/// Follows the symbolic links at the end of a path up to one for which `stops_at` returns something,
-/// and returns where it stopped, with that. The last link may lead to nothing.
+/// Follows the symbolic links at the end of a path until `stops_at` returns something for one, and
+/// returns the place and that value. The last link may be dangling.
 ///
 /// # Errors
-/// Fails if another user has put a link into a folder like `/tmp`, if there are too many, or if the
-/// system refuses.
+/// Fails if another user has created a link in a folder like `/tmp`, if there are too many links,
+/// or if the system refuses.
 pub(super) fn follow_links<T>(
     path: &Path,
     stops_at: impl Fn(&Path) -> io::Result<Option<T>>,
@@ -268,7 +268,7 @@ pub(super) fn follow_links<T>(
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Fails if another user has put this into a folder like `/tmp`, to which every user can write.
+/// Fails if another user has created this in a folder like `/tmp`, which every user can write to.
 pub(super) fn check_trust(path: &Path, found: &Metadata, what: &str) -> io::Result<()> {
     let folder = fs::metadata(folder(path))?;
     let is_open_to_all = folder.mode() & 0o1002 == 0o1002;
@@ -280,12 +280,12 @@ pub(super) fn check_trust(path: &Path, found: &Metadata, what: &str) -> io::Resu
 
 pub(super) fn foreign(what: &str, owner: u32) -> io::Error {
     let what =
-        format!("there is {what} of another user (uid {owner}); remove it first, or choose another name");
+        format!("{what} of another user (uid {owner}) exists there; remove it first, or choose another name");
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
 #[cfg(test)]
-#[cfg(not(miri))] // Miri knows no permissions
+#[cfg(not(miri))] // Miri does not support permissions
 mod tests {
     use super::*;
     use std::os::unix::fs::{chown, symlink};
@@ -327,7 +327,7 @@ mod tests {
             let path = inner.join("file");
             assert!(sharing.open_or_create(&path).unwrap().1);
             assert_eq!(mode(&path), file);
-            // Not changed when it is there.
+            // The mode of an existing file is not changed.
             fs::set_permissions(&path, Permissions::from_mode(0o604)).unwrap();
             assert!(!sharing.open_or_create(&path).unwrap().1);
             assert_eq!(mode(&path), 0o604);
@@ -343,7 +343,7 @@ mod tests {
         let path = folder.path().join("file");
         let sharing = Sharing { group: Some("no-such-group".parse().unwrap()), ..Sharing::default() };
         let error = sharing.open_or_create(&path).unwrap_err().to_string();
-        assert!(error.contains("there is no group `no-such-group`"), "{error}");
+        assert!(error.contains("group `no-such-group` does not exist"), "{error}");
         assert!(!path.exists());
     }
 

@@ -1,10 +1,10 @@
-//! SIGBUS: the signal of the kernel for a page of a mapped file that cannot be had, because the file
-//! was truncated, its disk is full or broken, or the memory itself is.
+//! SIGBUS: the kernel's signal for a page of a mapped file that is not available, because the file
+//! was truncated, its disk is full or broken, or the memory itself is damaged.
 //!
-//! No load or store can report that, so a program chooses to end with a message
-//! ([`exit_on_bus_error`]). Every mapping of a file is on a list that the signal's handler reads: it
-//! grows only, and a record on it is freed only if no handler runs. The handler takes no lock and
-//! allocates nothing.
+//! No load or store can report that, so a program can choose to end with a message
+//! ([`exit_on_bus_error`]). Every mapping of a file is on a list that the signal's handler reads:
+//! the list only grows, and a record on it is freed only if no handler runs. The handler takes no
+//! lock and does not allocate.
 
 use std::fs::File;
 use std::io;
@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
 
 /// The list of slots.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
-/// Handlers that have begun. None of them that has found a record returns.
+/// Number of handlers that have begun. A handler that has found a record never returns.
 static HANDLERS: AtomicUsize = AtomicUsize::new(0);
-/// A handler writes the message and ends the process; others wait for that.
+/// Set when a handler writes the message and ends the process; other handlers wait for that.
 static ENDS: AtomicBool = AtomicBool::new(false);
-/// What the process did on SIGBUS before; null until [`exit_on_bus_error`].
+/// The previous action on SIGBUS; null until [`exit_on_bus_error`].
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
-/// Free bytes below which a file system counts as full, if it cannot say where a file has holes.
+/// A file system with fewer free bytes counts as full, if it cannot report where a file has holes.
 const FULL_BYTES: u64 = 1 << 20;
 
-/// A place on the list.
+/// A slot of the list.
 #[derive(Debug)]
 struct Slot {
     /// Null if it is free.
@@ -33,7 +33,7 @@ struct Slot {
     next: *const Slot,
 }
 
-// SAFETY: `next` leads to another slot, none of which is ever freed.
+// SAFETY: `next` leads to another slot; slots are never freed.
 unsafe impl Sync for Slot {}
 
 /// A mapping of a file's first bytes.
@@ -45,16 +45,16 @@ struct Record {
     name: String,
 }
 
-/// A file that is on the list until this is dropped, which must come before it is unmapped.
+/// A file that is on the list until this is dropped, which must happen before it is unmapped.
 #[derive(Debug)]
 pub(super) struct Listed(&'static Slot);
 
-/// Puts a mapping on the list. The file must stay open for as long as the mapping is used.
+/// Adds a mapping to the list. The file must stay open while the mapping is used.
 pub(super) fn list(start: usize, bytes: usize, file: &File, path: &Path) -> Listed {
     static FREE: Mutex<()> = Mutex::new(());
     let name = path.display().to_string().replace(char::is_control, "?");
     let record = Box::into_raw(Box::new(Record { start, bytes, descriptor: file.as_raw_fd(), name }));
-    // One thread at a time takes slots; handlers and `drop` take no notice.
+    // One thread at a time takes slots; handlers and `drop` do not need the lock.
     let _turn = FREE.lock();
     let mut at = SLOTS.load(SeqCst).cast_const();
     // SAFETY: slots are never freed.
@@ -73,24 +73,24 @@ pub(super) fn list(start: usize, bytes: usize, file: &File, path: &Path) -> List
 impl Drop for Listed {
     fn drop(&mut self) {
         let record = self.0.record.swap(ptr::null_mut(), SeqCst);
-        // A handler that begins later does not find it. One that runs may, and ends the process.
+        // A handler that begins later does not find it. A running one may, and ends the process.
         if HANDLERS.load(SeqCst) == 0 {
-            // SAFETY: it came from a `Box` in `list`, and `swap` has handed it to this call alone.
+            // SAFETY: it came from a `Box` in `list`, and `swap` has given it to this call only.
             drop(unsafe { Box::from_raw(record) });
         }
     }
 }
 
-/// Ends this process with exit code 1 and one line on stderr if a page of a mapped pool file, or of
-/// the file or device of a memory node's region, cannot be had: the line names the file and the
-/// cause, such as a truncation or a full file system. Without this call such an access ends the
-/// process by SIGBUS, without a message.
+/// Makes this process end with exit code 1 and one line on stderr if a page of a mapped pool file,
+/// or of the file or device of a memory node's region, is not available. The line names the file
+/// and the cause, such as a truncation or a full file system. Without this call such an access ends
+/// the process by SIGBUS, without a message.
 ///
-/// For programs, in `main`: it installs a handler of SIGBUS for the whole process. A SIGBUS that is
-/// not about such a file has the effect that it had before. Further calls do nothing.
+/// For programs, in `main`: it installs a handler of SIGBUS for the whole process. A SIGBUS for
+/// another cause has the same effect as before. Further calls do nothing.
 ///
 /// # Errors
-/// Fails if the system refuses the handler.
+/// Fails if the system refuses to install the handler.
 pub fn exit_on_bus_error() -> io::Result<()> {
     static INSTALLED: Mutex<bool> = Mutex::new(false);
     let mut is_installed = INSTALLED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -107,7 +107,7 @@ pub fn exit_on_bus_error() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     BEFORE.store(Box::into_raw(Box::new(before)), SeqCst);
-    // SAFETY: the handler calls only what a signal handler may call.
+    // SAFETY: the handler calls only functions that a signal handler may call.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -115,10 +115,10 @@ pub fn exit_on_bus_error() -> io::Result<()> {
     Ok(())
 }
 
-/// The handler. It ends the process, or hands the signal on.
+/// The handler. It ends the process, or passes the signal on.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     HANDLERS.fetch_add(1, SeqCst);
-    // SAFETY: the kernel hands over a valid one, whose address is set for the codes of faults.
+    // SAFETY: the kernel passes a valid pointer, whose address is set for the codes of faults.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     // Codes of signals that a process has sent are not positive.
     let is_fault = code > 0;
@@ -142,8 +142,8 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *
     }
 }
 
-/// Has the signal the effect that it had before [`exit_on_bus_error`]: a fault comes again, as the
-/// access is tried again, and a signal that was sent is sent once more.
+/// Restores the effect that the signal had before [`exit_on_bus_error`]. A fault occurs again,
+/// since the access is repeated; a signal that was sent is sent once more.
 fn hand_on(signal: libc::c_int, is_fault: bool) {
     let before = if is_fault { BEFORE.load(SeqCst).cast_const() } else { ptr::null() };
     // SAFETY: a plain struct of numbers, for which zero is valid: the default action.
@@ -157,7 +157,7 @@ fn hand_on(signal: libc::c_int, is_fault: bool) {
     }
 }
 
-/// Returns the mapping that has an address.
+/// Returns the mapping that contains an address.
 fn find(address: usize) -> Option<&'static Record> {
     let mut at = SLOTS.load(SeqCst).cast_const();
     // SAFETY: slots are never freed.
@@ -175,7 +175,8 @@ fn find(address: usize) -> Option<&'static Record> {
 }
 
 impl Record {
-    /// Returns why the byte at this offset cannot be had. Calls only what a signal handler may call.
+    /// Returns why the byte at this offset is not available. Calls only functions that a signal
+    /// handler may call.
     fn cause(&self, code: libc::c_int, offset: usize) -> &'static str {
         if code == libc::BUS_MCEERR_AR || code == libc::BUS_MCEERR_AO {
             return "the memory that it lies in is damaged, as the hardware reports; restore it from a copy";
@@ -204,7 +205,7 @@ impl Record {
     }
 }
 
-/// Writes one line on stderr, whatever becomes of it.
+/// Writes one line to stderr; ignores errors.
 fn say(parts: [&[u8]; 5]) {
     let parts =
         parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
@@ -213,7 +214,7 @@ fn say(parts: [&[u8]; 5]) {
 }
 
 #[cfg(test)]
-#[cfg(not(miri))] // Miri maps no files
+#[cfg(not(miri))] // Miri cannot map files
 mod tests {
     use super::super::mapping::Mapping;
     use super::*;

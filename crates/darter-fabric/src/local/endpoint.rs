@@ -1,11 +1,11 @@
 //! Verbs as loads, stores and atomics on the mapping. This is the hot path of every local
 //! benchmark.
 //!
-//! Each verb is checked against its region before it touches a word. How verbs are ordered,
-//! `order.rs` says.
+//! Each verb is checked against its region before it accesses a word. `order.rs` defines the order
+//! of verbs.
 //!
-//! A batch with several READs prefetches all of them first, so that their cache misses overlap:
-//! that is what a doorbell batch is for, on memory as on a network.
+//! A batch with several READs prefetches all of them first, so that their cache misses overlap: the
+//! same benefit that a doorbell batch has on a network.
 
 use super::LocalPool;
 use super::flush::{Flushing, Raised, Turn};
@@ -22,8 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words in a cache line.
 const LINE_WORDS: u64 = 8;
-/// Cache lines fetched ahead for one READ; beyond them the processor's own prefetcher has
-/// understood.
+/// Cache lines prefetched for one READ; the processor's own prefetcher handles longer ones.
 const PREFETCH_LINES_MAX: u64 = 4;
 
 /// The regions of all nodes, one after another in one mapping.
@@ -35,7 +34,7 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// The caller gives a mapping of `nodes * node_bytes` bytes, or more.
+    /// `mapping` must have at least `nodes * node_bytes` bytes.
     pub(super) fn new(mapping: Mapping, node_bytes: u64, nodes: usize) -> Self {
         let regions = Self { mapping, nodes: nodes as u64, node_bytes };
         assert!(regions.mapping.words().len() as u64 * 8 >= regions.nodes * node_bytes);
@@ -55,7 +54,7 @@ impl Regions {
         &self.mapping
     }
 
-    /// Returns the words a verb names, when they lie inside its region.
+    /// Returns the words that a verb names, if they lie inside its region.
     #[inline]
     pub(super) fn locate(&self, verb: &Verb) -> Result<&[AtomicU64], FabricError> {
         let (node, offset) = (u64::from(verb.addr.node()), verb.addr.offset());
@@ -73,7 +72,7 @@ impl Regions {
         })
     }
 
-    /// Returns what is wrong with a verb that [`Regions::locate`] refused.
+    /// Returns the error of a verb that [`Regions::locate`] refused.
     #[cold]
     fn refusal(&self, verb: &Verb) -> FabricError {
         let known = u64::from(verb.addr.node()) < self.nodes;
@@ -87,7 +86,7 @@ impl Regions {
         )
     }
 
-    /// Starts to bring the first lines of an object into the cache. An address outside the regions
+    /// Starts to load the first lines of an object into the cache. An address outside the regions
     /// is harmless here.
     #[inline]
     fn prefetch(&self, addr: GlobalAddr, words: u32) {
@@ -116,8 +115,8 @@ impl Regions {
         }
     }
 
-    /// [`Regions::execute`] on persistent memory: all that the batch has stored and seen is on the
-    /// medium when this returns, also with an error.
+    /// [`Regions::execute`] on persistent memory: everything that the batch has stored and read is
+    /// on the medium when this returns, also with an error.
     fn execute_flushed(
         &self,
         flushing: &Flushing,
@@ -135,7 +134,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Executes a batch in posting order. On an error the verbs before the refused one have landed.
+    /// Executes a batch in posting order. On an error the verbs before the refused one have taken
+    /// effect.
     #[inline]
     fn execute(&self, batch: &mut Batch) -> Result<(), FabricError> {
         let (verbs, data) = batch.parts_mut();
@@ -148,8 +148,8 @@ impl Regions {
         Ok(())
     }
 
-    /// [`Regions::execute`] for a thread that takes turns: one may end after each verb, and within
-    /// a long READ or WRITE.
+    /// [`Regions::execute`] for a thread that takes turns: a turn may end after each verb, and
+    /// within a long READ or WRITE.
     async fn execute_in_turns(&self, batch: &mut Batch) -> Result<(), FabricError> {
         let (verbs, data) = batch.parts_mut();
         self.prefetch_reads(verbs);
@@ -183,13 +183,13 @@ fn perform(order: &mut Order, kind: VerbKind, words: &[AtomicU64], buffer: &mut 
     }
 }
 
-/// One thread's way to a [`super::Local`] pool.
+/// One thread's connection to a [`super::Local`] pool.
 #[derive(Debug)]
 pub struct LocalEndpoint {
     pub(super) pool: Arc<LocalPool>,
     spares: Spares,
     procedures: NodeProcedures,
-    /// Room for what a batch on persistent memory has raised; empty between batches.
+    /// Buffer for the counters that a batch on persistent memory has raised; empty between batches.
     raised: Raised,
 }
 
@@ -216,9 +216,9 @@ impl Endpoint for LocalEndpoint {
     }
 
     #[inline]
-    fn glance(&self, addr: GlobalAddr) -> Option<u64> {
+    fn peek(&self, addr: GlobalAddr) -> Option<u64> {
         if self.pool.flushing.is_some() {
-            // What a glance saw would have to be flushed.
+            // A word read by a peek would have to be flushed.
             return None;
         }
         let words = self.pool.regions.locate(&Verb {

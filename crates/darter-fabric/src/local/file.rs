@@ -1,14 +1,14 @@
-//! Pool files: creating them, opening them, and refusing what is no pool before anything is mapped
-//! or written.
+//! Pool files: creating them, opening them, and refusing other files before anything is mapped or
+//! written.
 //!
-//! A shared mapping has two ways to end its process that no error code announces (`bus_error.rs`):
-//! touching a page beyond the file's end, and touching a hole that a full disk cannot fill. So the
-//! file's length is compared with the superblock's geometry first, and space is reserved at creation
-//! ([`Space::Reserved`]) unless the caller or the file system does without; then [`super::notes`]
-//! warns.
+//! Two accesses to a shared mapping end the process without an error code (`bus_error.rs`): to a
+//! page beyond the file's end, and to a hole that a full disk cannot fill. So the file's length is
+//! compared with the superblock's geometry first, and space is reserved at creation
+//! ([`Space::Reserved`]) unless the caller declines or the file system cannot; then
+//! [`super::notes`] warns.
 //!
-//! Each process that has the file mapped holds a shared lock on it; a creator needs the lock alone.
-//! So a file in use cannot be truncated under its users.
+//! Each process that has the file mapped holds a shared lock on it; a creator needs an exclusive
+//! one. So a file in use cannot be truncated under its users.
 
 use super::flush::{Flushing, TABLE_BYTES};
 use super::mapping::Mapping;
@@ -27,43 +27,43 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Bytes mapped to look at a device's superblock: devices map in huge pages only.
+/// Bytes mapped to read a device's superblock: devices map only in huge pages.
 const DEVICE_PAGE_BYTES: u64 = 2 << 20;
 
 /// How a new pool file gets its disk space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Space {
-    /// At once, or not at all; on a file system that cannot reserve space, when it is touched. A
+    /// At once, or creation fails; on a file system that cannot reserve space, on first access. A
     /// device has its space anyway.
     #[default]
     Reserved,
-    /// At once, or not at all, if need be by writing all of it.
+    /// At once, or creation fails; if necessary by writing all of it.
     Preallocated,
-    /// When it is touched. A full disk then ends the process that touches it, with SIGBUS.
+    /// On first access. A full disk then ends the accessing process with SIGBUS.
     Sparse,
 }
 
-/// How to create a pool file.
+/// Options for creating a pool file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Replaces a file that has contents. Without it such a file is refused.
+    /// Replaces a file that has contents. Otherwise such a file is refused.
     pub overwrite: bool,
     /// How it gets its disk space.
     pub space: Space,
-    /// Who can read and write it. If none is named, a file that is there keeps its permissions.
+    /// Its permissions. If none are named, an existing file keeps its own.
     pub sharing: Sharing,
-    /// Whoever opens it makes all durable that it writes and reads, by flushing the processor's
-    /// caches. Only in persistent memory; see [`super::Local::file_open_flushed`].
+    /// Each process that opens it makes everything durable that it writes and reads, by flushing
+    /// the processor's caches. Requires persistent memory; see [`super::Local::file_open_flushed`].
     pub flush: bool,
 }
 
-/// How so many bytes at the beginning of a file are mapped.
+/// A function that maps the given number of bytes at the beginning of a file.
 type MapFile = fn(&File, &Path, usize) -> Result<Mapping, FabricError>;
 
-/// A pool file, mapped, and its shape.
+/// A mapped pool file and its shape.
 pub(super) struct Opened {
     pub file: PoolFile,
-    /// With the table of a pool whose clients flush behind the regions.
+    /// Includes the table after the regions if the pool's clients flush.
     pub mapping: Mapping,
     pub bytes_per_node: u64,
     pub nodes: usize,
@@ -76,7 +76,7 @@ pub(super) struct PoolFile {
     _guard: NotInherited,
     file: File,
     path: PathBuf,
-    /// A character device: no length of its own, no holes.
+    /// A character device: it has no length and no holes.
     is_device: bool,
 }
 
@@ -86,7 +86,7 @@ impl PoolFile {
         Self::opened_so(path, "create it", |_| Ok(sharing.open_or_create(path)?.0))
     }
 
-    /// Returns a draft as the file of a new pool.
+    /// Returns the file of a draft as the file of a new pool.
     pub(super) fn of_draft(draft: &Draft) -> Result<Self, FabricError> {
         let path = draft.path();
         let (file, guard) = fork::keep(|| draft.file().try_clone())
@@ -94,17 +94,17 @@ impl PoolFile {
         Ok(Self { _guard: guard, file, path: path.to_owned(), is_device: false })
     }
 
-    /// Fails if the file is another user's, though it lies in a folder that every user can write to
-    /// and is not of the group that was named: a file that may be new must not be one that another
-    /// user has put there.
+    /// Fails if the file belongs to another user, lies in a folder that every user can write to,
+    /// and does not belong to the named group: another user must not be able to supply a file that
+    /// this process takes for a new one.
     pub(super) fn check_found(&self, sharing: &Sharing) -> Result<(), FabricError> {
         sharing
             .check_found(&self.file, &self.path)
             .map_err(|source| self.error("use it as a new pool", source))
     }
 
-    /// Makes it a file of `bytes` zero bytes, and of those of the table if its clients are to flush,
-    /// and maps it.
+    /// Makes it a file of `bytes` zero bytes, plus the table if its clients will flush, and maps
+    /// it.
     pub(super) fn fill(self, bytes: usize, options: &FileOptions) -> Result<(Self, Mapping), FabricError> {
         let pool = self;
         let path = pool.path.as_path();
@@ -114,11 +114,11 @@ impl PoolFile {
         let bytes = if options.flush { bytes + TABLE_BYTES } else { bytes };
         if !options.overwrite && pool.has_contents(held)? {
             return Err(pool.refusal(
-                "exists and has contents; open it, choose another path, or ask for it to be overwritten",
+                "exists and has contents; open it, choose another path, or request that it is overwritten",
             ));
         }
         if options.flush {
-            // Nothing is emptied that cannot be mapped then.
+            // The file is not emptied unless it can be mapped.
             mapped(&pool.file, path, pool.page_bytes() as usize)?;
         }
         if pool.is_device {
@@ -134,7 +134,7 @@ impl PoolFile {
             }
             pool.file.set_len(bytes as u64).map_err(|source| pool.error("extend it", source))?;
             if let Err(error) = pool.reserve(bytes as u64, options.space) {
-                // What was reserved is given back; the error to report is the first one.
+                // The reserved space is released; the first error is the one to report.
                 let _ = pool.file.set_len(0);
                 return Err(error);
             }
@@ -150,8 +150,8 @@ impl PoolFile {
         Ok((pool, mapping))
     }
 
-    /// Stores zeros: a device cannot be cut to zero length, and a pool must begin with them all the
-    /// same. The mark of a pool that was there must not stay behind a new one.
+    /// Stores zeros: a device cannot be truncated to length zero, but a pool must begin with zeros.
+    /// The mark of an earlier pool must not remain after a new one.
     fn clear(&self, bytes: usize) -> Result<(), FabricError> {
         let page = DEVICE_PAGE_BYTES as usize;
         let all = Mapping::shared(&self.file, &self.path, (bytes / page * page).max(bytes.min(page)))?;
@@ -159,8 +159,8 @@ impl PoolFile {
         Ok(())
     }
 
-    /// Returns whether its bytes are memory that stays where it is: a DAX device, or a file of a
-    /// file system without a medium.
+    /// Returns whether its bytes are memory at fixed addresses: a DAX device, or a file of a file
+    /// system without a medium.
     #[cfg(feature = "tcp")]
     pub(super) fn is_memory(&self) -> Result<bool, FabricError> {
         if self.is_device {
@@ -170,26 +170,26 @@ impl PoolFile {
         let mut system: libc::statfs = unsafe { std::mem::zeroed() };
         // SAFETY: the descriptor is open, and `system` outlives the call.
         if unsafe { libc::fstatfs(self.file.as_raw_fd(), &raw mut system) } != 0 {
-            return Err(self.error("ask for its file system", io::Error::last_os_error()));
+            return Err(self.error("read its file system", io::Error::last_os_error()));
         }
         Ok([libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC].contains(&system.f_type))
     }
 
-    /// Opens and maps a file, whose clients must be those that flush or those that do not.
+    /// Opens and maps a file, whose clients must flush if `flush` is set, and must not otherwise.
     pub(super) fn open(path: &Path, flush: bool) -> Result<Opened, FabricError> {
         let pool = Self::opened(path)?;
         pool.lock(LockKind::Shared)?;
         pool.map(if flush { Mapping::synced } else { Mapping::shared }, flush)
     }
 
-    /// Opens a file to be read, which nobody else may have open, and maps a copy of it.
+    /// Opens a file for reading, which no other process may have open, and maps a copy of it.
     pub(super) fn open_snapshot(path: &Path) -> Result<Opened, FabricError> {
         let pool = Self::opened_to_read(path)?;
         try_lock(&pool.file, READ_LOCK, LockKind::Shared).map_err(|source| pool.error("lock it", source))?;
         if pool.is_in_use()? {
             return Err(pool.refusal(
-                "is open in another process, and without the right to write it this one cannot tell it what it reads; \
-                 open it as a user who may write it, or when nobody else has it open",
+                "is open in another process, to which this one cannot announce its reads without write permission; open \
+                 it as a user who may write it, or when no other process has it open",
             ));
         }
         pool.map(Mapping::copy, false)
@@ -197,10 +197,10 @@ impl PoolFile {
 
     /// Returns whether another process has the file mapped.
     pub(super) fn is_in_use(&self) -> Result<bool, FabricError> {
-        is_locked(&self.file, MAPPED_LOCK).map_err(|source| self.error("look at the locks on it", source))
+        is_locked(&self.file, MAPPED_LOCK).map_err(|source| self.error("read the locks on it", source))
     }
 
-    /// Maps the file once its superblock has said how much there is.
+    /// Maps the file after reading its size from the superblock.
     fn map(self, mapped: MapFile, flush: bool) -> Result<Opened, FabricError> {
         let file = self;
         let pool = &file;
@@ -224,18 +224,18 @@ impl PoolFile {
         let has_table = pool.has_table(bytes, held, mapped)?;
         if has_table != flush {
             return Err(pool.refusal(if flush {
-                "was not created with `durability=flush`, so others may write it without a flush; copy it to a pool that \
-                 was: `darter export`, then `import`"
+                "was not created with `durability=flush`, so other processes may write it without a flush; copy it to \
+                 a pool that was: `darter export`, then `import`"
             } else {
-                "is kept durable by those who flush what they write and read, and this was to be opened without: name it \
-                 with `?durability=flush`, with the right to write it"
+                "is kept durable by clients that flush their writes and reads, which this one would not: name it with \
+                 `?durability=flush`, and open it as a user who may write it"
             }));
         }
         let mapping = mapped(&pool.file, &pool.path, if flush { bytes + TABLE_BYTES } else { bytes })?;
         Ok(Opened { file, mapping, bytes_per_node, nodes })
     }
 
-    /// Returns whether a table of those who flush lies behind the regions.
+    /// Returns whether the file has the table of flushing clients after the regions.
     fn has_table(&self, bytes: usize, held: u64, mapped: MapFile) -> Result<bool, FabricError> {
         let all = bytes + TABLE_BYTES;
         if held < all as u64 {
@@ -245,13 +245,13 @@ impl PoolFile {
         Ok(Flushing::is_marked(&mapping, bytes))
     }
 
-    /// Bytes that can be mapped at least.
+    /// Returns the smallest number of bytes that can be mapped.
     fn page_bytes(&self) -> u64 {
         if self.is_device { DEVICE_PAGE_BYTES } else { SUPERBLOCK_BYTES }
     }
 
-    /// Opens a memory node's region, or makes it of zeros, and keeps the file for this process
-    /// alone. Also returns whether it was made.
+    /// Opens a memory node's region, or creates it with zeros, and locks the file for this process.
+    /// Also returns whether it was created.
     pub(super) fn region(
         path: &Path,
         bytes: usize,
@@ -268,7 +268,7 @@ impl PoolFile {
             let (held, bytes) = (ByteSize(held), ByteSize(bytes as u64));
             return Err(pool.refusal(&format!("has {held}, not {bytes}; give its own size or another file")));
         }
-        // What the file holds stays; a file that was sparse has its space from now on.
+        // The file's contents are kept; a sparse file gets its space now.
         if !pool.is_device
             && let Err(error) = pool.reserve(bytes as u64, space)
         {
@@ -299,7 +299,8 @@ impl PoolFile {
         open: impl FnOnce(&Place) -> io::Result<File>,
     ) -> Result<Self, FabricError> {
         let io = |action| move |source| FabricError::io(path, action, source);
-        // Before it is opened, which has effects on some devices and blocks on a FIFO.
+        // Before the file is opened, since opening has effects on some devices and blocks on a
+        // FIFO.
         if let Ok(found) = path.metadata()
             && !found.is_file()
             && !found.file_type().is_char_device()
@@ -313,12 +314,12 @@ impl PoolFile {
         if kind.is_file() || pool.is_device { Ok(pool) } else { Err(not_plain(path)) }
     }
 
-    /// Takes or changes this process's share of the file.
+    /// Takes or changes this process's lock on the file.
     fn lock(&self, kind: LockKind) -> Result<(), FabricError> {
-        // What is read as a snapshot must not be cut short.
+        // A file that is read as a snapshot must not be truncated.
         let is_read = kind == LockKind::Exclusive
             && is_locked(&self.file, READ_LOCK)
-                .map_err(|source| self.error("look at the locks on it", source))?;
+                .map_err(|source| self.error("read the locks on it", source))?;
         match try_lock(&self.file, MAPPED_LOCK, kind) {
             Ok(_) if is_read => Err(self.refusal("is being read by another process; wait for that to end")),
             Ok(true) => Ok(()),
@@ -341,11 +342,11 @@ impl PoolFile {
         let device = metadata.rdev();
         let entry = format!("/sys/dev/char/{}:{}/size", libc::major(device), libc::minor(device));
         std::fs::read_to_string(entry).ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
-            self.refusal("is a device that does not tell its size; choose a DAX device or a file")
+            self.refusal("is a device that does not report its size; choose a DAX device or a file")
         })
     }
 
-    /// Returns whether a path is that of a device whose beginning holds nothing.
+    /// Returns whether a path leads to a device whose beginning is empty.
     pub(super) fn is_blank_device(path: &Path) -> Result<bool, FabricError> {
         if !path.metadata().is_ok_and(|found| found.file_type().is_char_device()) {
             return Ok(false);
@@ -354,7 +355,7 @@ impl PoolFile {
         Ok(!pool.has_contents(pool.held_bytes()?)?)
     }
 
-    /// Returns whether there is anything that creating a pool would destroy.
+    /// Returns whether creating a pool would destroy anything.
     fn has_contents(&self, held: u64) -> Result<bool, FabricError> {
         if !self.is_device || held < DEVICE_PAGE_BYTES {
             return Ok(held > 0);
@@ -363,7 +364,7 @@ impl PoolFile {
         Ok(head.words().iter().any(|word| word.load(Ordering::Acquire) != 0))
     }
 
-    /// Reads the bytes of a node and the number of nodes from the first superblock.
+    /// Reads the size of a node and the number of nodes from the first superblock.
     fn geometry(&self, held: u64, mapped: MapFile) -> Result<(u64, usize), FabricError> {
         let head = mapped(&self.file, &self.path, self.page_bytes().min(held) as usize)?;
         let word = |index: usize| head.words()[index].load(Ordering::Acquire);
@@ -383,12 +384,12 @@ impl PoolFile {
         Ok((word(SUPERBLOCK_NODE_BYTES_WORD), nodes as usize))
     }
 
-    /// Bytes of disk space that the file has.
+    /// Returns the disk space that the file occupies, in bytes.
     pub(super) fn taken_bytes(&self) -> Option<u64> {
         Some(self.file.metadata().ok()?.blocks() * 512)
     }
 
-    /// Returns what the file system says about itself.
+    /// Returns the file system's report about itself.
     pub(super) fn file_system(&self) -> Option<libc::statfs> {
         // SAFETY: an all-zero `statfs` is a valid value of that plain struct.
         let mut report: libc::statfs = unsafe { std::mem::zeroed() };
@@ -398,7 +399,7 @@ impl PoolFile {
 
     /// Reserves disk space for the whole file.
     fn reserve(&self, bytes: u64, space: Space) -> Result<(), FabricError> {
-        // Some file systems fill up before they refuse.
+        // Some file systems use up their space before they refuse.
         let is_too_much = self
             .file_system()
             .zip(self.taken_bytes())
@@ -438,7 +439,7 @@ impl PoolFile {
         })
     }
 
-    /// Returns a new description of the same file, whatever became of its name.
+    /// Returns a new description of the same file, even if its name has changed.
     pub(super) fn reopen(&self) -> Result<File, FabricError> {
         let entry = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         OpenOptions::new()
@@ -465,7 +466,7 @@ impl PoolFile {
         FabricError::io(&self.path, action, source)
     }
 
-    /// Returns a refusal of this file as it is.
+    /// Returns a refusal of this file in its current state.
     fn refusal(&self, what: &str) -> FabricError {
         FabricError::geometry(format!("{} {what}", self.path.display()))
     }
@@ -478,7 +479,7 @@ fn not_plain(path: &Path) -> FabricError {
 
 impl Drop for PoolFile {
     fn drop(&mut self) {
-        // Should it fail, closing the description still unlocks.
+        // If this fails, closing the description still unlocks.
         let _ = try_lock(&self.file, MAPPED_LOCK, LockKind::Unlocked);
     }
 }

@@ -1,5 +1,5 @@
-//! The verbs of a frame, executed on this memory: how a memory node serves it to clients across a
-//! network, and what else it does with the memory.
+//! Executes the verbs of a frame on this memory: used by a memory node to serve clients across a
+//! network, and for its other accesses to the memory.
 
 use super::LocalEndpoint;
 use super::endpoint::Regions;
@@ -7,15 +7,15 @@ use super::order::Order;
 use crate::wire::FrameVerbs;
 use crate::{FabricError, GlobalAddr, Verb, VerbKind};
 
-/// Learns what the verbs of a frame do as they execute, in their order. Nothing happens between a
+/// Receives the effects of a frame's verbs as they execute, in order. Nothing happens between a
 /// verb and its report if no other thread executes verbs.
 pub trait FrameObserver {
-    /// A READ, or a CAS that failed, has seen so many bytes at an offset; by a
-    /// [volatile](crate::Batch::volatile) verb or not.
+    /// A READ, or a CAS that failed, has read this number of bytes at an offset; `is_volatile`
+    /// tells whether the verb is [volatile](crate::Batch::volatile).
     fn saw(&mut self, offset: u64, bytes: usize, is_volatile: bool);
 
-    /// A verb has stored these words, little-endian, at an offset. What a FAA or a CAS has found is
-    /// not reported beside it.
+    /// A verb has stored these words, little-endian, at an offset. The word that a FAA or a CAS
+    /// found is not reported in addition.
     fn wrote(&mut self, offset: u64, bytes: &[u8], is_volatile: bool);
 }
 
@@ -28,19 +28,18 @@ impl FrameObserver for () {
 }
 
 impl LocalEndpoint {
-    /// Executes the verbs of a request on node 0, in their order, and appends their results to
-    /// `out`.
+    /// Executes the verbs of a request on node 0, in order, and appends their results to `out`.
     ///
     /// # Errors
-    /// Fails as a batch of these verbs does, except that none of them has taken effect then.
+    /// Fails like a batch of these verbs, except that then none of them has taken effect.
     pub fn execute_frame(&mut self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
         self.execute_frame_observed(verbs, out, &mut ())
     }
 
-    /// [`LocalEndpoint::execute_frame`], with an observer of what the verbs do.
+    /// [`LocalEndpoint::execute_frame`], with an observer of the verbs' effects.
     ///
     /// # Errors
-    /// Fails as [`LocalEndpoint::execute_frame`] does; the observer has seen nothing then.
+    /// Fails as [`LocalEndpoint::execute_frame`] does; then the observer was not called.
     pub fn execute_frame_observed(
         &mut self,
         verbs: FrameVerbs<'_>,
@@ -64,7 +63,7 @@ impl LocalEndpoint {
     /// Copies whole words of node 0 at an offset, little-endian.
     ///
     /// # Errors
-    /// Fails as a READ of them does.
+    /// Fails like a READ of them.
     pub fn copy_words(&self, offset: u64, bytes: &mut [u8]) -> Result<(), FabricError> {
         self.check_unflushed()?;
         let words = self.pool.regions.locate(&verb(VerbKind::Read, offset, bytes.len())?)?;
@@ -75,7 +74,7 @@ impl LocalEndpoint {
     /// Stores whole words of node 0 at an offset, little-endian.
     ///
     /// # Errors
-    /// Fails as a WRITE of them does.
+    /// Fails like a WRITE of them.
     pub fn store_words(&self, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
         self.check_unflushed()?;
         let words = self.pool.regions.locate(&verb(VerbKind::Write, offset, bytes.len())?)?;
@@ -105,7 +104,7 @@ impl Regions {
         out: &mut Vec<u8>,
         observer: &mut impl FrameObserver,
     ) -> Result<(), FabricError> {
-        // An error means that nothing was done.
+        // On an error no verb was executed.
         verbs.clone().try_for_each(|(verb, _)| self.locate(&verb).map(drop))?;
         let mut order = Order::default();
         for (verb, carried) in verbs {

@@ -1,17 +1,17 @@
-//! The proof that a client lives or is dead, which reclamation relies on.
+//! The proof that a client is alive or dead, which reclamation relies on.
 //!
-//! A process that uses a pool file holds one byte of it locked for each client slot it claimed, far
-//! beyond the file's end. The locks are *open-file-description* locks: they conflict between
-//! descriptions, also inside one process, and the kernel drops them when the description's last
-//! descriptor is gone. A process loses its descriptors only after all its threads have left its
-//! memory, so an unlocked slot proves that its holder writes no more, with no clock involved. A
-//! paused process keeps its lock, and is left alone. A forked child has no copy of the descriptor
-//! (`fork.rs`), so the lock ends with the parent.
+//! A process that uses a pool file holds a lock on one byte of it for each client slot that it
+//! claimed, far beyond the file's end. The locks are *open-file-description* locks: they conflict
+//! between descriptions, even inside one process, and the kernel drops them when the description's
+//! last descriptor is closed. A process loses its descriptors only after all its threads have left
+//! its memory, so an unlocked slot proves that its holder writes no longer, without relying on a
+//! clock. A paused process keeps its lock, and is not fenced. A forked child has no copy of the
+//! descriptor (`fork.rs`), so the lock ends with the parent.
 //!
-//! Each identity has a description of its own, opened anew through `/proc/self/fd`, which reaches
-//! the same file even when it was renamed or unlinked since.
+//! Each identity has its own description, opened through `/proc/self/fd`, which reaches the same
+//! file even if it was renamed or unlinked since.
 //!
-//! In memory there is no other process, so a set of claimed slots does.
+//! A pool in memory has no other process, so a set of claimed slots suffices.
 
 use super::file::PoolFile;
 use crate::files::locks::{LockKind, SLOT_LOCKS, is_locked, try_lock};
@@ -34,7 +34,7 @@ impl Identity for FileIdentity {}
 
 impl Drop for FileIdentity {
     fn drop(&mut self) {
-        // Should it fail, closing the description still unlocks.
+        // If this fails, closing the description still unlocks.
         let _ = try_lock(&self.description, self.offset, LockKind::Unlocked);
     }
 }
@@ -54,7 +54,7 @@ impl FileIdentity {
         match is_locked(file.description(), SLOT_LOCKS + i64::from(slot)) {
             Ok(true) => Ok(FenceOutcome::Alive),
             Ok(false) => Ok(FenceOutcome::Fenced),
-            Err(source) => Err(file.error("ask for a client's lock on it", source)),
+            Err(source) => Err(file.error("check a client's lock on it", source)),
         }
     }
 }
@@ -76,7 +76,7 @@ impl Identity for MemoryIdentity {}
 
 impl MemoryIdentities {
     pub(super) fn claim(&self, slot: u32) -> Result<MemoryIdentity, FabricError> {
-        // A set of numbers is whole whatever a panicking thread did beside it.
+        // A panicking thread leaves a set of numbers consistent.
         if self.claimed.lock().unwrap_or_else(PoisonError::into_inner).insert(slot) {
             Ok(MemoryIdentity { slot, claimed: Arc::clone(&self.claimed) })
         } else {

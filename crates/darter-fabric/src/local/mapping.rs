@@ -1,8 +1,8 @@
-//! The bytes of a pool as this process sees them: one mapping, the regions one after another.
+//! The bytes of a pool as mapped in this process: one mapping, the regions one after another.
 //!
-//! Other threads and, for files, other processes write these bytes at any time. So they are only
-//! ever seen as [`AtomicU64`], never through `&[u8]`, and no word of them is trusted to keep its
-//! value.
+//! Other threads and, for files, other processes write these bytes at any time. So they are
+//! accessed only as [`AtomicU64`], never through `&[u8]`, and the code never assumes that a word
+//! keeps its value.
 
 use super::bus_error::{self, Listed};
 #[cfg(not(miri))]
@@ -21,7 +21,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[cfg(miri)]
 const PAGE_BYTES: usize = 4096;
 
-/// Where a mapping's memory came from, and so how it is written back and given back.
+/// Origin of a mapping's memory, which determines how it is written back and released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backing {
     /// The heap, under Miri.
@@ -30,12 +30,12 @@ enum Backing {
     /// An anonymous mapping.
     #[cfg(not(miri))]
     Anonymous,
-    /// An anonymous mapping of huge pages that the system had set apart.
+    /// An anonymous mapping of huge pages that the system had reserved.
     #[cfg(not(miri))]
     Reserved,
     /// A shared mapping of a file.
     File,
-    /// A mapping of a file whose changes stay in this process.
+    /// A private mapping of a file: changes stay in this process.
     Copy,
 }
 
@@ -55,12 +55,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory of this process, backed only where touched.
+    /// Returns zeroed memory of this process, which is backed only after it is accessed.
     #[cfg(not(miri))]
     pub(super) fn anonymous(bytes: usize) -> Result<Self, FabricError> {
         let refused = |error: io::Error| {
             FabricError::geometry(format!(
-                "cannot map {bytes} bytes of memory ({error}); ask for a smaller pool"
+                "cannot map {bytes} bytes of memory ({error}); request a smaller pool"
             ))
         };
         let spare = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
@@ -68,7 +68,7 @@ impl Mapping {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let start = map(span, flags, None).map_err(refused)?;
         let head = if spare == 0 { 0 } else { start.as_ptr().align_offset(HUGE_PAGE_BYTES).min(spare) };
-        // The parts before the first and after the last huge page go back.
+        // The parts before the first and after the last huge page are released.
         unmap(start, head);
         // SAFETY: `head <= spare`, so this stays inside the `span` bytes just mapped.
         let base = unsafe { start.add(head) };
@@ -78,13 +78,13 @@ impl Mapping {
         Ok(Self { base: base.cast(), bytes, backing: Backing::Anonymous, listed: None })
     }
 
-    /// Zeroed memory of this process in huge pages that the system has reserved, all of them taken
-    /// at once: fails if the system lacks pages, so that no later touch of the memory can.
+    /// Returns zeroed memory of this process in huge pages that the system has reserved. All of
+    /// them are taken at once: this fails if the system lacks pages, so that no later access can.
     #[cfg(not(miri))]
     pub(super) fn reserved(bytes: usize) -> Result<Self, FabricError> {
         if !bytes.is_multiple_of(HUGE_PAGE_BYTES) {
             return Err(FabricError::geometry(format!(
-                "{} do not fill huge pages; ask for a multiple of {}",
+                "{} do not fill huge pages; request a multiple of {}",
                 ByteSize(bytes as u64),
                 ByteSize(HUGE_PAGE_BYTES as u64)
             )));
@@ -100,7 +100,7 @@ impl Mapping {
         Ok(Self { base: base.cast(), bytes, backing: Backing::Reserved, listed: None })
     }
 
-    /// Miri knows no pages.
+    /// Miri does not support huge pages.
     #[cfg(miri)]
     pub(super) fn reserved(bytes: usize) -> Result<Self, FabricError> {
         Self::anonymous(bytes)
@@ -114,21 +114,22 @@ impl Mapping {
         return false;
     }
 
-    /// Zeroed memory of this process.
+    /// Returns zeroed memory of this process.
     #[cfg(miri)]
     pub(super) fn anonymous(bytes: usize) -> Result<Self, FabricError> {
-        let refused =
-            || FabricError::geometry(format!("cannot get {bytes} bytes of memory; ask for a smaller pool"));
+        let refused = || {
+            FabricError::geometry(format!("cannot allocate {bytes} bytes of memory; request a smaller pool"))
+        };
         let layout = std::alloc::Layout::from_size_align(bytes, PAGE_BYTES).map_err(|_| refused())?;
-        // SAFETY: the callers ask for at least one page, so the layout is not empty.
+        // SAFETY: the callers request at least one page, so the layout is not empty.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         let base = NonNull::new(base.cast()).ok_or_else(refused)?;
         Ok(Self { base, bytes, backing: Backing::Heap, listed: None })
     }
 
     /// Returns the first `bytes` bytes of a file, shared with every process that maps it. The
-    /// caller has checked that the file has them: touching a page past its end raises SIGBUS. The
-    /// file must stay open for as long as the mapping.
+    /// caller must have checked that the file has them: an access beyond its end raises SIGBUS. The
+    /// file must stay open as long as the mapping exists.
     pub(super) fn shared(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
         let base = map(bytes, libc::MAP_SHARED, Some(file))
             .map_err(|source| FabricError::io(path, "map it", source))?;
@@ -137,8 +138,8 @@ impl Mapping {
     }
 
     /// [`Mapping::shared`] of a file on persistent memory, whose bytes are on the medium as soon as
-    /// the processor's caches are flushed: the file system has written down where they lie before a
-    /// store lands.
+    /// the processor's caches are flushed: the file system makes their location durable before a
+    /// store takes effect.
     pub(super) fn synced(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
         let flags = libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC;
         let base = map(bytes, flags, Some(file)).map_err(|source| match source.raw_os_error() {
@@ -154,9 +155,9 @@ impl Mapping {
         Ok(Self::of_file(base, bytes, Backing::File, file, path))
     }
 
-    /// Returns the first `bytes` bytes of a file as they are when they are touched. What this
-    /// process writes goes to a copy of its own. The caller has checked the length as for
-    /// [`Mapping::shared`].
+    /// Returns the first `bytes` bytes of a file, with their content at the time of the first
+    /// access. Writes by this process go to a private copy. The caller must have checked the length
+    /// as for [`Mapping::shared`].
     pub(super) fn copy(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
         let base = map(bytes, libc::MAP_PRIVATE | libc::MAP_NORESERVE, Some(file))
             .map_err(|source| FabricError::io(path, "map it", source))?;
@@ -176,12 +177,12 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes / 8) }
     }
 
-    /// Waits until a file's bytes are on its medium. Nothing to do for memory.
+    /// Waits until a file's bytes are on its medium. Does nothing for memory.
     pub(super) fn write_back(&self) -> io::Result<()> {
         self.write_back_part(self.bytes)
     }
 
-    /// [`Mapping::write_back`] of the page with the first superblock.
+    /// [`Mapping::write_back`] for the page with the first superblock.
     pub(super) fn write_back_head(&self) -> io::Result<()> {
         self.write_back_part(self.bytes.min(SUPERBLOCK_BYTES as usize))
     }
@@ -198,7 +199,7 @@ impl Mapping {
         }
     }
 
-    /// Address range in this process, to be found in the kernel's reports.
+    /// Returns the start address in this process, to identify the mapping in the kernel's reports.
     pub(super) fn address(&self) -> usize {
         self.base.as_ptr().addr()
     }
@@ -208,14 +209,14 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         #[cfg(miri)]
         if self.backing == Backing::Heap {
-            // SAFETY: allocated in `anonymous` with this very layout, which was valid there.
+            // SAFETY: allocated in `anonymous` with the same layout, which was valid there.
             unsafe {
                 let layout = std::alloc::Layout::from_size_align_unchecked(self.bytes, PAGE_BYTES);
                 std::alloc::dealloc(self.base.as_ptr().cast(), layout);
             }
             return;
         }
-        // Its addresses may be those of another mapping at once.
+        // Its addresses may be reused by another mapping at once.
         self.listed = None;
         unmap(self.base.cast(), self.bytes);
     }
@@ -234,25 +235,25 @@ fn map(bytes: usize, flags: libc::c_int, file: Option<&File>) -> io::Result<NonN
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Returns how many reserved huge pages are free, by the kernel's account; 0 if it has none.
+/// Returns the number of free reserved huge pages that the kernel reports; 0 if it has none.
 #[cfg(not(miri))]
 fn free_huge_pages() -> usize {
     let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/free_hugepages", HUGE_PAGE_BYTES >> 10);
     std::fs::read_to_string(path).ok().and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Gives part of a mapping back. The callers own that part and use it no more.
+/// Releases part of a mapping. The callers own that part and no longer use it.
 fn unmap(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: page-aligned, inside a mapping that the caller made and will not touch there
+        // SAFETY: page-aligned, inside a mapping that the caller created and will not access there
         // again.
         let result = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
         debug_assert_eq!(result, 0, "munmap of an own mapping");
     }
 }
 
-/// Requests huge pages. A refusal costs speed only; [`super::notes`] reports it.
+/// Requests huge pages. A refusal only costs speed; [`super::notes`] reports it.
 fn advise_huge(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: advice on an own mapping; it changes no contents.
+    // SAFETY: advice on a mapping of this process; it changes no contents.
     unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
 }

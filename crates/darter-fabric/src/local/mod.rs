@@ -3,9 +3,9 @@
 //!
 //! [`Local::memory`] keeps the pool in this process. [`Local::file_create`] and
 //! [`Local::file_open`] keep it in a file that any number of processes map; `/dev/shm` makes that
-//! shared memory, a DAX device makes it CXL or persistent memory; with [`FileOptions::flush`] what a
-//! batch has written is on that medium when it completes (`flush/`). In both, region `i` lies at `i *
-//! bytes_per_node`:
+//! shared memory, a DAX device makes it CXL or persistent memory; with [`FileOptions::flush`] the
+//! writes of a batch are on that medium when it completes (`flush/`). In both, region `i` lies at
+//! `i * bytes_per_node`:
 //!
 //! ```text
 //! 0                bytes_per_node     2 * bytes_per_node          nodes * bytes_per_node
@@ -14,11 +14,11 @@
 //! +----------------+------------------+---- ... ------------------+
 //! ```
 //!
-//! Every future of this provider is ready at once. A verb has completed, and is visible to all,
-//! when it returns.
+//! All futures of this provider are ready at once. When they return, their verbs have completed and
+//! are visible to all clients.
 //!
-//! A client proves that it lives by holding a lock that the kernel takes back when the process
-//! ends, however it ends (`identity.rs`); nothing here trusts a clock.
+//! A client proves that it is alive by holding a lock that the kernel releases when the process
+//! ends for any reason (`identity.rs`); nothing here relies on a clock.
 
 mod bus_error;
 mod endpoint;
@@ -65,19 +65,19 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Local {
     pool: Arc<LocalPool>,
-    /// What can be called through this handle and its clones.
+    /// The procedures that can be called through this handle and its clones.
     procedures: NodeProcedures,
 }
 
-/// What clones and endpoints share. The memory lives until the last of them is dropped.
+/// State shared by clones and endpoints. The memory lives until the last of them is dropped.
 #[derive(Debug)]
 struct LocalPool {
-    /// Dropped first: unmapped before the file's lock is given up.
+    /// Dropped first: unmapped before the file's lock is released.
     regions: Regions,
     source: Source,
     /// When it was opened, for [`fork::check`].
     forks: u32,
-    /// It is persistent memory, and this is how words are made durable.
+    /// How words are made durable, if it is persistent memory.
     flushing: Option<Flushing>,
 }
 
@@ -91,10 +91,10 @@ enum Source {
 
 impl Local {
     /// Returns a pool of `nodes` regions of `bytes_per_node` zero bytes each, in this process's
-    /// memory. Memory is taken from the system only where it is touched.
+    /// memory. Memory is taken from the system only when it is accessed.
     ///
     /// # Errors
-    /// [`FabricError::Geometry`] when the shape cannot be had: `nodes` outside 1 to 256,
+    /// [`FabricError::Geometry`] if the shape is impossible: `nodes` outside 1 to 256,
     /// `bytes_per_node` not a multiple of 4 KiB, zero or above 1 TiB, or more than this process can
     /// address.
     pub fn memory(bytes_per_node: u64, nodes: usize) -> Result<Self, FabricError> {
@@ -103,8 +103,8 @@ impl Local {
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
     }
 
-    /// [`Local::memory`] that is treated as persistent memory behind caches: `persistence` is told
-    /// of every line that clients flush, and of every fence. For tests and for counting.
+    /// [`Local::memory`] that is treated as persistent memory with caches: `persistence` is called
+    /// for every line that clients flush, and for every fence. For tests and for counting.
     ///
     /// # Errors
     /// Fails as [`Local::memory`] does.
@@ -124,22 +124,22 @@ impl Local {
     /// them taken at once.
     ///
     /// # Errors
-    /// Fails as [`Local::memory`] does, and when the whole is no multiple of 2 MiB or the system
+    /// Fails as [`Local::memory`] does, and if the total is not a multiple of 2 MiB or the system
     /// has too few such pages.
     pub fn memory_reserved(bytes_per_node: u64, nodes: usize) -> Result<Self, FabricError> {
         let mapping = Mapping::reserved(total_bytes(bytes_per_node, nodes)?)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
     }
 
-    /// One region of `bytes` bytes in a file that is this process's alone, for a memory node to
-    /// serve. The file is made when it is absent or empty, with the permissions that `sharing` says,
-    /// and must have just as many bytes otherwise; what it holds is kept. Also returns whether it is
-    /// new.
+    /// Returns one region of `bytes` bytes in a file that is exclusive to this process, for a
+    /// memory node to serve. The file is created, with the permissions of `sharing`, if it is
+    /// absent or empty. Otherwise it must have exactly this size, and its contents are kept. Also
+    /// returns whether it is new.
     ///
     /// # Errors
-    /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file has another size or is
-    /// in use; [`FabricError::DiskFull`] when its file system has no room for it;
-    /// [`FabricError::Io`] when the system refuses.
+    /// [`FabricError::Geometry`] as for [`Local::memory`], and if the file has another size or is
+    /// in use; [`FabricError::DiskFull`] if its file system has no room for it; [`FabricError::Io`]
+    /// if the system refuses.
     pub fn file_region(
         path: impl AsRef<Path>,
         bytes: u64,
@@ -152,13 +152,13 @@ impl Local {
     }
 
     /// Creates a pool file of `nodes` regions of `bytes_per_node` zero bytes each, and reserves its
-    /// disk space. Where the file system cannot, [`Fabric::notes`] warns when there is less than
-    /// the pool may come to need.
+    /// disk space. If the file system cannot reserve it, [`Fabric::notes`] warns if there is less
+    /// than the pool may need.
     ///
     /// # Errors
-    /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file exists and is not
-    /// empty, is in use, or is a device too small; [`FabricError::DiskFull`] when its file system
-    /// has no room for it; [`FabricError::Io`] when the file is another user's or the system refuses.
+    /// [`FabricError::Geometry`] as for [`Local::memory`], and if the file exists and is not empty,
+    /// is in use, or is a device too small; [`FabricError::DiskFull`] if its file system has no
+    /// room for it; [`FabricError::Io`] if the file is another user's or the system refuses.
     pub fn file_create(
         path: impl AsRef<Path>,
         bytes_per_node: u64,
@@ -181,7 +181,7 @@ impl Local {
         Self::file_fill(open, bytes_per_node, nodes, options)
     }
 
-    /// [`Local::file_create_with`] in a file that has not got its name.
+    /// [`Local::file_create_with`] in a file that does not have its name yet.
     ///
     /// # Errors
     /// Fails as [`Local::file_create`] does.
@@ -212,21 +212,21 @@ impl Local {
         Ok(Self::flushed(mapping, bytes_per_node, nodes, Source::File(file), flushing))
     }
 
-    /// Returns whether a path is that of a DAX device that holds nothing at its beginning, where a
-    /// pool would have its superblock: making a pool there destroys nothing.
+    /// Returns whether a path leads to a DAX device that is empty at its beginning, where a pool
+    /// has its superblock: creating a pool there destroys nothing.
     ///
     /// # Errors
-    /// [`FabricError::Io`] when the system refuses; [`FabricError::Geometry`] when a device does not
-    /// tell its size.
+    /// [`FabricError::Io`] if the system refuses; [`FabricError::Geometry`] if a device does not
+    /// report its size.
     pub fn is_blank_device(path: impl AsRef<Path>) -> Result<bool, FabricError> {
         PoolFile::is_blank_device(path.as_ref())
     }
 
-    /// Opens a pool file, whose shape is read from its superblock. Nothing is written.
+    /// Opens a pool file, and reads its shape from its superblock. Nothing is written.
     ///
     /// # Errors
-    /// [`FabricError::Geometry`] when the file is empty, cut short, no pool, or of a shape that
-    /// cannot be; [`FabricError::Io`] when the system refuses.
+    /// [`FabricError::Geometry`] if the file is empty, truncated, not a pool, or of an impossible
+    /// shape; [`FabricError::Io`] if the system refuses.
     pub fn file_open(path: impl AsRef<Path>) -> Result<Self, FabricError> {
         let Opened { file, mapping, bytes_per_node, nodes } = PoolFile::open(path.as_ref(), false)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::File(file)))
@@ -236,8 +236,9 @@ impl Local {
     /// completes when all that it wrote and read is on the medium.
     ///
     /// # Errors
-    /// Fails as [`Local::file_open`] does; with [`FabricError::Geometry`] when the file was not
-    /// created so, does not lie in persistent memory, or the processor's instructions are unknown.
+    /// Fails as [`Local::file_open`] does; with [`FabricError::Geometry`] if the file was not
+    /// created with that option, does not lie in persistent memory, or the processor's instructions
+    /// are unknown.
     pub fn file_open_flushed(path: impl AsRef<Path>) -> Result<Self, FabricError> {
         flush::require()?;
         let Opened { file, mapping, bytes_per_node, nodes } = PoolFile::open(path.as_ref(), true)?;
@@ -246,11 +247,11 @@ impl Local {
         Ok(Self::flushed(mapping, bytes_per_node, nodes, Source::File(file), Some(flushing)))
     }
 
-    /// Opens a pool file as it is now, without the right to write it: what is written stays in this
-    /// process and ends with it. [`Fabric::verify`] says whether the file has changed since.
+    /// Opens a snapshot of a pool file without write permission: writes stay in this process and
+    /// end with it. [`Fabric::verify`] reports whether the file has changed since.
     ///
     /// # Errors
-    /// Fails as [`Local::file_open`] does, and when another process has the file open.
+    /// Fails as [`Local::file_open`] does, and if another process has the file open.
     pub fn file_snapshot(path: impl AsRef<Path>) -> Result<Self, FabricError> {
         let Opened { file, mapping, bytes_per_node, nodes } = PoolFile::open_snapshot(path.as_ref())?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Snapshot(Snapshot::of(file)?)))
@@ -276,7 +277,7 @@ impl Local {
     /// its clones can call: they run in the calling task.
     ///
     /// # Errors
-    /// [`FabricError::OutOfBounds`] if there is no such node.
+    /// [`FabricError::OutOfBounds`] if the node does not exist.
     pub fn with_procedures(&self, node: u8, procedures: Procedures) -> Result<Self, FabricError> {
         if usize::from(node) >= self.nodes() {
             return Err(FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0));
@@ -286,12 +287,13 @@ impl Local {
         Ok(served)
     }
 
-    /// Fails if the pool's file is another user's, though it lies in a folder that every user can
-    /// write to, such as `/tmp`, and is not of the group that `sharing` names. For a pool that would
-    /// have been created if there had been none: another user must not get its data by being faster.
+    /// Fails if the pool's file belongs to another user, lies in a folder that every user can write
+    /// to, such as `/tmp`, and does not belong to the group that `sharing` names. For a pool that
+    /// would have been created if it did not exist: another user must not get its data by creating
+    /// the file first.
     ///
     /// # Errors
-    /// [`FabricError::Io`] in that case, and if the system refuses to say.
+    /// [`FabricError::Io`] in that case, and if the system refuses to report it.
     pub fn check_found(&self, sharing: &Sharing) -> Result<(), FabricError> {
         match &self.pool.source {
             Source::File(file) if !file.is_device() => file.check_found(sharing),
@@ -299,8 +301,8 @@ impl Local {
         }
     }
 
-    /// Returns whether the pool's file is a copy: it was last opened in another file, whose contents
-    /// it has. Copies are not known on file systems that may number the same file anew.
+    /// Returns whether the pool's file is a copy: it was last opened in another file, whose
+    /// contents it has. Copies are not detected on file systems that may renumber files.
     pub fn is_copy(&self) -> bool {
         let (Source::File(file) | Source::Snapshot(Snapshot { file, .. })) = &self.pool.source else {
             return false;
@@ -311,9 +313,9 @@ impl Local {
         }
     }
 
-    /// Returns the inode number of the pool's file and the time of its creation in nanoseconds since
-    /// 1970, which tell it from its copies. Returns `None` for memory, and if the file system may
-    /// number the same file anew.
+    /// Returns the inode number of the pool's file and the time of its creation in nanoseconds
+    /// since 1970, which distinguish it from its copies. Returns `None` for memory, and if the file
+    /// system may renumber files.
     pub fn file_numbers(&self) -> Option<[u64; 2]> {
         match &self.pool.source {
             Source::File(file) => Stamp::of(file).map(Stamp::numbers),
@@ -321,7 +323,8 @@ impl Local {
         }
     }
 
-    /// Notes in the pool that it is opened in this file, which is no copy from now on.
+    /// Records in the pool that it is opened in this file, so that the file no longer counts as a
+    /// copy.
     ///
     /// # Errors
     /// [`FabricError::Io`] if the system refuses to write it back.
@@ -334,8 +337,9 @@ impl Local {
         }
     }
 
-    /// Returns a warning if the pool's file has not taken all of its space yet, and its file system
-    /// has less free than that: the process that finds it full ends ([`exit_on_bus_error`]).
+    /// Returns a warning if the pool's file does not occupy all of its space yet, and its file
+    /// system has less free space than the remainder: a process that finds it full ends
+    /// ([`exit_on_bus_error`]).
     pub fn missing_space(&self) -> Option<String> {
         match &self.pool.source {
             Source::Memory(_) | Source::Snapshot(_) => None,
@@ -345,7 +349,7 @@ impl Local {
         }
     }
 
-    /// Returns the file the pool lives in; `None` for memory.
+    /// Returns the pool's file; `None` for memory.
     pub fn path(&self) -> Option<&Path> {
         match &self.pool.source {
             Source::Memory(_) => None,
@@ -362,13 +366,15 @@ impl Local {
         self.pool.regions.mapping().words()
     }
 
-    /// Checks that a device can pin it.
+    /// Checks that a device can pin the memory.
     ///
     /// # Errors
-    /// Fails if it is an ordinary file, whose pages the system writes back and takes away.
+    /// Fails if it is an ordinary file, whose pages the system writes back and reclaims.
     pub(crate) fn check_pinnable(&self) -> Result<(), FabricError> {
         if self.pool.flushing.is_some() {
-            return Err(FabricError::geometry("an RDMA device passes the flushes of `durability=flush` by"));
+            return Err(FabricError::geometry(
+                "an RDMA device bypasses the flushes of `durability=flush`; use a pool without it",
+            ));
         }
         let is_pinnable = match &self.pool.source {
             Source::Memory(_) => true,
@@ -385,7 +391,7 @@ impl Local {
     }
 }
 
-/// Bytes of all regions together, when such a pool can be.
+/// Returns the total size of all regions in bytes, if such a pool is possible.
 fn total_bytes(bytes_per_node: u64, nodes: usize) -> Result<usize, FabricError> {
     if !(1..=NODES_MAX).contains(&nodes) {
         return Err(FabricError::geometry(format!("{nodes} memory nodes; a pool has 1 to {NODES_MAX}")));
@@ -400,7 +406,7 @@ fn total_bytes(bytes_per_node: u64, nodes: usize) -> Result<usize, FabricError> 
     Ok(bytes_per_node as usize * nodes)
 }
 
-/// Bytes that a file system has free.
+/// Returns the free bytes of a file system.
 fn free_bytes(report: &libc::statfs) -> u64 {
     report.f_bavail.saturating_mul(u64::try_from(report.f_bsize).unwrap_or(0))
 }
@@ -420,7 +426,7 @@ impl Membership for Local {
         match &self.pool.source {
             Source::Memory(identities) => Ok(identities.fence(suspect.slot)),
             Source::File(file) => FileIdentity::fence(file, suspect.slot),
-            // No other process had the file open, so all others are dead.
+            // No other process had the file open, so all other clients are dead.
             Source::Snapshot(snapshot) => Ok(snapshot.identities.fence(suspect.slot)),
         }
     }
@@ -466,7 +472,7 @@ impl Fabric for Local {
             Source::Memory(_) => None,
             Source::File(file) => Some(file),
             Source::Snapshot(_) => {
-                return vec!["this is a snapshot of the file: what is written is not kept".to_owned()];
+                return vec!["this is a snapshot of the file: writes are not kept".to_owned()];
             }
         };
         notes::collect(self.pool.regions.mapping(), file)

@@ -1,15 +1,15 @@
-//! Remarks for the operator: whether huge pages are in use, whether disk space suffices, what
-//! survives what.
+//! Notes for the operator: whether huge pages are in use, whether disk space suffices, and how
+//! durable the pool is.
 
 use super::file::PoolFile;
 use super::free_bytes;
 use super::mapping::Mapping;
 use crate::ByteSize;
 
-/// Smallest pool that huge pages matter to.
+/// Smallest pool for which huge pages matter.
 const HUGE_PAGES_MATTER_BYTES: usize = 2 << 20;
 
-/// Returns all remarks about a pool. `file` is `None` for memory.
+/// Returns all notes about a pool. `file` is `None` for memory.
 pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String> {
     let bytes = mapping.words().len() * 8;
     let mut notes = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String>
             notes.extend(missing_space(file, bytes as u64));
             if medium.is_tmpfs {
                 notes.push(
-                    "the pool lives in memory (tmpfs): it survives processes, but no reboot".to_owned(),
+                    "the pool lives in memory (tmpfs): it survives processes, but not a reboot".to_owned(),
                 );
             }
         }
@@ -33,7 +33,7 @@ pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String>
     notes
 }
 
-/// What a file lies on.
+/// The medium of a file.
 struct Medium {
     is_device: bool,
     is_tmpfs: bool,
@@ -47,8 +47,8 @@ impl Medium {
     }
 }
 
-/// Returns a warning if the file system has less room than the file of a pool or region may come to
-/// need: more than it has taken so far.
+/// Returns a warning if the file system has less room than the file of a pool or region may still
+/// need.
 pub(super) fn missing_space(file: &PoolFile, bytes: u64) -> Option<String> {
     if file.is_device() {
         return None;
@@ -56,8 +56,8 @@ pub(super) fn missing_space(file: &PoolFile, bytes: u64) -> Option<String> {
     let (needed, free) = (bytes.saturating_sub(file.taken_bytes()?), free_bytes(&file.file_system()?));
     (needed > free).then(|| {
         format!(
-            "{}: the file may come to need {} more of its file system, which has {} free; a process that finds it full \
-             ends; make room, or create the file anew with its space reserved: without `sparse`, or with `preallocate` \
+            "{}: the file may need {} more of its file system, which has {} free; a process that finds it full \
+             ends; make room, or create the file again with its space reserved: without `sparse`, or with `preallocate` \
              on a file system that cannot reserve space",
             file.path().display(),
             ByteSize(needed),
@@ -93,7 +93,7 @@ fn huge_pages(mapping: &Mapping, medium: Option<&Medium>) -> Option<String> {
     })
 }
 
-/// Bytes of the mapping at `address` that huge pages back, by the kernel's own account.
+/// Returns the bytes of the mapping at `address` that huge pages back, as reported by the kernel.
 fn huge_bytes_mapped(address: usize) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps").ok()?;
     let head = format!("{address:x}-");

@@ -1,26 +1,26 @@
-//! Accesses to words of the mapping in the order that verbs have.
+//! Accesses to words of the mapping in the order that verbs require.
 //!
 //! Words are loaded with Acquire and stored with Release, so that a client that reads a word also
-//! sees what was written before it; CAS and FAA are sequentially consistent. A completed verb must
-//! be visible to everyone before a later one begins, as it is on a network: a store that still sits
-//! in this core's buffer while a later READ looks elsewhere would break protocols that write, then
-//! look (epochs). So a WRITE is followed by a full fence, at the latest at the end of its batch;
-//! CAS and FAA are such fences themselves on x86-64, which makes "WRITE leaf, CAS slot" as cheap as
-//! it looks.
+//! sees everything written before it; CAS and FAA are sequentially consistent. A completed verb
+//! must be visible to all clients before a later one begins, as on a network: a store that is still
+//! in this core's buffer while a later READ loads another word would break protocols that write,
+//! then read (epochs). So a WRITE is followed by a full fence, at the latest at the end of its
+//! batch. On x86-64 CAS and FAA are such fences themselves, so "WRITE leaf, CAS slot" costs no
+//! extra fence.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Whether CAS and FAA order later loads as a full fence does.
+/// Whether CAS and FAA order later loads like a full fence.
 const ATOMICS_FENCE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
 /// Words in a cache line.
 const LINE_WORDS: usize = 8;
 
-/// The memory accesses of one batch, in their order. A store is settled before the next load, and
-/// when dropped.
+/// The memory accesses of one batch, in order. A store is settled before the next load, and on
+/// drop.
 #[derive(Default)]
 pub(super) struct Order {
-    /// A store of this batch may still be invisible to others.
+    /// A store of this batch may not be visible to other threads yet.
     unsettled: bool,
 }
 
@@ -39,8 +39,8 @@ impl Order {
         words.iter().map(|word| word.load(Ordering::Acquire))
     }
 
-    /// Loads words into a buffer of at least as many, as what `as_loaded` makes of each; a cache line a
-    /// turn: the compiler does not unroll loops over atomics.
+    /// Loads words into a buffer of at least the same length, converted by `as_loaded`; one cache
+    /// line per iteration, since the compiler does not unroll loops over atomics.
     #[inline]
     pub(super) fn load_into<T>(
         &mut self,

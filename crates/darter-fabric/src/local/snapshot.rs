@@ -1,10 +1,10 @@
-//! A pool file as it is at one moment, for a process that may not write it.
+//! A snapshot of a pool file, for a process that may not write it.
 //!
-//! Who reads a pool must say so, or memory is used again beneath it: it takes a line in the member
-//! table and publishes epochs, which are writes. Here these go to a copy in this process, where
-//! nobody sees them. So a snapshot is taken only of a file that nobody else has open, and
-//! [`Snapshot::verify`] tells afterwards whether somebody has opened it since: a member that comes
-//! changes the table near the beginning of the file.
+//! A process that reads a pool must announce it, or memory may be reused during the read: it takes
+//! a line in the member table and publishes epochs, which are writes. Here these go to a copy in
+//! this process, which no other process sees. So a snapshot is taken only of a file that no other
+//! process has open, and [`Snapshot::verify`] reports afterwards whether a process has opened it
+//! since: a new member changes the table near the beginning of the file.
 
 use super::file::PoolFile;
 use super::identity::MemoryIdentities;
@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 /// Bytes at the beginning of the file that are compared: superblock, members and more.
 const HEAD_BYTES: usize = 1 << 20;
 
-/// A file that is read, with the client slots of this process.
+/// A file opened for reading, with the client slots of this process.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) file: PoolFile,
@@ -37,8 +37,8 @@ impl Snapshot {
     pub(super) fn verify(&self) -> Result<(), FabricError> {
         if self.file.is_in_use()? || head(&self.file)? != self.head {
             return Err(FabricError::geometry(format!(
-                "{} was opened by another process while it was read, so what was read may mix two states of it; read it \
-                 again",
+                "{} was opened by another process while it was read, so the data read may mix two states of it; read \
+                 it again",
                 self.file.path().display()
             )));
         }
@@ -74,7 +74,7 @@ mod tests {
 
     const BYTES: u64 = 1 << 20;
 
-    /// Makes a file that begins as a pool of one node does.
+    /// Creates a file that begins like a pool of one node.
     fn pool_at(path: &Path) -> File {
         let file = File::create(path).unwrap();
         file.set_len(BYTES).unwrap();
@@ -87,15 +87,15 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore)] // Miri maps no files
-    fn many_read_what_nobody_writes() {
+    #[cfg_attr(miri, ignore)] // Miri cannot map files
+    fn many_processes_read_an_unwritten_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pool");
         drop(pool_at(&path));
         let (one, other) = (Local::file_snapshot(&path).unwrap(), Local::file_snapshot(&path).unwrap());
         one.claim(3).map(drop).unwrap();
         other.verify().unwrap();
-        // Nobody may cut the file short meanwhile; a writer may come, and is noticed.
+        // Readers protect the file from truncation; a writer may open it, and is detected.
         let how = FileOptions { overwrite: true, ..FileOptions::default() };
         let cut = Local::file_create_with(&path, BYTES, 1, &how).map(drop).unwrap_err().to_string();
         assert!(cut.contains("is being read by another process"), "{cut}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore)] // Miri maps no files
+    #[cfg_attr(miri, ignore)] // Miri cannot map files
     fn a_writer_that_came_and_went_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pool");

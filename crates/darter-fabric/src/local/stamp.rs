@@ -1,4 +1,4 @@
-//! Which file a pool was last opened in, so that a copy of its file is known as one.
+//! Records the file that a pool was last opened in, so that a copy of its file is recognized.
 //!
 //! ```text
 //! byte 2048   checksum of the next two words
@@ -6,10 +6,10 @@
 //!      2064   time of the file's creation, in nanoseconds since 1970; 0 if not known
 //! ```
 //!
-//! The device number is left out, since it changes with a reboot or a remount; a move within a file
-//! system keeps both words. File systems that may number the same file anew (FUSE, SMB, 9p, …) take
-//! no part: a pool that is refused without a reason is worse than a copy that is not noticed. Nor do
-//! devices.
+//! The device number is not included, since it changes with a reboot or a remount; a move within a
+//! file system keeps both words. File systems that may renumber files (FUSE, SMB, 9p, …) are
+//! excluded: refusing a pool without a reason is worse than missing a copy. Devices are excluded
+//! too.
 
 use super::file::PoolFile;
 use super::mapping::Mapping;
@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
-/// Where the words are, in a part of the superblock's page that neither pool nor index uses.
+/// Position of the words, in a part of the superblock's page that neither pool nor index uses.
 const STAMP_WORD: usize = 2048 / 8;
 
 /// File systems whose inode numbers last as long as the file: ext4, XFS, Btrfs, tmpfs, F2FS, ZFS,
@@ -35,7 +35,7 @@ const STEADY: [i64; 9] = [
     0x794c_7630,
 ];
 
-/// What tells a file from its copies.
+/// Distinguishes a file from its copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     inode: u64,
@@ -43,7 +43,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns that of a file, if it has one that lasts.
+    /// Returns the stamp of a file, if it is permanent.
     pub(super) fn of(file: &PoolFile) -> Option<Self> {
         let is_steady = file.file_system().is_some_and(|report| STEADY.contains(&report.f_type));
         if file.is_device() || !is_steady {
@@ -59,15 +59,15 @@ impl Stamp {
         [self.inode, self.born]
     }
 
-    /// Reads the one that a pool has. A damaged one counts as none.
+    /// Reads the pool's stamp. A damaged one counts as absent.
     pub(super) fn read(mapping: &Mapping) -> Option<Self> {
         let word = |at: usize| mapping.words().get(STAMP_WORD + at).map(|word| word.load(Ordering::Acquire));
         let found = Self { inode: word(1)?, born: word(2)? };
         (word(0)? == found.checksum()).then_some(found)
     }
 
-    /// Gives a pool this one, and waits until it is on the medium: later writes that say that the
-    /// pool is open must not be there before it.
+    /// Stores the stamp in a pool, and waits until it is on the medium. Later writes that mark the
+    /// pool as open must not reach the medium before it.
     pub(super) fn write(self, mapping: &Mapping, file: &PoolFile) -> Result<(), FabricError> {
         for (at, value) in [(0, self.checksum()), (1, self.inode), (2, self.born)] {
             if let Some(word) = mapping.words().get(STAMP_WORD + at) {
@@ -77,13 +77,13 @@ impl Stamp {
         mapping.write_back_head().map_err(|source| file.error("write its beginning back", source))
     }
 
-    /// Returns whether both can be of one file: a kernel that does not know when a file was made may
-    /// be followed by one that does.
+    /// Returns whether both may belong to one file: a kernel that does not know a file's creation
+    /// time may be followed by one that does.
     pub(super) fn is_same_file(self, other: Self) -> bool {
         self.inode == other.inode && (self.born == other.born || self.born == 0 || other.born == 0)
     }
 
-    /// Never 0, so that an empty page has no stamp.
+    /// Returns the checksum. It is never 0, so that an empty page has no stamp.
     fn checksum(self) -> u64 {
         let mix = |word: u64| (word ^ word >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mix(mix(self.inode ^ 0x7374_616d_7021) ^ self.born.rotate_left(17)) | 1

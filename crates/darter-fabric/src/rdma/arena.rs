@@ -1,8 +1,8 @@
 //! Registered memory for the words of batches, so that a device reads and writes them in place.
 //!
-//! Chunks are registered whole and cut into pieces of a power of two of words, which are handed
-//! out and taken back under a lock. An endpoint keeps its batches for reuse, so that the lock is
-//! taken when a batch is made or grows, not for each round trip. Chunks live as long as the arena.
+//! Whole chunks are registered and divided into pieces of a power of two of words, which are lent
+//! and taken back under a lock. An endpoint reuses its batches, so that the lock is taken when a
+//! batch is created or grows, not for each round trip. Chunks live as long as the arena.
 
 use super::device::{Device, Registration, Use};
 use crate::Local;
@@ -10,8 +10,8 @@ use crate::words::{Lender, Loan};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a chunk, and of the largest piece that is cut from one. Longer ones are chunks of their
-/// own, given up when they are taken back.
+/// Bytes of a chunk, and of the largest piece. Longer loans are separate chunks, which are freed
+/// when they are taken back.
 const CHUNK_BYTES: usize = 1 << 20;
 /// The words of the smallest piece, as a power of two: a cache line more than most batches need.
 const LEAST_LOG2: u32 = 6;
@@ -19,13 +19,13 @@ const LEAST_LOG2: u32 = 6;
 const SIZES: usize = (CHUNK_BYTES / 8).ilog2() as usize - LEAST_LOG2 as usize + 1;
 const PAGE_BYTES: usize = 4096;
 
-/// What can be handed out.
+/// The memory that can be lent.
 #[derive(Debug, Default)]
 struct Stock {
     /// Pieces of each size, by address, with their keys.
     free: [Vec<(usize, u32)>; SIZES],
     chunks: Vec<Registration>,
-    /// Chunks of their own, handed out.
+    /// Lent memory that has its own chunk.
     long: Vec<Registration>,
 }
 
@@ -50,13 +50,13 @@ impl Arena {
     }
 }
 
-/// Returns the size of the piece for so many words; `None` if it must be a chunk of its own.
+/// Returns the size class of a piece for `words` words; `None` if it must be a separate chunk.
 fn size_of_piece(words: usize) -> Option<usize> {
     let size = words.max(1).next_power_of_two().ilog2().saturating_sub(LEAST_LOG2) as usize;
     (size < SIZES).then_some(size)
 }
 
-/// Returns a pointer to the first word, for whoever has the memory lent.
+/// Returns a pointer to the first word, for the borrower of the memory.
 fn first_word(chunk: &Registration) -> Option<NonNull<u64>> {
     NonNull::new(chunk.words().as_ptr().cast_mut().cast())
 }

@@ -1,4 +1,4 @@
-//! A loop of nothing but verbs on one queue pair: what the provider is measured against.
+//! A loop of only verbs on one queue pair: the baseline for measurements of the provider.
 
 use super::lane::Target;
 use super::queue::{CompletionQueue, POLL_MAX, Queue};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A queue pair to a memory node, and a word of registered memory for each verb in flight.
 #[derive(Debug)]
 pub struct BareLoop {
-    /// Dropped before its memory goes back.
+    /// Dropped before its memory is returned.
     queue: Queue,
     completions: Arc<CompletionQueue>,
     target: Target,
@@ -18,7 +18,7 @@ pub struct BareLoop {
     words: Option<Loan>,
 }
 
-// SAFETY: the lent words are this value's alone.
+// SAFETY: the lent words belong to this value only.
 unsafe impl Send for BareLoop {}
 
 impl BareLoop {
@@ -36,11 +36,11 @@ impl BareLoop {
         Ok(Self { queue, completions, target, buffers, words })
     }
 
-    /// Executes `count` verbs of a kind on words of the region from its second page on, `in_flight`
-    /// of them at a time, each posted and signalled by itself.
+    /// Executes `count` verbs of a kind on words of the region, starting at its second page, with
+    /// `in_flight` of them at a time. Each is posted and signalled individually.
     ///
     /// # Errors
-    /// Fails if one of them does.
+    /// Fails if one of the verbs fails.
     pub fn run(&mut self, kind: VerbKind, count: usize, in_flight: usize) -> Result<(), FabricError> {
         let lost = FabricError::Disconnected { node: self.target.node };
         let (mut posted, mut completed) = (0, 0);
@@ -77,8 +77,8 @@ impl BareLoop {
 
 impl Drop for BareLoop {
     fn drop(&mut self) {
-        // All that was posted has completed, or the queue has failed; neither touches the words any
-        // more.
+        // Everything posted has completed, or the queue has failed; in both cases the words are no
+        // longer accessed.
         if let Some(words) = self.words.take() {
             self.buffers.take_back(words);
         }

@@ -13,16 +13,16 @@ use std::sync::atomic::AtomicU64;
 /// Vendor and part of the kernel's software device, Soft-RoCE.
 const SOFT_ROCE: (u32, u32) = (0x00ff_ffff, 0);
 
-/// What registered memory is for.
+/// The use of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Words of batches: only this process's queues touch them.
+    /// Words of batches: only this process's queues access them.
     Buffers,
-    /// A memory node's region: its clients' queues touch it.
+    /// A memory node's region: its clients' queues access it.
     Region,
 }
 
-/// An open device. Everything made from it keeps it open.
+/// An open device. All objects created from it keep it open.
 pub(crate) struct Device {
     pub(super) verbs: &'static Verbs,
     pub(super) context: NonNull<IbvContext>,
@@ -35,7 +35,7 @@ pub(crate) struct Device {
     name: String,
 }
 
-// SAFETY: libibverbs's functions on a context and what is made from it may be called from any
+// SAFETY: libibverbs's functions on a context and on objects created from it may be called from any
 // thread; the fields do not change.
 unsafe impl Send for Device {}
 // SAFETY: as above.
@@ -76,7 +76,7 @@ fn open(verbs: &Verbs, name: &str) -> Result<NonNull<IbvContext>, String> {
         }
         names.push(found);
     }
-    // SAFETY: the list came from `get_device_list` and is used no more.
+    // SAFETY: the list came from `get_device_list` and is no longer used.
     unsafe { (verbs.free_device_list)(list) };
     context.map_err(|error| match error {
         Some(error) => format!(
@@ -87,7 +87,7 @@ fn open(verbs: &Verbs, name: &str) -> Result<NonNull<IbvContext>, String> {
              eth0` for Soft-RoCE; then install ibverbs-providers"
                 .to_owned()
         }
-        None => format!("there is no such device; there are {}", names.join(", ")),
+        None => format!("this device does not exist; there are {}", names.join(", ")),
     })
 }
 
@@ -105,7 +105,7 @@ impl Device {
         let pd = NonNull::new(unsafe { (verbs.alloc_pd)(context.as_ptr()) });
         let Some(pd) = pd else {
             let error = failure(0);
-            // SAFETY: nothing was made from it.
+            // SAFETY: nothing was created from it.
             unsafe { (verbs.close_device)(context.as_ptr()) };
             return Err(refused(format!("cannot make a protection domain: {error}")));
         };
@@ -126,13 +126,13 @@ impl Device {
         Ok(Arc::new(device))
     }
 
-    /// Asks for its limits, its port's state and its address.
+    /// Queries its limits, its port's state and its address.
     fn ask(&mut self, gid: Option<u8>) -> Result<(), String> {
         let context = self.context.as_ptr();
         // SAFETY: `context` is open, and `limits` has the layout of the header.
         let returned = unsafe { (self.verbs.query_device)(context, &raw mut self.limits) };
         if returned != 0 {
-            return Err(format!("cannot ask for its limits: {}", failure(returned)));
+            return Err(format!("cannot query its limits: {}", failure(returned)));
         }
         if self.limits.atomic_cap == verbs::ATOMICS_NONE {
             return Err("it has no atomic operations, which darter needs".to_owned());
@@ -140,11 +140,11 @@ impl Device {
         if !(1..=self.limits.phys_port_cnt).contains(&self.port_number) {
             return Err(format!("it has ports 1 to {}", self.limits.phys_port_cnt));
         }
-        // SAFETY: as above; the library fills the fields that were there in its first version.
+        // SAFETY: as above; the library fills the fields of its first version.
         let returned = unsafe { (self.verbs.query_port)(context, self.port_number, &raw mut self.port) };
         if returned != 0 {
             return Err(format!(
-                "cannot ask for the state of port {}: {}",
+                "cannot query the state of port {}: {}",
                 self.port_number,
                 failure(returned)
             ));
@@ -178,8 +178,8 @@ impl Device {
         (returned == 0).then(|| Ipv6Addr::from(gid.bytes()))
     }
 
-    /// Returns the first GID of RoCE version 2 that is an IPv4 address, else the first of version 2,
-    /// else the first that is not empty.
+    /// Returns the first GID of RoCE version 2 that is an IPv4 address; otherwise the first of
+    /// version 2; otherwise the first that is not empty.
     fn chosen_gid(&self, entries: u8) -> Option<(u8, IbvGid)> {
         let filled: Vec<(u8, Ipv6Addr)> = (0..entries)
             .filter_map(|index| Some((index, self.gid_at(index)?)))
@@ -202,7 +202,7 @@ impl Device {
         .ok()
     }
 
-    /// Registers memory, which stays allocated as long as the registration lives.
+    /// Registers memory, which stays allocated while the registration lives.
     ///
     /// # Errors
     /// Fails if the memory cannot be pinned.
@@ -220,7 +220,7 @@ impl Device {
             };
         let words = memory.words();
         let (base, bytes) = (words.as_ptr().cast_mut().cast(), size_of_val(words));
-        // SAFETY: the domain is open, and the registration keeps the memory, which is only ever seen
+        // SAFETY: the domain is open, and the registration keeps the memory, which is only accessed
         // as atomics or lent to one batch at a time.
         let mr = unsafe { (self.verbs.reg_mr)(self.pd.as_ptr(), base, bytes, access) };
         let mr = NonNull::new(mr).ok_or_else(|| {
@@ -234,18 +234,18 @@ impl Device {
         Ok(Registration { device: Arc::clone(self), mr, memory })
     }
 
-    /// Returns whether requests with the fence flag may be lost: Soft-RoCE (seen on Linux 6.1)
-    /// stops when it meets one while READs are outstanding and nothing wakes it again.
+    /// Returns whether requests with the fence flag may be lost: Soft-RoCE (observed on Linux 6.1)
+    /// stops when it processes one while READs are outstanding, and nothing wakes it again.
     pub(super) fn forgets_fences(&self) -> bool {
         (self.limits.vendor_id, self.limits.vendor_part_id) == SOFT_ROCE
     }
 
-    /// Returns the most bytes that one work request moves; whole words.
+    /// Returns the maximum number of bytes that one work request moves; whole words.
     pub(super) fn message_bytes_max(&self) -> usize {
         (self.port.max_msg_sz as usize).clamp(8, 1 << 30) / 8 * 8
     }
 
-    /// Describes it for an operator.
+    /// Returns a description for an operator.
     pub(crate) fn describe(&self) -> String {
         let gid = Ipv6Addr::from(self.gid.bytes());
         let address = gid.to_ipv4_mapped().map_or_else(|| gid.to_string(), |ipv4| ipv4.to_string());
@@ -261,7 +261,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: whatever was made from it kept it alive, and is gone.
+        // SAFETY: objects created from it kept it alive, and are gone.
         unsafe {
             (self.verbs.dealloc_pd)(self.pd.as_ptr());
             (self.verbs.close_device)(self.context.as_ptr());
@@ -293,13 +293,13 @@ impl Registration {
         self.words().as_ptr().expose_provenance() as u64
     }
 
-    /// Returns the key by which this process's work requests name the memory.
+    /// Returns the key that this process's work requests use for the memory.
     pub(super) fn local_key(&self) -> u32 {
         // SAFETY: registered until dropped; the library does not change the field.
         unsafe { (*self.mr.as_ptr()).lkey }
     }
 
-    /// Returns the key by which others' work requests name it.
+    /// Returns the key that other processes' work requests use for it.
     pub(super) fn remote_key(&self) -> u32 {
         // SAFETY: as above.
         unsafe { (*self.mr.as_ptr()).rkey }

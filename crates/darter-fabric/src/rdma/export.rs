@@ -1,5 +1,5 @@
 //! A memory node's side: its region registered with a device, and a queue pair for each connection
-//! of a client that asks for one. After the pairing the node's processor does nothing.
+//! of a client that requests one. After the pairing the node's processor is not involved.
 
 use super::device::{Device, Registration, Use};
 use super::name::DeviceName;
@@ -17,7 +17,7 @@ pub struct Export {
     completions: Arc<CompletionQueue>,
 }
 
-/// A client's queue pair. Once it is dropped, no verb of the client lands any more.
+/// A client's queue pair. After it is dropped, no verb of the client takes effect.
 #[derive(Debug)]
 pub struct ServedQueue(#[allow(dead_code, reason = "what counts is when it is dropped")] Queue);
 
@@ -35,11 +35,11 @@ impl Export {
         Ok(Self { registration, device, completions })
     }
 
-    /// Makes a queue pair for a client and connects it to the client's. Returns what the client
-    /// must know to connect its own.
+    /// Creates a queue pair for a client and connects it to the client's. Returns the data that the
+    /// client needs to connect its own.
     ///
     /// # Errors
-    /// Fails if the client's numbers make no sense, the devices cannot reach each other, or this one
+    /// Fails if the client's numbers are invalid, the devices cannot reach each other, or this one
     /// has no room for another queue pair.
     pub fn pair(&self, theirs: &Pairing) -> Result<(ServedQueue, Pairing), FabricError> {
         let queue = Queue::new(&self.completions)?;
@@ -52,7 +52,7 @@ impl Export {
         Ok((ServedQueue(queue), ours))
     }
 
-    /// Describes the device for an operator.
+    /// Returns a description of the device for an operator.
     pub fn describe(&self) -> String {
         self.device.describe()
     }

@@ -1,10 +1,10 @@
-//! A client's way to one memory node: the verbs of batches become chains of work requests, and
-//! completions end them.
+//! A client's connection to one memory node: the verbs of batches become chains of work requests,
+//! which end with their completions.
 //!
-//! A batch's verbs for the node are one chain, posted with one call, of which only the last work
-//! request is signalled: a reliable connection completes in order. A chain is cut in three cases:
-//! the queue has no room for all of it, the device forgets fenced requests and one follows a READ or
-//! an atomic, or the device refused to take more. The rest is posted when the part before it has
+//! A batch's verbs for the node are one chain, posted with one call. Only its last work request is
+//! signalled, since a reliable connection completes in order. A chain is cut in three cases: the
+//! queue has no room for all of it, the device loses fenced requests and one follows a READ or an
+//! atomic, or the device refused to take more. The rest is posted when the part before it has
 //! completed.
 
 use super::queue::{CompletionQueue, POLL_MAX, Queue};
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ptr;
 
-/// A memory node's region, as its device knows it.
+/// A memory node's region, as its device identifies it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub node: u8,
@@ -25,12 +25,12 @@ pub(crate) struct Target {
     pub key: u32,
 }
 
-/// Where the part of a batch that is still to be posted begins.
+/// Start of the part of a batch that has not been posted yet.
 #[derive(Clone, Copy, Debug)]
 struct Rest<T> {
     batch: T,
     verb: usize,
-    /// Words of that verb that were posted before: a transfer above the longest message goes in
+    /// Words of that verb that were already posted: a transfer above the longest message is sent in
     /// pieces.
     words: u32,
 }
@@ -40,38 +40,38 @@ struct Rest<T> {
 struct Chain<T> {
     batch: T,
     requests: u32,
-    /// Posted once these have completed.
+    /// Posted after these have completed.
     rest: Option<Rest<T>>,
 }
 
-/// What has become of a batch's verbs for a node.
+/// State of a batch's verbs for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
-    /// They move no word, so that nothing had to be sent.
+    /// They move no words, so nothing had to be sent.
     Done,
     /// They are posted, or will be when the queue has room.
     Pending,
 }
 
-/// The queue pair to a node, with the batches (`T` names one) that are under way on it.
+/// The queue pair to a node, with the batches (`T` identifies one) that are in flight on it.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     queue: Queue,
     target: Target,
-    /// What completions carry: which lane, and the node's number in the low byte.
+    /// The id in completions: the lane, and the node's number in the low byte.
     id: u64,
     sent: VecDeque<Chain<T>>,
     waiting: VecDeque<Rest<T>>,
-    /// Work requests that the queue has room for.
+    /// Work requests that still fit into the queue.
     free: u32,
     /// The device has refused to take more.
     is_broken: bool,
-    /// Fenced requests wait here until those before them have completed.
+    /// Fenced requests wait here until the requests before them have completed.
     holds_fenced: bool,
     piece_words: u32,
     requests: Vec<IbvSendWr>,
     places: Vec<IbvSge>,
-    /// Calls to post so far.
+    /// Number of posting calls so far.
     pub posts: u64,
 }
 
@@ -81,7 +81,7 @@ unsafe impl<T: Send> Send for Lane<T> {}
 unsafe impl<T: Sync> Sync for Lane<T> {}
 
 impl<T: Copy> Lane<T> {
-    /// Takes a connected queue pair. `number` is different from that of every other lane with the
+    /// Takes a connected queue pair. `number` must differ from that of every other lane with the
     /// same completion queue.
     pub(crate) fn new(queue: Queue, target: Target, number: u64) -> Self {
         let device = queue.device();
@@ -101,23 +101,23 @@ impl<T: Copy> Lane<T> {
         }
     }
 
-    /// Returns what its completions carry.
+    /// Returns the id in its completions.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Returns whether completions are to come.
+    /// Returns whether completions are expected.
     pub(crate) fn is_busy(&self) -> bool {
         !self.sent.is_empty()
     }
 
-    /// Returns whether the device has refused a request, after which only [`Lane::end`] helps.
+    /// Returns whether the device has refused a request, after which only [`Lane::end`] is useful.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Returns what is wrong with the first of a batch's verbs that the node's region does not
-    /// hold. A device would end the connection for it.
+    /// Returns the error of the first of a batch's verbs that lies outside the node's region. A
+    /// device would end the connection for it.
     fn check(&self, verbs: &[Verb]) -> Result<(), FabricError> {
         for verb in verbs.iter().filter(|verb| verb.addr.node() == self.target.node) {
             let bytes = u64::from(verb.words) * 8;
@@ -131,11 +131,11 @@ impl<T: Copy> Lane<T> {
         Ok(())
     }
 
-    /// Posts a batch's verbs for the node, or lists them to be posted. The batch's words are lent
-    /// memory, and stay there until [`Lane::completed`] or [`Lane::end`] names it.
+    /// Posts a batch's verbs for the node, or queues them. The batch's words are lent memory, and
+    /// stay there until [`Lane::completed`] or [`Lane::end`] returns it.
     ///
     /// # Errors
-    /// Fails if a verb's address is at fault; then none is posted.
+    /// Fails if a verb's address is wrong; then none is posted.
     #[inline]
     pub(crate) fn post(&mut self, name: T, batch: &mut Batch) -> Result<Posted, FabricError> {
         self.check(batch.verbs())?;
@@ -187,14 +187,14 @@ impl<T: Copy> Lane<T> {
         self.posts += 1;
         self.free -= count as u32;
         self.sent.push_back(Chain { batch: from.batch, requests: count as u32, rest });
-        // Of a chain that is refused a part may be posted; all of it stays listed.
-        // SAFETY: the words stay where they are until the chain has completed or the queue is gone,
-        // as the caller of `post` promises; they are in `batch`, which nobody reads meanwhile.
+        // If a chain is refused, a part of it may be posted; all of it stays listed.
+        // SAFETY: the words stay in place until the chain has completed or the queue is gone, as
+        // the caller of `post` guarantees; they are in `batch`, which is not read until then.
         self.is_broken |= unsafe { self.queue.post(self.requests.as_mut_ptr()) }.is_err();
         Posted::Pending
     }
 
-    /// Adds the work request for some words of a verb: those from `done` on.
+    /// Adds the work request for the words of a verb, starting at `done`.
     #[inline]
     fn add(
         &mut self,
@@ -222,7 +222,7 @@ impl<T: Copy> Lane<T> {
         self.requests.push(request);
     }
 
-    /// Takes note that the oldest chain has completed. Returns its batch if that was the last of its
+    /// Records that the oldest chain has completed. Returns its batch if that was the last of its
     /// verbs for the node.
     pub(crate) fn completed(&mut self) -> Option<T> {
         let chain = self.sent.pop_front()?;
@@ -234,34 +234,34 @@ impl<T: Copy> Lane<T> {
         None
     }
 
-    /// Returns the batch whose verbs are to be posted next, if there is room for any.
+    /// Returns the batch whose verbs must be posted next, if there is room for any.
     pub(crate) fn next_waiting(&self) -> Option<T> {
         self.waiting.front().filter(|_| self.free > 0).map(|rest| rest.batch)
     }
 
-    /// Posts more of the batch that [`Lane::next_waiting`] named.
+    /// Posts more of the batch that [`Lane::next_waiting`] returned.
     pub(crate) fn post_waiting(&mut self, batch: &mut Batch) -> Posted {
         self.waiting.pop_front().map_or(Posted::Pending, |rest| self.send(rest, batch))
     }
 
-    /// Forgets the batch that [`Lane::next_waiting`] named.
+    /// Removes the batch that [`Lane::next_waiting`] returned.
     pub(crate) fn skip_waiting(&mut self) {
         self.waiting.pop_front();
     }
 
-    /// Destroys the queue pair, after which no verb lands any more, and names the batches that were
-    /// under way on it.
+    /// Destroys the queue pair, after which no verb takes effect, and returns the batches that were
+    /// in flight on it.
     pub(crate) fn end(self) -> impl Iterator<Item = T> {
         let Self { queue, sent, waiting, .. } = self;
         drop(queue);
-        // A batch with a rest to come is listed once.
+        // A batch with an unposted rest is listed once.
         sent.into_iter().map(|chain| chain.batch).chain(waiting.into_iter().map(|rest| rest.batch))
     }
 }
 
 impl CompletionQueue {
-    /// Hands out what has completed, as the lane's id and whether it succeeded. Returns whether
-    /// anything has.
+    /// Passes each completion to `each`: the lane's id, and whether it succeeded. Returns whether
+    /// there were any.
     ///
     /// # Errors
     /// Fails if the queue is broken.

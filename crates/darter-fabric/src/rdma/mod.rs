@@ -1,22 +1,22 @@
-//! The provider for memory nodes over RDMA: verbs go through a device, all else as over TCP.
+//! The provider for memory nodes over RDMA: verbs use a device, everything else uses TCP.
 //!
-//! A client of a memory node has a TCP connection to it, as [`crate::tcp`] describes; over it, both
-//! pair two queues of their devices once ([`crate::wire::Pairing`]). From then on a batch is one
-//! chain of work requests for each node it names, posted with one call, and the node's processor
-//! takes no part. The connection stays: its end is how each side learns that the other is gone.
+//! A client of a memory node has a TCP connection to it, as described in [`crate::tcp`]; over it,
+//! both sides pair two queues of their devices once ([`crate::wire::Pairing`]). From then on a
+//! batch is one chain of work requests for each node that it names, posted with one call, without
+//! the node's processor. The connection stays open: its end tells each side that the other is gone.
 //!
 //! - `name`: how a device is named on a command line.
 //! - `verbs`: the binding to libibverbs, opened when a device is first named.
 //! - `device`: an open device, and memory registered with it.
 //! - `arena`: registered memory for the words of batches.
 //! - `queue`: queue pairs and completion queues.
-//! - `lane`: the client's way to one node: batches become chains, completions end them.
-//! - `probe`: what a device does where the specification leaves it free.
-//! - `bare`: verbs and nothing else, to measure against.
+//! - `lane`: the client's connection to one node: batches become chains, completions end them.
+//! - `probe`: tests of a device's behaviour that the specification leaves open.
+//! - `bare`: only verbs, as a baseline for measurements.
 //! - `export`: the node's side: the region registered, a queue pair for each client.
 //!
-//! What RDMA promises less than memory and TCP do is stated in [`crate::Endpoint`]'s contract and
-//! in `docs/rdma.md`.
+//! The guarantees of RDMA that are weaker than those of memory and TCP are listed in
+//! [`crate::Endpoint`]'s contract and in `docs/rdma.md`.
 
 mod arena;
 mod bare;
@@ -41,7 +41,7 @@ use arena::Arena;
 use device::Device;
 use std::sync::Arc;
 
-/// A device as a client uses it, with the memory of its batches.
+/// A device in use by a client, with the memory of its batches.
 #[derive(Clone, Debug)]
 pub(crate) struct Adapter {
     device: Arc<Device>,

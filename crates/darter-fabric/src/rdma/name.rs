@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a device's name at most, as the kernel has it (`IB_DEVICE_NAME_MAX` with its end).
+/// Maximum bytes of a device's name in the kernel (`IB_DEVICE_NAME_MAX` includes the end).
 const NAME_BYTES_MAX: usize = 63;
 
 /// Names an RDMA device: `DEVICE[:PORT[:GID]]`.
@@ -14,7 +14,7 @@ pub struct DeviceName {
     /// The port of the device, counted from 1. `None`: port 1.
     pub port: Option<u8>,
     /// The index in the port's table of GIDs. `None`: the last one made from an IPv4 address, which
-    /// is RoCE version 2 where the device has both versions; otherwise the first that is not empty.
+    /// is RoCE version 2 if the device has both versions; otherwise the first that is not empty.
     pub gid: Option<u8>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for DeviceName {
         match (self.port, self.gid) {
             (None, None) => Ok(()),
             (Some(port), None) => write!(f, ":{port}"),
-            // The index of a GID stands behind a port.
+            // The index of a GID requires a port before it.
             (port, Some(gid)) => write!(f, ":{}:{gid}", port.unwrap_or(1)),
         }
     }

@@ -1,5 +1,5 @@
-//! What a device does where the specification leaves it free: tried out on two pairs of queues of
-//! the device with itself, whose other end is a region of this process.
+//! Tests of a device's behaviour that the specification leaves open: executed on two pairs of
+//! queues of the device with itself, whose other end is a region of this process.
 
 use super::Adapter;
 use super::device::{Device, Use};
@@ -14,47 +14,47 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the region.
 const REGION_BYTES: u64 = 1 << 20;
-/// How often each question is asked.
+/// Repetitions of each test.
 const TRIES: u64 = 5000;
-/// How long one verb may take.
+/// Timeout of one verb.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Words of the READs that are looked at for torn words: 1 KiB.
+/// Words of the READs that are checked for torn words: 1 KiB.
 const LONG_WORDS: usize = 128;
 
-/// So many of so many.
+/// A number of occurrences out of a number of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// How often it happened.
+    /// Number of occurrences.
     pub count: u64,
-    /// How often it could have.
+    /// Number of trials.
     pub of: u64,
 }
 
-/// What a device is and does.
+/// Properties and behaviour of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeReport {
     /// The device, its port and address.
     pub device: String,
     /// READs and atomics that a queue may have outstanding.
     pub reads_in_flight: u32,
-    /// Bytes of a WRITE that travel inside its work request.
+    /// Bytes of a WRITE that are sent inside its work request.
     pub inline_bytes: usize,
-    /// Bytes that one work request moves at most.
+    /// Maximum bytes that one work request moves.
     pub message_bytes_max: usize,
-    /// darter holds fenced requests back until those before them have completed.
+    /// darter holds back fenced requests until the requests before them have completed.
     pub holds_fenced: bool,
-    /// Additions of two queues to one word that were lost. Any makes the device useless here.
+    /// Lost additions by two queues to one word. Any makes the device useless here.
     pub lost_between_queues: Share,
     /// Additions lost when the processor adds to the same word.
     pub lost_beside_processor: Share,
-    /// WRITEs that had completed and vanished beside failing CASes.
+    /// Completed WRITEs that were lost to concurrent failing CASes.
     pub writes_vanished: Share,
-    /// Words torn in READs beside the processor's stores. Any makes the device useless here.
+    /// Words torn in READs during the processor's stores. Any makes the device useless here.
     pub words_torn: Share,
 }
 
 impl ProbeReport {
-    /// Returns whether the device keeps the promises without which darter does not work.
+    /// Returns whether the device has the properties that darter requires.
     pub fn is_fit(&self) -> bool {
         self.lost_between_queues.count == 0 && self.words_torn.count == 0
     }
@@ -135,7 +135,7 @@ impl Prober {
     }
 }
 
-/// Tries a device out, for a few seconds.
+/// Tests a device, for a few seconds.
 ///
 /// # Errors
 /// Fails if the device cannot be used, or loses a verb.
@@ -162,7 +162,7 @@ pub fn probe(name: &DeviceName) -> Result<ProbeReport, FabricError> {
     })
 }
 
-/// Adds one, so often.
+/// Adds one, this number of times.
 fn add(prober: &mut Prober, at: u64) -> Result<(), FabricError> {
     let mut batch = Batch::new();
     for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! Queue pairs and completion queues: made, connected, posted to and polled.
+//! Queue pairs and completion queues: creation, connection, posting and polling.
 
 use super::device::{Device, failure};
 use super::verbs::{
@@ -13,22 +13,22 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Entries of a completion queue, if the device has as many: room for every work request of all
-/// memory nodes, since each of them completes when its queue fails.
+/// Entries of a completion queue, if the device supports this number: room for every work request
+/// of all memory nodes, since each of them completes when its queue fails.
 const COMPLETIONS_MAX: c_int = 32 << 10;
 /// Completions fetched in one call.
 pub(super) const POLL_MAX: c_int = 32;
-/// Bytes of a WRITE that travel inside its work request, if the device takes as many.
+/// Bytes of a WRITE that are sent inside its work request, if the device supports this number.
 const INLINE_BYTES: u32 = 220;
-/// 4 µs times 2 to this: how long a queue waits for an acknowledgement, 67 ms.
+/// 4 µs times two to the power of this: how long a queue waits for an acknowledgement, 67 ms.
 const ACK_TIMEOUT: u8 = 14;
-/// Repetitions before a queue fails. 7 would mean for ever on some devices.
+/// Retries before a queue fails. 7 would mean infinite retries on some devices.
 const RETRIES: u8 = 5;
-/// Routers between two nodes at most.
+/// Maximum number of routers between two nodes.
 const HOPS: u8 = 64;
 const PSN_MASK: u32 = 0x00ff_ffff;
 
-/// A queue of completions, with a descriptor that becomes readable once it is armed and something
+/// A queue of completions, with a descriptor that becomes readable after it is armed and something
 /// has completed.
 pub(crate) struct CompletionQueue {
     pub(super) device: Arc<Device>,
@@ -38,7 +38,7 @@ pub(crate) struct CompletionQueue {
     depth: u32,
 }
 
-// SAFETY: the library locks the queue; nothing in here changes.
+// SAFETY: the library locks the queue; no field changes.
 unsafe impl Send for CompletionQueue {}
 // SAFETY: as above.
 unsafe impl Sync for CompletionQueue {}
@@ -50,7 +50,7 @@ impl std::fmt::Debug for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Makes a queue for the completions of a queue pair to each memory node.
+    /// Creates a queue for the completions of a queue pair to each memory node.
     ///
     /// # Errors
     /// Fails if the device or the system has no room for one.
@@ -78,13 +78,13 @@ impl CompletionQueue {
         Ok(queue)
     }
 
-    /// Readable when something has completed since it was armed.
+    /// Returns a descriptor that is readable when something has completed since it was armed.
     pub(crate) fn readable(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel and its descriptor live as long as `self`.
         unsafe { BorrowedFd::borrow_raw((*self.channel.as_ptr()).fd) }
     }
 
-    /// Has the next completion make the descriptor readable. What completed before does not: poll
+    /// Makes the next completion set the descriptor readable. Earlier completions do not: poll
     /// again.
     pub(crate) fn arm(&self) -> io::Result<()> {
         // SAFETY: the queue is live, and its context's table of functions is filled.
@@ -106,19 +106,19 @@ impl CompletionQueue {
             events += 1;
         }
         if events > 0 {
-            // SAFETY: so many events of this queue were taken.
+            // SAFETY: this number of events of this queue were taken.
             unsafe { (self.device.verbs.ack_cq_events)(self.cq.as_ptr(), events) };
         }
         events > 0
     }
 
-    /// Fetches completions; returns how many.
+    /// Fetches completions and returns their number.
     ///
     /// # Errors
     /// Fails if the queue is broken: the device was removed, or the queue was overrun.
     #[inline]
     pub(super) fn poll(&self, completions: &mut [IbvWc; POLL_MAX as usize]) -> io::Result<usize> {
-        // SAFETY: as for `arm`; there is room for as many as are asked for.
+        // SAFETY: as for `arm`; the buffer has room for the requested number.
         let count = unsafe {
             let cq = self.cq.as_ptr();
             ((*(*cq).context).ops.poll_cq)(cq, POLL_MAX, completions.as_mut_ptr())
@@ -138,7 +138,7 @@ impl Drop for CompletionQueue {
     }
 }
 
-/// A reliable connected queue pair. Once it is dropped, no verb of it lands any more, at either
+/// A reliable connected queue pair. After it is dropped, none of its verbs takes effect, at either
 /// end.
 pub(crate) struct Queue {
     completions: Arc<CompletionQueue>,
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// Makes a queue pair whose completions go to a queue.
+    /// Creates a queue pair whose completions go to a queue.
     ///
     /// # Errors
     /// Fails if the device has no room for one.
@@ -213,7 +213,7 @@ impl Queue {
         &self.completions.device
     }
 
-    /// Returns what the other end must know of this one.
+    /// Returns the data that the other end needs.
     pub(crate) fn pairing(&self) -> Pairing {
         let device = self.device();
         let depth = |limit: c_int| u8::try_from(limit).unwrap_or(u8::MAX);
@@ -232,7 +232,7 @@ impl Queue {
     /// Connects it to the other end, which must do the same.
     ///
     /// # Errors
-    /// Fails if the two devices cannot reach each other, or the other end's numbers make no sense.
+    /// Fails if the two devices cannot reach each other, or the other end's numbers are invalid.
     pub(crate) fn connect(&self, theirs: &Pairing, serves: bool) -> Result<(), FabricError> {
         let device = self.device();
         let refused = |what: &str, error: io::Error| {
@@ -308,9 +308,9 @@ impl Queue {
         if returned == 0 { Ok(()) } else { Err(failure(returned)) }
     }
 
-    /// Returns the work request for a verb of `bytes` bytes on memory that the other end knows by
-    /// `remote_addr` and `rkey`, with an atomic's operands: what it compares with or adds, and what
-    /// it swaps in. Its local memory is still to be given.
+    /// Returns the work request for a verb of `bytes` bytes on memory that the other end identifies
+    /// by `remote_addr` and `rkey`, with an atomic's operands: the word to compare with or add, and
+    /// the word to swap in. Its local memory must still be set.
     #[inline]
     pub(super) fn request(
         &self,
@@ -347,15 +347,15 @@ impl Queue {
     /// Posts a chain of work requests.
     ///
     /// # Safety
-    /// The memory that they name locally must stay allocated, and be touched by nobody else, until
-    /// the chain's last has completed or the queue is dropped.
+    /// The memory that they name locally must stay allocated, and must not be accessed elsewhere,
+    /// until the chain's last request has completed or the queue is dropped.
     ///
     /// # Errors
-    /// Fails if the device refuses one; those before it may have been posted.
+    /// Fails if the device refuses one; the requests before it may have been posted.
     #[inline]
     pub(super) unsafe fn post(&self, first: *mut IbvSendWr) -> io::Result<()> {
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair is live; the caller vouches for the chain.
+        // SAFETY: the queue pair is live; the caller is responsible for the chain.
         let returned = unsafe {
             let qp = self.qp.as_ptr();
             ((*(*qp).context).ops.post_send)(qp, first, &raw mut bad)
@@ -366,7 +366,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: made by this device, and dropped once.
+        // SAFETY: created by this device, and dropped once.
         unsafe { (self.completions.device.verbs.destroy_qp)(self.qp.as_ptr()) };
     }
 }

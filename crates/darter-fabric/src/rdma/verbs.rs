@@ -1,9 +1,8 @@
-//! The binding to libibverbs: the functions, structures and constants that the provider uses, and no
-//! more. The library is opened at run time, so that a program that never names a device runs where
-//! there is none.
+//! The binding to libibverbs: only the functions, structures and constants that the provider uses.
+//! The library is opened at run time, so that a program that never names a device runs without it.
 //!
 //! Layouts follow `infiniband/verbs.h` of rdma-core, whose ABI (`IBVERBS_1.1`) is stable; a test
-//! compares them with the header where there is one. Functions return 0 or an `errno`, or a null
+//! compares them with the header if it is installed. Functions return 0 or an `errno`, or a null
 //! pointer with `errno` set, unless noted.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -19,7 +18,7 @@ macro_rules! opaque {
 
 opaque!(IbvDevice, IbvPd);
 
-/// The functions of a device that have no symbol, by their place in the table.
+/// The functions of a device that have no symbol, by their position in the table.
 #[repr(C)]
 pub(super) struct IbvContextOps {
     before_poll: [usize; 11],
@@ -228,13 +227,13 @@ pub(super) struct IbvSge {
     pub lkey: u32,
 }
 
-/// The part of a work request that says where it goes: `remote_addr` and `rkey` of a READ or WRITE
-/// lie in the first two words, an atomic's operands between its address and its key.
+/// The target of a work request: `remote_addr` and `rkey` of a READ or WRITE are in the first two
+/// words; an atomic's operands are between its address and its key.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IbvWrTarget {
     pub remote_addr: u64,
-    /// The key of a READ or WRITE (its low half); what an atomic compares with or adds.
+    /// The key of a READ or WRITE (its low half); the word that an atomic compares with or adds.
     pub rkey_or_compare: u64,
     pub swap: u64,
     pub atomic_rkey: u32,
@@ -314,7 +313,7 @@ pub(super) const SEND_INLINE: c_uint = 1 << 3;
 
 pub(super) const WC_SUCCESS: c_uint = 0;
 
-/// Declares the functions of the library, and how they are found in it.
+/// Declares the functions of the library, with the code that looks them up.
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions of the opened library.
@@ -367,21 +366,22 @@ functions! {
     destroy_qp = c"ibv_destroy_qp": fn(*mut IbvQp) -> c_int;
 }
 
-/// Names of the library, the one of every distribution first.
+/// Names of the library; the one used by all distributions comes first.
 const LIBRARY: &CStr = c"libibverbs.so.1";
 
 /// Opens the library, once.
 ///
 /// # Errors
-/// Says what is missing and how to get it.
+/// Fails with a message that names the missing part and how to get it.
 pub(super) fn verbs() -> Result<&'static Verbs, String> {
     static VERBS: OnceLock<Result<Verbs, String>> = OnceLock::new();
     let opened = VERBS.get_or_init(|| {
-        // SAFETY: the name ends with a zero byte; the library's initializers touch nothing of ours.
+        // SAFETY: the name ends with a zero byte; the library's initializers do not access this
+        // program's data.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if library.is_null() {
             return Err(
-                "there is no libibverbs.so.1; install rdma-core's library and its providers (Debian: \
+                "libibverbs.so.1 is not installed; install rdma-core's library and its providers (Debian: \
                  `apt-get install libibverbs1 ibverbs-providers`)"
                     .to_owned(),
             );
@@ -398,12 +398,12 @@ mod tests {
     use std::mem::offset_of;
     use std::process::Command;
 
-    /// Lists a name of the header with the value that it has here.
+    /// Lists names of the header with the values that they have here.
     macro_rules! layouts {
         ($($kind:literal, $offset:expr);* $(;)?) => { [$(($kind, $offset as usize)),*] };
     }
 
-    /// Compiles the header's layouts into a program and compares what that prints.
+    /// Compiles the header's layouts into a program and compares its output.
     #[test]
     fn layouts_are_those_of_the_header() {
         let here = layouts! {
@@ -506,7 +506,7 @@ mod tests {
             "IBV_WC_SUCCESS", WC_SUCCESS;
         };
         if !std::path::Path::new("/usr/include/infiniband/verbs.h").exists() {
-            println!("skipped: there is no infiniband/verbs.h");
+            println!("skipped: infiniband/verbs.h is not installed");
             return;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ pub(super) fn is_group(address: &str) -> bool {
     address.contains('+')
 }
 
-/// Returns the addresses of a node's replicas; one that has none is all there is.
+/// Returns the addresses of a node's replicas; just the address itself for a node without replicas.
 pub(super) fn replicas(address: &str) -> impl Iterator<Item = &str> {
     address.split('+')
 }

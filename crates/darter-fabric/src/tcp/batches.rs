@@ -1,25 +1,24 @@
-//! The batches and calls that are under way on a hub: a slab, whose slots are reused under another
-//! generation.
+//! The batches and calls in flight on a hub: a slab, whose slots are reused with a new generation.
 use crate::{Batch, CallFault, FabricError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
-/// A call, beside an empty batch.
+/// A call, in addition to an empty batch.
 #[derive(Debug)]
 pub(super) struct Called {
     pub node: u8,
     pub procedure: u64,
-    /// The request's; once it is answered, the answer's.
+    /// The request's words; after the reply, the result's.
     pub words: Vec<u64>,
 }
 
-/// A batch or a call under way.
+/// A batch or a call in flight.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub batch: Batch,
     pub called: Option<Called>,
-    /// Frames that have not been answered, and nodes that are still to be connected to.
+    /// Number of frames without a reply, plus nodes that are still to be connected.
     pub parts: usize,
     pub error: Option<FabricError>,
     waker: Option<Waker>,
@@ -28,8 +27,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Records that a node may have executed some of it, which outweighs that another node has none
-    /// of it.
+    /// Records that a node may have executed a part of it. This takes precedence over another node
+    /// that executed none of it.
     pub(super) fn lost(&mut self, node: u8) {
         let outweighs = |error: &FabricError| matches!(error, FabricError::Unreachable { .. });
         if self.error.as_ref().is_none_or(outweighs) {
@@ -45,7 +44,7 @@ impl Pending {
     }
 }
 
-/// One of an endpoint's batches whose future was dropped; counted until its verbs have completed.
+/// An endpoint's batch whose future was dropped; counted until its verbs have completed.
 #[derive(Debug)]
 pub(super) struct Orphan(Arc<AtomicUsize>);
 
@@ -62,15 +61,15 @@ impl Drop for Orphan {
     }
 }
 
-/// What came of a batch or a call.
+/// Result of a batch or a call.
 #[derive(Debug)]
 pub(super) struct Done {
     pub batch: Batch,
-    /// The words that a call was answered with.
+    /// The words that a call returned.
     pub answer: Vec<u64>,
 }
 
-/// Names a batch or a call under way.
+/// Identifies a batch or a call in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticket {
     pub at: usize,
@@ -83,7 +82,7 @@ struct BatchSlot {
     pending: Option<Pending>,
 }
 
-/// All of a hub's batches under way.
+/// All of a hub's batches in flight.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     slots: Vec<BatchSlot>,
@@ -91,7 +90,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Returns a place for a batch that is about to be posted.
+    /// Reserves a slot for a batch that is about to be posted.
     pub(super) fn reserve(&mut self) -> Ticket {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(BatchSlot::default());
@@ -106,14 +105,14 @@ impl Batches {
         self.slots[ticket.at].pending = Some(pending);
     }
 
-    /// Returns a batch, if it is still under way.
+    /// Returns a batch, if it is still in flight.
     pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Pending> {
         let slot = &mut self.slots[ticket.at];
         slot.pending.as_mut().filter(|_| slot.generation == ticket.generation)
     }
 
     /// Records that one of a batch's parts is done or lost. Returns the waker to call if it was the
-    /// last.
+    /// last part.
     pub(super) fn part_ended(&mut self, ticket: Ticket) -> Option<Waker> {
         let pending = self.get(ticket)?;
         pending.parts -= 1;
@@ -127,7 +126,7 @@ impl Batches {
         pending.waker.take()
     }
 
-    /// Returns a batch's or a call's result, when nothing of it is under way.
+    /// Takes a batch's or a call's result, after all of its parts have ended.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Done, FabricError>> {
         let pending = self.slots[ticket.at].pending.take_if(|pending| pending.parts == 0)?;
         self.free.push(ticket.at);
@@ -135,8 +134,8 @@ impl Batches {
         Some(pending.error.map_or(Ok(Done { batch: pending.batch, answer }), Err))
     }
 
-    /// Sets the waker to call when a batch is done. Returns the one that it replaces, to be dropped
-    /// without a lock.
+    /// Sets the waker to call when a batch is done. Returns the waker that it replaces, which must
+    /// be dropped without a lock.
     pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
         let pending = self.get(ticket)?;
         match &pending.waker {

@@ -1,5 +1,5 @@
-//! Calls on a connection: how one is sent, and what its reply comes to. Its frame is like any
-//! other; its reply comes whenever the procedure has ended.
+//! Calls on a connection: sending them, and handling their replies. A call's frame is like any
+//! other; its reply comes when the procedure has ended.
 
 use super::batches::{Pending, Ticket};
 use super::connection::Connection;
@@ -21,7 +21,7 @@ pub(super) fn post_call(connection: &mut Connection, ticket: Ticket, pending: &m
     pending.parts += 1;
 }
 
-/// Takes what a node has replied to a call; returns whether it makes sense.
+/// Handles a node's reply to a call. Returns whether it is valid.
 pub(super) fn take_reply_to_call(pending: &mut Pending, node: u8, refusal: Refusal, payload: &[u8]) -> bool {
     let Some(called) = &mut pending.called else { return false };
     if refusal == Refusal::None {

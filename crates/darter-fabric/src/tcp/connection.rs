@@ -1,8 +1,8 @@
-//! One connection to a memory node: frames out and in without waiting.
+//! One connection to a memory node: sends and receives frames without blocking.
 //!
-//! On one to a memory group each frame bears the view that the client goes by, replies come in any
-//! order, and what has no reply when the connection ends is sent again on the next
-//! (`group_channel.rs`).
+//! On a connection to a memory group each frame contains the number of the client's view, replies
+//! come in any order, and frames that have no reply when the connection ends are sent again on the
+//! next (`group_channel.rs`).
 
 use super::batches::Ticket;
 use crate::Verb;
@@ -22,17 +22,17 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub id: u64,
-    /// The batch that it is a part of. One given up meanwhile is not found any more.
+    /// The batch that it is a part of. The batch is not found if it was given up.
     pub batch: Ticket,
-    /// The verbs of the batch that it holds: those of this node from `first` up to `end`.
+    /// The range of the batch's verbs: those of this node from `first` up to `end`.
     pub first: usize,
     pub end: usize,
 }
 
-/// What a reply is to.
+/// The request that a reply belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Replied {
-    /// The oldest request that is no call, or to a group any that is none.
+    /// The oldest request that is not a call; for a group, any request that is not a call.
     Next(Sent),
     /// A call.
     Call(Ticket),
@@ -41,21 +41,21 @@ pub(super) enum Replied {
 /// A connection in use.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// Where verbs go instead, if they go through an RDMA device.
+    /// Where verbs go instead, if they use an RDMA device.
     pub lane: Option<Lane<Ticket>>,
     pub channel: Channel,
     pub out: Outbox,
     input: Inbox,
     pub sent: VecDeque<Sent>,
-    /// Calls without an answer yet, by the ids of their requests.
+    /// Calls without a reply, by the ids of their requests.
     pub calls: BTreeMap<u64, Ticket>,
     pub last_id: u64,
     pub frame_bytes: u32,
-    /// The view that frames bear, if it leads to a memory group.
+    /// The view in its frames, if it leads to a memory group.
     pub view: Option<u64>,
-    /// What the hub watches the socket for.
+    /// The events of the socket that the hub watches.
     pub watched: EventFlags,
-    /// Since when the hub knows that the node owes a reply and sends nothing.
+    /// When the hub first noticed that the node owes a reply and sends nothing.
     pub silent_since: Option<Instant>,
 }
 
@@ -76,14 +76,14 @@ impl Connection {
         }
     }
 
-    /// Begins a frame; returns the position of its head, for [`Connection::end_frame`].
+    /// Starts a frame. Returns the position of its head, for [`Connection::end_frame`].
     pub(super) fn begin_frame(&mut self) -> usize {
         let at = self.out.bytes.len();
         self.out.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
         at
     }
 
-    /// Completes a frame, and returns its id.
+    /// Completes a frame and returns its id.
     pub(super) fn end_frame(&mut self, at: usize, kind: RequestKind, verbs: u16) -> u64 {
         self.last_id += 1;
         self.end_frame_as(self.last_id, at, kind, verbs)
@@ -96,8 +96,8 @@ impl Connection {
         id
     }
 
-    /// Puts the verbs of `node` among these in a frame. It is sent again if it has an id. Returns
-    /// the id.
+    /// Puts those of the verbs that belong to `node` into a frame. The frame is a repetition if
+    /// `id` is given. Returns the id.
     pub(super) fn put_verbs(&mut self, id: Option<u64>, node: u8, verbs: &[Verb], data: &[u64]) -> u64 {
         let id = id.unwrap_or(self.last_id + 1);
         self.last_id = self.last_id.max(id);
@@ -116,7 +116,7 @@ impl Connection {
         self.end_frame_as(id, at, kind, count)
     }
 
-    /// Sends a batch of nothing, to which a node that is there replies at once.
+    /// Sends an empty batch, to which a live node replies at once.
     pub(super) fn ask_for_a_sign(&mut self) {
         let at = self.begin_frame();
         let id = self.end_frame(at, RequestKind::Batch, 0);
@@ -124,23 +124,23 @@ impl Connection {
         self.silent_since = None;
     }
 
-    /// Sends as much as the socket takes; returns whether that was all.
+    /// Sends as much as the socket accepts. Returns whether that was everything.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         self.out.send(&mut self.channel)?;
         Ok(self.out.waiting() == 0)
     }
 
-    /// Receives what has arrived; returns whether anything has.
+    /// Receives the data that has arrived. Returns whether there was any.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
         self.input.receive(&mut self.channel)
     }
 
-    /// Returns the next whole reply, its payload to be taken by [`Connection::payload`].
+    /// Returns the next complete reply; its payload is read with [`Connection::payload`].
     ///
     /// # Errors
-    /// Fails if the reply is neither to the oldest request nor to a call, or to no request of a
-    /// group; also if a group has not executed a request, since its client turns to whoever serves.
-    /// The requests stay listed.
+    /// Fails if the reply belongs neither to the oldest request nor to a call, or to no request of
+    /// a group; also if a group has not executed a request, since its client must then switch to
+    /// the replica that serves. The requests stay listed.
     pub(super) fn next_reply(&mut self) -> io::Result<Option<(Replied, Refusal, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
@@ -176,30 +176,30 @@ impl Connection {
         self.input.taken(range)
     }
 
-    /// Returns a refusal's text, which is what its payload holds.
+    /// Returns a refusal's text, which is its payload.
     pub(super) fn text(&self, range: Range<usize>) -> String {
         let payload = self.payload(range);
         String::from_utf8_lossy(&payload[..payload.len().min(wire::TEXT_BYTES_MAX)]).into_owned()
     }
 
-    /// So many bytes of what has arrived, when there are as many.
+    /// Takes `count` bytes of the received data, if there are as many.
     pub(super) fn take(&mut self, count: usize) -> Option<Range<usize>> {
         (self.input.arrived().len() >= count).then(|| self.input.take(count))
     }
 
-    /// Returns what has arrived and was not taken.
+    /// Returns the received data that was not taken.
     pub(super) fn heard(&self) -> &[u8] {
         self.input.arrived()
     }
 
-    /// Sends and receives until `take` finds what it wants, but no longer than until `deadline`.
+    /// Sends and receives until `take` returns a value, but no longer than until `deadline`.
     pub(super) fn wait_for<T>(
         &mut self,
         deadline: Instant,
         mut take: impl FnMut(&mut Self) -> io::Result<Option<T>>,
     ) -> io::Result<T> {
         loop {
-            // What came before the end of a connection still counts.
+            // Data that arrived before the end of a connection still counts.
             if let Some(found) = take(self)? {
                 return Ok(found);
             }
@@ -208,12 +208,12 @@ impl Connection {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             if !self.receive()? {
-                // What was received may be TLS's, and need a reply.
+                // The received data may belong to TLS and require a reply.
                 let flags = if self.flush()? { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
                 let wait = deadline - now;
                 let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
                 let wait = Timespec { tv_sec: seconds, tv_nsec: i64::from(wait.subsec_nanos()) };
-                // Woken early or not at all: it is looked at again.
+                // Woken early or not at all: the socket is checked again.
                 let _ = poll(&mut [PollFd::new(&self.channel, flags)], Some(&wait));
             }
         }

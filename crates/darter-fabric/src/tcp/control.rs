@@ -1,4 +1,4 @@
-//! Requests other than verbs, each awaited by the calling thread: claims, fences, persistence.
+//! Requests other than verbs: claims, fences, persistence. The calling thread waits for each.
 
 use super::addresses::is_group;
 use super::batches::Ticket;
@@ -12,11 +12,11 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long to wait for a node while something that must go on waits.
+/// How long to wait for a node if the caller must not be delayed.
 pub(super) const CONTROL_PATIENCE: Duration = Duration::from_secs(1);
-/// How long requests wait for a memory group in which no replica serves.
+/// How long requests wait for a memory group if no replica serves.
 const GROUP_PATIENCE: Duration = Duration::from_secs(10);
-/// Between two attempts to reach one.
+/// Interval between two attempts to reach such a group.
 const AGAIN: Duration = Duration::from_millis(10);
 /// How long a region may take to reach its medium.
 const PERSIST_PATIENCE: Duration = Duration::from_secs(600);
@@ -30,7 +30,7 @@ impl ControlLinks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the connection to a node that is new in the pool: the last one.
+    /// Stores the connection to a node that is new in the pool: the last one.
     pub(super) fn put(&self, node: u8, connection: Connection) {
         let mut links = self.lock();
         links.resize_with(usize::from(node), ControlLink::default);
@@ -70,13 +70,14 @@ impl ControlLinks {
             if let Some(reply) = link.connection.take().and_then(|old| link.exchange(old, kind, about)) {
                 break reply;
             }
-            // No connection, or one that was lost since it was used: every request may be repeated.
+            // There is no connection, or it was lost after its last use: every request may be
+            // repeated.
             let replied = link.reconnect(session, node, &known).and_then(|fresh| {
                 link.exchange(fresh, kind, about).ok_or(FabricError::Disconnected { node })
             });
             match replied {
                 Ok(reply) => break reply,
-                // Another replica takes its place, or it hands over.
+                // Another replica is taking over.
                 Err(FabricError::Io(_) | FabricError::Disconnected { .. })
                     if is_group && Instant::now() < deadline =>
                 {
@@ -97,13 +98,13 @@ impl ControlLinks {
 #[derive(Debug, Default)]
 struct ControlLink {
     connection: Option<Connection>,
-    /// The node could not be reached, and is not tried again before.
+    /// The node could not be reached, and is not tried again before this time.
     down_until: Option<Instant>,
 }
 
 impl ControlLink {
-    /// Connects again, unless that failed just now: the caller has a lease to renew, and cannot
-    /// wait for each node in turn.
+    /// Connects again, unless that failed very recently: the caller has a lease to renew, and
+    /// cannot wait for one node after the other.
     fn reconnect(
         &mut self,
         session: &Session,
@@ -128,7 +129,7 @@ impl ControlLink {
         Ok(connection)
     }
 
-    /// Sends a request and returns the reply; keeps the connection if there is one.
+    /// Sends a request and returns the reply. Keeps the connection if there is one.
     fn exchange(
         &mut self,
         mut connection: Connection,

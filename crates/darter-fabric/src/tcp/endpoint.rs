@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 thread_local! {
-    /// This thread's own hubs, one a fabric.
+    /// This thread's own hubs, one per fabric.
     static HUBS: RefCell<Vec<Arc<Hub>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -26,11 +26,12 @@ pub struct TcpEndpoint {
     hub: Option<Arc<Hub>>,
     orphans: Arc<TcpOrphans>,
     spares: Spares,
-    /// The operation under way has sent an atomic verb or a call, which may be what it was to do.
+    /// The current operation has sent an atomic verb or a call, which may have been its effective
+    /// step.
     has_changed: bool,
 }
 
-/// Batches of an endpoint that are under way and whose futures were dropped.
+/// Batches of an endpoint that are in flight and whose futures were dropped.
 #[derive(Debug)]
 struct TcpOrphans {
     links: Arc<Links>,
@@ -40,7 +41,7 @@ struct TcpOrphans {
 impl Orphans for TcpOrphans {
     fn in_flight(&self) -> usize {
         if self.count.load(Ordering::Acquire) > 0 {
-            // Whichever hub they are on: its thread may run no loop any more.
+            // On any hub: its thread may no longer run a loop.
             self.links.turn_all();
         }
         self.count.load(Ordering::Acquire)
@@ -57,8 +58,8 @@ impl TcpEndpoint {
         Self { links, hub: None, orphans, spares, has_changed: false }
     }
 
-    /// Takes in the end of a batch. Returns its error as that of the whole operation: a step of an
-    /// operation that has changed something before does not say that nothing was sent.
+    /// Handles the end of a batch. Returns its error as that of the whole operation: if the
+    /// operation has changed something before, the error does not claim that nothing was sent.
     fn settle<T>(&mut self, atomics: Atomics, done: Result<T, FabricError>) -> Result<T, FabricError> {
         let done = match done {
             Err(error) => match error.unsent_to() {
@@ -73,7 +74,7 @@ impl TcpEndpoint {
         done
     }
 
-    /// Posts a batch or a call on the hub that is right here and now, which `hub` then holds.
+    /// Posts a batch or a call on the hub to use in this thread, and stores that hub in `hub`.
     #[inline]
     fn post(&mut self, what: Request, waker: &Waker) -> Result<Ticket, FabricError> {
         crate::fork::check(self.links.session.forks)?;
@@ -86,7 +87,7 @@ impl TcpEndpoint {
     }
 }
 
-/// The nodes that a batch has CASes and FAAs for. What is new becomes reachable by those alone.
+/// The nodes that a batch's CASes and FAAs go to. New objects become reachable only by these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Atomics {
     None,
@@ -104,7 +105,7 @@ impl Atomics {
         })
     }
 
-    /// Returns whether there are some for other nodes than this one.
+    /// Returns whether some go to other nodes than this one.
     fn are_elsewhere(self, node: u8) -> bool {
         self != Self::None && self != Self::At(node)
     }
@@ -163,7 +164,7 @@ impl Endpoint for TcpEndpoint {
 impl RemoteProcedures for TcpEndpoint {
     fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Calling<'_> {
         if self.links.session.adapter.is_some() {
-            // The processor's atomics and the device's are not atomic to each other.
+            // The processor's and the device's atomics are not atomic with respect to each other.
             return Box::pin(std::future::ready(Err(CallFault::Unsupported.of(node, procedure))));
         }
         let called = Called { node, procedure, words };

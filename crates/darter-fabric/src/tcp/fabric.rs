@@ -1,4 +1,4 @@
-//! The fabric over TCP: opening, its nodes, and the requests to nodes beside verbs.
+//! The fabric over TCP: opening it, its nodes, and requests to nodes other than verbs.
 
 use super::addresses::is_group;
 use super::connection::Connection;
@@ -36,12 +36,13 @@ impl Tcp {
         Self::open(addresses, options, false)
     }
 
-    /// Connects to memory nodes that hold a pool, as [`Tcp::connect`]; all but the first may be
-    /// away. [`Fabric::node_bytes`] of those is 0 until [`RemoteNodes::expect_node`] tells.
+    /// Connects to memory nodes that hold a pool, like [`Tcp::connect`]; all except the first may
+    /// be absent. [`Fabric::node_bytes`] of absent nodes is 0 until [`RemoteNodes::expect_node`] is
+    /// called.
     ///
     /// # Errors
-    /// Fails if the first cannot be reached, or one that can speaks another protocol or does not
-    /// accept the credentials.
+    /// Fails if the first cannot be reached, or one that can be reached speaks another protocol or
+    /// does not accept the credentials.
     pub fn connect_present(addresses: &[String], options: TcpOptions) -> Result<Self, FabricError> {
         Self::open(addresses, options, true)
     }
@@ -61,7 +62,7 @@ impl Tcp {
         }
         let fabric = Self { links: Arc::new(Links::new(Session::new(options)?)) };
         let session = &fabric.links.session;
-        // All at once, so that several silent ones cost no more time than one.
+        // All concurrently, so that several silent nodes take no more time than one.
         let connected: Vec<_> = std::thread::scope(|scope| {
             let spawn = |(node, address)| {
                 scope.spawn(move || connect(address, node, Caller::of(session.number), &session.options))
@@ -88,7 +89,7 @@ impl Tcp {
         Ok(fabric)
     }
 
-    /// Makes a node that was not one of them, and has answered, the next.
+    /// Adds a node that has replied and is not one of the existing nodes.
     fn admit(
         &self,
         node: u8,
@@ -129,14 +130,14 @@ impl Tcp {
         Ok(())
     }
 
-    /// Returns how often verbs were handed to the RDMA device so far: once for each node that a
-    /// batch names, unless the batch is longer than a queue. 0 without a device.
+    /// Returns the number of posts to the RDMA device so far: one for each node that a batch names,
+    /// unless the batch is longer than a queue. 0 without a device.
     pub fn posts(&self) -> u64 {
         self.links.posts()
     }
 
     /// Returns a queue pair to a node that executes verbs in a bare loop, for measurements, and the
-    /// connection that it lives as long as.
+    /// connection that must be kept open while it is in use.
     ///
     /// # Errors
     /// Fails if the fabric has no device, or the node cannot be reached.
@@ -154,17 +155,17 @@ impl Tcp {
         Ok((bare, Box::new(connection)))
     }
 
-    /// Returns what is known of a node.
+    /// Returns the information about a node.
     pub(super) fn known_node(&self, node: u8) -> Option<NodeInfo> {
         self.links.session.node(node)
     }
 
-    /// Returns how it uses its nodes.
+    /// Returns the fabric's options.
     pub(super) fn tcp_options(&self) -> &TcpOptions {
         &self.links.session.options
     }
 
-    /// One request on a node's control connection, and its reply.
+    /// Sends one request on a node's control connection, and returns its reply.
     pub(super) fn request(
         &self,
         node: u8,
@@ -175,7 +176,7 @@ impl Tcp {
     }
 }
 
-/// A held member slot, given back when dropped.
+/// A held member slot, released when dropped.
 #[derive(Debug)]
 struct TcpIdentity {
     fabric: Tcp,
@@ -190,13 +191,13 @@ impl Identity for TcpIdentity {
 
 impl Drop for TcpIdentity {
     fn drop(&mut self) {
-        // A node that the request does not reach sees the session's connections end.
+        // A node that does not get the request sees the session's connections end.
         let about = Control { number: self.slot.into(), flag: 0 };
         let _ = self.fabric.request(ARBITER, RequestKind::Release, about);
     }
 }
 
-/// The node that decides who holds a slot, and who is gone.
+/// The node that decides about holders of slots, and about dead clients.
 const ARBITER: u8 = 0;
 
 impl Membership for Tcp {
@@ -208,8 +209,8 @@ impl Membership for Tcp {
         Ok(Box::new(TcpIdentity { fabric: self.clone(), slot }))
     }
 
-    /// One node decides; when it has shut the session out, all others must too, whatever they know
-    /// of it.
+    /// One node decides. After it has fenced the session, all others must too, regardless of their
+    /// own state of it.
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
         let mut about = Control { number: suspect.holder, flag: suspect.lapsed.into() };
         match self.request(ARBITER, RequestKind::Fence, about)? {
@@ -256,7 +257,7 @@ impl RemoteNodes for Tcp {
         self.links.session.with_nodes(|nodes| {
             let nodes_known = nodes.len();
             match nodes.get_mut(usize::from(node)) {
-                // Its name may be another than the directory's, and works from here.
+                // Its address may differ from the directory's, and works from here.
                 Some(named) if named.boot_id.is_none() => {
                     (named.bytes, named.boot_id) = (known.bytes, known.boot_id);
                 }
@@ -333,10 +334,11 @@ impl Fabric for Tcp {
             persistent: is_durable,
             durability: if is_durable { Durability::OnCompletion } else { Durability::Never },
             inline_bytes: 0,
-            // Beside a device, the processor's atomics would not be atomic to those of clients.
-            // A procedure's verbs would pass a group's replicas by.
+            // With a device, the processor's atomics would not be atomic with respect to clients'
+            // atomics. A procedure's verbs would bypass a group's replicas.
             calls: is_by_processor && !has_group,
-            // A replica is suspected, then the store of views is asked, and again if that is slow.
+            // A replica is suspected, then the store of views is used, with a second attempt if
+            // that is slow.
             failover: patience * 2,
         }
     }

@@ -1,4 +1,4 @@
-//! The frames of a batch: as many for each node as it takes.
+//! The frames of a batch: one or more for each node.
 
 use super::batches::{Pending, Ticket};
 use super::calls::post_call;
@@ -7,8 +7,8 @@ use crate::rdma::Posted;
 use crate::wire::{self, FramedHead};
 use crate::{FabricError, Verb};
 
-/// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
-/// frames as it takes; or on its device, which knows the batch's words.
+/// Puts a batch's verbs for one node, starting with the given one, on its connection, in as many
+/// frames as necessary; or on its device, with which the batch's words are registered.
 pub(super) fn post_to(
     connection: &mut Connection,
     node: u8,
@@ -27,7 +27,7 @@ pub(super) fn post_to(
         }
         return;
     }
-    // One verb is allowed what a frame is, and a group's frame says more in front of it.
+    // One verb may be as long as a frame; a group's frame has an additional head.
     let head = if connection.view.is_some() { size_of::<FramedHead>() } else { 0 };
     let limit = connection.frame_bytes as usize - head;
     let (verbs, data) = pending.batch.parts_mut();
@@ -38,7 +38,7 @@ pub(super) fn post_to(
     let is_too_long = |verb: &&Verb| verb.addr.node() == node && size(verb).0.max(size(verb).1) > limit;
     if let Some(verb) = verbs.iter().find(is_too_long) {
         pending.error.get_or_insert(FabricError::geometry(format!(
-            "a verb of {} bytes at {}; memory node {node} takes {limit} at most in one",
+            "a verb of {} bytes at {}; memory node {node} accepts at most {limit} in one",
             u64::from(verb.words) * 8,
             verb.addr
         )));

@@ -1,8 +1,8 @@
-//! Which replica of a memory group serves.
+//! Finds the replica of a memory group that serves.
 //!
-//! Replicas say in their welcome which view they go by and whether they serve in it. So a client asks
-//! all of them at once, and takes the one that serves in the newest view that it has heard of; it
-//! needs to know no store of views.
+//! Replicas report in their welcome their current view and whether they serve in it. So a client
+//! contacts all of them at once, and uses the one that serves in the newest view that any of them
+//! reported; it needs no store of views.
 
 use super::addresses::replicas;
 use super::connection::Connection;
@@ -15,19 +15,19 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How long one replica may take to greet before the others are asked again.
+/// Timeout of one replica's greeting, after which all are contacted again.
 const GREETING: Duration = Duration::from_secs(1);
-/// Between two rounds of asking.
+/// Interval between two rounds.
 const ROUND: Duration = Duration::from_millis(20);
-/// How long a round waits at first for the others when one replica has answered. Each round waits
-/// for twice as long, so that replicas far away are heard, too.
+/// How long a round waits at first for the other replicas after one has replied. Each round waits
+/// twice as long, so that replicas far away are included, too.
 const OTHERS: Duration = Duration::from_millis(50);
 
-/// Connects to the replica that serves, which must be found within this time.
+/// Connects to the replica that serves. Fails if it is not found within this time.
 ///
 /// # Errors
-/// [`FabricError::Io`] if none serves, [`FabricError::Geometry`] if what answers is no group, or
-/// does not accept the client, [`FabricError::Fenced`].
+/// [`FabricError::Io`] if none serves, [`FabricError::Geometry`] if the addresses do not belong to
+/// a group, or it does not accept the client, [`FabricError::Fenced`].
 pub(super) fn connect(
     patience: Duration,
     address: &str,
@@ -37,8 +37,8 @@ pub(super) fn connect(
 ) -> Result<(Connection, Welcome), FabricError> {
     if options.device.is_some() {
         return Err(FabricError::geometry(format!(
-            "{address}: a memory group cannot be reached through an RDMA device, whose verbs no memory node sees \
-             and can send to its replicas; name it `tcp://…`"
+            "{address}: a memory group cannot be reached through an RDMA device, whose verbs bypass the memory \
+             node, which cannot send them to its replicas; name it `tcp://…`"
         )));
     }
     let deadline = Instant::now() + patience;
@@ -52,8 +52,8 @@ pub(super) fn connect(
         if Instant::now() + ROUND >= deadline {
             let none = io::Error::new(
                 ErrorKind::TimedOut,
-                "no replica says that it serves; if all of them have lost their memory, start them with new views, and \
-                 make the pool again with `darter pool create`",
+                "no replica reports that it serves; if all of them have lost their memory, start them with new views, \
+                 and create the pool again with `darter pool create`",
             );
             return Err(FabricError::io(Path::new(address), "find the replica that serves", none));
         }
@@ -61,9 +61,9 @@ pub(super) fn connect(
     }
 }
 
-/// Asks all replicas. Returns the first that serves in the newest view of which any has told, and
-/// does not wait for others then. When one has answered, it waits for so long at most for the
-/// `others`: one that stands still must not keep the client from asking again.
+/// Contacts all replicas. Returns the first that serves in the newest view that any of them has
+/// reported, without waiting for the others. After one has replied, it waits at most `others` for
+/// the rest: a hanging replica must not keep the client from trying again.
 fn ask_all(
     (deadline, others): (Instant, Duration),
     address: &str,
@@ -88,8 +88,8 @@ fn ask_all(
         match answer {
             Ok((_, welcome)) if welcome.flags & wire::IS_REPLICA == 0 => {
                 return Err(FabricError::geometry(format!(
-                    "{address}: a memory node that is no replica of a group answers there; name it alone, or start it \
-                     with `--replicas`"
+                    "{address}: the memory node there is not a replica of a group; name it alone, or start it with \
+                     `--replicas`"
                 )));
             }
             Ok((connection, welcome)) => {
@@ -103,7 +103,7 @@ fn ask_all(
             }
             Err(error @ FabricError::Fenced) => return Err(error),
             Err(FabricError::Io(_)) => {}
-            // Another replica may still let it in, unless all say the same.
+            // Another replica may still accept it, unless all return this error.
             Err(error) => refusal = Some(error),
         }
     }

@@ -11,7 +11,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The first bytes of a TLS alert: the reply of a node that expects TLS and does not get it.
+/// The first bytes of a TLS alert: the reply of a node that expects TLS and does not receive it.
 const ALERT: [u8; 2] = [21, 3];
 
 /// A connection whose sides have not authenticated each other yet.
@@ -21,28 +21,28 @@ struct Greeting<'a> {
     deadline: Instant,
 }
 
-/// Whose a connection is.
+/// Identifies the owner of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub session: u64,
-    /// Which of the session's channels to a memory group it is; 0 for one without frames.
+    /// The number of the session's channel to a memory group; 0 for a connection without frames.
     pub channel: u32,
     /// Counts the channel's connections.
     pub attempt: u32,
 }
 
 impl Caller {
-    /// Returns a session's, without frames for a group.
+    /// Returns the caller of a session's connection without frames for a group.
     pub(super) fn of(session: u64) -> Self {
         Self { session, channel: 0, attempt: 0 }
     }
 }
 
-/// Connects to what listens at one address.
+/// Connects to the node at one address.
 ///
 /// # Errors
-/// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and
-/// [`FabricError::Fenced`] when not.
+/// [`FabricError::Io`] if another attempt may succeed, [`FabricError::Geometry`] and
+/// [`FabricError::Fenced`] otherwise.
 pub(super) fn greet(
     patience: Duration,
     address: &str,
@@ -78,13 +78,13 @@ pub(super) fn greet(
     let welcome: Welcome = greeting.hear()?;
     let text = greeting.hear_text(welcome.text_bytes)?;
     if welcome.refusal != Refusal::Credentials as u32 {
-        // A refusal from an unverified node is not believed either.
+        // A refusal by an unverified node is not trusted either.
         believe(address, &transcript, &options.token, &welcome.proof)?;
     }
     refused(welcome.refusal, node, &text)?;
     if welcome.region_bytes > crate::OFFSET_LIMIT || !welcome.region_bytes.is_multiple_of(8) {
         return Err(FabricError::geometry(format!(
-            "{address}: a memory node of {} bytes; one has whole words, {} bytes at most",
+            "{address}: a memory node of {} bytes; its size must be whole words, at most {} bytes",
             welcome.region_bytes,
             crate::OFFSET_LIMIT
         )));
@@ -102,7 +102,7 @@ pub(super) fn greet(
     Ok((connection, welcome))
 }
 
-/// Returns a socket to the first address of `host:port` that takes one.
+/// Returns a socket to the first address of `host:port` that accepts a connection.
 fn reach(address: &str, patience: Duration) -> Result<TcpStream, FabricError> {
     let failed = |action, error| FabricError::io(Path::new(address), action, error);
     let candidates = address.to_socket_addrs().map_err(|error| failed("find its address", error))?;
@@ -133,13 +133,11 @@ fn believe(
     }
     Err(FabricError::geometry(if transcript.is_proven(b"", Side::Node, proof) {
         format!(
-            "{address}: the memory node has no token, so that it could be anybody; start it with the token \
+            "{address}: the memory node has no token, so its identity is unknown; start it with the token \
              (`--token-file`), or connect without one"
         )
     } else {
-        format!(
-            "{address}: what answers there does not know the token, and is not the memory node it poses as"
-        )
+        format!("{address}: the server there does not know the token, so it is not the expected memory node")
     }))
 }
 
@@ -166,23 +164,23 @@ impl Greeting<'_> {
         Ok(self.connection.payload(range))
     }
 
-    /// Why the greeting came to nothing.
+    /// Returns the error of a failed greeting.
     fn lost(&self, error: io::Error) -> FabricError {
         let Self { address, connection, .. } = self;
         let is_other = error.kind() == io::ErrorKind::InvalidData;
         if connection.channel.is_tls() && is_other && error.get_ref().is_some() {
-            FabricError::geometry(format!("{address}: no TLS with it: {error}"))
+            FabricError::geometry(format!("{address}: cannot use TLS with it: {error}"))
         } else if connection.heard().starts_with(&ALERT) {
             FabricError::geometry(format!(
                 "{address}: it speaks TLS; name the certificate of the CA that signed its own (`--tls-ca`)"
             ))
         } else if is_other {
-            FabricError::geometry(format!("{address}: what answers there is no memory node of darter"))
+            FabricError::geometry(format!("{address}: the server there is not a memory node of darter"))
         } else if connection.channel.is_handshaking() {
             let action = "agree on TLS with it (does it serve TLS?)";
             FabricError::io(Path::new(address), action, error)
         } else {
-            FabricError::io(Path::new(address), "be greeted by it", error)
+            FabricError::io(Path::new(address), "get a greeting from it", error)
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Connections to all memory nodes, and the batches under way on them, driven by one thread.
+//! Connections to all memory nodes, and the batches in flight on them, driven by one thread.
 //!
-//! A thread whose loop runs ([`crate::block_on`], [`crate::run_all`]) has a hub of its own, which
-//! it locks once a turn: the posts of its tasks only enter the lock again. Tasks of other executors
+//! A thread whose loop runs ([`crate::block_on`], [`crate::run_all`]) has its own hub, which it
+//! locks once per turn: the posts of its tasks only enter the lock again. Tasks of other executors
 //! share the fabric's common hub, which a thread of the fabric drives (`reactor.rs`); a post there
-//! waits for that lock at most as long as a turn takes. No thread sleeps or connects with the lock
-//! held, and wakers are called without it.
+//! waits for that lock at most for the length of a turn. No thread sleeps or connects while holding
+//! the lock, and wakers are called without it.
 
 use super::addresses::is_group;
 use super::batches::{Called, Done, Ticket};
@@ -28,12 +28,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// How long batches wait for a connection to a node that was silent before, or to a group that had
-/// no replica that serves.
+/// no serving replica.
 const SILENT_PATIENCE: Duration = Duration::from_millis(500);
-/// How long to wait before a group is connected to again: one that hands over is not done at once.
+/// Delay before a group is connected to again, since a handover takes some time.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// Who drives a hub.
+/// The driver of a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driver {
     /// The loops of a thread that also polls the tasks.
@@ -42,7 +42,7 @@ pub(super) enum Driver {
     Reactor,
 }
 
-/// What a task posts.
+/// A request that a task posts.
 #[derive(Debug)]
 pub(super) enum Request {
     Batch(Batch),
@@ -56,14 +56,14 @@ pub(super) struct Hub {
     /// An epoll instance with all connections, and with the queue of completions.
     sockets: OwnedFd,
     driver: Driver,
-    /// The driving thread's.
+    /// The signal of the driving thread.
     signal: Arc<Signal>,
-    /// The session of the fabric it belongs to.
+    /// The session of its fabric.
     pub(super) session: u64,
-    /// What that knows of its nodes, for connections that are made by nobody's post. Threads keep
-    /// their hubs longer than fabrics last, whose devices must close with them.
+    /// The fabric's session, with its knowledge of the nodes, for connections that no post opens.
+    /// Threads keep their hubs longer than fabrics live, whose devices must close with them.
     known: Weak<Session>,
-    /// Which channel to a memory group its connections are.
+    /// The number of its connections' channel to a memory group.
     channel: u32,
     me: Weak<Self>,
     spin: Duration,
@@ -72,7 +72,7 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    /// Returns a hub of the calling thread.
+    /// Creates a hub for the calling thread.
     pub(super) fn new(session: &Arc<Session>, driver: Driver) -> Result<Arc<Self>, FabricError> {
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| {
             FabricError::geometry(format!("cannot wait for sockets: {}", io::Error::from(error)))
@@ -105,7 +105,7 @@ impl Hub {
         what(&mut state.borrow_mut())
     }
 
-    /// Returns whether this thread's loop drives the hub for a task that is polled now.
+    /// Returns whether this thread's loop drives the hub for the task that is being polled.
     pub(super) fn is_mine(&self) -> bool {
         self.driver == Driver::Tasks && self.signal.drives_here()
     }
@@ -115,13 +115,13 @@ impl Hub {
         self.driver == Driver::Reactor
     }
 
-    /// Returns how often verbs were handed to the device.
+    /// Returns the number of posts to the device.
     pub(super) fn posts(&self) -> u64 {
         self.with(|state| state.posts())
     }
 
-    /// Puts the frames of a batch or a call on their connections, to leave at the next turn, and
-    /// the waker to be called when they are answered.
+    /// Puts the frames of a batch or a call on their connections, to be sent at the next turn, with
+    /// the waker to call after the replies.
     pub(super) fn post(self: &Arc<Self>, session: &Session, what: Request, waker: &Waker) -> Ticket {
         let mut absent = Vec::new();
         let mut wakers = Vec::new();
@@ -135,7 +135,8 @@ impl Hub {
                 Request::Call(called) => state.call(called, waker, &mut absent),
             };
             if self.driver == Driver::Reactor {
-                // Either it sees this flag before it sleeps, or it is seen to sleep here.
+                // Either the driver sees this flag before it sleeps, or this thread sees that it
+                // sleeps.
                 self.has_posts.store(true, Ordering::SeqCst);
                 if self.signal.is_asleep() {
                     state.turn(self.sockets.as_fd(), true);
@@ -157,10 +158,10 @@ impl Hub {
         ticket
     }
 
-    /// Returns the result of a batch or a call, or a waker to be called when it is there.
+    /// Returns the result of a batch or a call, or sets the waker to call when it is available.
     pub(super) fn poll(&self, ticket: Ticket, context: &Context<'_>) -> Poll<Result<Done, FabricError>> {
         if self.driver == Driver::Tasks && !self.is_mine() {
-            // Posted by a loop of another thread, which may have ended meanwhile.
+            // It was posted by a loop of another thread, which may have ended since.
             self.turn_once();
             context.waker().wake_by_ref();
         }
@@ -176,15 +177,16 @@ impl Hub {
         result.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Gives up a batch whose future was dropped. What was posted is sent all the same, and counted
-    /// until it is done.
+    /// Gives up a batch whose future was dropped. Posted verbs are sent anyway, and the batch is
+    /// counted until it is done.
     pub(super) fn give_up(&self, ticket: Ticket, orphans: &Arc<AtomicUsize>) {
         drop(self.with(|state| state.batches.give_up(ticket, orphans)));
     }
 
-    /// Sends and receives what can be, for a thread that does not drive the hub. Does nothing while
-    /// another thread has it: that one is about to do the same. A thread polls its tasks with its
-    /// own hub locked, so two that waited for each other's would wait for ever.
+    /// Sends and receives as much as possible, for a thread that does not drive the hub. Does
+    /// nothing while another thread holds the lock, since that thread does the same. A thread polls
+    /// its tasks with its own hub locked, so two threads that waited for each other's hub would
+    /// deadlock.
     pub(super) fn turn_once(&self) {
         let Some(state) = self.state.try_lock() else { return };
         let wakers = {
@@ -209,8 +211,8 @@ impl Hub {
         }
     }
 
-    /// Connects to a node, which must have the memory that the fabric knows, in a thread of its
-    /// own, after a while.
+    /// Connects to a node, which must have the memory that the fabric knows, in a separate thread,
+    /// after a delay.
     fn reach(self: &Arc<Self>, session: &Session, (node, attempt): (u8, u64), after: Duration) {
         let Some((known, boot_id)) = session.node(node).and_then(|known| {
             let boot_id = known.boot_id?;
@@ -252,12 +254,12 @@ impl Hub {
                 std::thread::sleep(patience);
                 hub.tire(node, attempt);
             };
-            // Without this thread batches wait for the attempt's end.
+            // Without this thread batches wait for the end of the attempt.
             let _ = std::thread::Builder::new().name("darter-tire".to_owned()).spawn(tires);
         }
     }
 
-    /// Fails the batches that wait for an attempt to connect, and those to come until it ends.
+    /// Fails the batches that wait for an attempt to connect, and further ones until it ends.
     fn tire(&self, node: u8, attempt: u64) {
         let wakers = self.with(|state| {
             if let Some(Link::Connecting(awaited, waiting)) = state.links.get_mut(usize::from(node))
@@ -273,7 +275,7 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Lets the batches go on that waited for a connection.
+    /// Resumes the batches that waited for a connection.
     fn reached(&self, node: u8, attempt: u64, connected: Result<Connection, FabricError>) {
         let wakers = self.with(|state| {
             state.reached(self.sockets.as_fd(), (node, attempt), connected);
@@ -299,8 +301,8 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends all connections and gives the device up: the fabric was dropped, and with it all that
-    /// waited. The thread may keep the hub for long.
+    /// Ends all connections and releases the device: the fabric was dropped, and with it everything
+    /// that waited. The thread may keep the hub for a long time.
     pub(super) fn close(&self) {
         let (waker, ends) = self.with(|state| {
             state.is_closed = true;
@@ -310,7 +312,7 @@ impl Hub {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends when the hub is closed.
+    /// Returns when the hub is closed.
     pub(super) async fn closed(&self) {
         std::future::poll_fn(|context| {
             self.with(|state| {
@@ -368,7 +370,7 @@ impl Drive for Hub {
 }
 
 impl Hub {
-    /// Returns whether a socket has something. Takes no lock, since posts need it.
+    /// Returns whether a socket is readable. Takes no lock, since posts need it.
     fn is_readable(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,5 +1,5 @@
-//! A hub's connections to all memory nodes, and the batches under way on them. Whoever has it locked
-//! sends, receives and connects with it; nothing here waits.
+//! A hub's connections to all memory nodes, and the batches in flight on them. The thread that
+//! holds its lock sends, receives and connects with it; nothing here blocks.
 
 use super::batches::{Batches, Called, Pending, Ticket};
 use super::calls::take_reply_to_call;
@@ -27,31 +27,31 @@ pub(super) struct HubState {
     silent: Arc<SilentNodes>,
     absent: Arc<AbsentNodes>,
     patience: Duration,
-    /// The memory of batches that go through a device, and the queue of their completions.
+    /// The memory of batches that use a device, and the queue of their completions.
     device: Option<DeviceEnds>,
     pub(super) links: Vec<Link>,
-    /// Attempts to connect so far.
+    /// Number of attempts to connect so far.
     attempts: u64,
     pub(super) batches: Batches,
-    /// What outlives the connections to memory groups.
+    /// The state of channels to memory groups, which outlives their connections.
     groups: BTreeMap<u8, GroupChannel>,
-    /// Groups whose connection was lost while replies were owed, with the attempts to be made.
+    /// Groups whose connection was lost while replies were owed, with the attempts to make.
     pub(super) to_reach: Vec<(u8, u64)>,
-    /// To be called once the lock is free.
+    /// Wakers to call after the lock is released.
     pub(super) to_wake: Vec<Waker>,
-    /// No fabric uses it any more.
+    /// No fabric uses it any longer.
     pub(super) is_closed: bool,
     pub(super) on_close: Option<Waker>,
 }
 
-/// What a hub needs of the device that its verbs go through.
+/// A hub's part of the device that its verbs use.
 #[derive(Debug)]
 struct DeviceEnds {
     buffers: Arc<dyn Lender>,
     completions: Arc<CompletionQueue>,
-    /// Its descriptor becomes readable with the next completion, or is.
+    /// Its descriptor is readable, or becomes so with the next completion.
     is_armed: bool,
-    /// Calls to post of connections that are gone.
+    /// Posts of connections that are gone.
     posts: u64,
 }
 
@@ -59,14 +59,14 @@ struct DeviceEnds {
 #[derive(Debug)]
 pub(super) enum Link {
     Down,
-    /// With the attempt under way, and the batches that wait for it; `None` when batches have
-    /// waited long enough for a node that was silent before.
+    /// With the current attempt, and the batches that wait for it; `None` if batches have waited
+    /// long enough for a node that was silent before.
     Connecting(u64, Option<Vec<Ticket>>),
     Up(Box<Connection>),
 }
 
 impl HubState {
-    /// Returns what a hub of this session begins with: no connection, no batch.
+    /// Returns the initial state of a hub of this session: no connection, no batch.
     pub(super) fn new(session: &Session, completions: Option<Arc<CompletionQueue>>) -> Self {
         let device = session.adapter.as_ref().zip(completions).map(|(adapter, completions)| DeviceEnds {
             buffers: Arc::clone(&adapter.buffers),
@@ -91,7 +91,7 @@ impl HubState {
         }
     }
 
-    /// Puts a batch's frames on their connections; names the nodes that have none yet.
+    /// Puts a batch's frames on their connections. Adds the nodes without a connection to `absent`.
     pub(super) fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
         let ticket = self.batches.reserve();
         let mut pending = Pending::new(batch, waker);
@@ -114,7 +114,7 @@ impl HubState {
         self.posted(ticket, pending, waker)
     }
 
-    /// Puts a call on its node's connection; names the node if it has none yet.
+    /// Puts a call on its node's connection. Adds the node to `absent` if it has none.
     pub(super) fn call(&mut self, called: Called, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
         let ticket = self.batches.reserve();
         let mut pending = Pending::new(Batch::new(), waker);
@@ -127,7 +127,7 @@ impl HubState {
         self.posted(ticket, pending, waker)
     }
 
-    /// Posts on a node's connection, or has it wait for one.
+    /// Posts on a node's connection, or queues the request until there is one.
     fn route(
         &mut self,
         node: u8,
@@ -161,25 +161,25 @@ impl HubState {
 
     fn posted(&mut self, ticket: Ticket, pending: Pending, waker: &Waker) -> Ticket {
         if pending.parts == 0 {
-            // Nothing could be posted: the error is to be fetched at once.
+            // Nothing could be posted: the error must be fetched at once.
             waker.wake_by_ref();
         }
         self.batches.put(ticket, pending);
         ticket
     }
 
-    /// Returns the queue of the device's completions, if verbs go through one.
+    /// Returns the queue of the device's completions, if verbs use one.
     pub(super) fn completions(&self) -> Option<Arc<CompletionQueue>> {
         self.device.as_ref().map(|device| Arc::clone(&device.completions))
     }
 
-    /// Takes out what it holds of nodes and of the device, in the order in which that is to be
-    /// dropped: the memory of batches outlives the queues that they are on.
+    /// Takes the parts that refer to nodes and to the device out, in the order in which they must
+    /// be dropped: the memory of batches must outlive the queues that they are on.
     pub(super) fn take_ends(&mut self) -> (Vec<Link>, Batches, Option<impl Sized + use<>>) {
         (std::mem::take(&mut self.links), std::mem::take(&mut self.batches), self.device.take())
     }
 
-    /// Returns how often verbs were handed to the device.
+    /// Returns the number of posts to the device.
     pub(super) fn posts(&self) -> u64 {
         let of_link = |link: &Link| match link {
             Link::Up(connection) => connection.lane.as_ref().map_or(0, |lane| lane.posts),
@@ -188,8 +188,8 @@ impl HubState {
         self.device.as_ref().map_or(0, |device| device.posts) + self.links.iter().map(of_link).sum::<u64>()
     }
 
-    /// Takes what the device has completed, and posts what waited for that; returns whether there
-    /// was anything. If `arms`, the next completion makes the queue's descriptor readable.
+    /// Handles completions of the device, and posts the work that waited for them. Returns whether
+    /// there were any. If `arms`, the next completion makes the queue's descriptor readable.
     fn take_completions(&mut self, arms: bool) -> bool {
         let Some(device) = &mut self.device else { return false };
         if arms && device.completions.quiet() {
@@ -201,7 +201,7 @@ impl HubState {
             && !device.is_armed
         {
             device.is_armed = device.completions.arm().is_ok();
-            // What completed before it was armed tells nobody.
+            // Completions before it was armed do not set the descriptor.
             has_moved |= self.drain_completions();
         }
         has_moved
@@ -214,7 +214,7 @@ impl HubState {
         let drained = completions.drain(|id, has_succeeded| {
             let node = usize::from(id as u8);
             let Some(Link::Up(connection)) = self.links.get_mut(node) else { return };
-            // Completions of a queue that is gone may still come.
+            // Completions of a destroyed queue may still arrive.
             let Some(lane) = connection.lane.as_mut().filter(|lane| lane.id() == id) else { return };
             if !has_succeeded {
                 lost[node / 64] |= 1 << (node % 64);
@@ -245,7 +245,7 @@ impl HubState {
         drained.unwrap_or(true)
     }
 
-    /// Sends what waits.
+    /// Sends pending data.
     pub(super) fn send(&mut self) -> Progress {
         let mut turn = Progress::Idle;
         for node in 0..self.links.len() {
@@ -260,7 +260,7 @@ impl HubState {
         turn
     }
 
-    /// Has all connections watched.
+    /// Watches all connections.
     pub(super) fn watch_all(&mut self, sockets: BorrowedFd<'_>) {
         self.take_completions(true);
         for node in 0..self.links.len() {
@@ -272,7 +272,7 @@ impl HubState {
     }
 
     /// Sends and receives without blocking: from nodes that owe a reply, or from all if `thorough`,
-    /// with their sockets watched from then on.
+    /// whose sockets are watched from then on.
     pub(super) fn turn(&mut self, sockets: BorrowedFd<'_>, thorough: bool) -> Progress {
         let mut turn = self.send();
         if self.take_completions(thorough) {
@@ -280,14 +280,15 @@ impl HubState {
         }
         for node in 0..self.links.len() {
             match &mut self.links[node] {
-                // The thread that connects rouses this one: no need to spin for it.
+                // The connecting thread rouses this one: there is no need to spin for it.
                 Link::Down | Link::Connecting(..) => {}
                 Link::Up(connection) => {
                     let is_busy = connection.lane.as_ref().is_some_and(Lane::is_busy);
                     let owes = !connection.sent.is_empty() || !connection.calls.is_empty() || is_busy;
                     let watched = watch(connection, sockets, thorough);
                     if !thorough && (!owes || is_busy) {
-                        // A device that owes is asked for completions, not its node's socket.
+                        // If a device owes completions, its queue is polled instead of the node's
+                        // socket.
                         turn = if owes { turn.max(Progress::Waiting) } else { turn };
                         continue;
                     }
@@ -311,13 +312,13 @@ impl HubState {
         turn
     }
 
-    /// Returns whether a node that owes a reply, and sent nothing just now, has been silent for too
+    /// Returns whether a node that owes a reply, and has just sent nothing, has been silent for too
     /// long.
     fn is_out_of_patience(&mut self, node: usize) -> bool {
         let Link::Up(connection) = &mut self.links[node] else { return false };
         let silence = connection.silent_since.get_or_insert_with(Instant::now).elapsed();
         if connection.sent.is_empty() && connection.lane.is_none() {
-            // A procedure may take as long as it likes. A node that is there executes a batch.
+            // A procedure may take any time. A live node still executes an empty batch.
             if silence > self.patience / 2 {
                 connection.ask_for_a_sign();
             }
@@ -335,7 +336,7 @@ impl HubState {
         }
     }
 
-    /// Hands out the replies that have arrived; returns whether anything has.
+    /// Delivers the replies that have arrived. Returns whether there were any.
     fn receive(&mut self, node: usize) -> io::Result<bool> {
         let Link::Up(connection) = &mut self.links[node] else { return Ok(false) };
         if !connection.receive()? {
@@ -366,7 +367,8 @@ impl HubState {
             if refusal == Refusal::None {
                 let payload = connection.payload(range);
                 if !wire::take_answers(&mut pending.batch, node as u8, sent.first..sent.end, payload) {
-                    // Its frame is no longer listed: it ends here, the others with the connection.
+                    // Its frame is no longer listed, so it ends here; the others end with the
+                    // connection.
                     pending.lost(node as u8);
                     self.to_wake.extend(self.batches.part_ended(sent.batch));
                     return Err(io::ErrorKind::InvalidData.into());
@@ -381,7 +383,7 @@ impl HubState {
         Ok(true)
     }
 
-    /// A connection is gone: what was on it may have been done or not.
+    /// Handles the loss of a connection: requests on it may have been executed or not.
     pub(super) fn lose(&mut self, node: u8) {
         let connection = match std::mem::replace(&mut self.links[usize::from(node)], Link::Down) {
             Link::Down => return,
@@ -403,7 +405,7 @@ impl HubState {
         }
         if let Some((lane, device)) = lane.zip(self.device.as_mut()) {
             device.posts += lane.posts;
-            // No verb lands from here on, so that the batches' memory is theirs again.
+            // No verb takes effect from here on, so the batches' memory can be reused.
             for ticket in lane.end() {
                 if let Some(pending) = self.batches.get(ticket) {
                     pending.lost(node);
@@ -420,7 +422,7 @@ impl HubState {
         self.frames_lost(node, sent);
     }
 
-    /// Nobody knows whether these frames were executed.
+    /// Handles frames that may or may not have been executed.
     fn frames_lost(&mut self, node: u8, frames: impl IntoIterator<Item = Sent>) {
         for sent in frames {
             if let Some(pending) = self.batches.get(sent.batch) {
@@ -430,12 +432,12 @@ impl HubState {
         }
     }
 
-    /// The frames that a group owed replies to will have none: no replica serves, or none serves
-    /// this session any more.
+    /// Gives up the frames that a group owes replies to: no replica serves, or none serves this
+    /// session any longer.
     pub(super) fn give_group_up(&mut self, node: u8) {
         if let Some(group) = self.groups.get_mut(&node) {
             let unanswered = group.give_up();
-            // Whether they took effect before the session ended is not known.
+            // It is unknown whether they took effect before the session ended.
             if self.ended.error().is_some() {
                 for sent in &unanswered {
                     let pending = self.batches.get(sent.batch);
@@ -446,7 +448,7 @@ impl HubState {
         }
     }
 
-    /// The batches that wait for a connection have none, and nothing was sent.
+    /// Fails the batches that wait for a connection; nothing was sent.
     pub(super) fn turn_away(&mut self, waiting: Vec<Ticket>, error: &FabricError) {
         for ticket in waiting {
             if let Some(pending) = self.batches.get(ticket) {
@@ -462,7 +464,8 @@ impl HubState {
         (node, attempt): (u8, u64),
         connected: Result<Connection, FabricError>,
     ) {
-        // Closed meanwhile, there are no links; forgotten meanwhile, the node may be another.
+        // If the hub was closed since, there are no links; if the node was forgotten, its number
+        // may belong to another.
         let Some(link) = self.links.get_mut(usize::from(node)) else { return };
         let waiting = match link {
             Link::Connecting(awaited, waiting) if *awaited == attempt => waiting.take().unwrap_or_default(),
@@ -506,15 +509,15 @@ impl HubState {
     }
 }
 
-/// Returns the error of a batch whose words the device cannot be given.
+/// Returns the error of a batch whose words cannot be registered with the device.
 #[cold]
 fn no_memory() -> FabricError {
     FabricError::geometry(
-        "the RDMA device can be given no memory for a batch; raise the limit of locked memory (`ulimit -l`)",
+        "no memory for a batch can be registered with the RDMA device; raise the limit of locked memory (`ulimit -l`)",
     )
 }
 
-/// Sends what waits on a connection.
+/// Sends pending data on a connection.
 fn send_on(connection: &mut Connection) -> io::Result<Progress> {
     let waiting = connection.out.waiting();
     if waiting == 0 {
@@ -524,8 +527,8 @@ fn send_on(connection: &mut Connection) -> io::Result<Progress> {
     Ok(if connection.out.waiting() < waiting { Progress::Moved } else { Progress::Waiting })
 }
 
-/// Watches a connection's socket for what is awaited from it, or for nothing: a watch slows the
-/// sender of a reply down.
+/// Sets the events for which a connection's socket is watched, possibly none: a watch slows down
+/// the sender of a reply.
 fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool) -> io::Result<()> {
     let mut flags = epoll::EventFlags::empty();
     if is_watched {

@@ -1,5 +1,5 @@
-//! All ways from this process to its memory nodes: one hub for each thread, one hub for the tasks
-//! of other executors, and the control connections.
+//! All connections from this process to its memory nodes: one hub for each thread, one hub for the
+//! tasks of other executors, and the control connections.
 
 use super::control::ControlLinks;
 use super::handshake::Caller;
@@ -11,17 +11,17 @@ use crate::FabricError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What clones of a fabric and its endpoints share. Dropped with the last of them, which closes all
-/// hubs.
+/// State shared by clones of a fabric and its endpoints. It is dropped with the last of them, which
+/// closes all hubs.
 #[derive(Debug)]
 pub(super) struct Links {
     pub session: Arc<Session>,
     pub control: ControlLinks,
     /// The hubs of all threads.
     hubs: Mutex<Vec<Weak<Hub>>>,
-    /// The hub of tasks of other executors, made when first used.
+    /// The hub of tasks of other executors, created on first use.
     common: Mutex<Option<Arc<Hub>>>,
-    /// A thread looks whether absent nodes can be reached again.
+    /// A thread is checking whether absent nodes can be reached again.
     looking: Arc<AtomicBool>,
 }
 
@@ -51,20 +51,20 @@ impl Links {
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a hub, to be closed with the fabric.
+    /// Registers a hub, so that it is closed with the fabric.
     pub(super) fn enlist(&self, hub: &Arc<Hub>) {
         let mut hubs = self.hubs();
         hubs.retain(|hub| hub.strong_count() > 0);
         hubs.push(Arc::downgrade(hub));
     }
 
-    /// Returns how often verbs were handed to the device.
+    /// Returns the number of posts to the device.
     pub(super) fn posts(&self) -> u64 {
         let hubs: Vec<Arc<Hub>> = self.hubs().iter().filter_map(Weak::upgrade).collect();
         hubs.iter().map(|hub| hub.posts()).sum()
     }
 
-    /// Sends and receives what is possible on all hubs.
+    /// Sends and receives as much as possible on all hubs.
     pub(super) fn turn_all(&self) {
         let hubs: Vec<Arc<Hub>> = self.hubs().iter().filter_map(Weak::upgrade).collect();
         for hub in hubs {
@@ -72,8 +72,8 @@ impl Links {
         }
     }
 
-    /// Connects to absent nodes, in a thread, and notes those that answer. Does nothing while the
-    /// thread of an earlier call is at it.
+    /// Connects to absent nodes, in a separate thread, and records those that reply. Does nothing
+    /// while the thread of an earlier call runs.
     pub(super) fn look_for_absent(&self) {
         let session = &self.session;
         let absent: Vec<u8> = (0..session.node_count())
@@ -101,7 +101,7 @@ impl Links {
         }
     }
 
-    /// Closes the connections to a node that is another than was expected.
+    /// Closes the connections to a node that is not the expected one.
     pub(super) fn disconnect(&self, node: u8) {
         self.control.drop_link(node);
         self.hubs().iter().filter_map(Weak::upgrade).for_each(|hub| hub.forget(node));
@@ -118,7 +118,7 @@ impl Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        // Threads keep their hubs, and nodes must see that this client is gone.
+        // Threads keep their hubs, and nodes must notice that this client is gone.
         for hub in self.hubs().iter().filter_map(Weak::upgrade) {
             hub.close();
         }
@@ -134,10 +134,10 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// A thread that polls its tasks has its hub locked meanwhile, and they may look at the hubs of
-    /// others, as those do at its own.
+    /// A thread that polls its tasks holds the lock of its hub, and its tasks may turn the hubs of
+    /// other threads, whose tasks may turn this one.
     #[test]
-    fn a_look_at_all_hubs_waits_for_no_thread() {
+    fn turning_all_hubs_waits_for_no_thread() {
         let links = Arc::new(Links::new(Session::new(TcpOptions::default()).unwrap()));
         let hub = Hub::new(&links.session, Driver::Tasks).unwrap();
         links.enlist(&hub);
@@ -148,8 +148,8 @@ mod tests {
                 links.turn_all();
                 done.send(())
             });
-            // Far longer than it can take; only a look that waits for this thread takes it all.
-            assert!(over.recv_timeout(Duration::from_secs(20)).is_ok(), "it waits for a thread");
+            // Far longer than it can take, unless it waits for this thread.
+            assert!(over.recv_timeout(Duration::from_secs(20)).is_ok(), "it waited for a thread");
         });
     }
 }

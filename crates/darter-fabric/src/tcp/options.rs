@@ -1,36 +1,35 @@
-//! How a process uses its memory nodes.
+//! Options of a process's connections to its memory nodes.
 
 use crate::PoolUrl;
 use crate::rdma::DeviceName;
 use crate::wire::ClientTls;
 use std::time::Duration;
 
-/// How a process uses its memory nodes.
+/// Options of a process's connections to its memory nodes.
 #[derive(Clone, Debug)]
 pub struct TcpOptions {
     /// The secret that both sides prove to know; empty for none.
     pub token: Vec<u8>,
-    /// How to use TLS with the nodes. Without it, all that goes over the wire can be read and
-    /// changed there.
+    /// TLS configuration. Without TLS, all data on the wire can be read and changed there.
     pub tls: Option<ClientTls>,
-    /// How long a thread that waits polls its sockets before it sleeps. Polling sees a reply within
-    /// a few microseconds, sleeping leaves the core to others.
+    /// How long a waiting thread polls its sockets before it sleeps. Polling detects a reply within
+    /// a few microseconds; sleeping leaves the core to other threads.
     pub spin: Duration,
     /// How long a connected node may leave requests without a reply before the connection is given
-    /// up. The system notices within ten seconds that a node is gone.
+    /// up. The system detects a dead node within ten seconds.
     pub patience: Duration,
-    /// How long a memory group may have no replica that serves before what waits for it fails.
+    /// How long a memory group may have no serving replica before waiting requests fail.
     pub group_patience: Duration,
-    /// Verbs go through this RDMA device; requests, fences and the pairing of queues stay on TCP.
-    /// `None`: all over TCP.
+    /// Verbs use this RDMA device; requests, fences and the pairing of queues use TCP. `None`:
+    /// everything uses TCP.
     pub device: Option<DeviceName>,
-    /// Every node must be durable: its replies say nothing that is not on its disk. Others are
-    /// refused.
+    /// Every node must be durable: its replies contain only data that is on its disk. Other nodes
+    /// are refused.
     pub must_be_durable: bool,
 }
 
 impl TcpOptions {
-    /// Returns the same options, with what a pool's name says of them.
+    /// Returns these options with the settings of a pool's name applied.
     #[must_use]
     pub fn for_pool(mut self, url: &PoolUrl) -> Self {
         if let Some(device) = url.device() {

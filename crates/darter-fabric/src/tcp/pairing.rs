@@ -9,13 +9,12 @@ use crate::{FabricError, random_word};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Has the verbs of a connection to a node with a region of `bytes` bytes go through the device
-/// whose completions go to `completions`. Waits for the node as long as a
-/// connection to it does.
+/// Makes the verbs of a connection to a node with a region of `bytes` bytes use the device whose
+/// completions go to `completions`. Waits for the node as long as when connecting to it.
 ///
 /// # Errors
-/// [`FabricError::Unreachable`] when another try may succeed, what the node said or why the devices
-/// cannot be paired when not.
+/// [`FabricError::Unreachable`] if another attempt may succeed; otherwise the node's refusal or the
+/// reason why the devices cannot be paired.
 pub(super) fn pair(
     connection: &mut Connection,
     node: u8,
@@ -24,12 +23,12 @@ pub(super) fn pair(
     options: &TcpOptions,
 ) -> Result<(), FabricError> {
     let (queue, target) = paired(connection, node, bytes, completions, options)?;
-    // Unlike a counter, a random number is new in every hub and needs no one to keep it.
+    // Unlike a counter, a random number is unique across hubs without shared state.
     connection.lane = Some(Lane::new(queue, target, random_word()));
     Ok(())
 }
 
-/// Returns a queue that is connected to one of the node's, and where its verbs go. Fails as
+/// Returns a queue that is connected to one of the node's, and the target of its verbs. Fails as
 /// [`pair`] does.
 pub(super) fn paired(
     connection: &mut Connection,

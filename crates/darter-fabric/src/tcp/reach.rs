@@ -1,5 +1,4 @@
-//! How a client connects to a memory node: to its one address, or to the replica of a group that
-//! serves.
+//! Connects a client to a memory node: to its only address, or to the serving replica of a group.
 
 use super::addresses::is_group;
 use super::connection::{Connection, PATIENCE};
@@ -10,7 +9,7 @@ use crate::FabricError;
 use crate::wire::{self, Welcome};
 use std::time::Duration;
 
-/// [`connect_within`] the usual [`PATIENCE`], or that of the options if it is less.
+/// [`connect_within`] the usual [`PATIENCE`], or the options' patience if that is shorter.
 pub(super) fn connect(
     address: &str,
     node: u8,
@@ -20,13 +19,13 @@ pub(super) fn connect(
     connect_within(PATIENCE.min(options.patience), address, node, caller, options)
 }
 
-/// Connects to node `node` of a pool, waiting no longer than so for each of its addresses and for
-/// the greeting; if it is a memory group, to the replica that serves, for which that is the time it
-/// has to be found.
+/// Connects to node `node` of a pool, waiting at most `patience` for each of its addresses and for
+/// the greeting. If it is a memory group, connects to the replica that serves, which must be found
+/// within that time.
 ///
 /// # Errors
-/// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and
-/// [`FabricError::Fenced`] when not.
+/// [`FabricError::Io`] if another attempt may succeed, [`FabricError::Geometry`] and
+/// [`FabricError::Fenced`] otherwise.
 pub(super) fn connect_within(
     patience: Duration,
     address: &str,

@@ -7,10 +7,10 @@ use crate::{FabricError, executor};
 use std::sync::Arc;
 use std::sync::mpsc;
 
-/// Makes a common hub and starts its thread, which ends when the hub is closed.
+/// Creates a common hub and starts its thread, which ends when the hub is closed.
 pub(super) fn start(session: &Arc<Session>) -> Result<Arc<Hub>, FabricError> {
     let failed =
-        |what| FabricError::geometry(format!("cannot start the thread that receives answers: {what}"));
+        |what| FabricError::geometry(format!("cannot start the thread that receives replies: {what}"));
     let (sender, receiver) = mpsc::channel();
     let session = Arc::clone(session);
     let drive = move || {

@@ -1,6 +1,6 @@
-//! A replica's connection to another of its group, for its own messages only: those of the other
-//! come on a connection that the other makes. So messages arrive in their order, or are lost with
-//! the connection.
+//! A replica's connection to another of its group, for its own messages only. The other replica's
+//! messages use a connection that the other one opens. So messages arrive in order, or are lost
+//! with the connection.
 
 use super::connection::Connection;
 use super::handshake::{Caller, greet};
@@ -19,12 +19,12 @@ pub struct ReplicaLink {
 }
 
 impl ReplicaLink {
-    /// Connects as replica `me`, for the `attempt`-th time, to what listens at an address. Waits no
-    /// longer than so for the connection, and again for the greeting.
+    /// Connects as replica `me`, for the `attempt`-th time, to the node at an address. Waits at
+    /// most `patience` for the connection, and again for the greeting.
     ///
     /// # Errors
-    /// Fails if nobody answers there in time, or what does is no replica or does not accept this
-    /// one.
+    /// Fails if no node replies there in time, or if the node is not a replica or does not accept
+    /// this one.
     pub fn connect(
         address: &str,
         me: u64,
@@ -36,7 +36,7 @@ impl ReplicaLink {
         let (connection, welcome) = greet(patience, address, 0, caller, options)?;
         if welcome.flags & wire::IS_REPLICA == 0 {
             return Err(FabricError::geometry(format!(
-                "{address}: the memory node there is no replica; start it with `--replicas` as this one"
+                "{address}: the memory node there is not a replica; start it with `--replicas` like this one"
             )));
         }
         Ok(Self { connection, replica: welcome.replica })
@@ -47,7 +47,7 @@ impl ReplicaLink {
         self.replica
     }
 
-    /// Puts a message on the connection, to leave with the next flush. `put` appends its bytes.
+    /// Puts a message on the connection, to be sent with the next flush. `put` appends its bytes.
     pub fn send(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         let at = self.connection.begin_frame();
         let start = at + wire::HEADER_BYTES;
@@ -66,12 +66,12 @@ impl ReplicaLink {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent.
     pub fn waiting(&self) -> usize {
         self.connection.out.waiting()
     }
 
-    /// Sends as much as the socket takes. Returns whether that was all.
+    /// Sends as much as the socket accepts. Returns whether that was everything.
     ///
     /// # Errors
     /// Fails if the connection is lost.
@@ -79,10 +79,10 @@ impl ReplicaLink {
         self.connection.flush()
     }
 
-    /// Looks whether the connection still is: the other end says nothing on it.
+    /// Checks that the connection still exists: the other end sends nothing on it.
     ///
     /// # Errors
-    /// Fails if it is lost, or something came.
+    /// Fails if it is lost, or data arrived.
     pub fn look(&mut self) -> io::Result<()> {
         if self.connection.receive()? && !self.connection.heard().is_empty() {
             return Err(io::ErrorKind::InvalidData.into());

@@ -1,5 +1,5 @@
-//! The replicas of a memory group, as operators see them: how they are, whether they are equal, and how
-//! one is asked to hand over.
+//! The replicas of a memory group for operators: their status, whether they are equal, and handing
+//! over to one.
 
 use super::addresses::{is_group, replicas};
 use super::connection::{Connection, Sent};
@@ -16,13 +16,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long one replica may take to answer.
+/// Timeout of one replica's reply.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How often parts of replicas are read to be of one moment.
+/// Number of attempts to read parts of all replicas at the same record.
 const COMPARISONS: usize = 200;
-/// Between two of these times.
+/// Interval between two of these attempts.
 const COMPARED_AGAIN: Duration = Duration::from_millis(5);
-/// Between two looks at one that is to serve.
+/// Interval between two checks whether a replica serves.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl ReplicaGroups for Tcp {
@@ -61,7 +61,7 @@ impl ReplicaGroups for Tcp {
             match Replica::reach(address, node, self.tcp_options()) {
                 Ok(mut replica) => match replica.status() {
                     Ok(status) if status.role > 1 => found.remarks.push(format!(
-                        "memory node {node}: {address} was not compared: it is no member of the group now"
+                        "memory node {node}: {address} was not compared: it is not a member of the group now"
                     )),
                     _ => reached.push(replica),
                 },
@@ -75,8 +75,8 @@ impl ReplicaGroups for Tcp {
                     let differs = |at: &usize| digests[*at] != digests[0];
                     found.differences.extend((1..reached.len()).filter(differs).map(|at| {
                         format!(
-                            "memory node {node}: {} and {} differ in the {} from {offset} on; have the right one serve \
-                             (`darter pool handoff`), and start the other again: it is brought up anew",
+                            "memory node {node}: {} and {} differ in the {} from {offset} on; make the right one \
+                             serve (`darter pool handoff`), and restart the other: it is then brought up again",
                             reached[0].address,
                             reached[at].address,
                             ByteSize(wire::DIGEST_BYTES.min(known.bytes - offset)),
@@ -91,7 +91,7 @@ impl ReplicaGroups for Tcp {
                 Err(Incomparable::Busy) => {
                     found.remarks.push(format!(
                         "memory node {node}: replicas were not compared from {offset} on, as their records were never \
-                         the same at that moment; try again when less is written"
+                         the same at that moment; try again when there are fewer writes"
                     ));
                     break;
                 }
@@ -107,7 +107,7 @@ impl ReplicaGroups for Tcp {
         }
         if !replicas(&known.address).any(|address| address == to) {
             return Err(FabricError::geometry(format!(
-                "{to}: it is no replica of memory node {node}, {}",
+                "{to}: it is not a replica of memory node {node}, {}",
                 known.address
             )));
         }
@@ -119,21 +119,21 @@ impl ReplicaGroups for Tcp {
                 1 => {}
                 _ => {
                     return Err(FabricError::geometry(format!(
-                        "{to}: it is no backup, and lacks a part of the memory; wait until `pool status` says backup"
+                        "{to}: it is not a backup, and lacks a part of the memory; wait until `pool status` says backup"
                     )));
                 }
             }
             if Instant::now() >= deadline {
-                return Err(FabricError::geometry(format!("{to}: it does not serve yet; look again later")));
+                return Err(FabricError::geometry(format!("{to}: it does not serve yet; check again later")));
             }
-            // It may hand over already, or just have done so.
+            // It may be handing over already, or may just have done so.
             self.request(node, RequestKind::HandOver, Control { number: status.replica, flag: 0 })?;
             std::thread::sleep(LOOK);
         }
     }
 }
 
-/// A connection to one replica, for questions.
+/// A connection to one replica, for queries.
 struct Replica {
     address: String,
     node: u8,
@@ -147,18 +147,19 @@ impl Replica {
         Ok(Self { address: address.to_owned(), node, connection })
     }
 
-    /// Asks how its group is.
+    /// Queries the status of its group.
     fn status(&mut self) -> Result<GroupStatus, FabricError> {
         self.ask(RequestKind::Status, &[])
     }
 
-    /// Asks what it has in a part of its region.
+    /// Queries the digest of a part of its region.
     fn digest(&mut self, offset: u64) -> Result<Digest, FabricError> {
         self.ask(RequestKind::Digest, wire::as_bytes(&Control { number: offset, flag: 0 }))
     }
 
     fn ask<T: Pod>(&mut self, kind: RequestKind, payload: &[u8]) -> Result<T, FabricError> {
-        let failed = |error| FabricError::io(Path::new(&self.address), "ask it how its group is", error);
+        let failed =
+            |error| FabricError::io(Path::new(&self.address), "query the status of its group", error);
         let at = self.connection.begin_frame();
         self.connection.out.bytes.extend_from_slice(payload);
         let id = self.connection.end_frame(at, kind, 0);
@@ -175,11 +176,11 @@ impl Replica {
     }
 }
 
-/// Why parts of replicas cannot be compared.
+/// The reason why parts of replicas cannot be compared.
 enum Incomparable {
-    /// One of them does not answer, or is no member.
+    /// One of them does not reply, or is not a member.
     Lost(usize, FabricError),
-    /// Records came all the time.
+    /// New records kept arriving.
     Busy,
 }
 

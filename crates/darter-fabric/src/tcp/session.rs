@@ -1,5 +1,5 @@
-//! What all connections of a fabric have in common: its memory nodes, its options and the number by
-//! which nodes know it.
+//! State shared by all connections of a fabric: its memory nodes, its options and its session
+//! number.
 
 use super::options::TcpOptions;
 use crate::rdma::Adapter;
@@ -14,11 +14,11 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct NodeInfo {
     pub address: String,
-    /// 0 if it was never reached, and nobody has told.
+    /// 0 if it was never reached and its size was not set.
     pub bytes: u64,
-    /// `None` likewise: what answers at its address may then be any node.
+    /// `None` in the same case: any node may then reply at its address.
     pub boot_id: Option<u64>,
-    /// It was reached, and its replies say nothing that is not on its disk.
+    /// It was reached, and its replies contain only data that is on its disk.
     pub is_durable: bool,
     /// How long the replicas wait for each other, if it is a memory group.
     pub patience: Duration,
@@ -36,40 +36,40 @@ pub(super) struct Session {
     pub adapter: Option<Adapter>,
     /// Never 0, which means no session.
     pub number: u64,
-    /// When it began, for [`crate::fork::check`].
+    /// The number of forks when it began, for [`crate::fork::check`].
     pub forks: u32,
     pub ended: Arc<SessionEnd>,
     pub silent: Arc<SilentNodes>,
     pub absent: Arc<AbsentNodes>,
     /// Nodes at whose addresses another memory was found.
     pub lost: Arc<AbsentNodes>,
-    /// Channels to memory groups so far.
+    /// Number of channels to memory groups so far.
     channels: AtomicU32,
 }
 
-/// Whether a node has reported that this session was fenced, and why: then it is, on all nodes and
-/// for good.
+/// Whether a node has reported that this session was fenced, and why: then it is fenced on all
+/// nodes, permanently.
 #[derive(Debug, Default)]
 pub(super) struct SessionEnd(AtomicU32);
 
 impl SessionEnd {
-    /// Of a session that another client fenced. A larger number is that of the node that has
-    /// forgotten the session, plus what follows.
+    /// The session was fenced by another client. A larger value is the number of the node that has
+    /// forgotten the session, plus the next constant.
     const FENCED: u32 = 1;
     const FORGOTTEN: u32 = 2;
 
-    /// Takes in the error that a node's reply means.
+    /// Handles the error of a node's reply.
     pub(super) fn note(&self, error: &FabricError) {
         let why = match error {
             FabricError::Fenced => Self::FENCED,
             FabricError::Forgotten { node } => Self::FORGOTTEN + u32::from(*node),
             _ => return,
         };
-        // The first reason is kept: later ones may follow from it.
+        // The first reason is kept: later ones may be its consequences.
         let _ = self.0.compare_exchange(0, why, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns the error of what is posted after the session's end.
+    /// Returns the error for requests posted after the session's end.
     pub(super) fn error(&self) -> Option<FabricError> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
@@ -79,7 +79,7 @@ impl SessionEnd {
     }
 }
 
-/// A set of nodes: those that the last attempt could not reach, or that have lost their memory.
+/// A set of nodes: absent ones, or ones that have lost their memory.
 #[derive(Debug, Default)]
 pub(super) struct AbsentNodes([AtomicU64; 4]);
 
@@ -98,16 +98,16 @@ impl AbsentNodes {
     }
 }
 
-/// The nodes that have left a request or a greeting without a reply for too long. As long as one is
-/// listed, what needs a new connection to it waits for a moment and then fails at once, while the
-/// connection is tried beside that: so an operation waits for a node once, however many verbs it
-/// posts and repeats, and a node that replies again is reached by the next.
+/// The nodes that have left a request or a greeting without a reply for too long. While a node is
+/// listed, requests that need a new connection to it wait for a moment and then fail at once, while
+/// the attempt to connect continues. So an operation waits for a node only once, regardless of how
+/// many verbs it posts and repeats, and the next request reaches a node that replies again.
 #[derive(Debug, Default)]
 pub(super) struct SilentNodes(Mutex<BTreeSet<u8>>);
 
 impl SilentNodes {
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u8>> {
-        // A set of numbers is whole whatever a panicking thread did beside it.
+        // A panicking thread leaves a set of numbers consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,8 +120,8 @@ impl SilentNodes {
         self.lock().insert(node);
     }
 
-    /// Takes into account how an attempt to connect to a node has ended, and returns that: a
-    /// failure that another attempt may not meet as one that says that nothing was sent.
+    /// Records the result of an attempt to connect to a node, and returns it. A failure that may
+    /// not occur again is returned as an error which says that nothing was sent.
     pub(super) fn judged<T>(&self, node: u8, connected: Result<T, FabricError>) -> Result<T, FabricError> {
         match connected {
             Err(FabricError::Io(failure)) => {
@@ -161,17 +161,17 @@ impl Session {
         })
     }
 
-    /// Returns the number of another channel; never 0.
+    /// Returns the number of a new channel; never 0.
     pub(super) fn next_channel(&self) -> u32 {
         self.channels.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns how many nodes there are.
+    /// Returns the number of nodes.
     pub(super) fn node_count(&self) -> usize {
         self.node_count.load(Ordering::Acquire)
     }
 
-    /// Returns what is known of a node.
+    /// Returns the information about a node.
     pub(super) fn node(&self, node: u8) -> Option<NodeInfo> {
         let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
         nodes.get(usize::from(node)).cloned()

@@ -1,35 +1,35 @@
-//! Buffers for a socket that never blocks, the same at both ends of a connection.
+//! Buffers for a socket that never blocks, used at both ends of a connection.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
-/// Bytes requested from the socket in one call, at least: few enough that both ends work while
-/// others are under way, many enough that the call costs little against their copying.
+/// Minimum number of bytes requested from the socket in one call: few enough that both ends work
+/// concurrently, many enough that the call is cheap compared with their copying.
 pub(super) const READ_BYTES: usize = 64 << 10;
-/// Bytes that one call takes at most, however much room there is.
+/// Maximum number of bytes that one call takes, regardless of the free space.
 const RECEIVED_AT_ONCE: usize = 256 << 10;
-/// Buffers beyond this size are given up when they are empty.
+/// Larger buffers are freed when they are empty.
 const KEPT_BYTES: usize = 1 << 20;
-/// Bytes from which a piece of the outbox is sealed if the socket does not take it whole.
+/// Size at which a piece of the outbox is sealed if the socket does not accept all of it.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What has arrived and was not taken.
+/// Received bytes that were not taken.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// Grows, and is cleared once: what lies outside `from..to` is left from earlier use.
+    /// Grows, and is cleared only once: bytes outside `from..to` are left over from earlier use.
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    /// The last call took all that it had room for.
+    /// The last call filled all the space that it had.
     is_filled: bool,
 }
 
 impl Inbox {
-    /// Receives what the socket has, up to a limit a call; returns whether it had anything.
+    /// Receives available bytes, up to a limit per call. Returns whether there were any.
     ///
     /// # Errors
-    /// The socket's, the end of the connection among them.
+    /// Fails if the socket does, including at the end of the connection.
     pub fn receive(&mut self, socket: &mut impl Read) -> io::Result<bool> {
         self.make_room();
         let end = self.bytes.len().min(self.to + RECEIVED_AT_ONCE);
@@ -74,12 +74,12 @@ impl Inbox {
         }
     }
 
-    /// Returns what has arrived and was not taken.
+    /// Returns the received bytes that were not taken.
     pub fn arrived(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
 
-    /// Takes so many bytes; returns their range, for [`Inbox::taken`], valid until the next
+    /// Takes `count` bytes. Returns their range, for [`Inbox::taken`], valid until the next
     /// [`Inbox::receive`].
     pub fn take(&mut self, count: usize) -> Range<usize> {
         let taken = self.from..(self.from + count).min(self.to);
@@ -87,18 +87,18 @@ impl Inbox {
         taken
     }
 
-    /// Bytes that were taken.
+    /// Returns bytes that were taken.
     pub fn taken(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
 
-    /// Returns whether the last call took all that it had room for, so that the socket may have
+    /// Returns whether the last call filled all the space that it had, so that the socket may have
     /// more.
     pub fn is_filled(&self) -> bool {
         self.is_filled
     }
 
-    /// Memory behind it, in bytes.
+    /// Returns the size of its memory in bytes.
     pub fn buffer_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -111,34 +111,35 @@ impl Inbox {
     }
 }
 
-/// What is to be sent.
+/// Bytes to be sent.
 ///
-/// Bytes are appended to the last piece. A piece that has become long is sealed, and freed once it
-/// is sent. So the memory is bounded by what waits and one piece more, even if the outbox is never
-/// empty, and no byte that waits is moved.
+/// Bytes are appended to the last piece. A piece that has become long is sealed, and freed after it
+/// is sent. So the memory is limited to the waiting bytes plus one piece, even if the outbox is
+/// never empty, and no waiting byte is moved.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The last piece, to append to.
     pub bytes: Vec<u8>,
     /// The sealed pieces before it.
     sealed: VecDeque<Vec<u8>>,
-    /// Bytes in the sealed pieces, and memory of them.
+    /// Number of bytes in the sealed pieces, and size of their memory.
     sealed_bytes: usize,
     sealed_memory: usize,
-    /// Bytes of the first piece that are sent.
+    /// Number of bytes of the first piece that are sent.
     sent: usize,
-    /// The channel has taken everything, and not sent all of it.
+    /// The channel has accepted everything, but not sent all of it.
     is_held: bool,
 }
 
 impl Outbox {
-    /// Bytes that wait, those that a channel took and holds counted as one.
+    /// Returns the number of waiting bytes; those that a channel has accepted and holds count as
+    /// one.
     pub fn waiting(&self) -> usize {
         self.sealed_bytes + self.bytes.len() - self.sent + usize::from(self.is_held)
     }
 
-    /// Bytes put in, including those of the first piece that are sent: a position for
-    /// [`Outbox::truncate`] and [`Outbox::insert`], valid until bytes are sent.
+    /// Returns the number of bytes put in, including the sent bytes of the first piece: a position
+    /// for [`Outbox::truncate`] and [`Outbox::insert`], valid until bytes are sent.
     pub fn len(&self) -> usize {
         self.sealed_bytes + self.bytes.len()
     }
@@ -148,7 +149,7 @@ impl Outbox {
         self.len() == 0
     }
 
-    /// Begins a new piece.
+    /// Starts a new piece.
     pub fn seal(&mut self) {
         if !self.bytes.is_empty() {
             let mut piece = std::mem::take(&mut self.bytes);
@@ -161,7 +162,7 @@ impl Outbox {
         }
     }
 
-    /// Begins a new piece if the last one is long.
+    /// Starts a new piece if the last one is long.
     #[inline]
     pub fn seal_if_long(&mut self) {
         if self.bytes.len() >= PIECE_BYTES {
@@ -169,7 +170,7 @@ impl Outbox {
         }
     }
 
-    /// Removes everything from a position on.
+    /// Removes everything after a position.
     pub fn truncate(&mut self, len: usize) {
         while self.sealed_bytes > len
             && let Some(piece) = self.sealed.pop_back()
@@ -181,8 +182,8 @@ impl Outbox {
         self.bytes.truncate(len - self.sealed_bytes);
     }
 
-    /// Inserts a few bytes at a position that lies after all bytes that are sent. Moves the rest of
-    /// one piece at most.
+    /// Inserts a few bytes at a position after all bytes that are sent. Moves at most the rest of
+    /// one piece.
     pub fn insert(&mut self, at: usize, inserted: &[u8]) {
         let (mut number, mut start) = (0, 0);
         while let Some(piece) = self.sealed.get(number)
@@ -201,19 +202,19 @@ impl Outbox {
         self.sealed_bytes += inserted.len();
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends as much as the socket accepts.
     ///
     /// # Errors
-    /// The socket's.
+    /// Fails if the socket does.
     pub fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
         self.send_up_to(usize::MAX, socket).map(drop)
     }
 
-    /// Sends as much as the socket takes, but at most `most` bytes. Returns whether the socket would
-    /// take more.
+    /// Sends as much as the socket accepts, but at most `most` bytes. Returns whether the socket
+    /// would accept more.
     ///
     /// # Errors
-    /// The socket's.
+    /// Fails if the socket does.
     pub fn send_up_to(&mut self, most: usize, socket: &mut impl Write) -> io::Result<bool> {
         let mut left = most;
         while self.sent < self.len() {
@@ -264,7 +265,7 @@ impl Outbox {
         self.sent = 0;
     }
 
-    /// Memory of the pieces, in bytes.
+    /// Returns the size of the pieces' memory in bytes.
     pub fn buffer_bytes(&self) -> usize {
         self.sealed_memory + self.bytes.capacity()
     }
@@ -281,7 +282,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Gives and takes a few bytes a call, and now and then none.
+    /// Transfers a few bytes per call, and sometimes none.
     #[derive(Default)]
     struct Slow {
         given: usize,
@@ -325,7 +326,7 @@ mod tests {
         }
     }
 
-    /// Takes what it is open for, and compares it with the numbers of the bytes.
+    /// Accepts as many bytes as it is opened for, and compares them with their expected values.
     #[derive(Default)]
     struct Valve {
         open: usize,
@@ -377,7 +378,8 @@ mod tests {
 
     #[test]
     fn an_outbox_that_is_never_empty_holds_no_more_than_waits() {
-        // The reader takes as much as is put in, and 300 replies are outstanding all the time.
+        // The reader takes bytes as fast as they are put in, and 300 replies are outstanding all
+        // the time.
         const REPLY: usize = 10_000;
         let (mut outbox, mut socket) = (Outbox::default(), Valve::default());
         let mut put = 0;

@@ -1,4 +1,4 @@
-//! The payloads of calls: a request's words, and what a node says of a call that it did not answer.
+//! The payloads of calls: a request's words, and a node's refusal of a call.
 
 use super::format::{Refusal, TEXT_BYTES_MAX};
 use crate::{CallFault, ProcedureError};
@@ -9,20 +9,20 @@ pub fn put_call(out: &mut Vec<u8>, procedure: u64, words: &[u64]) {
     out.extend_from_slice(bytemuck::cast_slice(words));
 }
 
-/// Returns the procedure of a call's payload, and the request's words; `None` if it is not whole
-/// words, the first of which is the procedure's number.
+/// Returns the procedure of a call's payload, and the request's words; `None` if the payload is not
+/// whole words, of which the first is the procedure's number.
 pub fn take_call(payload: &[u8]) -> Option<(u64, Vec<u64>)> {
     let (procedure, words) = payload.split_first_chunk::<8>()?;
     Some((u64::from_le_bytes(*procedure), take_words(words)?))
 }
 
-/// Returns whole words as such; `None` if there is a part of one.
+/// Returns a payload as words; `None` if the last one is incomplete.
 pub fn take_words(payload: &[u8]) -> Option<Vec<u64>> {
     let (words, rest) = payload.as_chunks::<8>();
     rest.is_empty().then(|| words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// Returns the refusal that tells a client of a fault, and its payload.
+/// Returns the refusal that reports a fault to a client, and its payload.
 pub fn put_fault(fault: &CallFault) -> (Refusal, Vec<u8>) {
     let counts = |words: usize, max: usize| {
         [words, max].into_iter().flat_map(|count| (count as u64).to_le_bytes()).collect()
@@ -38,12 +38,12 @@ pub fn put_fault(fault: &CallFault) -> (Refusal, Vec<u8>) {
             payload.extend_from_slice(message.as_bytes());
             (Refusal::Procedure, payload)
         }
-        // Neither is said by a node that is there to say it.
+        // A node never reports these about itself.
         CallFault::Unsupported | CallFault::ServerGone => (Refusal::Failed, Vec::new()),
     }
 }
 
-/// Returns the fault that a refusal tells of; `None` if it is no refusal of a call, or damaged.
+/// Returns the fault that a refusal reports; `None` if it does not refuse a call, or is damaged.
 pub fn take_fault(refusal: Refusal, payload: &[u8]) -> Option<CallFault> {
     let counts = || {
         let words = take_words(payload)?;

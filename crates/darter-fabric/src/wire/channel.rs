@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A connected socket, plain or under TLS, that never blocks.
 #[derive(Debug)]
 pub struct Channel<S: Read + Write + AsFd = TcpStream> {
-    /// A client's; dropped first.
+    /// A client's TLS session; dropped first.
     guard: Option<NotInherited>,
     socket: S,
     tls: Option<Box<TlsSession>>,
@@ -22,7 +22,7 @@ impl<S: Read + Write + AsFd> Channel<S> {
     /// TLS handshake, if any.
     ///
     /// # Errors
-    /// Fails if the socket does, or if no certificate can be for such a host.
+    /// Fails if the socket does, or if no certificate can be valid for the host.
     pub fn connected(socket: S, tls: Option<&ClientTls>, address: &str) -> io::Result<Self> {
         let kept = fork::keep(|| Ok::<_, io::Error>(socket.as_fd()));
         let guard = kept.map(|(_, guard)| guard)?;
@@ -46,18 +46,18 @@ impl<S: Read + Write + AsFd> Channel<S> {
         Ok(Self { guard: None, socket, tls: tls.map(Box::new) })
     }
 
-    /// Returns whether it is under TLS.
+    /// Returns whether it uses TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Returns whether a read into this buffer that brought something has drained the socket, which
-    /// reports when more arrives. TLS may have more that it has already read.
+    /// Returns whether a read into this buffer that returned bytes has drained the socket, which
+    /// reports further arrivals. TLS may hold more that it has already read.
     pub fn has_drained_into(&self, inbox: &Inbox) -> bool {
         !self.is_tls() && !inbox.is_filled()
     }
 
-    /// Bytes of memory behind the TLS buffers, at most; 0 without TLS.
+    /// Returns the maximum memory of the TLS buffers in bytes; 0 without TLS.
     pub fn buffer_bytes(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.buffer_bytes())
     }
@@ -69,14 +69,14 @@ impl<S: Read + Write + AsFd> Channel<S> {
         }
     }
 
-    /// Returns whether the TLS handshake is still under way.
+    /// Returns whether the TLS handshake is still in progress.
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 }
 
-/// Has the system end a connection whose peer acknowledges neither data nor probes for ten seconds:
-/// the system reports a cut link in no other way.
+/// Makes the system end a connection whose peer acknowledges neither data nor probes for ten
+/// seconds: the system does not report a cut link otherwise.
 fn limit_silence(socket: &impl AsFd) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -94,7 +94,7 @@ impl<S: Read + Write + AsFd> AsFd for Channel<S> {
 }
 
 impl<S: Read + Write + AsFd> Read for Channel<S> {
-    /// Reads what has arrived. An error of kind `InvalidData` comes from TLS: the peer failed to
+    /// Reads received bytes. An error of kind `InvalidData` comes from TLS: the peer failed to
     /// authenticate, or does not use TLS.
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -106,7 +106,7 @@ impl<S: Read + Write + AsFd> Read for Channel<S> {
 }
 
 impl<S: Read + Write + AsFd> Write for Channel<S> {
-    /// Accepts bytes once all earlier ones are sent.
+    /// Accepts bytes after all earlier ones are sent.
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
@@ -115,7 +115,7 @@ impl<S: Read + Write + AsFd> Write for Channel<S> {
         }
     }
 
-    /// Sends what was accepted; fails with `WouldBlock` if the socket does not take all of it.
+    /// Sends the accepted bytes; fails with `WouldBlock` if the socket does not accept all of them.
     #[inline]
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.tls {
@@ -126,7 +126,7 @@ impl<S: Read + Write + AsFd> Write for Channel<S> {
 }
 
 impl<S: Read + Write + AsFd> Drop for Channel<S> {
-    /// Sends TLS's closing alert, as far as the socket takes it.
+    /// Sends TLS's closing alert, as far as the socket accepts it.
     fn drop(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.close(&mut self.socket);

@@ -1,4 +1,4 @@
-//! The wire format between a client and a memory node: little-endian words, one frame a batch.
+//! The wire format between a client and a memory node: little-endian words, one frame per batch.
 //!
 //! ```text
 //! hello      magic | version, nonce bytes 32 | session | channel, attempt | nonce 32
@@ -9,60 +9,60 @@
 //!
 //! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, number 8 | flag 8, a pairing, a call, or parts of a message
 //!   framed   view 8 | answered 8                                 in front of the verbs for a memory group
-//!   verb     kind 1, flags 1, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
+//!   verb     kind 1, flags 1, 0, 0, words 4 | offset 8                 then the words of a WRITE, CAS or FAA
 //!   call     procedure 8                                         then the request's words
-//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, a text, a pairing, or an answer's words
+//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, a text, a pairing, or a result's words
 //! ```
 //!
-//! Client and node speak in turns: hello, challenge, proof, welcome, then requests and replies. The
-//! proofs ([`super::proof`]) show that each side knows the token, which never travels itself; a
-//! side without a token proves with an empty one. A node without a token accepts any proof, a
-//! client without one accepts any node. The first 16 bytes of hello and challenge are the same in
-//! every version: a node that receives another version replies [`Refusal::Version`] with a nonce of
-//! zeros, and hangs up. All of it may go through TLS ([`super::ClientTls`]), which changes nothing
-//! here.
+//! Client and node alternate: hello, challenge, proof, welcome, then requests and replies. The
+//! proofs ([`super::proof`]) show that each side knows the token, which is never sent; a side
+//! without a token uses an empty one. A node without a token accepts any proof, a client without
+//! one accepts any node. The first 16 bytes of hello and challenge are the same in every version: a
+//! node that receives another version replies [`Refusal::Version`] with a nonce of zeros, and
+//! closes the connection. All of it may use TLS ([`super::ClientTls`]), which does not change the
+//! format.
 //!
 //! A connection is a reliable ordered channel, so requests execute, and their replies come, in the
-//! order they were sent; the id detects a peer that lost its place. Only the reply to a call comes
-//! when its procedure has ended, behind replies to later requests: the id says which call it is
-//! of. A memory group (crate `darter-group`) sends each reply when it may, too.
+//! order they were sent; the id detects a peer that lost synchronization. Only the reply to a call
+//! comes when its procedure has ended, possibly after replies to later requests; its id identifies
+//! the call. A memory group (crate `darter-group`) also sends each reply as soon as it may.
 //!
-//! A client of a group says in its hello which of its channels the connection is, and counts the
-//! connections of that channel. Its frames bear the view that it goes by, and are sent again under
-//! the same ids when a connection is lost. Replicas are clients of each other: their messages go in
-//! frames of at most [`RELAY_BYTES_MAX`], to which there is no reply.
+//! A client of a group sends in its hello the number of the connection's channel and the count of
+//! that channel's connections. Its frames contain the number of its view, and are sent again with
+//! the same ids if a connection is lost. Replicas are clients of each other: their messages are
+//! sent in frames of at most [`RELAY_BYTES_MAX`], which have no reply.
 //!
-//! Every length is checked before anything is kept or done: a frame that is malformed, too long
-//! or out of bounds gets a refusal and touches no memory.
+//! Every length is checked before anything is stored or executed: a frame that is malformed, too
+//! long or out of bounds gets a refusal and accesses no memory.
 
 use super::proof::{Nonce, Proof};
 use crate::FabricError;
 use bytemuck::{Pod, Zeroable, bytes_of};
 
-/// "DARTERTC", the first word each side sends.
+/// "DARTERTC", the first word that each side sends.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
-/// The version spoken here.
+/// The version of this protocol.
 pub const VERSION: u32 = 6;
-/// Most bytes of a token.
+/// Maximum bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 256;
-/// Most bytes of a refusal's text.
+/// Maximum bytes of a refusal's text.
 pub const TEXT_BYTES_MAX: usize = 1024;
-/// Member slots that can be claimed: more than any pool has.
+/// Number of member slots that can be claimed: more than any pool has.
 pub const SLOTS_MAX: u64 = 4096;
-/// Most verbs in a frame.
+/// Maximum verbs in a frame.
 pub const VERBS_MAX: usize = 4096;
-/// Most payload bytes of a frame, either way, unless a node has a lower limit.
+/// Maximum payload bytes of a frame, in either direction, unless a node has a lower limit.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
-/// Most payload bytes of a frame with a part of a replica's message.
+/// Maximum payload bytes of a frame with a part of a replica's message.
 pub const RELAY_BYTES_MAX: usize = 1 << 20;
 /// The channel of a connection from another replica of the group.
 pub const RELAY_CHANNEL: u32 = u32::MAX;
-/// Most bytes of a replica's message.
+/// Maximum bytes of a replica's message.
 pub const MESSAGE_BYTES_MAX: usize = 512 << 20;
-/// Bytes of request and reply headers, and of a verb's.
+/// Size of request and reply headers, and of a verb's header, in bytes.
 pub const HEADER_BYTES: usize = 16;
 
-/// Why a memory node refuses a request.
+/// The reason why a memory node refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
@@ -74,9 +74,9 @@ pub enum Refusal {
     Credentials = 2,
     /// Another client has fenced this session.
     Fenced = 3,
-    /// The node has as many connections as it takes.
+    /// The node has its maximum number of connections.
     Busy = 4,
-    /// A frame that makes no sense, or is too long.
+    /// A frame that is malformed or too long.
     Malformed = 5,
     /// A verb outside the region.
     OutOfBounds = 6,
@@ -94,22 +94,22 @@ pub enum Refusal {
     NoServer = 12,
     /// A call of a procedure that the node does not have.
     Unknown = 13,
-    /// A call with too many words; the payload is their number and the largest.
+    /// A call with too many words; the payload is their number and the maximum.
     RequestTooLarge = 14,
-    /// A procedure answered with too many words; the payload is their number and the largest.
+    /// A procedure returned too many words; the payload is their number and the maximum.
     AnswerTooLarge = 15,
     /// A procedure ended with an error; the payload is its code, then its message.
     Procedure = 16,
-    /// The node cannot write its log any more; the text states why. What was requested may have
-    /// taken effect, and may be lost when the node is started again.
+    /// The node can no longer write its log; the text states why. The request may have taken
+    /// effect, and may be lost when the node is restarted.
     NotDurable = 17,
-    /// Not executed, or it is not known whether: this replica does not serve in that view, of which
-    /// the client hears when it connects again.
+    /// Not executed, or the outcome is unknown: this replica does not serve in that view. The
+    /// client gets the current view when it connects again.
     View = 18,
-    /// Not executed: the group hands over. Try again.
+    /// Not executed: the group is handing over. Try again.
     Later = 19,
-    /// The session is from before a crash of the node, which ended it: words that it has read may be
-    /// lost.
+    /// The session is from before a crash of the node, which ended it: words that it has read may
+    /// be lost.
     Forgotten = 20,
 }
 
@@ -138,7 +138,7 @@ impl Refusal {
         Self::Forgotten,
     ];
 
-    /// Returns the refusal of this code.
+    /// Returns the refusal with this code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| *refusal as u8 == code)
     }
@@ -150,36 +150,36 @@ impl Refusal {
 pub enum RequestKind {
     /// Verbs, to be executed in order.
     Batch = 1,
-    /// The member slot [`Control::number`], below [`SLOTS_MAX`], for this session.
+    /// Claims the member slot [`Control::number`], below [`SLOTS_MAX`], for this session.
     Claim = 2,
-    /// Gives that member slot back.
+    /// Releases that member slot.
     Release = 3,
-    /// Shuts out the session [`Control::number`]; unless [`Control::flag`] is set, only if it is
-    /// known to be gone.
+    /// Fences the session [`Control::number`]; unless [`Control::flag`] is set, only if it is known
+    /// to be gone.
     Fence = 4,
     /// Makes everything written so far durable.
     Persist = 5,
-    /// Connects a queue pair of the client's RDMA device, which its [`Pairing`] describes, to one of
+    /// Connects a queue pair of the client's RDMA device, described by its [`Pairing`], to one of
     /// the node's; the reply's payload is the node's pairing.
     Pair = 6,
     /// Runs a procedure.
     Call = 7,
-    /// Verbs for a memory group, behind a [`FramedHead`].
+    /// Verbs for a memory group, after a [`FramedHead`].
     Framed = 8,
-    /// A part of a message from another replica of the group; [`RequestHead::verbs`] is 1 if more of
-    /// it follow. There is no reply.
+    /// A part of a message from another replica of the group; [`RequestHead::verbs`] is 1 if more
+    /// parts follow. It has no reply.
     Relay = 9,
-    /// Asks a replica how its group is; the reply's payload is its [`GroupStatus`].
+    /// Queries the status of a replica's group; the reply's payload is its [`GroupStatus`].
     Status = 10,
-    /// Has the primary hand over to the replica [`Control::number`].
+    /// Makes the primary hand over to the replica [`Control::number`].
     HandOver = 11,
-    /// Asks a member of a group for the digest of [`DIGEST_BYTES`] of its region from the offset
-    /// [`Control::number`] on, or as many as there are; the reply's payload is a [`Digest`].
+    /// Queries a member of a group for the digest of [`DIGEST_BYTES`] of its region, or fewer at
+    /// its end, starting at the offset [`Control::number`]; the reply's payload is a [`Digest`].
     Digest = 12,
 }
 
 impl RequestKind {
-    /// Returns the kind of this code.
+    /// Returns the kind with this code.
     pub fn from_code(code: u8) -> Option<Self> {
         let verbs = [Self::Batch, Self::Framed, Self::Call];
         let sessions = [Self::Claim, Self::Release, Self::Fence, Self::Persist, Self::Pair];
@@ -188,7 +188,7 @@ impl RequestKind {
     }
 }
 
-/// How hello and challenge begin in every version.
+/// The beginning of hello and challenge in every version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Opening {
@@ -196,7 +196,7 @@ pub struct Opening {
     pub magic: u64,
     /// [`VERSION`].
     pub version: u32,
-    /// From a client, bytes of what follows the first 32; from a node, a [`Refusal`]'s code.
+    /// From a client, the number of bytes after the first 32; from a node, a [`Refusal`]'s code.
     pub code: u32,
 }
 
@@ -204,15 +204,15 @@ pub struct Opening {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Hello {
-    /// With the nonce's bytes for a code.
+    /// Its code is the size of the nonce.
     pub opening: Opening,
-    /// The process's random number: all its connections carry it, and a fence names it.
+    /// The process's random number: all its connections send it, and a fence names it.
     pub session: u64,
-    /// Which of the session's channels to a memory group it is; 0 for one without frames.
+    /// The number of the session's channel to a memory group; 0 for a connection without frames.
     pub channel: u32,
     /// Counts the channel's connections.
     pub attempt: u32,
-    /// The client's.
+    /// The client's nonce.
     pub nonce: Nonce,
 }
 
@@ -228,9 +228,9 @@ impl Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Challenge {
-    /// With a refusal's code; 0 when a proof is awaited.
+    /// Its code is a refusal's; 0 if a proof is expected.
     pub opening: Opening,
-    /// The node's; zero in a refusal.
+    /// The node's nonce; zero in a refusal.
     pub nonce: Nonce,
 }
 
@@ -245,20 +245,20 @@ impl Challenge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Welcome {
-    /// A [`Refusal`]'s code; 0 when the client is welcome.
+    /// A [`Refusal`]'s code; 0 if the client is accepted.
     pub refusal: u32,
-    /// Bytes of the text that follows.
+    /// Number of bytes of the text that follows.
     pub text_bytes: u32,
     /// Bytes of the node's region.
     pub region_bytes: u64,
-    /// Drawn when the region was made: another number means another memory. The group's, of one of
-    /// its replicas; 0 before the group's first view.
+    /// A random number from the creation of the region: another number means another memory. For a
+    /// replica it is the group's; 0 before the group's first view.
     pub boot_id: u64,
-    /// Most payload bytes of a frame.
+    /// Maximum payload bytes of a frame.
     pub frame_bytes: u32,
-    /// [`SERVES_RDMA`], [`IS_DURABLE`], [`IS_REPLICA`] and [`SERVES_GROUP`], each if it holds.
+    /// The flags [`SERVES_RDMA`], [`IS_DURABLE`], [`IS_REPLICA`] and [`SERVES_GROUP`] that apply.
     pub flags: u32,
-    /// The number of the view that a replica goes by; 0 for none.
+    /// The number of a replica's current view; 0 for none.
     pub view: u64,
     /// The replica's name.
     pub replica: u64,
@@ -266,37 +266,37 @@ pub struct Welcome {
     pub patience_ms: u32,
     /// Zero.
     pub reserved: u32,
-    /// The node's proof. Zeros, like the region's fields, for a client that proved nothing.
+    /// The node's proof. Zeros, like the region's fields, for a client without a valid proof.
     pub proof: Proof,
 }
 
-/// The flag of a [`Welcome`] from a node whose verbs go through an RDMA device: it refuses batches.
+/// The flag of a [`Welcome`] from a node whose verbs use an RDMA device: it refuses batches.
 pub const SERVES_RDMA: u32 = 1;
 
-/// The flag of a [`Welcome`] from a node whose replies say nothing that is not on stable storage.
+/// The flag of a [`Welcome`] from a node whose replies contain only data on stable storage.
 pub const IS_DURABLE: u32 = 2;
 
-/// The flag of a [`Welcome`] from a replica of a memory group: it takes [`RequestKind::Framed`] and
-/// no [`RequestKind::Batch`].
+/// The flag of a [`Welcome`] from a replica of a memory group: it accepts [`RequestKind::Framed`]
+/// and refuses [`RequestKind::Batch`].
 pub const IS_REPLICA: u32 = 4;
 
 /// The flag of a [`Welcome`] from the primary of its group.
 pub const SERVES_GROUP: u32 = 8;
 
-/// What stands in front of the verbs for a memory group.
+/// The head before the verbs for a memory group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct FramedHead {
-    /// The number of the view that the client goes by.
+    /// The number of the client's view.
     pub view: u64,
     /// The client has the replies to all of the channel's frames up to this one.
     pub answered: u64,
 }
 
-/// Bytes of a region that one digest is of.
+/// Bytes of a region that one digest covers.
 pub const DIGEST_BYTES: u64 = 4 << 20;
 
-/// What a replica has in a part of its region.
+/// State of a part of a replica's region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Digest {
@@ -306,13 +306,13 @@ pub struct Digest {
     pub digest: u64,
 }
 
-/// How a replica and its group are.
+/// Status of a replica and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct GroupStatus {
     /// The replica.
     pub replica: u64,
-    /// The number of the view that it goes by; 0 for none.
+    /// The number of its current view; 0 for none.
     pub view: u64,
     /// The primary of that view.
     pub primary: u64,
@@ -322,17 +322,17 @@ pub struct GroupStatus {
     pub lsn: u64,
     /// The last record that all members are known to have.
     pub everywhere: u64,
-    /// Replies that wait.
+    /// Number of replies that wait.
     pub held: u64,
-    /// Bytes of records that are kept for others.
+    /// Bytes of records that are kept for other replicas.
     pub log_bytes: u64,
 }
 
-/// One end of a pair of queues, as its owner tells the other.
+/// One end of a pair of queues, as its owner describes it to the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Pairing {
-    /// The address of the device's port, in the order of the network.
+    /// The address of the device's port, in network byte order.
     pub gid: [u8; 16],
     /// The number of the queue pair, 24 bits.
     pub queue: u32,
@@ -340,11 +340,11 @@ pub struct Pairing {
     pub psn: u32,
     /// The port's local id; 0 on Ethernet.
     pub lid: u16,
-    /// The port's MTU: 128 bytes times 2 to this, 1 to 5.
+    /// The port's MTU: 128 bytes times two to the power of this, 1 to 5.
     pub mtu: u8,
     /// READs and atomics that its device can have outstanding.
     pub reads_made: u8,
-    /// READs and atomics of the other end that its device can serve at a time.
+    /// READs and atomics of the other end that its device can serve concurrently.
     pub reads_served: u8,
     /// Zero.
     pub reserved: [u8; 3],
@@ -376,7 +376,7 @@ pub struct RequestHead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Control {
-    /// What the request is about.
+    /// The slot, session or replica.
     pub number: u64,
     /// 0 or 1; its meaning depends on the request.
     pub flag: u64,
@@ -386,7 +386,7 @@ pub struct Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ReplyHead {
-    /// A [`Refusal`]'s code; 0 when everything was done.
+    /// A [`Refusal`]'s code; 0 if everything was done.
     pub refusal: u8,
     /// Zero.
     pub reserved: u8,
@@ -394,18 +394,18 @@ pub struct ReplyHead {
     pub verbs: u16,
     /// Bytes of the payload.
     pub bytes: u32,
-    /// The request's.
+    /// The request's id.
     pub id: u64,
 }
 
 const _: () = assert!(size_of::<RequestHead>() == HEADER_BYTES && size_of::<ReplyHead>() == HEADER_BYTES);
 
-/// Returns a header at the front of some bytes, when all of it is there.
+/// Returns a header at the beginning of some bytes, if it is complete.
 pub fn head<T: Pod>(bytes: &[u8]) -> Option<T> {
     bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 
-/// Returns the error that a client makes of a refusal.
+/// Returns the client's error for a refusal.
 pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
     match refusal {
         Refusal::Fenced => FabricError::Fenced,

@@ -1,9 +1,9 @@
-//! What a client and a memory node exchange, for both ends: the format of frames, buffers and
-//! sockets that never block, proofs of a shared token, TLS.
+//! Communication between a client and a memory node, for both ends: the format of frames, buffers
+//! and sockets that never block, proofs of a shared token, TLS.
 //!
-//! Nothing here knows how a client finds its nodes ([`crate::tcp`]) or what a node does with a
-//! frame ([`crate::local::LocalEndpoint::execute_frame`], `darter-memnode`). Gateways use the
-//! buffers and channels too.
+//! It does not include how a client finds its nodes ([`crate::tcp`]) or how a node executes a frame
+//! ([`crate::local::LocalEndpoint::execute_frame`], `darter-memnode`). Gateways use the buffers and
+//! channels too.
 
 mod buffer;
 mod calls;

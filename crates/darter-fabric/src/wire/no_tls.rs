@@ -1,5 +1,5 @@
-//! What stands for TLS in a build without the feature `tls`: types that have no values, so that a
-//! connection is always plain, and the code beside them is the same with and without TLS.
+//! Replaces TLS in a build without the feature `tls`: types that have no values, so that a
+//! connection is always plain, and the other code is the same with and without TLS.
 
 use std::io::{self, Read, Write};
 

@@ -1,10 +1,10 @@
 //! Proofs that the other side knows the token: each side draws a nonce, and sends HMAC-SHA256 under
-//! the token over both nonces, the session and a label of its own.
+//! the token over both nonces, the session and the side's label.
 //!
-//! A recorded proof is worth nothing later, since its nonces are used once; the labels keep a node
-//! from getting its proof from the client itself. A proof reveals nothing of the token but whether
-//! a guess is right: anyone who intercepts or provokes one can test guesses offline, so a token
-//! must be random, not a word.
+//! A recorded proof is useless later, since its nonces are used once; the labels prevent a node
+//! from getting its proof from the client itself. A proof reveals nothing about the token except
+//! whether a guess is right. Anyone who intercepts or provokes one can test guesses offline, so a
+//! token must be random, not a word.
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::io;
@@ -36,7 +36,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns what the side's proofs begin with: as long for both.
+    /// Returns the prefix of the side's proofs, which has the same length for both.
     fn label(self) -> &'static [u8] {
         match self {
             Self::Client => b"darter proof of a client",
@@ -45,7 +45,7 @@ impl Side {
     }
 }
 
-/// What both sides have sent before their proofs; each proof is over all of it.
+/// The data that both sides have sent before their proofs; each proof covers all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transcript {
     /// The client's nonce.
@@ -58,9 +58,9 @@ pub struct Transcript {
 
 impl Transcript {
     fn mac(&self, token: &[u8], side: Side) -> Option<Hmac<Sha256>> {
-        // A key of any length will do, so there always is one.
+        // HMAC accepts keys of any length, so this always succeeds.
         let mut mac = Hmac::<Sha256>::new_from_slice(token).ok()?;
-        // HMAC takes some keys of different lengths for the same.
+        // HMAC treats some keys of different lengths as equal.
         let (length, session) = ((token.len() as u64).to_le_bytes(), self.session.to_le_bytes());
         for part in [side.label(), &length, &self.client, &self.node, &session] {
             mac.update(part);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn proofs_are_hmac_sha256() {
-        // Worked out with `openssl dgst -sha256 -hmac`.
+        // Computed with `openssl dgst -sha256 -hmac`.
         let transcript = Transcript { client: [1; 32], node: [2; 32], session: 3 };
         let hex = |proof: Proof| proof.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Verbs as they lie in a frame, and their results in its reply.
+//! Verbs as encoded in a frame, and their results in its reply.
 
 use super::format::{FramedHead, HEADER_BYTES, RequestHead, RequestKind, VERBS_MAX};
 use crate::{Batch, GlobalAddr, Verb, VerbKind};
@@ -15,13 +15,13 @@ struct VerbHead {
     offset: u64,
 }
 
-/// The flag of a verb of which nobody waits until its word is durable. A node that does not know it
-/// has everybody wait.
+/// The flag of a verb for which no client waits until its word is durable. A node that does not
+/// know the flag makes all clients wait.
 const VOLATILE: u8 = 1;
 
 const _: () = assert!(size_of::<VerbHead>() == HEADER_BYTES);
 
-/// Appends a verb with the words it carries, which begin at `verb.at` of the batch's buffer.
+/// Appends a verb with its words, which begin at `verb.at` of the batch's buffer.
 pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
     let flags = if verb.is_volatile { VOLATILE } else { 0 };
     let (kind, offset) = (verb.kind as u8, verb.addr.offset());
@@ -31,7 +31,7 @@ pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
     out.extend_from_slice(cast_slice(&data[at..at + verb.request_words()]));
 }
 
-/// The verbs of a request, as they lie in its frame.
+/// The verbs of a request, as encoded in its frame.
 #[derive(Clone, Debug)]
 pub struct FrameVerbs<'f> {
     left: u16,
@@ -39,7 +39,7 @@ pub struct FrameVerbs<'f> {
 }
 
 impl<'f> FrameVerbs<'f> {
-    /// Returns the verbs of a payload; `None` if it is not exactly `verbs` whole ones, or their
+    /// Returns the verbs of a payload; `None` if it is not exactly `verbs` complete ones, or their
     /// reply exceeds `reply_bytes_max` bytes.
     pub fn new(payload: &'f [u8], verbs: u16, reply_bytes_max: u32) -> Option<Self> {
         if usize::from(verbs) > VERBS_MAX {
@@ -55,8 +55,7 @@ impl<'f> FrameVerbs<'f> {
         checked.rest.is_empty().then_some(all)
     }
 
-    /// Returns the next verb, on memory node 0, and the words it carries; `None` when there is no
-    /// whole one.
+    /// Returns the next verb, on memory node 0, and its words; `None` if there is no complete one.
     #[inline]
     fn take_verb(&mut self) -> Option<(Verb, &'f [u8])> {
         let (head, tail) = self.rest.split_first_chunk::<HEADER_BYTES>()?;
@@ -90,8 +89,8 @@ impl<'f> Iterator for FrameVerbs<'f> {
     }
 }
 
-/// Returns the first verb of the request that these bytes begin with, on memory node 0, if they have
-/// one. Nothing else of the request is looked at: it may be no sound one.
+/// Returns the first verb of the request at the beginning of these bytes, on memory node 0, if
+/// there is one. The rest of the request is not checked: it may be malformed.
 #[inline]
 pub fn first_verb(request: &[u8]) -> Option<Verb> {
     let head: RequestHead = super::head(request)?;
@@ -103,8 +102,8 @@ pub fn first_verb(request: &[u8]) -> Option<Verb> {
     FrameVerbs { left: head.verbs, rest: request.get(before..)? }.next().map(|(verb, _)| verb)
 }
 
-/// Puts a reply's words into the buffers of the verbs of `node` among `verbs`; returns whether the
-/// number of words is right.
+/// Copies a reply's words into the buffers of the verbs of `node` among `verbs`. Returns whether
+/// the number of words is right.
 pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, payload: &[u8]) -> bool {
     let (all, data) = batch.parts_mut();
     let mut rest = payload;
@@ -184,11 +183,11 @@ mod tests {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             if let Some(verbs) = FrameVerbs::new(&flipped, 4, 1 << 20) {
-                // Whatever it now says, it asks for no more than was allowed.
+                // Even a changed payload requests no more than was allowed.
                 assert!(verbs.map(|(verb, _)| verb.reply_words()).sum::<usize>() * 8 <= 1 << 20);
             }
         }
-        assert!(FrameVerbs::new(&bytes, 4, 32).is_none(), "more asked for than allowed");
+        assert!(FrameVerbs::new(&bytes, 4, 32).is_none(), "more requested than allowed");
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Calls through the decorators: each passes them on, and counts, fails or delays them as it does
-//! batches.
+//! Calls through the decorators: each forwards them, and counts, fails or delays them like batches.
 
 use darter_fabric::decorate::{Aging, Delay, Delaying, FailPoint, Jitter};
 use darter_fabric::{
@@ -9,7 +8,7 @@ use darter_fabric::{
 use std::time::Duration;
 
 const AT: GlobalAddr = GlobalAddr::new(0, 4096);
-/// Adds the words of its request to one of the node, and answers with what that held, twice.
+/// Adds the words of its request to a word of the node, and returns the old value, twice.
 const ADD: u64 = 1;
 
 fn node() -> Local {
@@ -36,7 +35,7 @@ fn a_call_counts_apart_from_verbs() {
     let mut endpoint = pool.endpoint().unwrap();
     endpoint.begin(OpKind::Insert);
     assert_eq!(block_on(endpoint.call(0, ADD, vec![1, 2, 3])).unwrap(), [0, 0]);
-    // One that brings no answer has been made all the same.
+    // A call without a result was still made.
     block_on(endpoint.call(0, 2, vec![4])).unwrap_err();
     let expected = OpCounters {
         ops: 1,

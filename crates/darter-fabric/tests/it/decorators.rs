@@ -1,4 +1,4 @@
-//! Decorators: what each adds, and that they stack.
+//! Tests of the decorators, and of stacking them.
 
 use darter_fabric::decorate::{Aging, Delay, FailPoint, Jitter, JitterCounts};
 use darter_fabric::{
@@ -83,7 +83,7 @@ fn tracing_records_what_was_posted_and_found() {
         "#0 ep0 update WRITE mn0+0x1000 1 words\n#0 ep0 update CAS mn0+0x1000 0x6 -> 0x9 found 0x7\n"
     );
     assert_eq!(pool.trace().take().len(), 2);
-    // The record is bounded, and completing a batch that it has partly forgotten harms nothing.
+    // The record is bounded, and completing a batch that was partly dropped from it does no harm.
     let mut batch = endpoint.batch();
     for i in 0..6 {
         batch.faa(AT, i);
@@ -112,7 +112,7 @@ fn failing_at_each_verb_lets_exactly_the_earlier_ones_land() {
 }
 
 #[test]
-fn failing_counts_without_a_point_and_stays_dead_when_told() {
+fn failing_counts_without_a_point_and_stays_dead_after_fail_from() {
     let pool = Failing::new(memory());
     let mut endpoint = pool.endpoint().unwrap();
     let batch = three_writes(endpoint.batch());
@@ -151,18 +151,18 @@ fn a_delayed_future_can_be_dropped_before_and_after_its_verbs() {
             }
         }
         assert_eq!(words(pool.inner(), 1), [landed], "after {polls} polls");
-        // The endpoint is fit for use, and block_on waits out the delay.
+        // The endpoint is still usable, and block_on waits for the delay.
         assert_eq!(words(&pool, 1), [landed]);
         assert_eq!(endpoint.in_flight(), 0);
     }
 }
 
-/// Delays at random, short enough for a test.
+/// Random delays, short enough for a test.
 fn jitter(share: f64) -> Delay {
     Delay { jitter: Jitter { share, longest: Duration::from_micros(50), seed: 7 }, ..Delay::default() }
 }
 
-/// Every verb in two parts or late, in whatever order, still does what the batch says.
+/// Every verb that is split or delayed, in any order, has the same result.
 #[test]
 fn delays_at_random_change_no_result() {
     let pool = Delaying::new(Local::memory(64 << 10, 2).unwrap(), jitter(1.0));
@@ -193,9 +193,9 @@ fn delays_at_random_change_no_result() {
     );
 }
 
-/// A batch in two parts lets others in: a WRITE of four words is seen torn, at either end, and
-/// verbs to two nodes in either order. The record of a decorator inside shows in which parts they
-/// were posted.
+/// A batch in two parts lets other clients in: a WRITE of four words is observed torn, at either
+/// end, and verbs to two nodes in either order. The record of an inner decorator shows the parts in
+/// which they were posted.
 #[test]
 fn delays_at_random_post_what_may_come_first() {
     let pool = Delaying::new(Tracing::new(Local::memory(64 << 10, 2).unwrap(), 10), jitter(1.0));
@@ -221,8 +221,8 @@ fn delays_at_random_post_what_may_come_first() {
     );
 }
 
-/// The same seed delays the same batches for the same time, another seed others, and no share
-/// delays nothing.
+/// The same seed delays the same batches for the same time, another seed delays others, and a share
+/// of zero delays nothing.
 #[test]
 fn a_seed_decides_the_delays() {
     let run = |delay: Delay| {
@@ -243,7 +243,7 @@ fn a_seed_decides_the_delays() {
     assert_eq!(run(Delay::default()), JitterCounts::default());
 }
 
-/// A batch whose second part fails is an error, and its first part has landed.
+/// A batch whose second part fails returns an error, but its first part has taken effect.
 #[test]
 fn a_batch_that_fails_between_its_parts_has_half_landed() {
     let mut halves = 0;
@@ -264,8 +264,7 @@ fn a_batch_that_fails_between_its_parts_has_half_landed() {
     assert!(halves > 3, "{halves}");
 }
 
-/// Long WRITEs to an address written before are counted, whichever endpoint they come by; nothing
-/// else is.
+/// Only long WRITEs to an address that was written before are counted, by any endpoint.
 #[test]
 fn aging_counts_what_is_written_again() {
     let pool = Aging::new(memory(), 3);

@@ -1,5 +1,5 @@
-//! Pool files: shared by mappings and processes, refused when they are no pool, locked by those who
-//! live.
+//! Pool files: shared by mappings and processes, refused if they are not pools, locked by live
+//! processes.
 
 use darter_fabric::files::Sharing;
 use darter_fabric::local::{FileOptions, Space};
@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 const NODE_BYTES: u64 = 64 << 10;
 
-/// Options that replace what is there.
+/// Options that replace existing contents.
 fn overwrite() -> FileOptions {
     FileOptions { overwrite: true, space: Space::Sparse, ..FileOptions::default() }
 }
@@ -51,7 +51,7 @@ fn add(pool: &Local, at: GlobalAddr, addend: u64) {
     block_on(endpoint.submit(batch)).unwrap();
 }
 
-/// The message with which opening is refused, which must name the file.
+/// Returns the message with which opening is refused, which must name the file.
 fn refusal(path: &Path) -> String {
     match Local::file_open(path) {
         Err(FabricError::Geometry(message)) => {
@@ -156,14 +156,14 @@ fn a_damaged_geometry_is_refused() {
 }
 
 #[test]
-fn contents_are_not_destroyed_unasked() {
+fn contents_are_not_destroyed_without_the_option() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     fs::write(&path, b"a letter").unwrap();
     let error = Local::file_create(&path, NODE_BYTES, 1).unwrap_err();
     assert!(error.to_string().contains("has contents"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"a letter");
-    // A shape that cannot be harms nothing either, and leaves no file behind.
+    // An impossible shape does no harm either, and leaves no file.
     assert!(Local::file_create_with(&path, 1, 1, &overwrite()).is_err());
     assert_eq!(fs::read(&path).unwrap(), b"a letter");
     assert!(Local::file_create(folder.path().join("other"), 1, 1).is_err());
@@ -196,7 +196,7 @@ fn space_can_be_reserved() {
         let pool = Local::file_create_with(&path, NODE_BYTES, 2, &options).unwrap();
         assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 * NODE_BYTES);
         drop(pool);
-        // More than any disk here has: an error, and no half-made pool.
+        // More than any disk here has: returns an error, and leaves no incomplete pool.
         let path = folder.path().join("huge");
         let error = Local::file_create_with(&path, 1 << 40, 64, &options).unwrap_err();
         assert!(matches!(error, FabricError::Io(_) | FabricError::DiskFull(_)), "{error}");
@@ -205,8 +205,8 @@ fn space_can_be_reserved() {
     assert_eq!(FileOptions::default().space, Space::Reserved);
 }
 
-/// A file system of four megabytes, mounted until it is dropped; `None`, with a message, where this
-/// process may not mount.
+/// A file system of four megabytes, mounted until dropped; `None`, with a message, if this process
+/// may not mount.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -245,7 +245,7 @@ fn a_disk_too_small_refuses_the_file_and_not_a_write() {
         assert!(text.contains(path.to_str().unwrap()) && text.contains("8M"), "{text}");
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
-    // What was reserved is there for every write, however full the disk gets.
+    // Reserved space is available for every write, regardless of how full the disk gets.
     let pool = Local::file_create(&path, 3 << 20, 1).unwrap();
     let filler = fs::write(disk.0.path().join("filler"), vec![1; 4 << 20]);
     assert_eq!(filler.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
@@ -294,7 +294,7 @@ fn a_slot_of_a_file_has_one_holder() {
     second.claim(7).unwrap();
 }
 
-/// Not a test of its own: what the child process of the next test runs.
+/// Not a real test: the program of the child process in the next test.
 #[test]
 fn child_that_writes_until_killed() {
     let Ok(path) = std::env::var("DARTER_FABRIC_CHILD") else { return };
@@ -336,13 +336,13 @@ fn a_killed_process_is_known_to_be_dead_and_its_writes_stay() {
     assert_eq!(word(&pool, at), last + 1);
 }
 
-/// Whoever holds a slot here: a lock says enough about it.
+/// Any holder of the slot: the lock is sufficient to decide.
 fn suspect(slot: u32) -> Suspect {
     Suspect { slot, holder: 0, lapsed: true }
 }
 
-/// In the virtual machine of `scripts/rdma-vm --memmap '256M!1G'`, whose persistent memory is mounted
-/// with `-o dax`.
+/// For the virtual machine of `scripts/rdma-vm --memmap '256M!1G'`, whose persistent memory is
+/// mounted with `-o dax`.
 #[test]
 #[ignore = "needs a DAX file system, whose directory the variable DARTER_DAX names"]
 fn a_file_in_persistent_memory_is_flushed() {
@@ -365,7 +365,7 @@ fn a_file_in_persistent_memory_is_flushed() {
     drop((pool, second));
     assert_eq!(word(&Local::file_open_flushed(&path).unwrap(), at), 2000);
     std::fs::remove_file(&path).unwrap();
-    // An ordinary file of the same machine.
+    // An ordinary file on the same machine.
     let elsewhere = tempfile::tempdir().unwrap();
     let refused =
         Local::file_create_with(elsewhere.path().join("pool"), NODE_BYTES, 1, &flushed).unwrap_err();

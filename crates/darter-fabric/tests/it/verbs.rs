@@ -1,5 +1,5 @@
-//! Verbs on local memory: what each does, what is refused before it touches a word, what many
-//! threads see. Small enough for Miri, which runs them on the heap.
+//! Verbs on local memory: their effects, refusals before any access to a word, and concurrency.
+//! Small enough for Miri, which runs them on the heap.
 
 use darter_fabric::{
     Batch, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Membership, OFFSET_LIMIT, Suspect,
@@ -61,7 +61,7 @@ fn refused_verbs_touch_nothing() {
     let pool = Local::memory(NODE_BYTES, 2).unwrap();
     let mut endpoint = pool.endpoint().unwrap();
     let end = GlobalAddr::new(0, NODE_BYTES);
-    // Each would reach into node 1 or past it.
+    // Each would reach into node 1 or beyond it.
     let mut refused = |name: &str, build: &dyn Fn(&mut Batch)| {
         let mut batch = endpoint.batch();
         build(&mut batch);
@@ -161,8 +161,8 @@ fn counts_of_many_threads_add_up() {
     assert_eq!(ids.map(|id| batch.words(id)[0]), [threads * rounds; 2]);
 }
 
-/// A word that was published by CAS brings everything written before it, in one batch or in an
-/// earlier one.
+/// A reader of a word that was published by CAS sees everything written before it, in the same
+/// batch or in an earlier one.
 #[test]
 fn what_was_written_before_a_published_word_is_seen() {
     let rounds = if cfg!(miri) { 8 } else { 20_000 };
@@ -189,7 +189,7 @@ fn what_was_written_before_a_published_word_is_seen() {
             seen = batch.words(read)[0];
             endpoint.recycle(batch);
             let (batch, read) = post(&mut endpoint, |batch| batch.read(leaf(seen), 8)).unwrap();
-            // Newer versions may have reused the leaf since, older ones not.
+            // Newer versions may have reused the leaf since, but not older ones.
             assert!(batch.words(read).iter().all(|word| *word >= seen));
             endpoint.recycle(batch);
             std::thread::yield_now();
@@ -198,7 +198,7 @@ fn what_was_written_before_a_published_word_is_seen() {
 }
 
 /// Two threads write their own word and then read the other's, in one batch or in two: at least one
-/// must see the other. A store left in the store buffer would break this.
+/// must see the other's write. A store left in the store buffer would break this.
 #[test]
 fn a_completed_write_is_visible_before_a_later_read() {
     let rounds: u64 = if cfg!(miri) { 5 } else { 20_000 };
@@ -275,7 +275,7 @@ fn memory_says_what_it_is() {
     pool.persist().unwrap();
 }
 
-/// Whoever holds a slot here: a lock says enough about it.
+/// Any holder of the slot: the lock is sufficient to decide.
 fn suspect(slot: u32) -> Suspect {
     Suspect { slot, holder: 0, lapsed: true }
 }

@@ -1,4 +1,4 @@
-//! The steps that change views, and those of replicas that die and come back.
+//! Steps that change views, and steps in which replicas die and return.
 
 use crate::state::{CLIENTS, Flaw, REPLICAS, Replica, State, View};
 use crate::step::{Step, Turn};
@@ -48,7 +48,7 @@ impl Turn<'_> {
         self.push(Step::Land { replica }, state);
     }
 
-    /// A replica learns of a view, not always of the newest.
+    /// A replica receives a view, not always the newest.
     fn adopt(&mut self, me: usize) {
         let old = self.state.replicas[me];
         for number in old.view.number + 1..=self.state.store().number {
@@ -73,7 +73,7 @@ impl Turn<'_> {
                 ..old
             };
             if usize::from(view.primary) == me {
-                // Nobody else has its name: it has asked for this view, or was handed it.
+                // No other replica has its name: it requested this view, or was handed it.
                 replica.is_sound |= old.resumes;
                 if !was_primary {
                     replica.told = replica.log.len();
@@ -107,12 +107,12 @@ impl Turn<'_> {
         self.push(Step::Die { replica: me }, state);
     }
 
-    /// A replica comes back: as another one, since it has forgotten whom it suspected and what it has
-    /// asked the store for. Its memory is worth nothing, unless it was alone in its view.
+    /// A replica returns under a new name, since it has forgotten which replicas it suspected and
+    /// what it requested from the store. Its memory is worthless unless it was alone in its view.
     fn come_back(&mut self, me: usize) {
         let old = self.state.replicas[me];
         let spare = self.scenario.replicas;
-        // The name that is left is given once.
+        // The remaining name is given only once.
         let is_free = me < spare && spare < REPLICAS && self.state.replicas[spare] == Replica::default();
         if !old.is_alive && self.scenario.returns && me < spare && self.has(Flaw::OldServes) {
             let mut state = self.state;
@@ -127,7 +127,7 @@ impl Turn<'_> {
             }
             self.push(Step::Back { replica: me }, state);
         }
-        // It was alone in the view that is still the current one: it goes on in its own name.
+        // It was alone in the view that is still the current one: it continues under its own name.
         let is_current = old.view.number == self.state.store().number;
         if old.is_alive && old.resumes && is_current && self.may_propose(&old) {
             let view = View { number: 0, primary: me as u8, backups: 0 };
@@ -149,15 +149,16 @@ impl Turn<'_> {
             state.replicas[me].suspects = true;
             self.push(Step::Suspect { backup: me }, state);
         }
-        // Being asked by a candidate is no reason to become one: its own patience must be over.
+        // A candidate's survey is not a reason to become a candidate too: the replica's own
+        // patience must have expired.
         if replica.suspects && self.may_propose(&replica) && (!has_granted || self.has(Flaw::NoLease)) {
             let view = View { number: 0, primary: me as u8, backups: replica.answered };
             self.propose(Step::Promote { candidate: me }, me, self.state, view);
         }
     }
 
-    /// A candidate asks another backup, which takes no more records in this view, and takes the rest
-    /// of the longer log from it.
+    /// A candidate surveys another backup. That backup accepts no more records in this view, and
+    /// the candidate takes the rest of the longer log from it.
     fn survey(&mut self, me: usize, other: usize) {
         let (candidate, backup) = (self.state.replicas[me], self.state.replicas[other]);
         let is_asking = candidate.is_backup(me) && candidate.suspects && !candidate.has_proposed;
@@ -199,7 +200,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A primary brings a learner up, then asks for a view in which it is a backup.
+    /// A primary brings a learner up, then requests a view in which it is a backup.
     fn learn(&mut self, me: usize, other: usize) {
         let (primary, learner) = (self.state.replicas[me], self.state.replicas[other]);
         let is_learner =

@@ -1,8 +1,8 @@
-//! Explores all states of a scenario in breadth, so that the first trace to a violation is a
+//! Explores all states of a scenario breadth first, so that the first trace to a violation is a
 //! shortest one.
 //!
-//! Known states are kept as fingerprints of 64 bits. With 10^7 states, two have the same one with a
-//! probability of 3 in 10^6; then a part of the states would go unseen.
+//! Visited states are stored as 64-bit fingerprints. With 10^7 states, two have the same
+//! fingerprint with a probability of 3 in 10^6; then a part of the states would be missed.
 
 use crate::judge::Judge;
 use crate::state::{Client, Flaw, Log, REPLICAS, Replica, State, View};
@@ -10,7 +10,7 @@ use crate::step::{Next, Scenario, Turn};
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// Mixes words of eight small values each by a multiplication to 128 bits.
+/// Mixes words of eight small values, each by a multiplication to 128 bits.
 #[derive(Default)]
 struct Mixer {
     mixed: u64,
@@ -62,7 +62,7 @@ fn fold(left: u64, right: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64
 }
 
-/// A hasher for what is a fingerprint already.
+/// A hasher for keys that are already fingerprints.
 #[derive(Default)]
 struct Fingerprint(u64);
 
@@ -80,14 +80,14 @@ impl Hasher for Fingerprint {
     }
 }
 
-/// What an exploration has found.
+/// Result of an exploration.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) states: usize,
-    /// States in which every client has ended.
+    /// States in which every client has finished.
     pub(crate) ended: usize,
     pub(crate) is_complete: bool,
-    /// What is wrong, and a line for every step that leads there.
+    /// The violation, and one line for every step that leads to it.
     pub(crate) violation: Option<(&'static str, Vec<String>)>,
 }
 
@@ -149,11 +149,11 @@ fn disagreement(state: &State) -> Option<&'static str> {
     None
 }
 
-/// Explores a scenario with an error planted, or none, until a violation or `limit` states.
+/// Explores a scenario, with or without a planted error, until a violation or `limit` states.
 pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> Outcome {
     let mut judge = Judge::default();
     let mut known: HashSet<u64, BuildHasherDefault<Fingerprint>> = HashSet::default();
-    // For each state that was found, the one before and which of its successors it is.
+    // For each state found: its predecessor, and its index among the predecessor's successors.
     let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
     let start = scenario.start();
     known.insert(fingerprint(scenario, &start));
@@ -196,14 +196,14 @@ fn fingerprint(scenario: &Scenario, state: &State) -> u64 {
 
 fn successors(scenario: &Scenario, flaw: Option<Flaw>, judge: &mut Judge, state: State, out: &mut Vec<Next>) {
     out.clear();
-    // Behind the last answer nothing can go wrong any more but in the logs, which more requests
-    // would have to show.
+    // After the last reply only the logs can still be wrong, and further requests would have to
+    // expose that.
     if !scenario.has_ended(&state) {
         Turn { scenario, flaw, judge, state, out }.take_all();
     }
 }
 
-/// The steps from the start to a state, by going them again.
+/// Returns the steps from the start to a state, by replaying them.
 fn trace(
     scenario: &Scenario,
     flaw: Option<Flaw>,

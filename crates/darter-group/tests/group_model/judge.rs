@@ -1,16 +1,16 @@
-//! Judges histories while they grow: the set of all configurations that explain what has been
-//! answered so far. Equal sets have equal numbers, so that a state holds one number.
+//! Judges histories as they grow: keeps the set of all configurations that explain the replies so
+//! far. Equal sets have equal numbers, so that a state stores one number.
 //!
-//! A configuration is the word's value, the clients that are fenced, and of every client's
-//! operation whether it is pending, or has taken effect with which result. An operation that begins
-//! makes the set larger, closed under "a pending operation takes effect". One that is answered keeps
-//! the configurations in which it has taken effect with that result. The history is linearizable as
-//! long as the set is not empty.
+//! A configuration is the word's value, the set of fenced clients, and for every client's operation
+//! whether it is pending or has taken effect with which result. The start of an operation enlarges
+//! the set, closed under "a pending operation takes effect". A reply keeps the configurations in
+//! which the operation has taken effect with that result. The history is linearizable as long as
+//! the set is not empty.
 
 use crate::state::{CLIENTS, Op};
 use std::collections::{BTreeSet, HashMap};
 
-/// What one client's operation has come to.
+/// Status of one client's operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Status {
     Absent,
@@ -28,7 +28,7 @@ struct Configuration {
 
 type Set = BTreeSet<Configuration>;
 
-/// The sets met so far.
+/// The sets found so far.
 #[derive(Debug)]
 pub(crate) struct Judge {
     sets: Vec<Set>,
@@ -72,8 +72,8 @@ impl Judge {
         self.number(set).unwrap_or(0)
     }
 
-    /// A client's operation is answered. Returns the number of the new set; `None` if nothing
-    /// explains the answer.
+    /// A client's operation returns. Returns the number of the new set; `None` if no configuration
+    /// explains the result.
     pub(crate) fn answer(&mut self, number: u32, client: usize, result: u8) -> Option<u32> {
         let set = &self.sets[number as usize];
         let explained = set.iter().filter(|known| known.status[client] == Status::Done(result));

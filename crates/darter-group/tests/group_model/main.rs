@@ -1,18 +1,18 @@
 //! A model check of memory groups: every interleaving of a miniature of the protocol that
 //! docs/replication.md describes.
 //!
-//! The miniature has one word, two or three replicas, sometimes one that learns or comes back, two
-//! clients with one or two operations each, which may ask another replica while their request still
-//! lies in the first one's socket, a death, and a store whose compare-and-set may arrive late. A
-//! lease is a bit that all backups have granted. The protocol must hold in all scenarios, and each
-//! error planted in it must be found:
+//! The model has one word, two or three replicas, at most one replica that is a learner or returns,
+//! two clients with one or two operations each, a death, and a store whose compare-and-set may
+//! arrive late. A client may contact another replica while its request is still in the first one's
+//! socket. A lease is a bit that all backups have granted. The protocol must hold in all scenarios,
+//! and each error planted in it must be found:
 //!
 //! ```sh
-//! cargo test -p darter-fabric --test group_model -- --nocapture
-//! cargo test -p darter-fabric --test group_model -- --nocapture --ignored --test-threads 1
+//! cargo test -p darter-group --test group_model -- --nocapture
+//! cargo test -p darter-group --test group_model -- --nocapture --ignored --test-threads 1
 //! ```
-//!
-//! `state` is what there is, `step` and `change` are what can happen, `judge` is what histories
+//! `state` has the state, `step` and `change` the possible steps, `judge` the histories that are
+//! permitted, `explore` the search, and `scenarios` its starting points.
 //! permit, `explore` goes everywhere, `scenarios` says from where.
 
 #![allow(clippy::unwrap_used)] // a test may panic
@@ -29,7 +29,7 @@ use explore::{Outcome, explore};
 use state::Flaw;
 use step::Scenario;
 
-/// States at most. A scenario that has more is no scenario: it fails.
+/// Maximum number of states. A scenario with more states fails.
 const STATES_MAX: usize = 15_000_000;
 
 fn assert_hold(scenarios: &[Scenario]) {
@@ -41,7 +41,7 @@ fn assert_hold(scenarios: &[Scenario]) {
         }
         println!("{name}: {states} states, all answered in {ended}");
         assert!(is_complete, "{name} has more than {STATES_MAX} states");
-        assert!(ended > 0 || scenario.switches == 0, "{name}: nobody is answered");
+        assert!(ended > 0 || scenario.switches == 0, "{name}: no run ends with a reply to every client");
     }
 }
 

@@ -1,9 +1,9 @@
-//! The starts and bounds that are explored, and which of them finds which planted error.
+//! The starts and bounds of explorations, and the scenario that finds each planted error.
 
 use crate::state::{Flaw, Op};
 use crate::step::Scenario;
 
-/// Two replicas, two clients with one operation each, nothing that goes wrong but suspicion.
+/// Two replicas, two clients with one operation each; nothing goes wrong except suspicion.
 const PAIR: Scenario = Scenario {
     name: "two replicas",
     replicas: 2,
@@ -17,13 +17,13 @@ const PAIR: Scenario = Scenario {
     hands_over: false,
 };
 
-/// Those of the default tests.
+/// Scenarios of the default tests.
 pub(crate) fn small() -> Vec<Scenario> {
     vec![
         Scenario { deaths: 1, ..PAIR },
         Scenario { name: "a primary that hands over", hands_over: true, ..PAIR },
         Scenario {
-            name: "a reader that looks twice",
+            name: "a client that reads twice",
             programs: [&[Op::Add], &[Op::Read, Op::Read]],
             views_max: 2,
             ..PAIR
@@ -38,7 +38,7 @@ pub(crate) fn small() -> Vec<Scenario> {
     ]
 }
 
-/// Those that take minutes.
+/// Scenarios that take minutes.
 pub(crate) fn large() -> Vec<Scenario> {
     vec![
         Scenario { name: "three replicas and a death", replicas: 3, views_max: 2, deaths: 1, ..PAIR },
@@ -48,7 +48,7 @@ pub(crate) fn large() -> Vec<Scenario> {
     ]
 }
 
-/// Where an error is looked for.
+/// Returns the scenario that should find an error.
 pub(crate) fn finder(flaw: Flaw) -> Scenario {
     let reads_twice = Scenario { deaths: 1, programs: [&[Op::Add], &[Op::Read, Op::Read]], ..PAIR };
     match flaw {

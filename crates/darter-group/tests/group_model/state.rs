@@ -1,16 +1,16 @@
-//! What the miniature consists of: replicas with logs, a store of views, clients with one operation
-//! each under way.
+//! State of the model: replicas with logs, a store of views, clients with one operation each in
+//! progress.
 //!
-//! There are no messages between replicas. A record is applied straight from the primary's log and
-//! an acknowledgement is read straight from the backup's state: a message that is late is a step
-//! that is not taken yet, one that is lost a step that is never taken, and one that was sent before
-//! its sender died might as well have come before that.
+//! Replicas exchange no messages. A record is applied directly from the primary's log, and an
+//! acknowledgement is read directly from the backup's state. A late message is a step that is not
+//! taken yet; a lost message is a step that is never taken; a message that was sent before its
+//! sender died could have arrived before the death.
 
-/// Replicas: A, B, C. One that comes back with nothing is another replica.
+/// Replicas: A, B, C. A replica that returns with nothing is a new replica.
 pub(crate) const REPLICAS: usize = 3;
 /// Clients.
 pub(crate) const CLIENTS: usize = 2;
-/// Most records of a log.
+/// Maximum number of records in a log.
 pub(crate) const RECORDS_MAX: usize = 6;
 
 /// An operation on the one word.
@@ -19,36 +19,36 @@ pub(crate) enum Op {
     /// A FAA of one.
     Add,
     Read,
-    /// Shuts the other client out.
+    /// Fences the other client.
     Fence,
 }
 
 /// An error planted in the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flaw {
-    /// A write is answered before the backups have acknowledged it.
+    /// A write returns before the backups have acknowledged it.
     ReplyBeforeAcks,
-    /// A read is answered though the backups have not acknowledged what it shows.
+    /// A read returns although the backups have not acknowledged the record that it shows.
     ReadBeforeAcks,
-    /// Reads are answered without a lease, and backups suspect at once.
+    /// Reads are served without a lease, and backups suspect at once.
     NoLease,
     /// Resent frames are executed again.
     NoDuplicates,
-    /// A backup takes records of another view than its own.
+    /// A backup accepts records of another view than its own.
     NoViewCheck,
-    /// A replica that comes back serves what it had.
+    /// A replica that returns serves its old memory.
     OldServes,
     /// A learner that lacks content becomes a backup.
     LearnerPromoted,
     /// A learner becomes a backup while the primary does not wait for its acknowledgements.
     LearnerUnawaited,
-    /// A new primary does not know whom the one before has fenced.
+    /// A new primary does not know the clients that the previous one fenced.
     FencesForgotten,
-    /// A record is lost, and the next one is taken.
+    /// A record is lost, and the next one is accepted.
     Gap,
-    /// A replica that a view leaves out keeps its log, and goes on with it.
+    /// A replica that a view leaves out keeps its log and continues with it.
     SuffixKept,
-    /// A new primary reads what the one before has executed as if all backups had it.
+    /// A new primary treats the previous primary's executions as if all backups had them.
     FloorForgotten,
 }
 
@@ -69,7 +69,7 @@ impl Flaw {
     ];
 }
 
-/// Who serves and who follows; all others learn. Sets are bits.
+/// The primary and the backups; all others are learners. Sets are bit masks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct View {
     pub(crate) number: u8,
@@ -77,14 +77,14 @@ pub(crate) struct View {
     pub(crate) backups: u8,
 }
 
-/// One record: which operation of which client, and the view that it was made in.
+/// One record: the client's operation, and the view in which it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Record {
     pub(crate) view: u8,
     pub(crate) client: u8,
     pub(crate) index: u8,
     pub(crate) op: Op,
-    /// It was lost on the way ([`Flaw::Gap`]).
+    /// It was lost in transit ([`Flaw::Gap`]).
     pub(crate) is_hole: bool,
 }
 
@@ -118,8 +118,8 @@ impl Log {
         self.len = self.len.min(len);
     }
 
-    /// Whether the other log goes on where this one ends, as far as a replica can tell: by the view
-    /// of this one's last record.
+    /// Whether `beginning` is a prefix of this log, as far as a replica can tell: by the view of
+    /// its last record.
     pub(crate) fn is_begun_by(&self, beginning: &Self) -> bool {
         match beginning.len.checked_sub(1) {
             None => true,
@@ -129,13 +129,13 @@ impl Log {
         }
     }
 
-    /// The word's value, and who is fenced, after the first `records`.
+    /// The word's value and the fenced clients after the first `records`.
     pub(crate) fn value(&self, records: u8) -> u8 {
         let adds = |record: &Record| record.op == Op::Add && !record.is_hole;
         self.iter().take(usize::from(records)).filter(adds).count() as u8
     }
 
-    /// Where the record of a client's operation is.
+    /// Index of the record of a client's operation.
     pub(crate) fn find(&self, client: u8, index: u8) -> Option<u8> {
         let is_it = |record: Record| (record.client, record.index, record.is_hole) == (client, index, false);
         self.iter().position(is_it).map(|at| at as u8)
@@ -149,45 +149,46 @@ pub(crate) struct Held {
     pub(crate) result: u8,
     /// Records that all backups must have.
     pub(crate) need: u8,
-    /// It may leave without a lease: it has an effect, or a lease held when it was executed.
+    /// It may leave without a lease: it has an effect, or a lease was held when it was executed.
     pub(crate) is_free: bool,
 }
 
 /// A memory node.
-#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
+#[allow(clippy::struct_excessive_bools)] // each is an independent fact
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Replica {
     pub(crate) is_alive: bool,
-    /// The view that it goes by.
+    /// The view that it uses.
     pub(crate) view: View,
     pub(crate) log: Log,
-    /// It has everything that was ever answered.
+    /// It has every record on which a reply was ever based.
     pub(crate) is_sound: bool,
-    /// A backup that acknowledges nothing and grants nothing any more in this view.
+    /// A backup that no longer acknowledges or grants anything in this view.
     pub(crate) suspects: bool,
-    /// Backups that have answered a candidate.
+    /// Backups that have replied to its survey.
     pub(crate) answered: u8,
-    /// It has come back with the memory of a primary that was alone in its view.
+    /// It has returned with the memory of a primary that was alone in its view.
     pub(crate) resumes: bool,
-    /// It has asked the store for the next view, and does not know what came of it.
+    /// It has requested the next view from the store, and does not know the outcome.
     pub(crate) has_proposed: bool,
-    /// That request, while it is under way.
+    /// That request, while it is in flight.
     pub(crate) proposal: Option<View>,
     /// A primary that hands over executes nothing.
     pub(crate) is_stopped: bool,
     /// Whether all backups grant it a lease.
     pub(crate) has_lease: bool,
-    /// Learners that it waits for as for backups.
+    /// Learners whose acknowledgements it awaits like those of backups.
     pub(crate) extra: u8,
-    /// Replicas that take its records.
+    /// Replicas that accept its records.
     pub(crate) attached: u8,
     pub(crate) acked: [u8; REPLICAS],
-    /// Nothing behind this record was ever answered.
+    /// No record after this one was ever the basis of a reply.
     pub(crate) told: u8,
     pub(crate) held: [Option<Held>; CLIENTS],
 }
 
-/// A client: which operation, whether it waits, whom it asks, how often it may ask another.
+/// A client: its current operation, whether it waits, the replica that it contacts, and how often
+/// it may switch to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Client {
     pub(crate) index: u8,
@@ -196,7 +197,7 @@ pub(crate) struct Client {
     pub(crate) switches: u8,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct State {
     /// The views so far; the last one is the store's.
@@ -216,7 +217,7 @@ impl State {
         self.views[usize::from(self.current)]
     }
 
-    /// The same with the second and the third replica exchanged.
+    /// The same state with the second and the third replica exchanged.
     pub(crate) fn mirrored(mut self) -> Self {
         let bits = |set: u8| set & 0b001 | (set & 0b010) << 1 | (set & 0b100) >> 1;
         let place = |index: u8| if index == 0 { 0 } else { 3 - index };
@@ -265,7 +266,7 @@ impl Replica {
         self.view.backups | self.extra
     }
 
-    /// Records that all of them have.
+    /// Records that all awaited replicas have.
     pub(crate) fn everywhere(&self) -> u8 {
         let all = (0..REPLICAS).filter(|&other| self.awaited() >> other & 1 != 0);
         all.map(|other| self.acked[other]).min().unwrap_or(self.log.len())

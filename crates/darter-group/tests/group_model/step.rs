@@ -1,13 +1,13 @@
-//! The steps of replicas that serve: requests, records, acknowledgements, leases, replies; and of
-//! clients.
+//! Steps of clients and of replicas that serve: requests, records, acknowledgements, leases,
+//! replies.
 
 use crate::judge::Judge;
 use crate::state::{CLIENTS, Client, Flaw, Held, Log, Op, REPLICAS, Record, State};
 
-/// The result of a frame whose session is shut out.
+/// The result of a frame whose session is fenced.
 const REFUSED: u8 = u8::MAX;
 
-/// What can happen.
+/// A possible step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Begin { client: usize },
@@ -35,22 +35,22 @@ pub(crate) enum Step {
     Resume { replica: usize },
 }
 
-/// A state after a step, and what is wrong with it.
+/// A state after a step, and the violation, if any.
 pub(crate) type Next = (Step, State, Option<&'static str>);
 
 /// A start and its bounds.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
+#[allow(clippy::struct_excessive_bools)] // each is an independent switch
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) replicas: usize,
     pub(crate) programs: [&'static [Op]; CLIENTS],
-    /// How often each client may ask another replica.
+    /// How often each client may switch to another replica.
     pub(crate) switches: u8,
     pub(crate) deaths: u8,
     /// Whether the third replica is a learner from the start.
     pub(crate) learns: bool,
-    /// Whether the dead come back, where there is a third replica left for that.
+    /// Whether dead replicas return, if the third replica's name is free for them.
     pub(crate) returns: bool,
     /// The number of the last view.
     pub(crate) views_max: u8,
@@ -87,8 +87,9 @@ impl Turn<'_> {
         self.out.push((step, state, wrong));
     }
 
-    /// A primary and a backup that go by the same view find out whether the backup's log begins the
-    /// primary's. It is no step of its own: what happens before it could happen behind it as well.
+    /// A primary and a backup with the same view determine whether the backup's log is a prefix of
+    /// the primary's. This is not a separate step: anything that happens before it could also
+    /// happen after it.
     fn attach(&self, state: &mut State, primary: usize, backup: usize) {
         let (from, to) = (&state.replicas[primary], &state.replicas[backup]);
         let are_same = from.view.number == to.view.number && from.view.backups >> backup & 1 != 0;
@@ -186,7 +187,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a primary knows a client to be shut out.
+    /// Whether a primary knows that a client is fenced.
     fn is_fenced(&self, log: &Log, view: u8, client: usize) -> bool {
         let fences = |record: Record| {
             record.op == Op::Fence && usize::from(record.client) != client && !record.is_hole
@@ -209,7 +210,7 @@ impl Turn<'_> {
     fn reply(&mut self, primary: usize, client: usize) {
         let replica = self.state.replicas[primary];
         let Some(held) = replica.held[client].filter(|_| replica.is_primary(primary)) else { return };
-        // A lease of now covers what was executed before.
+        // A current lease covers all earlier executions.
         let is_leased =
             held.is_free || replica.has_lease || replica.awaited() == 0 || self.has(Flaw::NoLease);
         if held.need > replica.everywhere() || !is_leased {
@@ -234,7 +235,7 @@ impl Turn<'_> {
             };
             match answered {
                 Some(number) => state.judgement = number,
-                None => wrong = Some("an answer that nothing explains"),
+                None => wrong = Some("a result that no configuration explains"),
             }
         }
         self.push_judged(Step::Reply { primary, client }, state, wrong);

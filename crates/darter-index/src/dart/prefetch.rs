@@ -30,7 +30,7 @@ impl<F: Fabric> Dart<F> {
     /// Costs no verb.
     pub fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {
         let endpoint = client.endpoint();
-        if endpoint.glance(self.shared.words.root).is_none() {
+        if endpoint.peek(self.shared.words.root).is_none() {
             return;
         }
         let (table, era) = (self.shared.table(), self.shared.log.era());
@@ -50,7 +50,7 @@ impl<F: Fabric> Dart<F> {
         }
         for Step { bucket, mut words, edge } in steps {
             let slot = words.find_map(|word| {
-                let slot = Slot::from_word(endpoint.glance(bucket.plus(word * 8))?);
+                let slot = Slot::from_word(endpoint.peek(bucket.plus(word * 8))?);
                 slot.is_of(edge).then_some(slot)
             });
             if let Some(Content::Leaf { addr, class }) = slot.map(Slot::content) {

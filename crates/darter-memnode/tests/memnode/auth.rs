@@ -157,7 +157,10 @@ fn whatever_answers_is_no_node() {
             stream.write_all(says).unwrap();
         });
         let error = connect_to(address, TOKEN).unwrap_err().to_string();
-        assert!(error.contains("no memory node of darter") || error.contains("be greeted by it"), "{error}");
+        assert!(
+            error.contains("not a memory node of darter") || error.contains("get a greeting from it"),
+            "{error}"
+        );
         thread.join().unwrap();
     }
     // A welcome whose text does not end.
@@ -168,7 +171,7 @@ fn whatever_answers_is_no_node() {
         say(stream, &Welcome { text_bytes: u32::MAX, ..welcome(Refusal::Credentials, Proof::default()) });
     });
     let error = connect_to(address, TOKEN).unwrap_err().to_string();
-    assert!(error.contains("no memory node of darter"), "{error}");
+    assert!(error.contains("not a memory node of darter"), "{error}");
     thread.join().unwrap();
 }
 

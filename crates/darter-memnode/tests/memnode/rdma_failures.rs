@@ -313,7 +313,7 @@ fn a_client_s_device_that_is_taken_away_serves_until_it_is_closed() {
         taken = Some(take_away("rxe0"));
         go_on(progress);
         let error = connect_as(&[&node], through_device()).unwrap_err().to_string();
-        assert!(error.contains("there is no such device; there are rxe1"), "{error}");
+        assert!(error.contains("this device does not exist; there are rxe1"), "{error}");
     });
     assert_kept(&fabric, &done);
     // This thread keeps its hub, but not the device.

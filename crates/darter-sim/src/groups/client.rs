@@ -1,4 +1,4 @@
-//! A client's side of the group: its connection, what was not answered, and whom it sends for.
+//! A client's side of the group: its connection, its unanswered frames, and its user.
 
 use super::random::Random;
 use darter_fabric::Verb;
@@ -8,39 +8,39 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// What a client wants sent as one frame.
+/// Verbs that a client wants to send as one frame.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// The user's own number for it.
+    /// A number chosen by the user.
     pub tag: u64,
-    /// How many verbs.
+    /// The number of verbs.
     pub verbs: u16,
     /// The verbs ([`wire::put_verb`]).
     pub bytes: Vec<u8>,
 }
 
 impl Payload {
-    /// Returns the payload of verbs whose words are in `data`, where each of them says.
+    /// Returns the payload of verbs whose words are in `data`, at the indices that the verbs name.
     ///
     /// # Panics
-    /// If there are more verbs than a frame takes.
+    /// Panics if there are more verbs than fit into a frame.
     pub fn new(tag: u64, verbs: &[Verb], data: &[u64]) -> Self {
         let mut bytes = Vec::new();
         for verb in verbs {
             wire::put_verb(&mut bytes, verb, data);
         }
-        Self { tag, verbs: u16::try_from(verbs.len()).expect("a frame's verbs"), bytes }
+        Self { tag, verbs: u16::try_from(verbs.len()).expect("more verbs than fit into a frame"), bytes }
     }
 }
 
-/// A frame that was not answered.
+/// A frame without a reply so far.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// Its number.
     pub id: u64,
-    /// When it was sent first.
+    /// When it was first sent.
     pub begin: u64,
-    /// What is in it.
+    /// Its verbs.
     pub payload: Payload,
 }
 
@@ -50,21 +50,21 @@ impl Frame {
     }
 }
 
-/// What clients send, and what becomes of it.
+/// Supplies the clients' frames and receives their replies.
 pub trait Users: Debug {
-    /// Returns what a client sends now, if it sends anything by itself.
+    /// Returns a payload that a client sends now on its own initiative, if any.
     fn next(&mut self, client: usize, random: &mut Random) -> Option<Payload>;
 
-    /// Returns whether a client sends nothing more by itself.
+    /// Returns whether a client will send nothing more on its own initiative.
     fn has_ended(&self, client: usize) -> bool;
 
-    /// A frame was answered, with the words of its reply.
+    /// Receives the words of the reply to a frame.
     fn answered(&mut self, client: usize, frame: &Frame, words: &[u8], now: u64);
 
-    /// A frame was refused: a verb of it lies outside the region.
+    /// Handles the refusal of a frame: one of its verbs lies outside the region.
     fn refused(&mut self, client: usize, frame: &Frame);
 
-    /// The group says that a client is shut out.
+    /// Handles the group's report that a client is fenced.
     fn fenced(&mut self, client: usize, now: u64);
 }
 
@@ -78,12 +78,12 @@ pub(super) struct Client {
     pub(super) address: usize,
     pub(super) unanswered: VecDeque<Frame>,
     pub(super) next_id: u64,
-    /// How long its connection takes, each way.
+    /// The delay of its connection, each way.
     pub(super) latency: u64,
-    /// When it heard of its connection last, or made it.
+    /// When it last received something on its connection, or made the connection.
     pub(super) heard: u64,
     pub(super) is_fenced: bool,
-    /// It is dead: what is on its connection may still arrive.
+    /// It is dead: frames on its connection may still arrive.
     pub(super) is_gone: bool,
 }
 
@@ -104,12 +104,13 @@ impl Client {
         }
     }
 
-    /// Returns the number of the last frame of which, and of all before, it has the replies.
+    /// Returns the number of the last frame such that it has the replies to that frame and to all
+    /// before it.
     pub(super) fn answered(&self) -> u64 {
         self.unanswered.front().map_or(self.next_id, |frame| frame.id) - 1
     }
 
-    /// Makes the next frame.
+    /// Creates the next frame.
     pub(super) fn make(&mut self, payload: Payload, now: u64) -> Frame {
         let frame = Frame { id: self.next_id, begin: now, payload };
         self.next_id += 1;
@@ -117,7 +118,7 @@ impl Client {
         frame
     }
 
-    /// Takes a frame that was answered; `None` if it was before.
+    /// Removes and returns a frame that has its reply; `None` if it was removed before.
     pub(super) fn take(&mut self, id: u64) -> Option<Frame> {
         let at = self.unanswered.iter().position(|frame| frame.id == id)?;
         self.unanswered.remove(at)

@@ -1,4 +1,4 @@
-//! What clients' connections do in the simulated world, and the one that shuts clients out.
+//! Clients' connections in the simulated world, and the fencer of clients.
 
 use super::client::{Client, Frame, Payload, Users};
 use super::event::{Event, FENCER, MS, address};
@@ -6,14 +6,16 @@ use super::world::World;
 use darter_group::{FrameId, Outcome, Request};
 use std::sync::Arc;
 
-/// Frames that a client has under way when it sends another by itself, at most.
+/// A client sends a new frame on its own initiative only while it has at most this number in
+/// flight.
 const FRAMES_MAX: usize = 3;
-/// How long a client with frames under way hears nothing before it begins another connection.
+/// How long a client with frames in flight waits without a reply before it makes another
+/// connection.
 const SILENCE_MAX: u64 = 400 * MS;
 
 impl<U: Users> World<U> {
-    /// A client begins, with a session of its own, at the first of the replicas. It sees to its
-    /// connection from [`World::watch`] on.
+    /// Adds a client, with its own session, connected to the first of the replicas. Its periodic
+    /// work starts with [`World::watch`].
     pub fn join(&mut self, session: u64) -> usize {
         let client = self.clients.len();
         self.clients.push(Client::new(session, 0, Arc::clone(&self.store)));
@@ -21,23 +23,23 @@ impl<U: Users> World<U> {
         client
     }
 
-    /// From so many nanoseconds on a client sees to its connection.
+    /// Starts a client's periodic work on its connection after `pause` nanoseconds.
     pub fn watch(&mut self, client: usize, pause: u64) {
         self.after(pause, Event::Client { client });
     }
 
-    /// A client sends something in so many nanoseconds.
+    /// Makes a client send a payload after `pause` nanoseconds.
     pub fn post_after(&mut self, pause: u64, client: usize, payload: Payload) {
         self.after(pause, Event::Post { client, payload });
     }
 
-    /// A client has died. What is on its connection may arrive.
+    /// Kills a client. Frames on its connection may still arrive.
     pub fn leave(&mut self, client: usize) {
-        self.note(|| format!("client {client} is gone"));
+        self.note(|| format!("client {client} dies"));
         self.clients[client].is_gone = true;
     }
 
-    /// Returns whether nothing more comes of a client.
+    /// Returns whether a client will do nothing more.
     pub fn has_ended(&self, client: usize) -> bool {
         let known = &self.clients[client];
         let is_idle = || self.users.has_ended(client) && known.unanswered.is_empty();
@@ -49,18 +51,18 @@ impl<U: Users> World<U> {
         (0..self.clients.len()).filter(|&client| !self.has_ended(client)).count()
     }
 
-    /// Returns the frames of a client that were not answered.
+    /// Returns the frames of a client that have no reply.
     pub fn unanswered(&self, client: usize) -> impl Iterator<Item = &Frame> {
         self.clients[client].unanswered.iter()
     }
 
-    /// Returns how many clients there are.
+    /// Returns the number of clients.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// A client begins another connection, and sends again what was not answered. What is still on
-    /// the old one may arrive.
+    /// Makes a client open another connection and resend its unanswered frames. Frames on the old
+    /// connection may still arrive.
     pub(super) fn reconnect(&mut self, client: usize, to: usize) {
         self.connection += 1;
         let connection = self.connection;
@@ -73,7 +75,7 @@ impl<U: Users> World<U> {
         self.connections.insert(connection, (client, to));
         let pause = self.random.below(2000 * MS);
         self.after(pause, Event::Disconnected { node, connection: old });
-        // What is sent on a slow connection arrives long after the client has begun another.
+        // Frames sent on a slow connection arrive long after the client has opened another.
         let is_slow = !self.is_calm && self.random.happens(150);
         self.clients[client].latency = self.random.below(if is_slow { 5000 * MS } else { 6 * MS });
         for frame in self.clients[client].unanswered.clone() {
@@ -82,7 +84,7 @@ impl<U: Users> World<U> {
         }
     }
 
-    /// A client sends a new frame, unless it has ended.
+    /// Makes a client send a new frame, unless it has ended.
     pub(super) fn post(&mut self, client: usize, payload: Payload) {
         let (now, known) = (self.now, &mut self.clients[client]);
         if known.is_fenced || known.is_gone {
@@ -102,7 +104,7 @@ impl<U: Users> World<U> {
         let view = known.view.as_ref().map_or(0, |view| view.number);
         let request = Request { connection: known.connection, attempt: known.attempt, view, frame: frame_id };
         let (node, pause) = (known.address, known.latency);
-        // A connection to a node that is not there brings nothing.
+        // A connection to a node that is down delivers nothing.
         if self.nodes[node].life.is_some() {
             self.after(pause, Event::Request { node, request, frame });
         }
@@ -164,7 +166,8 @@ impl<U: Users> World<U> {
         }
     }
 
-    /// A client is to be shut out in so many nanoseconds, or behind those that are to be before it.
+    /// Fences a client after `pause` nanoseconds, or after the clients that are already queued for
+    /// it.
     pub fn shut_out_after(&mut self, pause: u64, client: usize) {
         if self.fencing.is_none() {
             self.fencing = Some((client, 0));
@@ -174,7 +177,7 @@ impl<U: Users> World<U> {
         }
     }
 
-    /// Somebody shuts a client out, as often as it takes.
+    /// Requests the fence of a client, and repeats the request until it is done.
     pub(super) fn fence(&mut self) {
         let Some((victim, asked)) = self.fencing else { return };
         self.fencing = Some((victim, asked + 1));
@@ -200,12 +203,12 @@ impl<U: Users> World<U> {
             self.fencing = self.to_fence.pop_front().map(|next| (next, 0));
             self.count("fences");
             self.users.fenced(victim, self.now);
-            self.note(|| format!("client {victim} is shut out"));
+            self.note(|| format!("client {victim} is fenced"));
         }
         self.connections.remove(&connection);
     }
 
-    /// Returns whether somebody is to be shut out.
+    /// Returns whether a client is waiting to be fenced.
     pub fn has_fencer(&self) -> bool {
         self.fencing.is_some()
     }

@@ -1,17 +1,17 @@
-//! What happens in the simulated world.
+//! Events of the simulated world.
 
 use super::client::{Frame, Payload};
 use darter_group::{Message, Outcome, ReplicaId, Request, StoreReply, StoreRequest};
 
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
-/// Nodes' names tell their addresses: the name of a life is so many times its number, and the
+/// Replica names contain their addresses: a name is this number times the count of lives, plus the
 /// address.
 pub(super) const ADDRESSES: u64 = 10;
-/// The connection of the one that shuts sessions out is no client's.
+/// The client number on the fencer's connections, which belong to no client.
 pub(super) const FENCER: usize = usize::MAX;
 
-/// The address of a replica.
+/// Returns the address of a replica.
 pub(super) fn address(id: ReplicaId) -> usize {
     (id % ADDRESSES) as usize
 }
@@ -65,7 +65,7 @@ pub(super) enum Event {
         to: ReplicaId,
         reply: StoreReply,
     },
-    /// A client sees to its connection, and sends what it has to send.
+    /// A client checks its connection, and sends pending frames.
     Client {
         client: usize,
     },
@@ -83,7 +83,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// Returns the node that it comes to, if it waits while that is paused.
+    /// Returns the node that it concerns, if the event waits while that node is paused.
     pub(super) fn node(&self) -> Option<usize> {
         match self {
             Self::Tick { node }

@@ -1,18 +1,18 @@
-//! What the primaries of the simulated world have recorded, in the order of the log that remains:
-//! no frame twice, and none of a session behind its fence.
+//! The records made by the primaries of the simulated world, in the order of the surviving log: no
+//! frame may occur twice, and none after the fence of its session.
 
 use darter_group::{FrameId, Position};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a record is of.
+/// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Frame { session: u64, id: u64 },
     Fence(u64),
 }
 
-/// The records, by number; of those that were made in several views, the last view's: a primary
-/// begins where the log ends that it goes on with.
+/// The records by number. If a number was used in several views, the last view's record counts: a
+/// primary continues at the end of the log that it took over.
 #[derive(Debug, Default)]
 pub(super) struct Executed {
     records: BTreeMap<u64, (u64, Entry)>,
@@ -20,14 +20,14 @@ pub(super) struct Executed {
 }
 
 impl Executed {
-    /// A primary has recorded a frame.
+    /// Adds a frame recorded by a primary.
     pub(super) fn frame(&mut self, position: Position, frame: FrameId) {
         let (session, id) = (frame.session, frame.id);
         self.frames.insert((session, id));
         self.record(position, Entry::Frame { session, id });
     }
 
-    /// A primary has recorded a fence.
+    /// Adds a fence recorded by a primary.
     pub(super) fn fence(&mut self, position: Position, session: u64) {
         self.record(position, Entry::Fence(session));
     }
@@ -44,7 +44,7 @@ impl Executed {
         self.frames.contains(&(frame.session, frame.id))
     }
 
-    /// Returns what is wrong with the log up to a record.
+    /// Returns a description of the first error in the log up to a record.
     pub(super) fn fault(&self, last: u64) -> Option<String> {
         let (mut frames, mut fenced) = (BTreeSet::new(), BTreeSet::new());
         for (lsn, (_, entry)) in self.records.range(..=last) {
@@ -52,11 +52,11 @@ impl Executed {
                 Entry::Fence(session) => _ = fenced.insert(session),
                 Entry::Frame { session, id } if fenced.contains(&session) => {
                     return Some(format!(
-                        "record {lsn}: frame {id} of session {session} is behind its fence"
+                        "record {lsn}: frame {id} of session {session} comes after the session's fence"
                     ));
                 }
                 Entry::Frame { session, id } if !frames.insert((session, id)) => {
-                    return Some(format!("record {lsn}: frame {id} of session {session} is there twice"));
+                    return Some(format!("record {lsn}: frame {id} of session {session} occurs twice"));
                 }
                 Entry::Frame { .. } => {}
             }

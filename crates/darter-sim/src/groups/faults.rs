@@ -1,5 +1,5 @@
-//! What goes wrong. A group survives the death of a replica as long as another member of its view
-//! lives, so no fault takes the last one, neither of the current view nor of one that is asked for.
+//! Faults. A group survives the death of a replica as long as another member of its view lives. So
+//! no fault kills the last member, either of the current view or of a requested one.
 
 use super::client::Users;
 use super::event::{MS, address};
@@ -14,19 +14,19 @@ impl<U: Users> World<U> {
         life.is_some_and(|life| life.id == id && life.replica.kept().is_some())
     }
 
-    /// The current view, and those that it may become.
+    /// Returns the current view and the requested ones, which may replace it.
     fn views(&self) -> impl Iterator<Item = &Arc<View>> {
         let next = self.store.number + 1;
         std::iter::once(&self.store).chain(self.asked.iter().filter(move |view| view.number == next))
     }
 
-    /// Whether each view has a member that is left without this node.
+    /// Whether each view still has a live member without this node.
     fn can_spare(&self, node: usize) -> bool {
         let is_left = |view: &Arc<View>| view.members().any(|id| address(id) != node && self.is_sound(id));
         self.views().all(is_left)
     }
 
-    /// Whether a node is the only member of the only view there may be, and knows it.
+    /// Whether a node is the only member of the only possible view, and knows it.
     fn is_alone(&self, node: usize) -> bool {
         let known = self.nodes[node].life.as_ref().and_then(|life| life.replica.view());
         if known != Some(&self.store) {
@@ -38,7 +38,7 @@ impl<U: Users> World<U> {
         self.views().all(is_it)
     }
 
-    /// Something goes wrong.
+    /// Injects a random fault.
     pub(super) fn fault(&mut self) {
         let nodes = self.nodes.len() as u64;
         let node = self.random.below(nodes) as usize;
@@ -57,13 +57,13 @@ impl<U: Users> World<U> {
                 let until = self.now + self.random.below(4000) * MS;
                 self.cuts.insert((node.min(other), node.max(other)), until);
                 self.break_link(node, other);
-                self.note(|| format!("nodes {node} and {other} are parted until {} ms", until / MS));
+                self.note(|| format!("nodes {node} and {other} are disconnected until {} ms", until / MS));
                 self.count("cuts");
             }
             9 => {
                 self.store_ails_until = self.now + self.random.below(6000) * MS;
-                self.note(|| "the store ails".to_owned());
-                self.count("ailing stores");
+                self.note(|| "the store is slow or loses requests".to_owned());
+                self.count("store faults");
             }
             10 => {
                 self.nodes[node].snapshot = self.nodes[node].life.as_ref().and_then(Life::kept);
@@ -78,7 +78,7 @@ impl<U: Users> World<U> {
                 self.count("slow links");
             }
             _ => {
-                // A disk's copy of a moment ago is put back.
+                // An earlier copy of a disk is restored.
                 self.nodes[node].snapshot = self.nodes[node].life.as_ref().and_then(Life::kept);
                 let pause = self.random.below(1000) * MS;
                 self.strike_after(pause, node);
@@ -86,7 +86,7 @@ impl<U: Users> World<U> {
         }
     }
 
-    /// A node dies, or pauses.
+    /// Kills or pauses a node.
     pub(super) fn strike(&mut self, node: usize) {
         if self.nodes[node].snapshot.is_some() || self.random.happens(700) {
             self.kill(node);
@@ -108,14 +108,14 @@ impl<U: Users> World<U> {
             self.die(node);
         } else if self.is_alone(node) {
             // Alone, and its memory kept: it must go on.
-            self.count("deaths of those alone");
+            self.count("deaths of sole members");
             let kept = self.die(node).and_then(|life| life.kept());
             self.nodes[node].snapshot = kept;
             self.return_kept(node);
         }
     }
 
-    /// A node that died comes back, with nothing or with an old memory.
+    /// Restarts a dead node, with nothing or with an old memory.
     pub(super) fn come_back(&mut self, node: usize) {
         if self.nodes[node].life.is_some() {
             return;

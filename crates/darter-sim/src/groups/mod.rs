@@ -1,16 +1,15 @@
-//! A simulated world for memory groups: seeds that decide everything, no threads.
+//! A simulated world for memory groups. It is driven by a seed and uses no threads.
 //!
-//! Two or three replicas, sometimes a spare, serve clients. Messages, requests and replies are
-//! delayed, in order within a connection; connections end and nodes are parted; nodes pause, in the
-//! middle of a turn too, and their clocks run at different rates; nodes die, and come back with
-//! nothing or with an old memory; the store of views is slow or loses requests; primaries hand
-//! over; clients are shut out. When [`World::calm`] says that nothing goes wrong any more, the
-//! group must come to rest ([`World::unrest`]).
+//! Two or three replicas, sometimes with a spare, serve clients. Messages, requests and replies are
+//! delayed, in order within a connection; connections end and nodes are disconnected; nodes pause,
+//! even in the middle of a turn, and their clocks run at different rates; nodes die, and return
+//! with nothing or with an old memory; the store of views is slow or loses requests; primaries hand
+//! over; clients are fenced. After [`World::calm`] has ended the faults, the group must come to
+//! rest ([`World::unrest`]).
 //!
-//! The world knows what a client's connection does: it sends again what was not answered, under the
-//! same numbers, to whom it holds to be the primary. What clients send and what they make of the
-//! replies is up to their [`Users`]: random verbs in the tests of this crate, indexes in the
-//! explorer.
+//! The world implements clients' connections: it resends unanswered frames, under the same numbers,
+//! to the replica that the client believes to be the primary. The [`Users`] choose the clients'
+//! frames and use the replies: random verbs in the tests of this crate, indexes in the explorer.
 
 mod client;
 mod clients;

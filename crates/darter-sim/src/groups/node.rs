@@ -1,22 +1,22 @@
-//! A memory node of the simulated world: its clock, and its lives.
+//! A memory node of the simulated world: its clock and its lives.
 
 use super::random::Random;
 use darter_fabric::Local;
 use darter_group::{Kept, Memory, Options, Region, Replica, ReplicaId, Start};
 use std::time::Duration;
 
-/// Bytes of a memory that nobody has cleared which are drawn one by one; behind them words are.
+/// Bytes of uncleared memory that are drawn byte by byte; the remainder is drawn word by word.
 const BYTES_DRAWN: usize = 4096;
 
 /// A node.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// What its clock showed at first, and how many of its nanoseconds a thousand take.
+    /// The initial reading of its clock, and its nanoseconds per thousand nanoseconds of the world.
     clock: (u64, u64),
     pub(super) lives: u64,
     pub(super) life: Option<Life>,
     pub(super) paused_until: u64,
-    /// What a copy of its disk has, of some moment.
+    /// A copy of its disk, from some moment.
     pub(super) snapshot: Option<(Kept, Vec<u8>)>,
 }
 
@@ -30,11 +30,11 @@ pub struct Life {
 }
 
 impl Life {
-    /// Returns a life of a node with so many bytes, which begins so and has this memory, or one
-    /// that is cleared if it founds its group, or else one that nobody has cleared.
+    /// Returns a life of a node with `bytes` bytes and this start. Its memory holds `content` or,
+    /// if that is `None`, zeros if the node founds its group and arbitrary bytes otherwise.
     ///
     /// # Panics
-    /// If there is no memory.
+    /// Panics if the memory cannot be allocated.
     pub fn new(
         id: ReplicaId,
         (options, bytes): (Options, usize),
@@ -48,7 +48,7 @@ impl Life {
             || if matches!(start, Start::Bootstrap(_)) { vec![0; bytes] } else { used(id, bytes) },
             <[u8]>::to_vec,
         );
-        assert!(region.store(0, &content), "a memory of this size");
+        assert!(region.store(0, &content), "the content does not fit into the region");
         Self { id, replica: Replica::new(id, options, region, start, clock), _local: local }
     }
 
@@ -59,13 +59,13 @@ impl Life {
         content
     }
 
-    /// Returns what it leaves.
+    /// Returns the state and memory that it keeps when it stops.
     pub(super) fn kept(&self) -> Option<(Kept, Vec<u8>)> {
         self.replica.kept().map(|kept| (kept, self.content()))
     }
 }
 
-/// Memory that nobody has cleared.
+/// Returns memory that was not cleared.
 fn used(id: ReplicaId, bytes: usize) -> Vec<u8> {
     let mut random = Random::new(id);
     let mut content = vec![0; bytes];
@@ -82,7 +82,7 @@ impl Node {
         Self { clock, lives: 0, life: None, paused_until: 0, snapshot: None }
     }
 
-    /// What its clock shows.
+    /// Returns the reading of its clock.
     pub(super) fn clock(&self, now: u64) -> Duration {
         Duration::from_nanos(self.clock.0 + now / 1000 * self.clock.1)
     }

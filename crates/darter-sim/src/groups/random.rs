@@ -5,12 +5,12 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Returns the numbers of a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns the next one.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -19,12 +19,12 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// Returns one below a bound.
+    /// Returns a number below a bound.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw() % bound.max(1)
     }
 
-    /// Returns whether something of so many in a thousand happens.
+    /// Returns `true` with a probability of `permille` in a thousand.
     pub fn happens(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }

@@ -1,4 +1,4 @@
-//! How the simulated world comes to rest, and what must be true then.
+//! The simulated world at rest, and the conditions that must hold then.
 
 use super::client::Users;
 use super::event::address;
@@ -8,7 +8,7 @@ use darter_group::Role;
 use std::collections::BTreeSet;
 
 impl<U: Users> World<U> {
-    /// Nothing goes wrong any more, and whoever died comes back.
+    /// Ends all faults and restarts dead nodes.
     pub fn calm(&mut self) {
         self.is_calm = true;
         self.cuts.clear();
@@ -24,12 +24,12 @@ impl<U: Users> World<U> {
         self.nodes.iter().filter_map(|node| node.life.as_ref())
     }
 
-    /// Returns what is wrong with the replicas at rest; `None` if all are members and equal.
+    /// Returns why the replicas are not at rest; `None` if all are members and equal.
     pub fn unrest(&self) -> Option<String> {
         let members: BTreeSet<_> = self.store.members().collect();
         for life in self.lives() {
             if !members.contains(&life.id) {
-                return Some(format!("replica {} is no member of {:?}", life.id, self.store));
+                return Some(format!("replica {} is not a member of {:?}", life.id, self.store));
             }
             let role = life.replica.role();
             let is_primary = role == Role::Primary;
@@ -53,8 +53,8 @@ impl<U: Users> World<U> {
         self.primary().map(Life::content).unwrap_or_default()
     }
 
-    /// Returns what is wrong with the log that the primary of the current view has: a frame that is
-    /// in it twice, or one that is behind the fence of its session.
+    /// Returns an error in the log of the current view's primary: a frame that occurs twice, or one
+    /// after the fence of its session.
     pub fn log_fault(&self) -> Option<String> {
         self.executed.fault(self.primary()?.replica.lsn())
     }

@@ -1,5 +1,5 @@
-//! The simulated world: nodes with clocks of their own, a network that delays and loses, a store of
-//! views. One queue of events in the order of a time that nobody reads.
+//! The simulated world: nodes with their own clocks, a network that delays and loses messages, a
+//! store of views. One queue of events is ordered by a time that no node can read.
 
 use super::client::{Client, Frame, Users};
 use super::event::{ADDRESSES, Event, MS, address};
@@ -14,29 +14,29 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-/// How often a node sees to what is due.
+/// Period of a node's ticks.
 const TICK: u64 = 80 * MS;
 
-/// What a run has met.
+/// Counts of the events of a run.
 pub type Counts = BTreeMap<&'static str, u64>;
 
-/// What a group is made of.
+/// Configuration of a group.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Of each replica.
+    /// Options of each replica.
     pub options: Options,
     /// Bytes of each region.
     pub bytes: usize,
-    /// What the region holds at first; zeros if `None`.
+    /// Initial content of the region; zeros if `None`.
     pub content: Option<Vec<u8>>,
 }
 
 /// A run.
 #[derive(Debug)]
 pub struct World<U> {
-    /// Those whom the clients send for.
+    /// The users of the clients.
     pub users: U,
-    /// Where all chance comes from.
+    /// Source of all randomness.
     pub random: Random,
     pub(super) now: u64,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
@@ -45,36 +45,36 @@ pub struct World<U> {
     setup: Setup,
     pub(super) nodes: Vec<Node>,
     pub(super) store: Arc<View>,
-    /// Views that were asked for, and may still arrive.
+    /// Requested views, which may still arrive at the store.
     pub(super) asked: Vec<Arc<View>>,
     pub(super) clients: Vec<Client>,
     pub(super) connections: BTreeMap<u64, (usize, usize)>,
-    /// The newest connection.
+    /// The number of the newest connection.
     pub(super) connection: u64,
-    /// When the last message of a direction arrives, and the number of its connection.
+    /// Per direction: when its last message arrives, and the number of its connection.
     links: BTreeMap<(usize, usize), (u64, u64)>,
-    /// Links that are cut, until when.
+    /// Links that are cut, with the end of the cut.
     pub(super) cuts: BTreeMap<(usize, usize), u64>,
-    /// Directions that are slow, until when and how much at most.
+    /// Directions that are slow, with the end of the slowness and the maximum delay.
     pub(super) slow: BTreeMap<(usize, usize), (u64, u64)>,
-    /// Requests to the store are slow or lost until then.
+    /// End of the time in which requests to the store are slow or lost.
     pub(super) store_ails_until: u64,
     pub(super) executed: Executed,
-    /// The client that is to be shut out, and how often the fencer has asked.
+    /// The client that is being fenced, and the number of requests that the fencer has sent.
     pub(super) fencing: Option<(usize, u64)>,
-    /// Those that come after it.
+    /// The clients to be fenced after it.
     pub(super) to_fence: VecDeque<usize>,
-    /// Whom the fencer's connections are about.
+    /// The client that each of the fencer's connections is about.
     pub(super) fencers: BTreeMap<u64, usize>,
-    /// Nothing goes wrong any more.
+    /// Faults have ended.
     pub(super) is_calm: bool,
-    /// What has happened, to see that a campaign means anything.
+    /// Counts of events, to verify that a campaign exercised them.
     pub counts: Counts,
     log: Option<Vec<String>>,
 }
 
 impl<U: Users> World<U> {
-    /// Returns the world of a seed, in which a group was founded and has no clients.
+    /// Returns the world of a seed, with a new group and no clients.
     pub fn new(seed: u64, users: U, setup: Setup, is_traced: bool) -> Self {
         let mut random = Random::new(seed);
         let replicas = 2 + random.below(2);
@@ -105,7 +105,7 @@ impl<U: Users> World<U> {
             counts: BTreeMap::new(),
             log: is_traced.then(Vec::new),
         };
-        // One node more than replicas in some runs: a spare.
+        // Some runs have one node more than replicas: a spare.
         let spares = world.random.below(2);
         let content = world.setup.content.take();
         for node in 0..replicas + spares {
@@ -122,23 +122,23 @@ impl<U: Users> World<U> {
         world
     }
 
-    /// Returns the time, in nanoseconds from the beginning.
+    /// Returns the time in nanoseconds since the start.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// Returns when the next event is.
+    /// Returns the time of the next event.
     pub fn next_event(&self) -> Option<u64> {
         self.queue.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Lets time pass until then, or until the next event if that is before.
+    /// Advances the time to `time`, or to the next event if that is earlier.
     pub fn wait_until(&mut self, time: u64) {
         let time = self.next_event().map_or(time, |next| next.min(time));
         self.now = self.now.max(time);
     }
 
-    /// From now on something goes wrong now and then.
+    /// From now on faults occur at random times.
     pub fn begin_faults(&mut self) {
         let pause = self.random.below(3000 * MS);
         self.after(pause, Event::Fault);
@@ -155,7 +155,7 @@ impl<U: Users> World<U> {
         }
     }
 
-    /// Returns what has happened, if that was to be written down.
+    /// Returns the trace of the run, if tracing is on.
     pub fn trace(&self) -> String {
         self.log.as_ref().map(|lines| lines.join("\n")).unwrap_or_default()
     }
@@ -171,18 +171,18 @@ impl<U: Users> World<U> {
         self.after(pause, Event::Strike { node });
     }
 
-    /// A node begins a life.
+    /// Starts a life of a node.
     pub(super) fn begin(&mut self, node: usize, start: Start, content: Option<&[u8]>) {
         let life = self.nodes[node].lives * ADDRESSES + node as u64;
         self.nodes[node].lives += 1;
         let clock = self.nodes[node].clock(self.now);
         let life = Life::new(life, (self.setup.options.clone(), self.setup.bytes), start, content, clock);
         self.nodes[node].life = Some(life);
-        self.note(|| format!("node {node} begins life"));
+        self.note(|| format!("node {node} starts"));
         self.end_turn(node);
     }
 
-    /// A node dies. Others learn of it in their time.
+    /// Kills a node. Other nodes notice after some time.
     pub(super) fn die(&mut self, node: usize) -> Option<Life> {
         self.note(|| format!("node {node} dies"));
         let life = self.nodes[node].life.take();
@@ -197,7 +197,7 @@ impl<U: Users> World<U> {
         life
     }
 
-    /// The connection between two nodes ends, with whatever is on it.
+    /// Ends the connection between two nodes; messages in flight are lost.
     pub(super) fn break_link(&mut self, left: usize, right: usize) {
         for (node, other) in [(left, right), (right, left)] {
             self.links.entry((node, other)).or_default().1 += 1;
@@ -215,7 +215,7 @@ impl<U: Users> World<U> {
         50_000 + self.random.below(milliseconds * MS)
     }
 
-    /// Sends in the order of a direction.
+    /// Sends a message, in order within its direction.
     fn send(&mut self, from: ReplicaId, to: ReplicaId, message: Message) {
         let (left, right) = (address(from), address(to));
         if self.is_cut(left, right) || right >= self.nodes.len() || left == right {
@@ -230,7 +230,7 @@ impl<U: Users> World<U> {
         self.after(pause, Event::Message { from, to, link, message });
     }
 
-    /// Reads the clock and does what a node wants.
+    /// Reads the clock, ends the replica's turn and performs its outputs.
     fn end_turn(&mut self, node: usize) {
         let clock = self.nodes[node].clock(self.now);
         let Some(life) = &mut self.nodes[node].life else { return };
@@ -248,7 +248,7 @@ impl<U: Users> World<U> {
                 Output::Store(request) => {
                     if let StoreRequest::Set(view) = &request {
                         self.asked.push(Arc::clone(view));
-                        self.note(|| format!("replica {id} asks for {view:?}"));
+                        self.note(|| format!("replica {id} requests {view:?}"));
                     }
                     if let Some(pause) = self.store_delay() {
                         self.after(pause, Event::StoreRequest { from: id, request });
@@ -272,12 +272,12 @@ impl<U: Users> World<U> {
         }
     }
 
-    /// Performs the next event. Returns whether there was one.
+    /// Performs the next event. Returns `false` if there is none.
     pub fn step(&mut self) -> bool {
         let Some(Reverse(at)) = self.queue.pop() else { return false };
         let Some(event) = self.events.remove(&at) else { return true };
         self.now = at.0;
-        // Whatever comes to a node that is paused waits, in its order.
+        // Events for a paused node wait, in order.
         let node = event.node();
         if let Some(until) = node.map(|node| self.nodes[node].paused_until).filter(|until| *until > self.now)
         {
@@ -358,7 +358,7 @@ impl<U: Users> World<U> {
         self.after(TICK, Event::Tick { node });
     }
 
-    /// Counts what a change of the view is.
+    /// Counts the kind of a view change.
     fn count_change(&mut self, before: &View) {
         let store = Arc::clone(&self.store);
         if store.primary != before.primary && !store.backups.contains(&before.primary) {
@@ -377,7 +377,7 @@ impl<U: Users> World<U> {
                 self.count_change(&before);
                 self.note(|| format!("the store has {view:?}"));
                 if !self.is_calm && self.random.happens(250) {
-                    // Something happens to those whom the change concerns, soon.
+                    // The nodes concerned by the change are likely to fail soon.
                     let node = address(if self.random.happens(500) { from } else { view.primary });
                     let pause = self.random.below(300 * MS);
                     self.after(pause, Event::Strike { node });
@@ -392,7 +392,7 @@ impl<U: Users> World<U> {
         }
     }
 
-    /// Has a node take a request, and notes what it records.
+    /// Lets a node handle a request, and returns the record that it made.
     fn recorded(&mut self, node: usize, act: impl FnOnce(&mut Replica<Region>)) -> Option<Position> {
         let life = self.nodes[node].life.as_mut()?;
         let before = life.replica.lsn();
@@ -401,7 +401,7 @@ impl<U: Users> World<U> {
         (position.lsn > before).then_some(position)
     }
 
-    /// Somebody is to be shut out.
+    /// A request to fence a session arrives.
     fn fence_request(&mut self, node: usize, request: &Request, session: u64) {
         if self.connections.contains_key(&request.connection) {
             if let Some(position) = self.recorded(node, |replica| replica.fence(request, session)) {

@@ -5,14 +5,14 @@ use crate::linear::Kind;
 use darter_fabric::{Batch, GlobalAddr};
 use darter_sim::groups::{Frame, Payload, Random, Users};
 
-/// Words that clients use, each in a line of its own.
+/// Number of words that clients use, each in its own line.
 pub(crate) const WORDS: usize = 6;
-/// Most verbs of a frame.
+/// Maximum number of verbs in a frame.
 const VERBS_MAX: u64 = 3;
 
-/// The offset of a word.
+/// Returns the offset of a word.
 pub(crate) fn offset(word: usize) -> u64 {
-    // Some in one part of the memory that is copied at a time, some in others.
+    // Some words share a part of the memory copy, others do not.
     word as u64 * 704
 }
 
@@ -23,14 +23,14 @@ struct Client {
     /// The verbs of its frames, by their tags.
     sent: Vec<Vec<(usize, Kind)>>,
     left: u64,
-    /// What it has seen in each word last.
+    /// The value that it last saw in each word.
     seen: [u64; WORDS],
 }
 
 impl Client {
     fn verb(&self, unique: u64, random: &mut Random) -> (usize, Kind) {
         let word = random.below(WORDS as u64) as usize;
-        // Values that come again, as words of an index do, and ones that never do.
+        // Some values recur, as words of an index do, and some never do.
         let small = 1 + random.below(3);
         let new = if random.happens(500) { small } else { unique | 1 };
         let expected = if random.happens(300) { 1 + random.below(3) } else { self.seen[word] };
@@ -43,7 +43,7 @@ impl Client {
         (word, kind)
     }
 
-    /// Takes the words of a reply. Returns what each of the frame's verbs has found.
+    /// Consumes the words of a reply. Returns the result of each of the frame's verbs.
     fn take(&mut self, tag: u64, words: &[u8]) -> Vec<u64> {
         let mut words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let mut found = Vec::new();
@@ -54,12 +54,12 @@ impl Client {
             }
             found.push(value);
         }
-        assert!(words.next().is_none(), "a reply of another frame");
+        assert!(words.next().is_none(), "the reply belongs to another frame");
         found
     }
 }
 
-/// All clients, and what they learn.
+/// All clients and their history.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     all: Vec<Client>,
@@ -67,7 +67,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Adds one that sends so many frames.
+    /// Adds a client that sends `frames` frames.
     pub(crate) fn add(&mut self, session: u64, frames: u64) {
         self.all.push(Client { session, sent: Vec::new(), left: frames, seen: [0; WORDS] });
     }
@@ -76,7 +76,7 @@ impl Clients {
         self.all.len()
     }
 
-    /// The verbs of a frame.
+    /// Returns the verbs of a frame.
     pub(crate) fn verbs(&self, client: usize, frame: &Frame) -> &[(usize, Kind)] {
         &self.all[client].sent[frame.payload.tag as usize]
     }

@@ -1,4 +1,4 @@
-//! Situations that seeds hardly meet, made by hand.
+//! Hand-made situations that random seeds rarely reach.
 
 use crate::REGION_BYTES;
 use darter_fabric::wire::{self, FrameVerbs};
@@ -18,13 +18,13 @@ struct Group {
     now: Duration,
     store: Arc<View>,
     wires: BTreeMap<(ReplicaId, ReplicaId), VecDeque<Message>>,
-    /// Directions on which only so many messages more are delivered.
+    /// Directions that deliver only this number of further messages.
     held: BTreeMap<(ReplicaId, ReplicaId), usize>,
     dead: BTreeSet<ReplicaId>,
-    /// Those that see to nothing by themselves.
+    /// Replicas that do no periodic work.
     quiet: BTreeSet<ReplicaId>,
     replies: Vec<(u64, Outcome)>,
-    /// The connection of the channel that frames come on.
+    /// The number of the channel's connection that frames arrive on.
     attempt: u64,
 }
 
@@ -33,14 +33,14 @@ impl Group {
         Self::with(replicas, 0, &Options::default())
     }
 
-    /// Members, and replicas that have nothing.
+    /// Creates a group of members, and replicas that have nothing.
     fn with(members: u64, others: u64, options: &Options) -> Self {
         let mut group = Self::before(members, others, options);
         group.pass(0);
         group
     }
 
-    /// The same, of whom nobody has done anything.
+    /// Like [`Group::with`], before any replica has done anything.
     fn before(members: u64, others: u64, options: &Options) -> Self {
         let store = Arc::new(View::bootstrap(0, 1..members));
         let now = Duration::from_secs(1);
@@ -54,7 +54,7 @@ impl Group {
         Self { lives, now, store, wires, held, dead, quiet, replies: Vec::new(), attempt: 1 }
     }
 
-    /// Lets so many tenths of a second pass.
+    /// Lets this number of tenths of a second pass.
     fn pass(&mut self, tenths: u32) {
         for _ in 0..=tenths {
             for at in 0..self.lives.len() {
@@ -68,7 +68,7 @@ impl Group {
         }
     }
 
-    /// Delivers what may be delivered.
+    /// Delivers all messages that may be delivered.
     fn settle(&mut self) {
         loop {
             for at in 0..self.lives.len() {
@@ -114,14 +114,14 @@ impl Group {
         }
     }
 
-    /// Gives a replica a frame, in a turn of its own.
+    /// Gives a replica a frame, in its own turn.
     fn request(&mut self, to: usize, view: u64, id: u64, fill: impl FnOnce(&mut Batch)) {
         self.request_amid(to, view, id, fill);
         self.lives[to].replica.end_turn(self.now);
         self.settle();
     }
 
-    /// Gives a replica a frame, and goes on with the turn.
+    /// Gives a replica a frame without ending the turn.
     fn request_amid(&mut self, to: usize, view: u64, id: u64, fill: impl FnOnce(&mut Batch)) {
         let mut batch = Batch::new();
         fill(&mut batch);
@@ -152,13 +152,13 @@ fn done(word: u64) -> Outcome {
 #[test]
 fn a_new_primary_shows_nothing_that_a_backup_lacks() {
     let mut group = Group::new(3);
-    // Replica 2 is cut off from the records; replica 1 has them and is asked for the next view.
+    // Replica 2 is cut off from the records; replica 1 has them and is surveyed for the next view.
     group.held.insert((0, 2), 0);
     group.request(0, 1, 1, |batch| batch.write(word(), &[7]));
-    assert_eq!(group.reply(1), None, "a backup lacks it");
+    assert_eq!(group.reply(1), None, "a backup lacks the record");
     group.dead.insert(0);
     group.quiet.insert(2);
-    // Replica 2 is asked what it has, whether it follows, and for a lease. No record reaches it.
+    // Replica 2 receives a survey, a stream and a heartbeat, but no record.
     group.held.insert((1, 2), 3);
     for _ in 0..15 {
         if group.lives[1].replica.role() != Role::Primary {
@@ -168,7 +168,7 @@ fn a_new_primary_shows_nothing_that_a_backup_lacks() {
     assert_eq!((group.store.primary, group.lives[1].replica.role()), (1, Role::Primary));
     assert_eq!((group.lives[1].replica.lsn(), group.lives[2].replica.lsn()), (1, 0));
     group.request(1, 2, 2, |batch| _ = batch.read(word(), 1));
-    assert_eq!(group.reply(2), None, "replica 2 may be the next primary, and lacks it");
+    assert_eq!(group.reply(2), None, "replica 2 may be the next primary, and lacks the record");
     group.held.clear();
     group.quiet.clear();
     group.pass(3);
@@ -180,14 +180,14 @@ fn a_frame_of_another_view_is_void() {
     let mut group = Group::new(2);
     let fill = |batch: &mut Batch| _ = batch.cas(word(), 5, 6);
     group.request(0, 1, 1, fill);
-    assert_eq!(group.reply(1), Some(&done(0)), "it swaps nothing, so no table knows of it");
+    assert_eq!(group.reply(1), Some(&done(0)), "it swaps nothing, so no replica records it");
     for (from, to) in [(0, 1), (1, 0)] {
         assert!(group.lives[from].replica.hand_over(to, group.now));
         group.pass(3);
         assert_eq!(group.store.primary, to);
     }
     group.request(0, 3, 2, |batch| batch.write(word(), &[5]));
-    // The same frame has been in another connection for all that time.
+    // The same frame has been delayed in another connection for all that time.
     group.replies.clear();
     group.request(0, 1, 1, fill);
     assert_eq!(group.reply(1), Some(&Outcome::View(Some(Arc::clone(&group.store)))));
@@ -200,10 +200,10 @@ fn a_frame_of_another_view_is_void() {
 fn a_frame_of_an_older_connection_is_void() {
     let mut group = Group::new(2);
     let fill = |batch: &mut Batch| _ = batch.cas(word(), 5, 6);
-    // The frame is still on its way when the channel's next connection brings it once more.
+    // The frame is still in flight when the channel's next connection delivers it again.
     group.attempt = 2;
     group.request(0, 1, 1, fill);
-    assert_eq!(group.reply(1), Some(&done(0)), "it swaps nothing, so no table knows of it");
+    assert_eq!(group.reply(1), Some(&done(0)), "it swaps nothing, so no replica records it");
     group.request(0, 1, 2, |batch| batch.write(word(), &[5]));
     group.replies.clear();
     group.attempt = 1;
@@ -232,7 +232,7 @@ fn a_lease_counts_from_the_sending_of_the_heartbeat() {
     group.pass(2);
     group.held.insert((1, 0), 0);
     group.pass(6);
-    // The first of the grants that were under way arrives, seven tenths of a second late.
+    // The first of the grants in flight arrives, seven tenths of a second late.
     group.held.insert((1, 0), 1);
     group.pass(1);
     group.request(0, 1, 1, |batch| _ = batch.read(word(), 1));
@@ -245,7 +245,7 @@ fn a_spare_stands_by_until_a_member_is_lost() {
     let mut group = Group::with(2, 1, &options);
     group.request(0, 1, 1, |batch| batch.write(word(), &[5]));
     group.pass(50);
-    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 1], "nobody is missing");
+    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 1], "no member is missing");
     group.dead.insert(1);
     group.pass(50);
     assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 2]);
@@ -278,7 +278,7 @@ fn a_learner_is_heard_of_at_the_lowest_rate() {
 fn a_turn_sends_a_few_parts_and_the_next_one_goes_on() {
     let options = Options { copy_bytes: 256, copies_under_way: 6, copies_a_turn: 2, ..Options::default() };
     let mut group = Group::before(1, 1, &options);
-    // It asks to join and says that it has no log. What it acknowledges is on its way for ever.
+    // It requests to join and reports that it has no log. Its acknowledgements never arrive.
     group.held.insert((1, 0), 2);
     let mut parts = || {
         group.pass(0);
@@ -292,14 +292,15 @@ fn a_turn_sends_a_few_parts_and_the_next_one_goes_on() {
 fn a_read_waits_for_the_learner_that_is_awaited_at_the_end_of_its_turn() {
     let options = Options { copy_bytes: 256, copies_under_way: 99, copies_a_turn: 99, ..Options::default() };
     let mut group = Group::before(1, 1, &options);
-    // Replica 1 asks to join, says that it has no log, and has taken all parts before 0 hears of it.
+    // Replica 1 requests to join, reports that it has no log, and has taken all parts before 0
+    // receives anything from it.
     group.held.insert((1, 0), 2);
     group.pass(2);
     group.held.insert((0, 1), 0);
     group.held.remove(&(1, 0));
     group.settle();
-    // In one turn the primary, alone, writes and reads, and then awaits replica 1. A heartbeat reaches
-    // that, for which it grants a lease, and no record does.
+    // In one turn the primary, alone, writes and reads, and then awaits replica 1. A heartbeat
+    // reaches replica 1, which grants a lease, but no record does.
     group.now += options.lease / 4;
     group.held.insert((0, 1), 1);
     group.request_amid(0, 1, 1, |batch| batch.write(word(), &[7]));
@@ -307,7 +308,11 @@ fn a_read_waits_for_the_learner_that_is_awaited_at_the_end_of_its_turn() {
     group.lives[0].replica.tick(group.now);
     group.lives[0].replica.end_turn(group.now);
     group.settle();
-    assert_eq!((group.reply(1), group.reply(2)), (None, None), "replica 1 lacks what they show");
+    assert_eq!(
+        (group.reply(1), group.reply(2)),
+        (None, None),
+        "replica 1 lacks the record that they depend on"
+    );
     group.held.clear();
     group.pass(3);
     assert_eq!((group.store.members().count(), group.reply(2)), (2, Some(&done(7))));
@@ -335,7 +340,7 @@ fn a_session_that_has_left_is_shut_out_everywhere() {
     assert_eq!(group.lives[1].replica.lsn(), 2);
     assert!(group.lives[0].replica.hand_over(1, group.now));
     group.pass(3);
-    // Nobody knows its frames any more, and none of them is executed again.
+    // Its frames are no longer recorded, and none of them is executed again.
     assert!(group.lives[1].replica.sessions().is_empty() && group.lives[1].replica.is_fenced(1));
     group.replies.clear();
     group.request(1, 2, 1, |batch| batch.write(word(), &[8]));
@@ -353,7 +358,7 @@ fn a_primary_confirms_that_it_serves_when_a_lease_covers_it() {
     group.pass(6);
     group.lives[0].replica.confirm(&request);
     group.pass(0);
-    assert_eq!(group.reply(9), None, "another may serve by now");
+    assert_eq!(group.reply(9), None, "another replica may serve by now");
     group.held.clear();
     group.pass(2);
     assert_eq!(group.reply(9), Some(&Outcome::Done([].into())));
@@ -363,7 +368,7 @@ fn a_primary_confirms_that_it_serves_when_a_lease_covers_it() {
 fn a_replica_that_leaves_is_not_missed_first() {
     let mut group = Group::new(3);
     group.pass(2);
-    // The primary hands over, and then, a backup, asks to be left out.
+    // The primary hands over and then, as a backup, requests a view without itself.
     for _ in 0..4 {
         let now = group.now;
         group.lives[0].replica.leave(now);
@@ -387,7 +392,7 @@ fn a_channel_with_too_much_under_way_gets_its_replies_first() {
     }
     group.replies.clear();
     group.held.insert((1, 0), 0);
-    // The client has none of the replies, and asks for one thing more.
+    // The client has none of the replies, and sends one more request.
     group.request(0, 1, frames_max, |batch| batch.write(word(), &[frames_max]));
     group.request(0, 1, frames_max + 1, |batch| batch.write(word(), &[0]));
     let outcomes: Vec<_> = group.replies.iter().map(|(_, outcome)| outcome).collect();

@@ -1,16 +1,16 @@
-//! What clients did and learned, by word, and the verdict.
+//! The history of clients' verbs by word, and the verdict.
 
 use crate::client::WORDS;
 use crate::linear::{Event, Kind, is_linearizable};
 use darter_sim::groups::Frame;
 
-/// Verbs that were answered, and until when those of each client that were not may take effect.
+/// Completed verbs, and for each client the time until which its unanswered verbs may take effect.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     words: [Vec<Event>; WORDS],
     fences: Vec<(usize, u64)>,
     pub(crate) frames: u64,
-    /// What a frame alone shows to be wrong.
+    /// Errors that a single frame shows.
     wrong: Option<String>,
 }
 
@@ -27,7 +27,8 @@ impl History {
             let end = Some((now, found[at]));
             self.words[word].push(Event { kind, begin: frame.begin, end, until: now });
         }
-        // A frame is executed as a whole, so its verbs see each other's effects and nobody else's.
+        // A frame is executed as a whole, so its verbs see each other's effects and no other
+        // client's.
         for (at, &(word, kind)) in verbs.iter().enumerate() {
             let next = verbs.iter().enumerate().skip(at + 1).find(|(_, (other, _))| *other == word);
             let Some((then, &(_, then_kind))) = next.filter(|(_, (_, kind))| !matches!(kind, Kind::Write(_)))
@@ -49,19 +50,20 @@ impl History {
         }
     }
 
-    /// A client was shut out: what it has under way has taken effect, or never will.
+    /// Records that a client was fenced: each of its verbs in flight has taken effect, or never
+    /// will.
     pub(crate) fn fenced(&mut self, client: usize, now: u64) {
         self.fences.push((client, now));
     }
 
-    /// A verb of a client was never answered.
+    /// Records a verb of a client that got no reply.
     pub(crate) fn unanswered(&mut self, client: usize, begin: u64, (word, kind): (usize, Kind)) {
         let fence = self.fences.iter().find(|(fenced, _)| *fenced == client);
         let until = fence.map_or(u64::MAX, |(_, when)| *when);
         self.words[word].push(Event { kind, begin, end: None, until });
     }
 
-    /// Returns what is wrong, if the words are these at the end.
+    /// Returns the error, if any, given the words at the end.
     pub(crate) fn verdict(mut self, words: [u64; WORDS], now: u64) -> Option<String> {
         if self.wrong.is_some() {
             return self.wrong;

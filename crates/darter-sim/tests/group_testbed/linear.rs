@@ -1,8 +1,8 @@
-//! Judges the history of one word: Wing and Gong's search, with what was tried before remembered.
+//! Judges the history of one word: Wing and Gong's search with memoization.
 
 use std::collections::HashSet;
 
-/// What a verb does to a word.
+/// Kind of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
@@ -12,7 +12,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the word afterwards, and what the verb finds.
+    /// Returns the word afterwards and the result of the verb.
     fn apply(self, word: u64) -> (u64, u64) {
         let after = match self {
             Self::Write(new) => new,
@@ -29,7 +29,7 @@ impl Kind {
 pub(crate) struct Event {
     pub(crate) kind: Kind,
     pub(crate) begin: u64,
-    /// When it was answered, with what; `None` if it was not.
+    /// The time and the result of its reply; `None` if there was none.
     pub(crate) end: Option<(u64, u64)>,
     /// It has taken effect before this time, or never will.
     pub(crate) until: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Event {
 
 /// Returns whether some order explains the history of a word that is 0 at first.
 pub(crate) fn is_linearizable(events: &[Event]) -> bool {
-    assert!(events.len() <= 128, "a history of at most 128 verbs");
+    assert!(events.len() <= 128, "a history has more than 128 verbs");
     let mut tried = HashSet::new();
     let mut open = vec![(0_u128, 0_u64)];
     while let Some((done, word)) = open.pop() {
@@ -52,8 +52,8 @@ pub(crate) fn is_linearizable(events: &[Event]) -> bool {
             let (after, found) = event.kind.apply(word);
             let fits = match event.end {
                 Some((_, answer)) => answer == found,
-                // What begins before everything that is left has ended may come next, unless
-                // something that is done began after its time.
+                // A verb without a reply may come next unless a verb before it began after its
+                // deadline.
                 None => !events
                     .iter()
                     .enumerate()

@@ -1,21 +1,21 @@
-//! A simulated test bed for memory groups: seeds that decide everything, no threads.
+//! A simulated test bed for memory groups. It is driven by seeds and uses no threads.
 //!
-//! Two or three replicas, sometimes a spare, serve two or three clients, which read, write, swap
-//! and add to a few words. Messages, requests and replies are delayed, in order within a
-//! connection; connections end and nodes are parted; nodes pause, in the middle of a turn too, and
-//! their clocks run at different rates; nodes die, and come back with nothing or with an old
-//! memory; the store of views is slow or loses requests; primaries hand over; a client is shut out.
-//! Then nothing goes wrong any more, and the group must come to rest.
+//! Two or three replicas, sometimes with a spare, serve two or three clients, which read, write,
+//! swap and add to a few words. Messages, requests and replies are delayed, in order within a
+//! connection; connections end and nodes are disconnected; nodes pause, even in the middle of a
+//! turn, and their clocks run at different rates; nodes die, and return with nothing or with an old
+//! memory; the store of views is slow or loses requests; primaries hand over; a client is fenced.
+//! Then the faults end, and the group must come to rest.
 //!
-//! What must hold: everybody is answered; each word's history has an order that explains all
-//! answers, with what the memory holds at the end; a frame is executed as a whole and at most once;
-//! nothing of a client takes effect after it was shut out; at rest all replicas are members and
-//! equal, word by word.
+//! The test checks that every client gets its replies; that each word's history has an order that
+//! explains all results and the memory's content at the end; that a frame is executed as a whole
+//! and at most once; that no verb of a client takes effect after it was fenced; and that at rest
+//! all replicas are members and equal, word by word.
 //!
 //! ```sh
-//! cargo test -p darter-fabric --test group_testbed
-//! DARTER_GROUP_SEED=77 cargo test -p darter-fabric --test group_testbed one_seed -- --ignored --nocapture
-//! DARTER_GROUP_RUNS=1000000 cargo test -p darter-fabric --test group_testbed many_seeds -- --ignored
+//! cargo test -p darter-sim --test group_testbed
+//! DARTER_GROUP_SEED=77 cargo test -p darter-sim --test group_testbed one_seed -- --ignored --nocapture
+//! DARTER_GROUP_RUNS=1000000 cargo test -p darter-sim --test group_testbed many_seeds -- --ignored
 //! ```
 
 #![allow(clippy::unwrap_used)] // a test may panic
@@ -31,17 +31,17 @@ use darter_sim::groups::{Counts, MS, Setup, World};
 
 /// Bytes of a region.
 const REGION_BYTES: usize = 4096;
-/// How long things go wrong at most, and how long the group may take to come to rest.
+/// Maximum duration of the faults, and of the time until the group is at rest.
 const STORM: u64 = 20_000 * MS;
 const CALM: u64 = 40_000 * MS;
 
-/// The world of a seed, with its clients.
+/// Returns the world of a seed, with its clients.
 fn world(seed: u64, is_traced: bool) -> World<Clients> {
     let options = Options {
         copy_bytes: 1024,
         copies_under_way: 2,
         copies_a_turn: 1 + seed % 2,
-        // In half a second or at once.
+        // A copy of the region takes half a second, or is not limited.
         copy_rate: if seed / 2 % 2 == 1 { 2 * REGION_BYTES as u64 } else { u64::MAX },
         channel_frames_max: 64,
         ..Options::default()
@@ -64,12 +64,12 @@ fn world(seed: u64, is_traced: bool) -> World<Clients> {
     world
 }
 
-/// Runs a seed. Returns what it met, or what is wrong, with a trace if one is asked for.
+/// Runs a seed. Returns the counts of its events, or an error, with a trace if `is_traced`.
 fn run(seed: u64, is_traced: bool) -> Result<Counts, String> {
     let mut world = world(seed, is_traced);
     while world.now() < STORM && world.step() {}
     world.calm();
-    let mut unrest = Some("it has not begun".to_owned());
+    let mut unrest = Some("the group was not checked for rest".to_owned());
     let mut next = world.now();
     while unrest.is_some() && world.now() < STORM + CALM && world.step() {
         if world.now() < next {
@@ -106,7 +106,7 @@ fn run(seed: u64, is_traced: bool) -> Result<Counts, String> {
     }
 }
 
-/// Runs seeds, and returns what they have met. Panics at the first that goes wrong.
+/// Runs seeds and returns the counts of their events. Panics at the first failure.
 fn campaign(seeds: impl Iterator<Item = u64>) -> Counts {
     let mut all = Counts::new();
     for seed in seeds {
@@ -123,10 +123,10 @@ fn groups_survive_whatever_happens() {
     let met = campaign(0..3000);
     println!("{met:?}");
     for what in [
-        "ailing stores",
+        "store faults",
         "cuts",
         "deaths",
-        "deaths of those alone",
+        "deaths of sole members",
         "fences",
         "handovers",
         "pauses",
@@ -141,14 +141,14 @@ fn groups_survive_whatever_happens() {
 }
 
 #[test]
-#[ignore = "as many as DARTER_GROUP_RUNS says"]
+#[ignore = "DARTER_GROUP_RUNS sets the number of seeds"]
 fn many_seeds() {
     let runs = std::env::var("DARTER_GROUP_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
     println!("{:?}", campaign(1_000_000..1_000_000 + runs));
 }
 
 #[test]
-#[ignore = "the one of DARTER_GROUP_SEED, with a trace"]
+#[ignore = "runs the seed DARTER_GROUP_SEED with a trace"]
 fn one_seed() {
     let seed = std::env::var("DARTER_GROUP_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     println!("{:?}", run(seed, true).map_err(|what| panic!("{what}")));

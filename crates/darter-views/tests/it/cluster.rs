@@ -1,5 +1,5 @@
-//! Servers of a program that keeps views, as processes on loopback: one, or three of which one at a
-//! time is killed or stopped.
+//! Servers of a program that stores views, as processes on loopback: one, or three of which one at
+//! a time is killed or stopped.
 
 use crate::contract::{set, view};
 use darter_views::{StoreError, ViewStore};
@@ -10,26 +10,26 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Looks at a server that starts, until it answers: one in 50 ms.
+/// Interval between checks whether a starting server replies: 50 ms.
 const LOOKS_MAX: usize = 1200;
 
 /// Adds the arguments of a cluster's server to its command.
 pub(crate) type Arguments = Box<dyn Fn(&Cluster, usize, &mut Command)>;
 
-/// A program of which servers are started.
+/// A program whose servers are started.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
-    /// What it is asked for to see whether it is there.
+    /// The argument that checks whether it is installed.
     pub(crate) probe: &'static str,
-    /// Ports of a server. Clients connect to the first.
+    /// Number of ports of a server. Clients connect to the first.
     pub(crate) ports: usize,
     pub(crate) arguments: Arguments,
-    /// The URL of views in servers at these addresses.
+    /// Returns the URL of views in servers at these addresses.
     pub(crate) url: Box<dyn Fn(&str) -> String>,
 }
 
 impl Program {
-    /// Where it is; `None`, with a message, if it is not installed.
+    /// Returns its path; `None`, with a message, if it is not installed.
     fn find(&self) -> Option<PathBuf> {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools").join(self.name).join(self.name);
         let found = [own, self.name.into()].into_iter().find(|path| {
@@ -43,8 +43,8 @@ impl Program {
     }
 }
 
-/// Returns a port that nobody listens on, each one once. Below those that the system gives to
-/// connections, which could take it while a server that was killed is started again.
+/// Returns a port that no process listens on, each one only once. It lies below the ports that the
+/// system assigns to connections, which could take it while a killed server is restarted.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -60,13 +60,13 @@ pub(crate) struct Cluster {
     program: Program,
     path: PathBuf,
     pub(crate) folder: tempfile::TempDir,
-    /// Those of each server.
+    /// The ports of each server.
     pub(crate) ports: Vec<Vec<u16>>,
     servers: Vec<Child>,
 }
 
 impl Cluster {
-    /// Starts so many servers of a program; `None`, with a message, if it is not installed.
+    /// Starts `servers` servers of a program; `None`, with a message, if it is not installed.
     pub(crate) fn start(program: Program, servers: usize) -> Option<Self> {
         let path = program.find()?;
         let folder = tempfile::tempdir().unwrap();
@@ -87,18 +87,18 @@ impl Cluster {
         self.folder.path().join(format!("s{at}.log"))
     }
 
-    /// A server's address for clients.
+    /// Returns a server's address for clients.
     pub(crate) fn host(&self, at: usize) -> String {
         format!("127.0.0.1:{}", self.ports[at][0])
     }
 
-    /// The URL of views in it, with all servers' addresses.
+    /// Returns the URL of views in it, with all servers' addresses.
     pub(crate) fn url(&self) -> String {
         let hosts: Vec<_> = (0..self.ports.len()).map(|at| self.host(at)).collect();
         (self.program.url)(&hosts.join(","))
     }
 
-    /// The same, with the address of one server.
+    /// Returns the URL with the address of one server.
     fn url_at(&self, at: usize) -> String {
         (self.program.url)(&self.host(at))
     }
@@ -129,7 +129,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Asks until the store answers.
+/// Repeats a request until the store replies.
 pub(crate) fn patiently<T>(mut ask: impl FnMut() -> Result<T, StoreError>) -> T {
     for _ in 0..LOOKS_MAX {
         match ask() {
@@ -146,13 +146,13 @@ pub(crate) fn assert_survives_strikes(cluster: &mut Cluster) {
     let mut store = ViewStore::open(&cluster.url(), 0).unwrap();
     patiently(|| store.view());
     let mut number = 0;
-    // Each of them, so the leader too.
+    // Each of them, and so also the leader.
     for at in 0..3 {
         for signal in ["-KILL", "-STOP"] {
             cluster.signal(at, signal);
             for _ in 0..3 {
                 number += 1;
-                // A request that was not answered may have taken effect: then the view is ours.
+                // A request without a reply may have taken effect: then the view is ours.
                 let held = patiently(|| set(&mut store, view(number, 7)));
                 assert_eq!(held, Some(view(number, 7)), "{signal} {at}");
             }
@@ -162,7 +162,7 @@ pub(crate) fn assert_survives_strikes(cluster: &mut Cluster) {
                 cluster.signal(at, "-CONT");
             }
         }
-        // All three are needed again before the next one is struck.
+        // All three must be up again before the next one is hit.
         let held = patiently(|| ViewStore::open(&cluster.url_at(at), 0).unwrap().view());
         assert_eq!(held, Some(view(number, 7)));
     }

@@ -1,5 +1,5 @@
-//! Views in real Consul: one server that wants a token, three of which one at a time is killed or
-//! stopped.
+//! Views in real Consul: one server that requires a token, and three of which one at a time is
+//! killed or stopped.
 
 use crate::cluster::{Arguments, Cluster, Program, assert_survives_strikes, patiently};
 use crate::contract::{assert_has_one_winner, assert_keeps_views};
@@ -34,7 +34,7 @@ fn arguments(cluster: &Cluster, at: usize, command: &mut Command) {
         .args(others);
 }
 
-/// The same of one that refuses who has not its token.
+/// Returns the arguments of a server that refuses clients without its token.
 fn arguments_with_token(cluster: &Cluster, at: usize, command: &mut Command) {
     arguments(cluster, at, command);
     command.arg(r#"-hcl=acl { enabled = true default_policy = "deny" tokens { master = "secret" } }"#);
@@ -50,7 +50,7 @@ fn consul_keeps_views() {
     };
     let (url, right) = (cluster.url(), token("secret"));
     patiently(|| match ViewStore::open(&format!("{url}?{right}"), 9).unwrap().view() {
-        // It knows no token before it leads.
+        // It knows no token before it is the leader.
         Err(StoreError::Refused { why, .. }) => Err(StoreError::Unreachable(why)),
         answer => answer,
     });

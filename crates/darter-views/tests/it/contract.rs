@@ -1,22 +1,22 @@
-//! What every store does.
+//! Properties of every store.
 
 use darter_group::{StoreRequest, View};
 use darter_views::{StoreError, ViewStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A view with a primary of its own number.
+/// Returns a view whose primary has this number.
 pub(crate) fn view(number: u64, primary: u64) -> View {
     View { number, ..View::bootstrap(primary, [u64::MAX - 1, u64::MAX]) }
 }
 
-/// Asks for a view; returns the one that the store holds then.
+/// Requests a view; returns the view that the store holds afterwards.
 pub(crate) fn set(store: &mut ViewStore, wanted: View) -> Result<Option<View>, StoreError> {
     let reply = store.carry_out(&StoreRequest::Set(Arc::new(wanted)))?;
     Ok(reply.map(|reply| View::clone(&reply.view)))
 }
 
-/// One store, from its first view on.
+/// Checks one store, starting with its first view.
 pub(crate) fn assert_keeps_views(url: &str) {
     let mut store = ViewStore::open(url, 0).unwrap();
     let mut other = ViewStore::open(url, 0).unwrap();
@@ -25,7 +25,7 @@ pub(crate) fn assert_keeps_views(url: &str) {
     assert!(matches!(set(&mut store, view(2, 7)), Err(StoreError::Lost { wanted: 2, .. })));
     assert_eq!(set(&mut store, view(1, 7)).unwrap(), Some(view(1, 7)));
     assert_eq!(other.view().unwrap(), Some(view(1, 7)));
-    // Not after the current one: too far, again, and late.
+    // Numbers that do not follow the current one: too high, repeated, and old.
     assert_eq!(set(&mut other, view(3, 8)).unwrap(), Some(view(1, 7)));
     assert_eq!(set(&mut other, view(1, 8)).unwrap(), Some(view(1, 7)));
     assert_eq!(set(&mut other, view(2, 8)).unwrap(), Some(view(2, 8)));
@@ -38,7 +38,8 @@ pub(crate) fn assert_keeps_views(url: &str) {
     assert_eq!(store.view().unwrap(), Some(view(2, 8)));
 }
 
-/// Several replicas ask for each next view at once: each number has one winner, whom all are told.
+/// Several replicas request each next view at once: each number has one winner, which all of them
+/// see.
 pub(crate) fn assert_has_one_winner(url: &str, views: u64) {
     const REPLICAS: u64 = 4;
     let won: Vec<AtomicU64> = (0..=views).map(|_| AtomicU64::new(0)).collect();
@@ -60,5 +61,5 @@ pub(crate) fn assert_has_one_winner(url: &str, views: u64) {
             });
         }
     });
-    assert!(beaten.into_inner() > 0, "nobody was in anybody's way");
+    assert!(beaten.into_inner() > 0, "no replica ever lost a race");
 }

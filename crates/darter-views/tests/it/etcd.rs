@@ -1,5 +1,5 @@
-//! Views in real etcd: one server, one that wants a password, three of which one at a time is
-//! killed or stopped.
+//! Views in real etcd: one server, one that requires a password, and three of which one at a time
+//! is killed or stopped.
 
 use crate::cluster::{Cluster, Program, assert_survives_strikes, patiently};
 use crate::contract::{assert_has_one_winner, assert_keeps_views, set, view};
@@ -7,7 +7,7 @@ use darter_views::{StoreError, ViewStore};
 use std::path::Path;
 use std::process::Command;
 
-/// etcd, which every machine with `DARTER_TEST_ALL` has.
+/// Starts etcd, which every machine with `DARTER_TEST_ALL` must have.
 pub(crate) fn start(servers: usize) -> Option<Cluster> {
     let url = Box::new(|hosts: &str| format!("etcd://{hosts}/darter"));
     let program = Program { name: "etcd", probe: "--version", ports: 2, arguments: Box::new(arguments), url };
@@ -40,7 +40,7 @@ fn etcd_keeps_views() {
     with_a_password(&cluster, &cluster.folder.path().join("password"));
 }
 
-/// Turns passwords on, and looks whether the right one is needed.
+/// Turns passwords on, and checks that the right one is needed.
 fn with_a_password(cluster: &Cluster, password: &Path) {
     let url = cluster.url();
     let post = |path: &str, body: &str| {

@@ -24,7 +24,7 @@ fn the_files_are_their_owners_alone() {
 }
 
 #[test]
-fn what_a_dead_process_left_is_in_nobodys_way() {
+fn files_left_by_a_dead_process_do_not_disturb() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file:{}", folder.path().join("views").display());
     std::fs::write(folder.path().join("views-0.new"), "half a vi").unwrap();

@@ -1,5 +1,6 @@
 //! Views in a real Kubernetes API server, over TLS, with the account, role and binding of the
-//! manifests in `deploy/kubernetes`; and in three servers of which one at a time is killed or stopped.
+//! manifests in `deploy/kubernetes`; and in three servers of which one at a time is killed or
+//! stopped.
 
 use crate::cluster::{Cluster, Program, assert_survives_strikes, patiently};
 use crate::contract::{assert_has_one_winner, assert_keeps_views, set, view};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 const MANIFESTS: &str = include_str!("../../../../deploy/kubernetes/memory-group.yaml");
-/// The API that a kind of the manifests belongs to, and its name there.
+/// The API that a kind of the manifests belongs to, and its name in that API.
 const KINDS: [(&str, &str, &str); 6] = [
     ("Service", "api/v1", "services"),
     ("ServiceAccount", "api/v1", "serviceaccounts"),
@@ -23,7 +24,7 @@ const KINDS: [(&str, &str, &str); 6] = [
     ("StatefulSet", "apis/apps/v1", "statefulsets"),
 ];
 
-/// API servers over one etcd, and what they and their clients need to know each other.
+/// API servers over one etcd, and the files that they and their clients need.
 struct Kubernetes {
     servers: Cluster,
     files: PathBuf,
@@ -33,8 +34,8 @@ struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Starts them; `None`, with a message, where one of the programs is not installed. Whoever has
-    /// the token in the file `admin` may do everything.
+    /// Starts them; `None`, with a message, if one of the programs is not installed. The token in
+    /// the file `admin` grants all permissions.
     fn start(servers: usize) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let files = folder.path().to_owned();
@@ -79,7 +80,7 @@ impl Kubernetes {
         }
     }
 
-    /// Makes an object; returns what the server says.
+    /// Creates an object; returns the server's response.
     fn post(&self, path: &str, body: &str) -> (u16, String) {
         let address = format!("https://{}/{path}", self.servers.host(0));
         let request = self.agent.post(&address).header("Authorization", "Bearer admin");
@@ -87,7 +88,7 @@ impl Kubernetes {
         (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
     }
 
-    /// The URL of views for the account whose token is in this file.
+    /// Returns the URL of views for the account whose token is in this file.
     fn url(&self, account: &str) -> String {
         url_of(&self.files, &self.servers.host(0), account)
     }
@@ -124,14 +125,14 @@ fn make_files(files: &Path) -> ureq::Agent {
     ureq::Agent::config_builder().http_status_as_error(false).tls_config(tls.build()).build().into()
 }
 
-/// Makes what the manifests describe, and writes a token of its account.
+/// Creates the objects of the manifests, and writes a token of their account.
 fn apply_manifests(kubernetes: &Kubernetes) {
     for manifest in MANIFESTS.split("\n---\n") {
         let kind = manifest.lines().find_map(|line| line.strip_prefix("kind: ")).unwrap();
         let &(_, api, name) = KINDS.iter().find(|(known, ..)| *known == kind).unwrap();
         let (status, said) = kubernetes.post(&format!("{api}/namespaces/default/{name}"), manifest);
         if status == 404 && api.ends_with("policy/v1") {
-            // Before version 1.21 it had another name, and the same fields here.
+            // Before version 1.21 its API had another name, with the same fields.
             let older = |text: &str| text.replace("policy/v1", "policy/v1beta1");
             let path = format!("{}/namespaces/default/{name}", older(api));
             assert_eq!(kubernetes.post(&path, &older(manifest)).0, 201, "{kind}");
@@ -154,7 +155,7 @@ fn kubernetes_keeps_views() {
     let url = format!("{}&timeout-ms=10000", kubernetes.url("account"));
     assert_keeps_views(&url);
     assert_has_one_winner(&url.replace("default/darter", "default/contended"), 20);
-    // A `ConfigMap` that was deleted is a view that was lost.
+    // A deleted `ConfigMap` is a lost view.
     let mut store = ViewStore::open(&url, 0).unwrap();
     let object =
         format!("https://{}/api/v1/namespaces/default/configmaps/darter-0", kubernetes.servers.host(0));
@@ -165,13 +166,13 @@ fn kubernetes_keeps_views() {
     for (url, word) in [
         (kubernetes.url("nobody"), "orbidden"),
         (kubernetes.url("unknown"), "nauthorized"),
-        // The role is of one namespace.
+        // The role applies to one namespace.
         (elsewhere, "orbidden"),
     ] {
         let error = ViewStore::open(&url, 0).unwrap().view().unwrap_err();
         assert!(matches!(error, StoreError::Refused { .. }) && error.to_string().contains(word), "{error}");
     }
-    // Nobody has made that namespace.
+    // That namespace does not exist.
     let nowhere = kubernetes.url("admin").replace("default/darter", "nowhere/darter");
     let error = set(&mut ViewStore::open(&nowhere, 0).unwrap(), view(1, 7)).unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");

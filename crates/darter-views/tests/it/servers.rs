@@ -1,5 +1,5 @@
-//! Consul and Kubernetes, as their documents describe the few requests that are used; and servers
-//! that answer wrongly, too much, or not at all.
+//! Mock servers: Consul and Kubernetes, which implement the few requests in use as documented; and
+//! servers that reply incorrectly, too much, or not at all.
 
 use crate::contract::{assert_has_one_winner, assert_keeps_views, set, view};
 use base64::Engine as _;
@@ -12,19 +12,19 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A request as a server sees it.
+/// A request as received by a server.
 struct Request {
     method: String,
     path: String,
     query: String,
-    /// In lower case: value.
+    /// Header names in lower case, with their values.
     headers: HashMap<String, String>,
     body: String,
 }
 
 type Respond = dyn Fn(&Request) -> (u16, String) + Send + Sync;
 
-/// Starts a server; returns its address. It lives as long as the test.
+/// Starts a server and returns its address. It runs until the test ends.
 fn serve(respond: Arc<Respond>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -178,7 +178,7 @@ fn answers_that_make_no_sense_are_refused() {
             format!("consul://{server}/views?timeout-ms=10000"),
             format!("kubernetes://n/views?server={server}&timeout-ms=10000&token-file={}", token.display()),
         ] {
-            // etcd leaves out what there is none of, so an answer without pairs says so.
+            // etcd omits empty fields, so a reply without pairs means an absent key.
             match ViewStore::open(&url, 0).unwrap().view() {
                 Ok(None) => assert!(url.starts_with("etcd"), "{url}"),
                 Ok(Some(view)) => panic!("{url}: {view:?}"),
@@ -198,7 +198,7 @@ fn a_server_that_fails_or_is_silent_is_passed_over() {
     let token = folder.path().join("token");
     std::fs::write(&token, "secret").unwrap();
     let failing = serve(Arc::new(|_| (503, "no leader".to_owned())));
-    // Takes connections and never answers.
+    // Accepts connections and never replies.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_address = silent.local_addr().unwrap();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -213,7 +213,7 @@ fn a_server_that_fails_or_is_silent_is_passed_over() {
     assert!(why.contains("no leader") && why.contains(&silent_address.to_string()), "{why}");
 }
 
-/// The first server carries a change out and does not say so; the second one is asked, too.
+/// The first server carries a change out without replying; then the second one gets it too.
 #[test]
 fn a_change_whose_answer_was_lost_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();

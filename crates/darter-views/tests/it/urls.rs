@@ -1,13 +1,13 @@
-//! URLs that name no store.
+//! URLs that are not valid names of stores.
 
 use darter_views::{StoreError, ViewStore};
 
 #[test]
 fn what_names_no_store_is_refused_with_the_reason() {
     for (url, why) in [
-        ("", "neither"),
+        ("", "must be `file:PATH`"),
         ("file:", "no path"),
-        ("zk://a:1/p", "not known"),
+        ("zk://a:1/p", "unknown scheme `zk`"),
         ("etcd://a:2379", "/PREFIX"),
         ("etcd://a:2379/", "letters"),
         ("etcd://a:2379/p q", "letters"),

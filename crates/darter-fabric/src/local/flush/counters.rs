@@ -1,8 +1,8 @@
-//! Counters that tell which lines were stored to and are perhaps not on the medium.
+//! Counters of the lines that were stored to and may not be on the medium yet.
 //!
-//! A line has no counter of its own: lines whose counters collide make readers flush more than they
-//! must. Eight lines in a row have theirs in one cache line, so that an object of several lines costs
-//! one cache miss.
+//! Several lines share a counter: if the counters of two lines collide, readers flush more than
+//! necessary. Eight consecutive lines have their counters in one cache line, so that an object of
+//! several lines costs one cache miss.
 
 use super::{COUNTERS_AT, LINE_WORDS, TABLE_BYTES};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters in the table.
 const COUNTERS: usize = TABLE_BYTES / 8 - COUNTERS_AT;
-/// Groups of counters that lie in one line.
+/// Groups of counters in one cache line each.
 const GROUPS: usize = COUNTERS / LINE_WORDS;
 
 const _: () = assert!(GROUPS.is_power_of_two());
@@ -31,28 +31,28 @@ impl<'m> Counters<'m> {
     }
 
     fn of(self, line: usize) -> &'m AtomicU64 {
-        // Fibonacci hashing of the group; the line's place in it stays.
+        // Fibonacci hashing of the group; the line's position in it is kept.
         let hash = ((line / LINE_WORDS) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let group = (hash >> (64 - GROUPS.trailing_zeros())) as usize;
         &self.words[group * LINE_WORDS + line % LINE_WORDS]
     }
 
-    /// Raises the counters of lines: before they are stored to.
+    /// Raises the counters of lines, before they are stored to.
     pub(super) fn raise(self, lines: Range<usize>) {
         for line in lines {
             self.of(line).fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Lowers them again: when what was stored is on the medium.
+    /// Lowers them again, after the stores are on the medium.
     pub(super) fn lower(self, lines: Range<usize>) {
         for line in lines {
             self.of(line).fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Returns whether a line holds perhaps something that is not on the medium: whatever was read
-    /// from it *before* this call is there if not.
+    /// Returns whether a line may hold stores that are not on the medium. If not, everything that
+    /// was read from it *before* this call is on the medium.
     #[inline]
     pub(super) fn is_raised(self, line: usize) -> bool {
         self.of(line).load(Ordering::Acquire) != 0
@@ -81,13 +81,16 @@ mod tests {
     fn few_lines_share_a_counter() {
         let words: Vec<AtomicU64> = (0..COUNTERS).map(|_| AtomicU64::new(0)).collect();
         let counters = Counters::over(&words);
-        // A line in each page of 4 KiB, and lines in a row.
+        // One line in each page of 4 KiB, and consecutive lines.
         for stride in [64, 1] {
             let places: HashSet<*const AtomicU64> =
                 (0..4096).map(|at| std::ptr::from_ref(counters.of(at * stride))).collect();
             assert!(places.len() > 3900, "{} places for 4096 lines {stride} apart", places.len());
         }
         let places: Vec<usize> = (8..16).map(|line| std::ptr::from_ref(counters.of(line)).addr()).collect();
-        assert!(places.windows(2).all(|pair| pair[1] - pair[0] == 8), "one line has the counters of eight");
+        assert!(
+            places.windows(2).all(|pair| pair[1] - pair[0] == 8),
+            "one line has the counters of eight lines"
+        );
     }
 }

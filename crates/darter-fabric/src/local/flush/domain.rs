@@ -1,18 +1,18 @@
-//! Which part of a machine its power supply saves: the memory behind a persistent device alone, or
-//! the processor's caches too. Linux tells of each region of persistent memory
+//! The part of a machine that its power supply protects: only the memory of a persistent device, or
+//! the processor's caches too. Linux reports it for each region of persistent memory
 //! (`persistence_domain`: `memory_controller` or `cpu_cache`).
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The file that tells of a region, in its directory or one of those above a device's.
+/// The file with the domain of a region, in its directory or in a parent directory of a device.
 const ATTRIBUTE: &str = "persistence_domain";
-/// What it holds where caches are saved.
+/// Its content if caches are protected.
 const CACHES: &str = "cpu_cache";
 
-/// Returns whether what is in the processor's caches survives a power failure, for a file in
-/// persistent memory or a DAX device. Where the system does not tell, it does not.
+/// Returns whether the contents of the processor's caches survive a power failure, for a file in
+/// persistent memory or a DAX device. If the system does not report it, they do not.
 pub(super) fn has_caches(file: &File) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     let (kind, device) = if metadata.file_type().is_char_device() {
@@ -24,7 +24,7 @@ pub(super) fn has_caches(file: &File) -> bool {
     region_has_caches(&PathBuf::from("/sys/dev").join(kind).join(name))
 }
 
-/// Returns the same for the region that a device's directory lies in, which may be a link to it.
+/// Returns the same for the region that contains a device's directory, which may be a link to it.
 fn region_has_caches(device: &Path) -> bool {
     let Ok(directory) = fs::canonicalize(device) else { return false };
     let told = directory.ancestors().find_map(|above| fs::read_to_string(above.join(ATTRIBUTE)).ok());
@@ -44,7 +44,7 @@ mod tests {
         fs::create_dir_all(&partition).unwrap();
         let device = folder.path().join("259:1");
         symlink(&partition, &device).unwrap();
-        assert!(!region_has_caches(&device), "nothing is told");
+        assert!(!region_has_caches(&device), "the domain is not reported");
         for (domain, has_caches) in [
             ("memory_controller\n", false),
             ("cpu_cache\n", true),

@@ -1,21 +1,21 @@
-//! The processor's instructions that write a cache line back: CLWB, which may leave it in the cache;
-//! CLFLUSHOPT and CLFLUSH, which take it out. Where the power supply saves the caches, none is
+//! The processor's instructions that write a cache line back: CLWB, which may leave the line in the
+//! cache; CLFLUSHOPT and CLFLUSH, which evict it. If the power supply protects the caches, none is
 //! needed.
 //!
-//! The first two have no stable intrinsics, nor names of features that can be asked for; so they are
-//! assembled by hand, and CPUID says which there are. Which of them is the fastest differs from one
-//! processor to the next: on some CLWB takes the line out, on some CLFLUSHOPT waits for others. So
-//! that is measured on the pool's own medium, in lines that hold nothing.
+//! The first two have neither stable intrinsics nor feature names for detection; so they are
+//! assembled by hand, and CPUID reports which are available. Which of them is fastest depends on
+//! the processor: on some CLWB evicts the line, on some CLFLUSHOPT waits for others. So their speed
+//! is measured on the pool's own medium, in unused lines.
 
 use super::Persistence;
 use crate::FabricError;
 use std::fs::File;
 use std::sync::atomic::AtomicU64;
 
-/// A way to bring a cache line to the medium on this processor.
+/// A way to write a cache line to the medium on this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::local) enum Instruction {
-    /// None: the caches are saved, and a store is on the medium when others can see it.
+    /// None: the caches are protected, and a store is on the medium as soon as it is visible.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     FenceAlone,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -26,10 +26,10 @@ pub(in crate::local) enum Instruction {
     Clflush,
 }
 
-/// Fails on processors whose instructions are not known here.
+/// Fails on processors whose instructions are unknown.
 ///
 /// # Errors
-/// [`FabricError::Geometry`], which names the way out.
+/// [`FabricError::Geometry`], which names the alternatives.
 pub(in crate::local) fn require() -> Result<(), FabricError> {
     if cfg!(all(target_arch = "x86_64", not(miri))) {
         return Ok(());
@@ -50,16 +50,16 @@ mod x86 {
     use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
-    /// The leaf of CPUID, and its bits in EBX, that tell of the instructions.
+    /// The leaf of CPUID and its bits in EBX for the instructions.
     const LEAF: u32 = 7;
     const CLFLUSHOPT: u32 = 1 << 23;
     const CLWB: u32 = 1 << 24;
-    /// How often each instruction is timed.
+    /// Number of measurements of each instruction.
     const ROUNDS: usize = 15;
 
     impl Instruction {
-        /// Returns the fastest one that this processor has for a file, by storing to `lines` of it,
-        /// which nobody reads.
+        /// Returns the processor's fastest one for a file, by storing to `lines` of it, which must
+        /// be unused.
         pub(in crate::local) fn choose(file: &File, lines: &[AtomicU64]) -> Self {
             if has_caches(file) {
                 return Self::FenceAlone;
@@ -73,13 +73,14 @@ mod x86 {
             Self::fastest(&mut rounds)
         }
 
-        /// Returns those that this processor has, the one that is expected to be the fastest first.
+        /// Returns the instructions that this processor has. The one that is expected to be the
+        /// fastest comes first.
         pub(super) fn known() -> &'static [Self] {
             let features = if __cpuid(0).eax >= LEAF { __cpuid_count(LEAF, 0).ebx } else { 0 };
             Self::of(features)
         }
 
-        /// Returns the same by what leaf 7 of CPUID has in EBX.
+        /// Returns the same for a value of EBX from leaf 7 of CPUID.
         pub(super) fn of(features: u32) -> &'static [Self] {
             match (features & CLWB != 0, features & CLFLUSHOPT != 0) {
                 (true, true) => &[Self::Clwb, Self::Clflushopt, Self::Clflush],
@@ -89,13 +90,13 @@ mod x86 {
             }
         }
 
-        /// Returns how long it takes to change lines and have them on the medium, twice: the second
-        /// time tells what it costs that they have left the cache.
+        /// Returns the time to change lines and write them to the medium, twice: the second round
+        /// includes the cost of lines that have left the cache.
         fn time(self, lines: &[AtomicU64]) -> Duration {
             let began = Instant::now();
             for _ in 0..2 {
                 for line in lines.chunks(LINE_WORDS) {
-                    // A store makes a line dirty, whatever it stores.
+                    // A store makes a line dirty, even if it does not change it.
                     line[0].store(line[0].load(Ordering::Relaxed), Ordering::Relaxed);
                     self.flush(line);
                 }
@@ -104,7 +105,7 @@ mod x86 {
             began.elapsed()
         }
 
-        /// Returns the one with the least median; of equals the first.
+        /// Returns the one with the lowest median; the first of equal ones.
         pub(super) fn fastest(rounds: &mut [(Self, Vec<Duration>)]) -> Self {
             let median = |times: &mut Vec<Duration>| {
                 times.sort_unstable();
@@ -121,8 +122,8 @@ mod x86 {
             let at = line.as_ptr();
             match self {
                 Self::FenceAlone => {}
-                // SAFETY: CPUID has the instruction, `at` is mapped, and no byte changes. The block
-                // may read memory as far as the compiler knows, so no store moves behind it.
+                // SAFETY: CPUID has the instruction, `at` is mapped, and no byte changes. As far as
+                // the compiler knows the block may read memory, so it moves no store to after it.
                 Self::Clwb => unsafe { asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags)) },
                 // SAFETY: as above.
                 Self::Clflushopt => unsafe {
@@ -136,7 +137,7 @@ mod x86 {
         #[inline]
         fn fence(&self) {
             // SAFETY: every x86-64 processor has it; it changes nothing, and the compiler moves no
-            // access of memory across it.
+            // memory access across it.
             unsafe { asm!("sfence", options(nostack, preserves_flags)) };
         }
     }
@@ -144,7 +145,7 @@ mod x86 {
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 impl Instruction {
-    /// Chooses none, since there is none: [`require`] has failed.
+    /// Never called: [`require`] has failed.
     pub(in crate::local) fn choose(_file: &File, _lines: &[AtomicU64]) -> Self {
         unreachable!("no instruction of this processor is known")
     }

@@ -1,4 +1,4 @@
-//! Batches on memory whose flushes and fences are recorded: what was done when each of them came.
+//! Batches on memory whose flushes and fences are recorded, with the state at each of them.
 
 use super::*;
 use crate::local::{FileOptions, Local};
@@ -20,7 +20,7 @@ enum Event {
 
 type Hook = Box<dyn FnMut(Event) + Send>;
 
-/// Keeps what was flushed and fenced, as a medium does.
+/// Keeps the lines that were flushed and fenced, as a medium does.
 #[derive(Default)]
 struct Recorder {
     /// The address of the pool's first word.
@@ -42,7 +42,7 @@ impl fmt::Debug for Recorder {
 impl Recorder {
     fn record(&self, event: Event) {
         self.events.lock().unwrap().push(event);
-        // What the hook does is recorded, and has no hook.
+        // Events caused by the hook are recorded, but do not run the hook.
         let hook = self.hook.lock().unwrap().take();
         if let Some(mut hook) = hook {
             hook(event);
@@ -96,8 +96,8 @@ fn submit(pool: &Local, fill: impl FnOnce(&mut Batch)) -> Result<Batch, FabricEr
     block_on(endpoint.submit(batch))
 }
 
-/// Submits a batch; returns each event with what a word held then, and how many of the first lines'
-/// counters were raised.
+/// Submits a batch; returns each event with the value of a word at that time, and the number of
+/// raised counters of the first lines.
 fn watched(word: usize, fill: impl FnOnce(&mut Batch)) -> Vec<(Event, u64, usize)> {
     let (pool, recorder) = pool();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -108,7 +108,7 @@ fn watched(word: usize, fill: impl FnOnce(&mut Batch)) -> Vec<(Event, u64, usize
     }));
     submit(&pool, fill).unwrap();
     *recorder.hook.lock().unwrap() = None;
-    assert!((0..64).all(|line| !counters(&pool).is_raised(line)), "all is lowered in the end");
+    assert!((0..64).all(|line| !counters(&pool).is_raised(line)), "all counters are lowered at the end");
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
@@ -168,7 +168,7 @@ fn a_fenced_verb_executes_when_all_before_it_is_fenced() {
 }
 
 #[test]
-fn who_meets_nobodys_writes_flushes_nothing() {
+fn a_reader_without_concurrent_writes_flushes_nothing() {
     let (pool, recorder) = pool();
     submit(&pool, |batch| {
         batch.write(at(0), &[1; 100]);
@@ -196,7 +196,7 @@ fn volatile_words_are_not_flushed_by_anyone() {
     submit(&pool, |batch| _ = batch.read(at(0), 8)).unwrap();
     assert_eq!(recorder.take(), []);
     assert_eq!(all_words(&pool)[0].load(Ordering::Acquire), 9);
-    // What else a batch writes is, and before a fenced verb is executed.
+    // The batch's other words are flushed, before a fenced verb is executed.
     let seen = watched(64, |batch| {
         batch.write(at(8), &[1]);
         batch.fence().volatile().write(at(64), &[5]);
@@ -210,7 +210,7 @@ fn volatile_words_are_not_flushed_by_anyone() {
 #[test]
 fn the_count_of_a_dead_writer_costs_flushes_and_nothing_else() {
     let (pool, recorder) = pool();
-    // Killed behind its store.
+    // The writer was killed after its store.
     counters(&pool).raise(8..9);
     all_words(&pool)[64].store(5, Ordering::Release);
     for _ in 0..2 {
@@ -232,7 +232,7 @@ fn the_count_of_a_dead_writer_costs_flushes_and_nothing_else() {
 }
 
 #[test]
-fn who_reads_amid_a_write_flushes_first() {
+fn a_reader_during_a_write_flushes_first() {
     for (is_cas, when) in [(false, Event::Flush(64)), (false, Event::Fence), (true, Event::Fence)] {
         let (pool, recorder) = pool();
         let (other, told) = (pool.clone(), Arc::clone(&recorder));
@@ -275,7 +275,7 @@ fn a_batch_that_fails_leaves_nothing_unflushed() {
 }
 
 #[test]
-fn all_that_was_written_is_on_the_medium_behind_each_batch() {
+fn everything_written_is_on_the_medium_after_each_batch() {
     let (pool, recorder) = pool();
     let mut random = 1_u64;
     let mut next = |below: usize| {
@@ -331,7 +331,7 @@ fn a_flushed_pool_says_so() {
     let (flushed, _) = pool();
     assert_eq!(flushed.capabilities().durability, Durability::OnCompletion);
     assert_eq!(Local::memory(NODE_BYTES, 1).unwrap().capabilities().durability, Durability::Never);
-    assert_eq!(flushed.endpoint().unwrap().glance(at(0)), None, "what a glance sees is not flushed");
+    assert_eq!(flushed.endpoint().unwrap().peek(at(0)), None, "a peek does not flush the word that it reads");
 }
 
 #[cfg(feature = "tcp")]
@@ -345,7 +345,7 @@ fn frames_are_refused_as_they_are_not_flushed() {
     assert!(pool.check_pinnable().is_err());
 }
 
-/// Makes a file that begins as a pool of one node does, with words behind its region.
+/// Creates a file that begins like a pool of one node, with words after its region.
 fn file_with(path: &Path, behind: Option<u64>) {
     let file = std::fs::File::create(path).unwrap();
     file.set_len(NODE_BYTES + TABLE_BYTES as u64).unwrap();
@@ -357,8 +357,8 @@ fn file_with(path: &Path, behind: Option<u64>) {
 }
 
 #[test]
-#[cfg_attr(miri, ignore)] // Miri maps no files
-fn a_file_of_those_who_flush_is_not_opened_without() {
+#[cfg_attr(miri, ignore)] // Miri cannot map files
+fn a_file_of_flushing_clients_is_not_opened_without_flushing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     file_with(&path, None);
@@ -371,7 +371,7 @@ fn a_file_of_those_who_flush_is_not_opened_without() {
 }
 
 #[test]
-#[cfg_attr(any(miri, not(target_arch = "x86_64")), ignore)] // no flushes, or no files
+#[cfg_attr(any(miri, not(target_arch = "x86_64")), ignore)] // no flushes, or no mapped files
 fn an_ordinary_file_is_refused_with_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
@@ -383,7 +383,7 @@ fn an_ordinary_file_is_refused_with_the_way_out() {
     };
     let options = FileOptions { flush: true, overwrite: true, ..FileOptions::default() };
     named(Local::file_create_with(&path, NODE_BYTES, 1, &options));
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "nothing was made");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "nothing was created");
     file_with(&path, Some(MARK));
     named(Local::file_open_flushed(&path));
     named(Local::file_create_with(&path, NODE_BYTES, 1, &options));

@@ -1,4 +1,4 @@
-//! The memory accesses of one batch on persistent memory: stores, flushes and fences in their order.
+//! The memory accesses of one batch on persistent memory: stores, flushes and fences in order.
 
 use super::super::mapping::Mapping;
 use super::super::order::Order;
@@ -8,22 +8,22 @@ use std::convert::identity;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
-/// Executes the verbs of one batch. When it is dropped, all that they have stored and seen is on the
-/// medium.
+/// Executes the verbs of one batch. When it is dropped, everything that they have stored and read
+/// is on the medium.
 pub(in crate::local) struct Turn<'m> {
     persistence: &'m dyn Persistence,
     counters: Counters<'m>,
     words: &'m [AtomicU64],
     raised: &'m mut Raised,
     order: Order,
-    /// A WRITE was flushed, and no fence has come since.
+    /// A WRITE was flushed, and there was no fence since.
     has_unfenced_write: bool,
-    /// Anything was.
+    /// A line was flushed, and there was no fence since.
     has_unfenced: bool,
 }
 
 impl<'m> Turn<'m> {
-    /// `raised` is empty, and lends its room.
+    /// `raised` is empty; its buffer is reused.
     pub(in crate::local) fn new(
         flushing: &'m Flushing,
         mapping: &'m Mapping,
@@ -40,8 +40,8 @@ impl<'m> Turn<'m> {
         }
     }
 
-    /// Executes a verb on its words, behind all before it. `buffer` is the batch's from the verb's
-    /// place on.
+    /// Executes a verb on its words, after all verbs before it. `buffer` is the batch's buffer from
+    /// the verb's words on.
     pub(in crate::local) fn execute(&mut self, verb: &Verb, words: &[AtomicU64], buffer: &mut [u64]) {
         let must_wait = match verb.kind {
             VerbKind::Read => false,
@@ -68,7 +68,7 @@ impl<'m> Turn<'m> {
                 if buffer[0] == expected {
                     self.flush_stored(lines);
                 } else {
-                    // Nothing was stored; what it has found may be another's.
+                    // Nothing was stored; the word that it found may be another client's.
                     self.counters.lower(lines.clone());
                     self.flush_seen(lines);
                 }
@@ -81,8 +81,8 @@ impl<'m> Turn<'m> {
         }
     }
 
-    /// Executes a verb of words that need not be on the medium: whoever reads them later flushes
-    /// nothing either.
+    /// Executes a verb on words that need not be on the medium: later readers do not flush them
+    /// either.
     fn execute_volatile(&mut self, verb: &Verb, words: &[AtomicU64], buffer: &mut [u64]) {
         match verb.kind {
             VerbKind::Read => self.order.load_into(words, buffer, identity),
@@ -99,7 +99,7 @@ impl<'m> Turn<'m> {
         self.has_unfenced_write = true;
     }
 
-    /// Returns the numbers of the lines that words lie in.
+    /// Returns the numbers of the lines that contain the words.
     fn lines(&self, words: &[AtomicU64]) -> Range<usize> {
         let first = (words.as_ptr().addr() - self.words.as_ptr().addr()) / size_of::<AtomicU64>();
         first / LINE_WORDS..(first + words.len()).div_ceil(LINE_WORDS)
@@ -110,7 +110,7 @@ impl<'m> Turn<'m> {
         self.has_unfenced = true;
     }
 
-    /// Flushes lines that this batch has stored to, with their counters raised.
+    /// Flushes lines that this batch has stored to. Their counters are raised.
     fn flush_stored(&mut self, lines: Range<usize>) {
         self.raised.push(lines.clone());
         for line in lines {
@@ -118,7 +118,7 @@ impl<'m> Turn<'m> {
         }
     }
 
-    /// Flushes lines, words of which were read just now, if they are perhaps not on the medium.
+    /// Flushes lines whose words were just read, if they may not be on the medium.
     fn flush_seen(&mut self, lines: Range<usize>) {
         for line in lines {
             if self.counters.is_raised(line) {
@@ -127,7 +127,7 @@ impl<'m> Turn<'m> {
         }
     }
 
-    /// Waits until all that was flushed is on the medium, and says so to all.
+    /// Waits until all flushed lines are on the medium, and lowers the counters.
     fn settle(&mut self) {
         if std::mem::take(&mut self.has_unfenced) {
             self.persistence.fence();

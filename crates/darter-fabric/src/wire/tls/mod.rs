@@ -1,9 +1,9 @@
-//! TLS between clients and memory nodes: certificates and keys from PEM files, and what each end
-//! requires of the other.
+//! TLS between clients and memory nodes: certificates and keys from PEM files, and the requirements
+//! of each end.
 //!
-//! TLS 1.3 by rustls. A client accepts the certificates that its CA file's certificates signed, and
-//! no others: the machine's own trust store is not used. Sessions are not resumed, so that each
-//! connection presents its certificates.
+//! TLS 1.3 by rustls. A client accepts only certificates signed by certificates in its CA file: the
+//! machine's own trust store is not used. Sessions are not resumed, so that each connection
+//! presents its certificates.
 
 mod session;
 
@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 pub(super) use session::TlsSession;
 
-/// Most bytes of a file of certificates or keys.
+/// Maximum bytes of a file of certificates or keys.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why certificates and keys cannot be used.
+/// The reason why certificates and keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -34,12 +34,12 @@ pub enum TlsError {
         /// The system's error.
         source: io::Error,
     },
-    /// The file has no such thing.
+    /// The file does not contain the item.
     #[error("{}: holds no {what} in PEM form", path.display())]
     Absent {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The item.
         what: &'static str,
     },
     /// The file's PEM is broken.
@@ -47,15 +47,15 @@ pub enum TlsError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: pem::Error,
     },
-    /// What the file holds is of no use.
+    /// The file's contents cannot be used.
     #[error("{}: cannot use it: {source}", path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: rustls::Error,
     },
     /// The key belongs to another certificate.
@@ -68,11 +68,11 @@ pub enum TlsError {
     },
 }
 
-/// The files of a certificate (with the chain up to its CA, if there are others between) and of its
-/// private key.
+/// The files of a certificate (with the chain up to its CA, if there are intermediate certificates)
+/// and of its private key.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityFiles<'f> {
-    /// Certificates, the own one first.
+    /// Certificates, with the own one first.
     pub certificate: &'f Path,
     /// The private key: PKCS #8, PKCS #1 or SEC 1, not encrypted.
     pub key: &'f Path,
@@ -87,8 +87,8 @@ pub struct ClientTls(Arc<ClientConfig>);
 pub struct NodeTls(Arc<ServerConfig>);
 
 impl ClientTls {
-    /// Accepts nodes whose certificates a certificate in `ca` signed, and presents `identity` to
-    /// those that require one.
+    /// Accepts nodes whose certificates are signed by a certificate in `ca`, and presents
+    /// `identity` to nodes that require one.
     ///
     /// # Errors
     /// Fails if a file cannot be used.
@@ -109,8 +109,8 @@ impl ClientTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Returns the client's side of a connection to `host:port`, whose certificate must be for that
-    /// host, a name or an IP address.
+    /// Returns the client's side of a connection to `host:port`. The node's certificate must be
+    /// valid for that host, a name or an IP address.
     pub(super) fn connect(&self, address: &str) -> io::Result<TlsSession> {
         let unfit = |error: InvalidDnsNameError| io::Error::new(io::ErrorKind::InvalidInput, error);
         let host = address.rsplit_once(':').map_or(address, |(host, _port)| host);
@@ -122,8 +122,8 @@ impl ClientTls {
 }
 
 impl NodeTls {
-    /// Presents `identity` to clients; with `client_ca`, requires theirs, which a certificate in it
-    /// must have signed.
+    /// Presents `identity` to clients. With `client_ca`, requires client certificates that are
+    /// signed by a certificate in it.
     ///
     /// # Errors
     /// Fails if a file cannot be used.
@@ -160,7 +160,7 @@ impl IdentityFiles<'_> {
         Ok((certificates(self.certificate)?, key))
     }
 
-    /// Returns what is wrong with the pair, by the file that is to blame.
+    /// Returns the error of the pair, with the file that caused it.
     fn unfit(&self) -> impl FnOnce(rustls::Error) -> TlsError {
         let (certificate, key) = (self.certificate.to_owned(), self.key.to_owned());
         move |error| match error {

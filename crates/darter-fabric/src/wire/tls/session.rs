@@ -1,29 +1,30 @@
 //! TLS on a socket that never blocks: one connection's state and its ciphertext.
 //!
-//! Bytes wait in two places of which the socket gives no sign. Bytes written but not taken by the
-//! socket make [`TlsSession::flush`] fail with `WouldBlock`. Bytes that have arrived are decrypted
-//! to the end by every read with enough room, so that only the beginning of a record waits here,
-//! and the rest of that record makes the socket readable.
+//! Bytes can wait in two places without a sign from the socket. Bytes that were written but not
+//! accepted by the socket make [`TlsSession::flush`] fail with `WouldBlock`. Received bytes are
+//! fully decrypted by every read with enough space, so that only the beginning of a record waits
+//! here, and the rest of that record makes the socket readable.
 
 use crate::wire::buffer::READ_BYTES;
 use std::io::{self, Read, Write};
 
 /// Bytes of ciphertext requested from the socket in one call.
 const SEALED_BYTES: usize = 32 << 10;
-/// More than a TLS record takes, with its header and trailer.
+/// More than the size of a TLS record with its header and trailer.
 const RECORD_BYTES: usize = 20 << 10;
 
-/// Most bytes, plain or sealed, that are accepted and not sent.
+/// Maximum bytes, plain or encrypted, that are accepted and not sent.
 const UNSENT_BYTES: usize = 256 << 10;
 
-// What one call brings, and the record it completes, fit into the room that an inbox offers.
+// The bytes of one call, and the record that they complete, fit into the space that an inbox
+// offers.
 const _: () = assert!(SEALED_BYTES + RECORD_BYTES <= READ_BYTES);
 
 /// The TLS state of one connection.
 #[derive(Debug)]
 pub(in crate::wire) struct TlsSession {
     state: rustls::Connection,
-    /// Ciphertext that has arrived, from `from` up to `to`; empty until first used.
+    /// Received ciphertext, from `from` up to `to`; empty until first used.
     sealed: Vec<u8>,
     from: usize,
     to: usize,
@@ -31,12 +32,12 @@ pub(in crate::wire) struct TlsSession {
 
 impl TlsSession {
     pub(super) fn new(mut state: rustls::Connection) -> Self {
-        // A large batch waits for the socket, not for room.
+        // A large batch waits for the socket, not for buffer space.
         state.set_buffer_limit(Some(UNSENT_BYTES));
         Self { state, sealed: Vec::new(), from: 0, to: 0 }
     }
 
-    /// Bytes of memory behind the buffers, at most.
+    /// Returns the maximum size of the buffers in bytes.
     pub(in crate::wire) fn buffer_bytes(&self) -> usize {
         self.sealed.capacity() + if self.state.wants_write() { UNSENT_BYTES } else { 0 }
     }
@@ -48,12 +49,12 @@ impl TlsSession {
         }
     }
 
-    /// Whether the handshake is still under way.
+    /// Returns whether the handshake is still in progress.
     pub(in crate::wire) fn is_handshaking(&self) -> bool {
         self.state.is_handshaking()
     }
 
-    /// Sends the closing alert, as far as the socket takes it.
+    /// Sends the closing alert, as far as the socket accepts it.
     pub(in crate::wire) fn close(&mut self, socket: &mut (impl Read + Write)) {
         self.state.send_close_notify();
         let _ = self.flush(socket);
@@ -67,7 +68,7 @@ impl TlsSession {
         let mut count = 0;
         loop {
             match self.state.reader().read(&mut buffer[count..]) {
-                // No room, or the end.
+                // The socket is full, or the connection has ended.
                 Ok(0) => return Ok(count),
                 Ok(more) => {
                     count += more;
