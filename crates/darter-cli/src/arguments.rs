@@ -1,4 +1,4 @@
-//! Keys, values, times and sizes as arguments of a command.
+//! Keys, values, durations and sizes as command-line arguments.
 
 use crate::Failure;
 use crate::indexes::IndexChoice;
@@ -9,10 +9,10 @@ use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// The notation of arguments and output.
+/// The notation of keys and values in arguments and output.
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct NotationArgs {
-    /// Keys and values are hexadecimal, instead of text with the escapes \n \t \r \\ \xNN
+    /// Read and print keys and values as hexadecimal, not as text with the escapes \n \t \r \\ \xNN
     #[arg(long)]
     hex: bool,
 }
@@ -24,19 +24,18 @@ impl NotationArgs {
 }
 
 impl Notation {
-    /// The bytes that a command-line argument stands for.
+    /// Returns the bytes that a command-line argument denotes.
     pub(crate) fn argument(self, argument: &OsStr) -> Result<Vec<u8>, Failure> {
         self.read(argument.as_bytes())
             .map_err(|why| Failure::usage(format_args!("`{}`: {why}", argument.to_string_lossy())))
     }
 }
 
-/// Which index a pool is to be opened with.
+/// The index to open a pool with.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct IndexArgs {
-    /// Open a pool with this index only, and give it to a new one; by default the one that the pool
-    /// holds if that is `quiver` or `dart`, and `quiver` in a new one. An unknown name lists those that
-    /// there are
+    /// Index of the pool: `quiver` or `dart`. An existing pool is opened only if it has this index;
+    /// by default, with the one it has. A new pool gets this index [default for a new pool: quiver]
     #[arg(long, value_name = "NAME")]
     index: Option<IndexChoice>,
 }
@@ -50,25 +49,25 @@ impl IndexArgs {
         }
     }
 
-    /// Returns the name of the index that was asked for.
+    /// Returns the name given by `--index`, if any.
     pub(crate) fn name(self) -> Option<&'static str> {
         self.index.map(|choice| choice.0.name())
     }
 }
 
-/// Reads a size within a range, which `rule` names.
+/// Parses a size; `rule` is the error message for a size out of range.
 pub(crate) fn sized(text: &str, range: RangeInclusive<u64>, rule: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
     if range.contains(&size.0) { Ok(size) } else { Err(rule.to_owned()) }
 }
 
-/// Reads a number of seconds, up to a year.
+/// Parses a number of seconds, up to a year.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
-    // A year is as good as for ever, and can be added to any time.
+    // A year is as good as no limit, and adding it to a time cannot overflow.
     if (0.0..=31_536_000.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err("from 0 to a year".to_owned())
+        Err("must be from 0 seconds to a year (31536000)".to_owned())
     }
 }

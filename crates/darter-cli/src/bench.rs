@@ -1,4 +1,4 @@
-//! `bench`: what the benchmark crate runs, with this program's exit codes.
+//! `bench`: runs the benchmark crate with this program's exit codes.
 
 use crate::credentials::ClientArgs;
 use crate::failure::{Answer, Failure};
@@ -8,7 +8,7 @@ use darter::PoolUrl;
 use darter_bench::{BenchArgs, BenchError, Benchmark, Setting};
 use std::ffi::OsString;
 
-/// The hidden command of the processes that `--processes` starts.
+/// The hidden command that the processes of `--processes` run.
 pub const WORKER_COMMAND: &str = "bench-worker";
 
 #[derive(clap::Args)]
@@ -23,20 +23,20 @@ pub struct BenchCommand {
     args: BenchArgs,
 }
 
-/// A worker of a benchmark with these arguments.
+/// A benchmark worker, with these arguments.
 #[derive(clap::Args)]
 pub struct WorkerCommand<A: clap::Args = BenchArgs> {
     #[command(flatten)]
     credentials: ClientArgs,
     #[command(flatten)]
     args: A,
-    /// What the parent tells this worker
+    /// Share of this worker, as set by the parent process
     #[arg(long, value_name = "JSON")]
     part: String,
 }
 
-/// Returns how to run a benchmark on a pool, if one is named, whose credentials are looked at. A
-/// worker is this program with its hidden command, which gets the arguments that followed `bench`.
+/// Returns the settings of a benchmark on a pool, whose credentials are checked if it is named. A
+/// worker is this program run with its hidden command and the arguments that followed `bench`.
 pub fn setting(pool: Option<&PoolUrl>, credentials: &ClientArgs) -> Result<Setting, Failure> {
     let tcp = match pool {
         Some(pool) => {
@@ -50,7 +50,7 @@ pub fn setting(pool: Option<&PoolUrl>, credentials: &ClientArgs) -> Result<Setti
     Ok(Setting { tcp, program, worker, ..Setting::default() })
 }
 
-/// Returns the exit code's side of a benchmark's outcome.
+/// Converts a benchmark's outcome to this program's result, which has an exit code.
 pub fn answer(outcome: Result<(), BenchError>) -> Result<Answer, Failure> {
     match outcome {
         Ok(()) => Ok(Answer::Done),

@@ -1,4 +1,4 @@
-//! `check`: every invariant of index and pool, and what is leaked.
+//! `check`: verifies all invariants of the index and the pool, and counts leaked bytes.
 
 use crate::Answer;
 use crate::failure::Failure;
@@ -22,13 +22,13 @@ pub struct CheckCommand {
     check: CheckArgs,
 }
 
-/// What to check.
+/// Options of a check.
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
-    /// Give leaked bytes back: adopt the blocks of dead processes and sweep them
+    /// Return leaked bytes to the pool: adopt the blocks of dead processes and sweep them
     #[arg(long)]
     repair: bool,
-    /// Print one JSON object
+    /// Print the result as a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -43,14 +43,14 @@ impl CheckCommand {
 }
 
 impl CheckArgs {
-    /// Checks an open pool. A signal does not wait for the end of the walk: what a check has in hand
-    /// is nothing, and what a repair has in hand the next one finds.
+    /// Checks an open pool. A signal ends the walk at once: a check holds no state, and the next
+    /// repair finds what this one has not finished.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
         let (interrupt, repairs, shared) = (Interrupt::on_signals()?, self.repair, store.clone());
         let outcome = interrupt.or_result(move || if repairs { shared.repair() } else { shared.check() })?;
         let Some(outcome) = outcome else {
             return Err(Failure::Interrupted(if repairs {
-                "interrupted; the pool is sound, and `check --repair` gives back what is left".to_owned()
+                "interrupted; the pool is sound, and run `check --repair` again to return the rest".to_owned()
             } else {
                 "interrupted; nothing was changed".to_owned()
             }));
@@ -74,11 +74,14 @@ impl CheckArgs {
             writeln!(out, "remark: {remark}")?;
         }
         writeln!(out, "violations    {}", check.violations.len())?;
-        let hint =
-            if check.leaked_bytes > 0 && !self.repair { "; `check --repair` gives them back" } else { "" };
+        let hint = if check.leaked_bytes > 0 && !self.repair {
+            "; `check --repair` returns them to the pool"
+        } else {
+            ""
+        };
         writeln!(out, "leaked        {} bytes{hint}", check.leaked_bytes)?;
         if self.repair {
-            writeln!(out, "given back    {} bytes", check.repaired_bytes)?;
+            writeln!(out, "returned      {} bytes", check.repaired_bytes)?;
         }
         if check.unverified_bytes > 0 {
             let bytes = bytes_text(check.unverified_bytes);

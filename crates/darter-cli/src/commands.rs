@@ -1,43 +1,43 @@
-//! The commands that work on the keys of a pool, and those that keep one up.
+//! The commands that read and change a pool, and those that serve one.
 
 use crate::{Answer, Failure};
 use crate::{check, delete, export, load, pairs, pool, scan, serve, shell, stats, tree, up};
 use clap::Subcommand;
 
-/// The commands that open a pool, with any index that the program knows: first those of every day,
-/// then those of operators.
+/// The commands that open a pool, with any index that the program knows: first the everyday
+/// commands, then those for operators.
 #[derive(Subcommand)]
 pub enum StoreCommand {
     /// Store a value under a key
     Put(pairs::PutCommand),
-    /// Print a key's value; exit code 1 when the key is absent
+    /// Print the value of a key; exit code 1 if the key is absent
     Get(pairs::GetCommand),
-    /// Remove a key, or all keys of a range; exit code 1 when there is none
+    /// Remove a key, or all keys of a range; exit code 1 if there are none
     Del(delete::DelCommand),
-    /// Print the pairs of a key range, in order
+    /// Print the pairs of a key range, in key order
     Scan(scan::ScanCommand),
-    /// Type commands at a prompt, or run a script of them, over one pool
+    /// Run commands on one pool, from a prompt or a script
     Shell(shell::ShellCommand),
-    /// Store the pairs of a CSV, TSV or JSON-lines file
+    /// Store the pairs of a CSV, TSV or JSON Lines file
     Load(load::LoadCommand),
-    /// Write pairs to a file that `import` reads
+    /// Write pairs to a file for `import`
     Export(export::ExportCommand),
-    /// Store the pairs of a file that `export` has written
+    /// Store the pairs of a file written by `export`
     Import(load::ImportCommand),
-    /// Print counts, depth, node types, skip table and memory
+    /// Print the number of keys, depth, node types, skip table and memory use
     Stats(stats::StatsCommand),
-    /// Draw the top of the tree
+    /// Draw the top levels of the tree
     Tree(tree::TreeCommand),
-    /// Verify every invariant of index and pool and count leaked bytes; exit code 1 when an
-    /// invariant is broken
+    /// Verify all invariants of the index and the pool and count leaked bytes; exit code 1 if an
+    /// invariant is violated
     Check(check::CheckCommand),
-    /// Run memory nodes on this machine with a pool over them, and gateways to it, and print their
-    /// URLs, until SIGTERM or Ctrl-C
+    /// Run memory nodes on this machine with a pool on them, and optionally gateways, and print
+    /// their URLs; stops on SIGTERM or Ctrl-C
     Up(up::UpCommand),
-    /// Make a pool of memory nodes, or describe one
+    /// Create, extend or describe a pool
     #[command(subcommand)]
     Pool(pool::PoolCommand),
-    /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
+    /// Run a gateway, which serves a pool to Redis clients; stops on SIGTERM or Ctrl-C
     #[command(after_help = "\
 Examples:
   darter serve --resp 127.0.0.1:6379 --http 9701 --pool file:/dev/shm/fruit.pool
@@ -65,8 +65,8 @@ impl StoreCommand {
         }
     }
 
-    /// Returns whether it serves until it is stopped. Servers print an address, and serve without
-    /// stdout too.
+    /// Returns whether the command serves until it is stopped. Servers print an address, and run
+    /// without stdout too.
     pub fn is_server(&self) -> bool {
         matches!(self, Self::Up(_) | Self::Serve(_))
     }

@@ -1,5 +1,5 @@
-//! What commands and memory nodes show each other: tokens and certificates, from files or variables
-//! of the environment.
+//! The credentials of commands and memory nodes: tokens and certificates, from files or environment
+//! variables.
 
 use crate::arguments::seconds;
 use crate::failure::Failure;
@@ -16,62 +16,66 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Above options that few commands need; they come behind a command's own.
+/// Heading for options that few commands need; they are listed after a command's own options.
 const HEADING: &str = "Token and TLS";
 
-/// Where memory nodes look for their certificate by default.
+/// The variables with a memory node's default certificate.
 pub(crate) const NODE_TLS_VARIABLES: [&str; 3] =
     ["DARTER_TLS_CERT", "DARTER_TLS_KEY", "DARTER_TLS_CLIENT_CA"];
 
-/// Where clients look for `--rdma-in-clear`.
+/// The variable with the client's default for `--rdma-in-clear`.
 const RDMA_IN_CLEAR: &str = "DARTER_RDMA_IN_CLEAR";
 
-/// The error for TLS beside RDMA, which only seems to protect what goes over the network.
+/// Returns the error for TLS combined with RDMA, which would leave most network traffic
+/// unprotected.
 pub(crate) fn in_clear(what: &str) -> Failure {
     Failure::usage(format_args!(
-        "{what} beside TLS: TCP is encrypted, but nothing encrypts what RDMA carries, which is all keys and values; \
-         give --rdma-in-clear where the network is your own, or leave out one of the two"
+        "{what} with TLS: TCP is encrypted, but nothing encrypts what RDMA carries, which is all keys and values; \
+         give --rdma-in-clear if you trust the network, or leave out RDMA or TLS"
     ))
 }
 
-/// Where credentials of either end are told of.
+/// Returns the environment variables with credentials of clients or memory nodes.
 pub fn credential_variables() -> impl Iterator<Item = &'static str> {
     NODE_TLS_VARIABLES.into_iter().chain(["DARTER_TOKEN_FILE", "DARTER_TLS_CA", RDMA_IN_CLEAR])
 }
 
-/// A child process that is told of no credentials.
+/// Removes all credentials from a child process's environment.
 pub fn without_credentials(command: &mut Command) {
     for variable in credential_variables() {
         command.env_remove(variable);
     }
 }
 
-/// The token, which is the same at both ends.
+/// The token, which clients and memory nodes share.
 #[derive(clap::Args)]
 pub(crate) struct TokenArgs {
-    /// A file whose content, line end left off, clients and memory nodes must know
+    /// File with the token that clients and memory nodes share; a line end after it is ignored
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
 impl TokenArgs {
-    /// The token; nothing without a file.
+    /// Returns the token; empty without a file.
     pub(crate) fn content(&self) -> Result<Vec<u8>, Failure> {
         self.token_file.as_deref().map_or(Ok(Vec::new()), |path| secret(path, "token"))
     }
 }
 
-/// What a file holds that nobody else is to know, its line end left off.
+/// Reads a secret from a file, without the line end.
 fn secret(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     let cannot = |error| Failure::usage(format!("{}: cannot read the {what}: {error}", path.display()));
     let mut bytes = Vec::new();
-    // Its line end, and one more to see that it is too long.
+    // Room for a line end, and one more byte to detect that the secret is too long.
     let most = TOKEN_BYTES_MAX as u64 + 3;
     File::open(path).map_err(cannot)?.take(most).read_to_end(&mut bytes).map_err(cannot)?;
     let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
     let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
     if secret.is_empty() || secret.len() > TOKEN_BYTES_MAX {
-        return Err(Failure::usage(format!("{}: a {what} has 1 to {TOKEN_BYTES_MAX} bytes", path.display())));
+        return Err(Failure::usage(format!(
+            "{}: a {what} must have 1 to {TOKEN_BYTES_MAX} bytes",
+            path.display()
+        )));
     }
     Ok(secret.to_vec())
 }
@@ -79,10 +83,10 @@ fn secret(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
 /// The certificate of this end of a connection.
 #[derive(clap::Args)]
 struct IdentityArgs {
-    /// A PEM file with this end's certificate, and those between it and its CA's
+    /// PEM file with this end's certificate, followed by any intermediate certificates
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CERT", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// A PEM file with the key of that certificate
+    /// PEM file with the private key of that certificate
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 }
@@ -94,25 +98,24 @@ impl IdentityArgs {
     }
 }
 
-/// What a client needs for memory nodes to let it in, and to trust them.
+/// A client's credentials for memory nodes, and the CA it trusts.
 #[derive(clap::Args)]
 pub struct ClientArgs {
     #[command(flatten)]
     token: TokenArgs,
-    /// Speak TLS with the memory nodes, and trust those with certificates signed by this PEM file's
+    /// Connect to memory nodes by TLS, and trust certificates signed by the CAs in this PEM file
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CA")]
     tls_ca: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
-    /// Use an `rdma:` pool also beside TLS: TCP is encrypted then, keys and values go over RDMA in
-    /// clear
+    /// Allow an `rdma:` pool together with TLS: TCP is then encrypted, but RDMA, which carries all
+    /// keys and values, is not
     #[arg(help_heading = HEADING, long, env = RDMA_IN_CLEAR, value_parser = FalseyValueParser::new())]
     rdma_in_clear: bool,
-    /// Microseconds that a thread looks again and again for answers of memory nodes before it
-    /// sleeps
+    /// Time in microseconds that a thread polls for replies of memory nodes before it sleeps
     #[arg(help_heading = HEADING, long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
     spin: u64,
-    /// Seconds that a memory group may have no replica that serves before operations fail
+    /// Time in seconds that a memory group can be without a serving replica before operations fail
     #[arg(help_heading = HEADING, long, value_name = "SECONDS", default_value = "30", env = "DARTER_GROUP_PATIENCE")]
     #[arg(value_parser = seconds)]
     group_patience: Duration,
@@ -142,12 +145,12 @@ impl ClientArgs {
         command.env("DARTER_GROUP_PATIENCE", self.group_patience.as_secs_f64().to_string());
     }
 
-    /// How to open a pool; credentials are looked at for one that can want them.
+    /// Returns options to open a pool; reads credentials only if the pool can need them.
     pub fn store_options(&self, pool: &PoolUrl) -> Result<StoreOptions, Failure> {
         Ok(Store::options().tcp(self.options_for(pool)?))
     }
 
-    /// How to reach a pool's memory nodes, where it has any.
+    /// Returns options to connect to a pool's memory nodes, if it has any.
     pub fn options_for(&self, pool: &PoolUrl) -> Result<TcpOptions, Failure> {
         if pool.addresses().is_none() {
             return Ok(TcpOptions::default());
@@ -164,7 +167,7 @@ impl ClientArgs {
         let tls = match &self.tls_ca {
             Some(ca) => Some(ClientTls::from_files(ca, identity).map_err(Failure::usage)?),
             None if identity.is_some() => {
-                return Err(Failure::usage("a certificate (--tls-cert) is of use with --tls-ca only"));
+                return Err(Failure::usage("a certificate (--tls-cert) needs --tls-ca too"));
             }
             None => None,
         };
@@ -178,14 +181,14 @@ impl ClientArgs {
     }
 }
 
-/// Whom a memory node lets in, and how it shows what it is.
+/// The clients that a memory node admits, and the node's certificate.
 #[derive(clap::Args)]
 pub struct NodeArgs {
     #[command(flatten)]
     token: TokenArgs,
     #[command(flatten)]
     identity: IdentityArgs,
-    /// Ask clients for certificates signed by this PEM file's
+    /// Require client certificates signed by the CAs in this PEM file
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CLIENT_CA", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 }
@@ -198,15 +201,16 @@ impl NodeArgs {
         Ok(MemNodeOptions { token: self.token.content()?, tls, ..MemNodeOptions::default() })
     }
 
-    /// What a client in the same process shows memory nodes, this one too.
+    /// Returns the options of a client in this process that connects to memory nodes, including
+    /// this one.
     pub fn of_a_client(&self, ca: Option<&Path>) -> Result<TcpOptions, Failure> {
-        let tls = self.shown_to_nodes(ca, "a server beside TLS (--tls-cert) needs --server-tls-ca")?;
+        let tls = self.shown_to_nodes(ca, "a server with TLS (--tls-cert) needs --server-tls-ca")?;
         Ok(TcpOptions { token: self.token.content()?, tls, ..TcpOptions::default() })
     }
 
-    /// How a replica speaks TLS with others.
+    /// Returns a replica's TLS options for connections to other replicas.
     pub(crate) fn of_a_replica(&self, ca: Option<&Path>) -> Result<Option<ClientTls>, Failure> {
-        self.shown_to_nodes(ca, "a replica beside TLS (--tls-cert) needs --replica-tls-ca")
+        self.shown_to_nodes(ca, "a replica with TLS (--tls-cert) needs --replica-tls-ca")
     }
 
     fn shown_to_nodes(&self, ca: Option<&Path>, lacks_ca: &str) -> Result<Option<ClientTls>, Failure> {
@@ -217,43 +221,42 @@ impl NodeArgs {
         ca.map(|ca| ClientTls::from_files(ca, identity).map_err(Failure::usage)).transpose()
     }
 
-    /// Whether strangers are kept out.
+    /// Returns whether clients must authenticate.
     pub(crate) fn are_asked_for(&self) -> bool {
         self.token.token_file.is_some() || self.tls_client_ca.is_some()
     }
 }
 
-/// What a gateway shows the pool's memory nodes, under names that leave the plain ones to what it
-/// shows its own clients. The variables are those of every client.
+/// A gateway's credentials for the pool's memory nodes. The options have a prefix because the plain
+/// names are for the gateway's own clients; the variables are those of every client.
 #[derive(clap::Args)]
 pub(crate) struct GatewayPoolArgs {
     #[command(flatten)]
     token: TokenArgs,
-    /// Speak TLS with the memory nodes, and trust those with certificates signed by this PEM file's
+    /// Connect to memory nodes by TLS, and trust certificates signed by the CAs in this PEM file
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CA")]
     pool_tls_ca: Option<PathBuf>,
-    /// A PEM file with the certificate to show memory nodes, and those between it and its CA's
+    /// PEM file with the certificate for memory nodes, followed by any intermediate certificates
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CERT", requires = "pool_tls_key")]
     pool_tls_cert: Option<PathBuf>,
-    /// A PEM file with the key of that certificate
+    /// PEM file with the private key of that certificate
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "pool_tls_cert")]
     pool_tls_key: Option<PathBuf>,
-    /// Use an `rdma:` pool also beside TLS: TCP is encrypted then, keys and values go over RDMA in
-    /// clear
+    /// Allow an `rdma:` pool together with TLS: TCP is then encrypted, but RDMA, which carries all
+    /// keys and values, is not
     #[arg(help_heading = HEADING, long, env = RDMA_IN_CLEAR, value_parser = FalseyValueParser::new())]
     rdma_in_clear: bool,
-    /// Microseconds that a thread looks again and again for answers of memory nodes before it
-    /// sleeps
+    /// Time in microseconds that a thread polls for replies of memory nodes before it sleeps
     #[arg(help_heading = HEADING, long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
     spin: u64,
-    /// Seconds that a memory group may have no replica that serves before commands fail
+    /// Time in seconds that a memory group can be without a serving replica before commands fail
     #[arg(help_heading = HEADING, long, value_name = "SECONDS", default_value = "5", env = "DARTER_GROUP_PATIENCE")]
     #[arg(value_parser = seconds)]
     group_patience: Duration,
 }
 
 impl GatewayPoolArgs {
-    /// The same as any client's.
+    /// Returns the same credentials as those of any client.
     pub(crate) fn of_a_client(&self) -> ClientArgs {
         ClientArgs {
             token: TokenArgs { token_file: self.token.token_file.clone() },
@@ -269,20 +272,21 @@ impl GatewayPoolArgs {
     }
 }
 
-/// Whom a gateway lets in, and how it shows what it is.
+/// The clients that a gateway admits, and the gateway's certificate.
 #[derive(clap::Args)]
 pub(crate) struct GatewayArgs {
-    /// A file whose content, line end left off, clients must show by AUTH or HELLO
+    /// File with the password that clients must send by AUTH or HELLO; a line end after it is
+    /// ignored
     #[arg(help_heading = HEADING, long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Speak TLS with clients: a PEM file with the certificate to show them, and those between it
-    /// and its CA's
+    /// Serve clients by TLS: PEM file with the gateway's certificate, followed by any intermediate
+    /// certificates
     #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// A PEM file with the key of that certificate
+    /// PEM file with the private key of that certificate
     #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Ask clients for certificates signed by this PEM file's
+    /// Require client certificates signed by the CAs in this PEM file
     #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 }
@@ -298,12 +302,12 @@ impl GatewayArgs {
         Ok(GatewayOptions { password, tls, ..GatewayOptions::default() })
     }
 
-    /// Whether strangers are kept out.
+    /// Returns whether clients must authenticate.
     pub(crate) fn are_asked_for(&self) -> bool {
         self.has_password() || self.tls_client_ca.is_some()
     }
 
-    /// Whether a password is asked for.
+    /// Returns whether clients must send a password.
     pub(crate) fn has_password(&self) -> bool {
         self.password_file.is_some()
     }

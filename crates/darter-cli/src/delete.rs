@@ -1,7 +1,8 @@
-//! `del`: one key, or all keys of a range.
+//! `del`: removes one key, or all keys of a range.
 //!
-//! A range is counted first. On a terminal the command asks; elsewhere it deletes nothing without
-//! `--yes`, so that a script must mean it. `--dry-run` only counts.
+//! The keys of a range are counted first. On a terminal the command asks for confirmation;
+//! otherwise it requires `--yes`, so that a script cannot delete a range by mistake. `--dry-run`
+//! only counts.
 
 use crate::Answer;
 use crate::arguments::NotationArgs;
@@ -16,7 +17,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write};
 use std::ops::Bound;
 
-/// Keys that are fetched, and then deleted, at a time.
+/// Number of keys that are read, and then deleted, at a time.
 const CHUNK_KEYS: usize = 512;
 
 #[derive(clap::Args)]
@@ -32,22 +33,22 @@ pub struct DelCommand {
     del: DelArgs,
 }
 
-/// What to delete.
+/// The keys to delete.
 #[derive(clap::Args)]
 pub(crate) struct DelArgs {
     #[command(flatten)]
     notation: NotationArgs,
     #[command(flatten)]
     table: TableArgs,
-    /// The key
+    /// Key to remove
     #[arg(required_unless_present_any = ["from", "to", "prefix"], conflicts_with_all = ["from", "to", "prefix"])]
     key: Option<OsString>,
     #[command(flatten)]
     range: RangeArgs,
-    /// Delete a range without asking
+    /// Delete a range without confirmation
     #[arg(long, short, conflicts_with = "key")]
     yes: bool,
-    /// Print how many keys the range has, and delete none
+    /// Print the number of keys in the range, and delete none
     #[arg(long, conflicts_with_all = ["key", "yes"])]
     dry_run: bool,
 }
@@ -82,7 +83,7 @@ impl DelArgs {
         if !self.yes {
             let keys = count(table, &range)?;
             if keys == 0 {
-                complain("no key is in this range");
+                complain("there are no keys in this range");
                 return Ok(Answer::No);
             }
             if !is_confirmed(keys)? {
@@ -96,7 +97,7 @@ impl DelArgs {
     }
 }
 
-/// Returns how many keys a range has.
+/// Returns the number of keys in a range.
 fn count(table: &mut Keys, range: &ScanRange) -> Result<u64, Failure> {
     let mut keys = 0;
     table.visit(range, None, |_, _| {
@@ -106,15 +107,17 @@ fn count(table: &mut Keys, range: &ScanRange) -> Result<u64, Failure> {
     Ok(keys)
 }
 
-/// Asks on a terminal.
+/// Asks for confirmation on a terminal.
 ///
 /// # Errors
-/// Fails if there is nobody to ask.
+/// Fails if stdin or stderr is not a terminal.
 fn is_confirmed(keys: u64) -> Result<bool, Failure> {
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     let keys = counted(keys, "key");
     if !stdin.is_terminal() || !stderr.is_terminal() {
-        return Err(Failure::usage(format_args!("this would delete {keys}; add --yes to have it done")));
+        return Err(Failure::usage(format_args!(
+            "this would delete {keys}; add --yes to delete without confirmation"
+        )));
     }
     let mut answer = String::new();
     write!(stderr, "delete {keys}? [y/N] ").and_then(|()| stderr.flush()).map_err(Failure::failed)?;
@@ -122,7 +125,7 @@ fn is_confirmed(keys: u64) -> Result<bool, Failure> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// Deletes the keys of a range, in order. Returns how many were there.
+/// Deletes the keys of a range, in order. Returns the number of keys deleted.
 fn delete_all(table: &mut Keys, mut range: ScanRange) -> Result<u64, Failure> {
     let interrupt = Interrupt::on_signals()?;
     let mut deleted = 0;
@@ -136,13 +139,11 @@ fn delete_all(table: &mut Keys, mut range: ScanRange) -> Result<u64, Failure> {
         for key in &chunk {
             if interrupt.has_come() {
                 let keys = counted(deleted, "key");
-                return Err(Failure::Interrupted(format!(
-                    "interrupted: {keys} deleted, the others are left"
-                )));
+                return Err(Failure::Interrupted(format!("interrupted: {keys} deleted, the others remain")));
             }
             deleted += u64::from(table.delete(key)?);
         }
-        // What others add meanwhile behind this place stays.
+        // Keys that others add before this position are not deleted.
         range.from = Bound::Excluded(last.clone());
     }
 }

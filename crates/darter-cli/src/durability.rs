@@ -1,4 +1,4 @@
-//! What a memory node keeps on disk so that nothing acknowledged is lost when the power fails.
+//! A memory node's log on disk, which keeps acknowledged writes through a power failure.
 
 use crate::failure::Failure;
 use darter::ByteSize;
@@ -6,53 +6,53 @@ use darter_fabric::files::Sharing;
 use darter_memnode::{LogOptions, Region};
 use std::path::PathBuf;
 
-/// What of a node's memory survives what.
+/// What part of a node's memory survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Durability {
-    /// Nothing, but for what the system has written back of a file
+    /// No guarantee: a power failure can lose any write
     #[value(name = "none")]
     Never,
-    /// Whatever was acknowledged, a power failure too: answers wait for a log on disk
+    /// All acknowledged writes survive a power failure: replies wait for a log on disk
     Log,
 }
 
-/// How a memory node is durable.
+/// A memory node's durability options.
 #[derive(clap::Args)]
 pub(crate) struct DurabilityArgs {
-    /// What must be on disk before an answer is sent
+    /// What must be on disk before a reply is sent
     #[arg(help_heading = "Durability", long, value_enum, value_name = "HOW", default_value = "none")]
     durability: Durability,
-    /// Keep the log, and copies of the region, in this directory, made when absent; a node started
-    /// with the same directory and size offers the same memory
+    /// Directory of the log and of copies of the region; created if absent. A node restarted with
+    /// the same directory and size serves the same memory
     #[arg(help_heading = "Durability", long = "log", value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Bytes of the log after which the region is copied, 1M or more: about twice as many are
-    /// replayed when the node starts
+    /// Bytes of log after which the region is copied, at least 1 MiB; a restart replays about twice
+    /// this amount
     #[arg(
         help_heading = "Durability",
         long,
         value_name = "SIZE",
-        default_value = "256M",
+        default_value = "256MiB",
         value_parser = checkpoint_bytes
     )]
     checkpoint_bytes: ByteSize,
-    /// Bytes of each file of the log, 64K or more
+    /// Size of each log file, at least 64 KiB
     #[arg(
         help_heading = "Durability",
         long,
         value_name = "SIZE",
-        default_value = "64M",
+        default_value = "64MiB",
         value_parser = segment_bytes
     )]
     segment_bytes: ByteSize,
 }
 
 fn checkpoint_bytes(text: &str) -> Result<ByteSize, String> {
-    at_least(text, 1 << 20, "checkpoints need 1M of the log or more between them")
+    at_least(text, 1 << 20, "must be from 1 MiB to 1 TiB")
 }
 
 fn segment_bytes(text: &str) -> Result<ByteSize, String> {
-    at_least(text, 64 << 10, "a file of the log has 64K or more")
+    at_least(text, 64 << 10, "must be from 64 KiB to 1 TiB")
 }
 
 fn at_least(text: &str, least: u64, rule: &str) -> Result<ByteSize, String> {
@@ -61,27 +61,28 @@ fn at_least(text: &str, least: u64, rule: &str) -> Result<ByteSize, String> {
 }
 
 impl DurabilityArgs {
-    /// Checks that the arguments fit each other.
+    /// Checks that the options are consistent.
     ///
     /// # Errors
-    /// Fails if they do not.
+    /// Fails if they are not.
     pub(crate) fn check(&self, has_file: bool, has_device: bool) -> Result<(), Failure> {
         let wrong = match (self.durability, &self.directory) {
-            (Durability::Never, Some(_)) => "--log needs --durability log beside it",
+            (Durability::Never, Some(_)) => "--log needs --durability log",
             (Durability::Log, None) => "--durability log needs a directory for the log: --log DIR",
             (Durability::Log, _) if has_file => {
                 "--durability log keeps the region in memory and in the log's directory: leave out --file, which the \
                  system would write back before the log"
             }
             (Durability::Log, _) if has_device => {
-                "verbs over RDMA pass the log by: leave out --rdma or --durability log"
+                "verbs over RDMA bypass the log: leave out --rdma or --durability log"
             }
             _ => return Ok(()),
         };
         Err(Failure::usage(wrong))
     }
 
-    /// Has a region keep a log, if the arguments say so; its new files are shared as `sharing` says.
+    /// Attaches a log to a region if `--durability log` is given; new files get the permissions in
+    /// `sharing`.
     ///
     /// # Errors
     /// Fails if the log cannot be used.

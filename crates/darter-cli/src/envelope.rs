@@ -1,5 +1,5 @@
-//! The first and the last line of a file that `export` writes. They show `import` that the file is
-//! whole and unchanged.
+//! The first and the last line of a file that `export` writes. `import` uses them to verify that
+//! the file is complete and unchanged.
 //!
 //! A file in TSV:
 //!
@@ -10,17 +10,16 @@
 //! # end of darter export: pairs=1 sha256=9f3c…
 //! ```
 //!
-//! In JSON lines the first line is `{"darter_export":1}` and the last is
+//! In JSON Lines the first line is `{"darter_export":1}` and the last is
 //! `{"darter_export_end":{"pairs":1,"sha256":"9f3c…"}}`. The number in the first line is the
 //! version of the format. `export --all` writes `# darter export 1 all` or
-//! `{"darter_export":1,"all":true}` instead, so that `import` takes places for keys only if it is
-//! told to. The checksum is the SHA-256 of all lines before the last, each with its
-//! line end LF: `head -n -1 FILE | sha256sum` prints it. No other line in TSV begins with `#`,
-//! because `export` writes the first byte of such a key as `\x23`; so tools that drop lines which
-//! begin with `#` read exactly the pairs.
+//! `{"darter_export":1,"all":true}` instead, so that `import` never stores places of the index as
+//! keys unless `--all` is given. The checksum is the SHA-256 of all lines before the last, each
+//! with its line end LF: `head -n -1 FILE | sha256sum` prints it. In TSV no other line begins with
+//! `#`, because `export` writes that first byte of a key as `\x23`. So tools that skip lines with
+//! `#` read exactly the pairs.
 //!
-//! Several exports of one format, one after another, are one file; each has its own first and last
-//! line.
+//! Exports of one format can be concatenated; each keeps its first and last line.
 
 use crate::notation::Notation;
 use clap::ValueEnum;
@@ -29,15 +28,16 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 
-/// The line of a TSV file that names the columns.
+/// The line of a TSV file with the names of the columns.
 pub(crate) const COLUMNS: &str = "key\tvalue";
 
 /// How `export` writes pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// Key, tab, value, with the escapes \n \t \r \\ \xNN, below a line with the columns' names
+    /// Key, tab and value, with the escapes \n \t \r \\ \xNN, after a line with the names of the
+    /// columns
     Tsv,
-    /// A JSON object a line, with the same escapes in its strings
+    /// One JSON object per line, with the same escapes in its strings
     Jsonl,
 }
 
@@ -52,7 +52,7 @@ impl ExportFormat {
         }
     }
 
-    /// Returns what first lines of all versions begin with.
+    /// Returns the prefix of the first line, in all versions.
     fn first_line_prefix(self) -> &'static str {
         match self {
             Self::Tsv => "# darter export",
@@ -60,7 +60,7 @@ impl ExportFormat {
         }
     }
 
-    /// Returns what last lines begin with.
+    /// Returns the prefix of the last line.
     fn last_line_prefix(self) -> &'static str {
         match self {
             Self::Tsv => "# end of darter export",
@@ -68,7 +68,7 @@ impl ExportFormat {
         }
     }
 
-    /// Returns whether a line is none of the pairs'.
+    /// Returns whether a line is not a pair.
     fn is_apart(self, line: &[u8]) -> bool {
         match self {
             Self::Tsv => line.starts_with(b"#"),
@@ -82,7 +82,7 @@ impl ExportFormat {
 pub(crate) enum Extent {
     /// Keys of programs, or of a table.
     Keys,
-    /// All places of the index, as `export --all` writes them.
+    /// All places of the index, as written by `export --all`.
     Places,
 }
 
@@ -107,7 +107,7 @@ impl Sum {
         self.hash.update(b"\n");
     }
 
-    /// Returns how many pairs the lines hold.
+    /// Returns the number of pairs in the lines.
     fn pairs(&self) -> u64 {
         let others = if self.format == ExportFormat::Tsv { 2 } else { 1 };
         self.lines.saturating_sub(others)
@@ -120,18 +120,18 @@ impl Sum {
         }
         let text = String::from_utf8_lossy(line);
         if !text.starts_with(self.format.last_line_prefix()) {
-            return Err("this line is none of an export's pairs, and not its last line".to_owned());
+            return Err("this line is neither a pair nor the last line of an export".to_owned());
         }
         let is_digit = |c: char| c.is_ascii_digit();
         let claimed =
             text.find(is_digit).map(|at| text[at..].split(|c| !is_digit(c)).next().unwrap_or_default());
         match claimed.and_then(|digits| digits.parse().ok()) {
             Some(pairs) if pairs != self.pairs() => Err(format!(
-                "the last line of the export counts {}, but {} come before it: lines are missing, or were added",
+                "the last line of the export counts {}, but {} precede it: lines are missing, or were added",
                 counted(pairs, "pair"),
                 self.pairs()
             )),
-            _ => Err("the lines of the export do not have the checksum in its last line: they were changed, or are in \
+            _ => Err("the checksum in the last line does not match the export's lines: they were changed, or are in \
                       another order"
                 .to_owned()),
         }
@@ -158,7 +158,7 @@ pub(crate) struct ExportWriter<'a, W> {
 }
 
 impl<'a, W: Write> ExportWriter<'a, W> {
-    /// Writes what comes before the first pair.
+    /// Writes the lines before the first pair.
     pub(crate) fn new(out: &'a mut W, format: ExportFormat, extent: Extent) -> io::Result<Self> {
         let sum = Sum::new(format, extent);
         writeln!(out, "{}", format.first_line(extent))?;
@@ -169,7 +169,7 @@ impl<'a, W: Write> ExportWriter<'a, W> {
         Ok(writer)
     }
 
-    /// Returns how many pairs were written.
+    /// Returns the number of pairs written.
     pub(crate) fn pairs(&self) -> u64 {
         self.sum.pairs()
     }
@@ -186,8 +186,8 @@ impl<'a, W: Write> ExportWriter<'a, W> {
         }
     }
 
-    /// Writes the last line, and returns how many pairs were written. Without it the output is that
-    /// of an export that failed.
+    /// Writes the last line, and returns the number of pairs written. An export without it counts
+    /// as failed.
     pub(crate) fn finish(self) -> io::Result<u64> {
         writeln!(self.out, "{}", self.sum.last_line())?;
         Ok(self.sum.pairs())
@@ -215,11 +215,10 @@ pub(crate) enum EnvelopeReader {
 }
 
 impl EnvelopeReader {
-    /// Takes the next line, without its line end. Returns whether it is part of the contents.
+    /// Processes the next line, without its line end. Returns whether it is part of the contents.
     ///
     /// # Errors
-    /// Fails if the line shows that the file is not a whole and unchanged export, although it
-    /// begins or ends as one does.
+    /// Fails if the line shows that the file is an export that is incomplete or was changed.
     pub(crate) fn take(&mut self, line: &[u8], is_ended: bool) -> Result<bool, String> {
         match self {
             Self::Start => self.take_first(line, is_ended),
@@ -230,7 +229,8 @@ impl EnvelopeReader {
                 let awaits_columns = format == ExportFormat::Tsv && sum.lines == 1;
                 if awaits_columns && line != COLUMNS.as_bytes() {
                     return Err(
-                        "the second line of an export names the columns, and this line does not".to_owned()
+                        "the second line of an export must be the names of the columns, `key` and `value`"
+                            .to_owned(),
                     );
                 }
                 if !format.is_apart(line) {
@@ -244,7 +244,7 @@ impl EnvelopeReader {
             &mut Self::After(format, extent) => {
                 if line != format.first_line(extent).as_bytes() || !is_ended {
                     return Err(
-                        "this line follows the last line of an export, and begins no other export of its \
+                        "this line follows the last line of an export, but does not begin another export of its \
                                 format"
                             .to_owned(),
                     );
@@ -270,7 +270,7 @@ impl EnvelopeReader {
             if line.starts_with(format.first_line_prefix().as_bytes()) {
                 let first = format.first_line(Extent::Keys);
                 return Err(format!(
-                    "the file begins as an export does, but not with `{first}`: it was changed, or a newer version \
+                    "the file begins like an export, but not with `{first}`: it was changed, or a newer version \
                      of darter wrote it"
                 ));
             }
@@ -280,7 +280,7 @@ impl EnvelopeReader {
         Ok(true)
     }
 
-    /// Fails if the file may not end here.
+    /// Fails if the file is incomplete.
     pub(crate) fn end(&self) -> Result<(), String> {
         match self {
             Self::Within { sum, .. } => Err(format!(
@@ -291,7 +291,7 @@ impl EnvelopeReader {
         }
     }
 
-    /// Returns the keys that the export holds; `None` if the file does not begin as an export does.
+    /// Returns the kind of keys in the export; `None` if the file does not begin as an export does.
     pub(crate) fn extent(&self) -> Option<Extent> {
         match self {
             Self::Start | Self::Foreign => None,
@@ -301,7 +301,7 @@ impl EnvelopeReader {
     }
 }
 
-/// Fails if a line is the last one of an export whose first line was not found.
+/// Fails if a line is the last line of an export without a first line.
 fn refuse_last_line(line: &[u8]) -> Result<(), String> {
     let is_last = |format: ExportFormat| line.starts_with(format.last_line_prefix().as_bytes());
     if is_last(ExportFormat::Tsv) || is_last(ExportFormat::Jsonl) {

@@ -1,8 +1,8 @@
-//! `export`: pairs as a file that `import` reads back, whatever bytes they hold.
+//! `export`: writes pairs to a file from which `import` restores every byte.
 //!
-//! `envelope.rs` describes the file. It gets its name when it is complete: the file that was there
-//! before stays until then, and an export that fails or is interrupted leaves nothing. Devices and
-//! FIFOs are written to as they are.
+//! `envelope.rs` describes the format. The file gets its name when it is complete: an earlier file
+//! of that name stays until then, and an export that fails or is interrupted leaves no file.
+//! Devices and FIFOs are written directly.
 
 use crate::Answer;
 use crate::envelope::{ExportFormat, ExportWriter, Extent};
@@ -35,21 +35,22 @@ pub struct ExportCommand {
     export: ExportArgs,
 }
 
-/// What to write, and where to.
+/// What to write, and where.
 #[derive(clap::Args)]
 pub(crate) struct ExportArgs {
-    /// The file; without it, standard output. A name that ends in `.gz` has it compressed
+    /// Output file; standard output by default or if `-`. A name that ends in `.gz` is compressed
+    /// by gzip
     #[arg(default_value = "-", hide_default_value = true)]
     file: PathBuf,
-    /// Its format; by default told from its name, else tsv
+    /// Format of the file; by default taken from its name, or else tsv
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
-    /// Keys are hexadecimal in --from, --to and --prefix
+    /// Read --from, --to and --prefix as hexadecimal
     #[arg(long)]
     hex: bool,
     #[command(flatten)]
     table: TableArgs,
-    /// Write everything: the keys of programs and the records of gateways, as they lie in the index,
+    /// Write everything: the keys of programs and the records of gateways, as stored in the index;
     /// for `import --all`
     #[arg(long, conflicts_with_all = ["table", "from", "to", "prefix"])]
     all: bool,
@@ -76,7 +77,7 @@ impl ExportArgs {
         let name = self.file.display();
         if ends_in(&self.file, "zst") {
             return Err(Failure::usage(format_args!(
-                "{name}: `export` compresses by gzip only; name it .gz, or pipe the output through `zstd`"
+                "{name}: `export` compresses by gzip only; use the ending .gz, or pipe the output through `zstd`"
             )));
         }
         let cannot = |error| Failure::of_output(&self.file, &error);
@@ -84,7 +85,7 @@ impl ExportArgs {
         let mut file = unless_interrupted(move || {
             OutputFile::create(&path, Access::Owner).map_err(|error| Failure::of_output(&path, &error))
         })?;
-        // A FIFO can block for ever, also after it is open.
+        // A FIFO can block for ever, even after it is open.
         let interrupt =
             if file.replaces() { Some(Interrupt::on_signals()?) } else { Interrupt::of_shell().cloned() };
         let (pairs, omitted) = if ends_in(&self.file, "gz") {
@@ -105,7 +106,7 @@ impl ExportArgs {
         self.complain(store, &omitted)
     }
 
-    /// Says on stderr what the output lacks.
+    /// Reports on stderr what the output omits.
     fn complain(&self, store: &Store, omitted: &Omitted) -> Result<Answer, Failure> {
         if !self.all {
             self.table.mention_gateways(store)?;
@@ -113,7 +114,7 @@ impl ExportArgs {
         Ok(omitted.complain())
     }
 
-    /// Writes the pairs of a range. Returns how many, and what it left out.
+    /// Writes the pairs of a range. Returns their number, and the keys left out.
     fn write_pairs(
         &self,
         store: &Store,
@@ -149,7 +150,7 @@ impl ExportArgs {
             }
             Ok(true)
         })?;
-        // Without its last line the export does not count as whole.
+        // Without its last line the export counts as incomplete.
         store.verify()?;
         Ok((export.finish()?, omitted))
     }
@@ -161,7 +162,7 @@ impl ExportArgs {
     }
 }
 
-/// Returns the failure to write an export. A reader that closes it early does not have all of it.
+/// Converts the failure to write an export. A reader that closes it early does not have all of it.
 fn unless_closed(failure: Failure) -> Failure {
     match failure {
         Failure::OutputClosed if !stdout::was_closed() => {

@@ -1,4 +1,4 @@
-//! Why a command ended early, and its exit code.
+//! Reasons why a command ended early, with their exit codes.
 
 use crate::indexes;
 use crate::notation::printable;
@@ -12,10 +12,10 @@ use std::process::ExitCode;
 
 /// The exit code of a command that failed.
 pub(crate) const EXIT_FAILED: u8 = 1;
-/// The exit code of a command that a signal has ended, as shells give it for SIGINT.
+/// The exit code of a command ended by a signal; shells use it for SIGINT.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
-/// How the program's name begins a message on a terminal.
+/// Style of the program's name before a message on a terminal.
 const NAME: Style = AnsiColor::Yellow.on_default().bold();
 
 /// The result of a command that did not fail.
@@ -23,21 +23,21 @@ const NAME: Style = AnsiColor::Yellow.on_default().bold();
 pub enum Answer {
     /// Done; exit code 0.
     Done,
-    /// Done, with a negative result; exit code 1. The command has printed why.
+    /// Done, with a negative result; exit code 1. The command has printed the reason.
     No,
 }
 
 /// Why a command ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command cannot be carried out as given; exit code 2.
+    /// The command is invalid as given; exit code 2.
     Usage(String),
-    /// It was tried, and failed; exit code 1.
+    /// The command failed; exit code 1.
     Failed(String),
-    /// SIGINT, SIGTERM or SIGHUP came: what was done; exit code 130.
+    /// Ended by SIGINT, SIGTERM or SIGHUP, with the work done so far; exit code 130.
     Interrupted(String),
-    /// The reader of the output has closed it; exit code 0. If stdout was closed from the start, exit
-    /// code 1.
+    /// The reader of stdout closed it; exit code 0. If stdout was closed from the start, exit code
+    /// 1.
     OutputClosed,
 }
 
@@ -50,13 +50,13 @@ impl Failure {
         Self::Failed(what.to_string())
     }
 
-    /// Returns the failure of writing a file.
+    /// Returns the failure to write a file.
     pub(crate) fn of_output(path: &Path, error: &io::Error) -> Self {
         let what = format!("{}: cannot write it: {error}", path.display());
         if is_wrong_name(error) { Self::Usage(what) } else { Self::Failed(what) }
     }
 
-    /// The same, with the place where it happened.
+    /// Prepends the place where the failure happened.
     pub(crate) fn within(self, place: impl Display) -> Self {
         match self {
             Self::Usage(what) => Self::Usage(format!("{place}: {what}")),
@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// Says why, and chooses the exit code.
+    /// Prints the reason, and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (what, code) = match self {
             Self::Usage(what) => (what, 2),
@@ -82,12 +82,12 @@ impl Failure {
     }
 }
 
-/// Prints a message on stderr, and ignores a failure to do so. Control characters, which files and
-/// servers can bring into it, are escaped.
+/// Prints a message on stderr, and ignores a failure to do so. Control characters in it, which can
+/// come from files and servers, are escaped.
 pub fn complain(what: impl Display) {
     use io::Write;
     let what = printable(&what.to_string());
-    // A closed stderr leaves nobody to tell.
+    // If stderr is closed, the message cannot be reported.
     let _ = writeln!(anstream::stderr(), "{NAME}{}:{NAME:#} {what}", indexes::program());
 }
 
@@ -102,7 +102,7 @@ impl From<darter::Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// For writing to stdout; other files have their path named where they fail.
+    /// For writes to stdout; failures of other files are reported with their path.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::OutputClosed

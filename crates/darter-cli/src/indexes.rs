@@ -1,6 +1,7 @@
-//! The indexes that a program's `--index` names, and the program's own name.
+//! The indexes that `--index` accepts, and the program's name.
 //!
-//! `darter` knows those of the store. Another program can add more before it parses its arguments.
+//! `darter` has the indexes of the store. Another program can add more before it parses its
+//! arguments.
 
 use darter::{IndexKind, PoolUrl, Store, StoreOptions};
 use std::fmt;
@@ -9,17 +10,17 @@ use std::sync::OnceLock;
 
 /// An index that a pool can be opened with.
 pub trait Index: Send + Sync {
-    /// Returns the name on the command line.
+    /// Returns the index's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns what it is, in a line.
+    /// Returns a description in one line.
     fn what(&self) -> &'static str;
 
-    /// Opens a pool with it, as [`StoreOptions::open_url`] does.
+    /// Opens a pool with this index, as [`StoreOptions::open_url`] does.
     fn open(&self, options: StoreOptions, url: &PoolUrl) -> Result<Store, darter::Error>;
 }
 
-/// One of the store's own.
+/// An index of the store.
 struct Own(IndexKind);
 
 impl Index for Own {
@@ -42,10 +43,10 @@ impl Index for Own {
 
 static OWN: [Own; 2] = [Own(IndexKind::Quiver), Own(IndexKind::Dart)];
 
-/// Where the other indexes are.
+/// Names the program that has the other indexes.
 const OTHERS: &str = "`darter-lab` opens pools of the indexes that darter is compared with";
 
-/// A program that is not `darter`.
+/// A program other than `darter`.
 struct Program {
     name: &'static str,
     others: Vec<Box<dyn Index>>,
@@ -53,10 +54,9 @@ struct Program {
 
 static PROGRAM: OnceLock<Program> = OnceLock::new();
 
-/// Says that this program is not `darter`, but `name`, and knows other indexes too. Counts once, before
-/// arguments are parsed.
+/// Registers this program as `name`, not `darter`, with additional indexes. Must be called before
+/// arguments are parsed; only the first call has an effect.
 pub fn add(name: &'static str, others: Vec<Box<dyn Index>>) {
-    // A second call changes nothing.
     let _ = PROGRAM.set(Program { name, others });
 }
 
@@ -87,12 +87,12 @@ impl FromStr for IndexChoice {
         all().find(|index| index.name() == name).map(Self).ok_or_else(|| {
             let lines = all().map(|index| format!("\n  {:<24} {}", index.name(), index.what()));
             let others = if PROGRAM.get().is_none() { format!("\n{OTHERS}") } else { String::new() };
-            format!("there is no index of this name; there are:{}{others}", lines.collect::<String>())
+            format!("unknown index; known indexes:{}{others}", lines.collect::<String>())
         })
     }
 }
 
-/// Returns which program opens a pool that `darter` refuses for its index.
+/// Returns the name of the program that opens a pool whose index `darter` does not have.
 pub(crate) fn missing(error: &darter::Error) -> Option<&'static str> {
     let darter::Error::Index(error) = error else { return None };
     let held = error.held_index()?;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_those_there_are() {
+    fn an_unknown_index_name_lists_the_known_ones() {
         assert_eq!("dart".parse::<IndexChoice>().unwrap().0.name(), "dart");
         let error = "sherman".parse::<IndexChoice>().unwrap_err();
         assert!(

@@ -1,12 +1,13 @@
-//! What the program `darter` is made of: its commands, and what they share. A program with more
-//! commands, or more indexes, is made of the same.
+//! The commands of the program `darter`, and their shared parts. Other programs use them too, with
+//! more commands or indexes.
 //!
-//! Exit codes: 0, done; 1, a negative result (an absent key, a refused condition, a broken
-//! invariant, bad lines) or the operation failed; 2, the command cannot be carried out as given
-//! (arguments, pool name, no such pool or file); 130, ended by SIGINT, SIGTERM or
-//! SIGHUP. Results go to stdout, everything else to stderr.
+//! Exit codes: 0, done; 1, a negative result (an absent key, a condition that does not hold, a
+//! violated invariant, bad lines) or a failure; 2, the command is invalid as given (arguments, pool
+//! name, no such pool or file); 130, ended by SIGINT, SIGTERM or SIGHUP. Results go to stdout,
+//! everything else to stderr.
 
-// Doc comments of arguments are the text of `--help`, and every error is a `Failure`, which says why.
+// Doc comments of arguments are the text of `--help`, and every error is a `Failure` with its
+// reason.
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
 mod arguments;
@@ -48,7 +49,7 @@ use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
 use std::process::ExitCode;
 
-/// How help and errors look on a terminal; plain elsewhere, and with `NO_COLOR`.
+/// Styles of help and errors on a terminal; unused elsewhere, and with `NO_COLOR`.
 pub const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -56,8 +57,8 @@ pub const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default())
     .error(AnsiColor::Red.on_default().bold());
 
-/// Runs a program: parses its arguments, performs the command, and chooses the exit code.
-/// Commands that `needs_stdout` does not name are performed without stdout too.
+/// Runs a program: parses its arguments, runs the command, and returns the exit code. Commands for
+/// which `needs_stdout` returns false also run without stdout.
 pub fn run<A: Parser>(
     needs_stdout: impl FnOnce(&A) -> bool,
     perform: impl FnOnce(A) -> Result<Answer, Failure>,

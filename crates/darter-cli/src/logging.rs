@@ -1,33 +1,33 @@
-//! Where the log of what runs as a daemon goes: one line an event on stderr, as text or as JSON.
+//! The log of a daemon: one line per event on stderr, as text or JSON.
 
 use std::io;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::LevelFilter;
 
-/// Lines that wait for a slow reader of stderr; what comes beyond is lost, as the node waits for
-/// nobody.
+/// Maximum number of lines waiting for a slow reader of stderr; lines beyond it are dropped, since
+/// the node never waits for the log.
 const LINES_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Lines for people
     Text,
-    /// One object a line
+    /// One JSON object per line
     Json,
 }
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct LogArgs {
-    /// How log lines on stderr look
+    /// Format of log lines on stderr
     #[arg(help_heading = "Log", long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub(crate) log_format: Format,
-    /// What is told: off, error, warn, info, debug or trace, each with those before it
+    /// Least severe level to log: off, error, warn, info, debug or trace
     #[arg(help_heading = "Log", long, value_name = "LEVEL", env = "DARTER_LOG", default_value = "info")]
     pub(crate) log_level: LevelFilter,
 }
 
 impl LogArgs {
-    /// Begins to log; what waits is written when the answer is dropped.
+    /// Starts logging; waiting lines are written when the returned guard is dropped.
     pub(crate) fn start(&self) -> WorkerGuard {
         let (writer, guard) =
             NonBlockingBuilder::default().buffered_lines_limit(LINES_MAX).lossy(true).finish(io::stderr());

@@ -1,4 +1,4 @@
-//! The program `darter`: parses arguments, runs a command, prints.
+//! The program `darter`: parses arguments, runs a command, and prints the result.
 
 use clap::{CommandFactory, Parser, Subcommand};
 use darter_cli::{Answer, Failure, STYLES, StoreCommand, bench, memnode, reference};
@@ -6,11 +6,13 @@ use std::process::ExitCode;
 
 /// An ordered key-value index in disaggregated memory.
 ///
-/// Pools are named `mem:SIZE`, this process's memory, or `file:PATH`, a file shared by all
-/// processes that open it (also in /dev/shm), or `tcp://HOST:PORT,HOST:PORT`, memory nodes started
-/// by `darter memnode`, or `rdma://HOST:PORT?device=DEVICE`, nodes started with `--rdma` too, reached
-/// through an RDMA device of this machine. `?size=8G` creates an absent file and means nothing for one that is there,
-/// `nodes=N` splits the pool into several memory nodes.
+/// A pool's URL is `mem:SIZE` (in this process's memory, gone when it ends), `file:PATH` (a file
+/// shared by all processes that open it, also in /dev/shm), `tcp://HOST:PORT,HOST:PORT` (memory
+/// nodes started by `darter memnode`) or `rdma://HOST:PORT?device=DEVICE` (memory nodes started
+/// with `--rdma`, reached through an RDMA device of this machine). For a file, `?size=8G` creates
+/// it if it is absent and has no effect otherwise; `nodes=N` splits the pool into N memory nodes.
+///
+/// A SIZE is in bytes; the suffixes K, M, G and T stand for KiB, MiB, GiB and TiB.
 #[derive(Parser)]
 #[command(name = "darter", version, max_term_width = 110, styles = STYLES, after_help = "\
 Examples:
@@ -18,24 +20,25 @@ Examples:
   darter put pear green && darter get pear
   darter shell
 
-`darter COMMAND --help` has more. Exit codes: 0 done, 1 failed or absent, 2 wrong usage, 130 interrupted.")]
+See `darter COMMAND --help` for the options of a command.\nExit codes: 0 done, 1 failed or absent, 2 wrong usage, 130 interrupted.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-/// The commands: first those of every day, then those of operators and of measurements.
+/// The commands: first the everyday ones, then those for operators and for measurements.
 #[derive(Subcommand)]
 enum Command {
     #[command(flatten)]
     Store(Box<StoreCommand>),
-    /// Serve memory to clients over TCP or RDMA, as one memory node of a pool, until SIGTERM
+    /// Run a memory node, which serves memory to clients over TCP or RDMA; stops on SIGTERM or
+    /// Ctrl-C
     Memnode(Box<memnode::MemNodeCommand>),
-    /// Run the YCSB workloads and report throughput, round trips, bytes and latency
+    /// Run YCSB workloads and report throughput, round trips, bytes and latency
     Bench(Box<bench::BenchCommand>),
-    /// Print a script that completes this program's commands in a shell
+    /// Print a shell script that completes this program's commands
     Completions(reference::CompletionsCommand),
-    /// Print a manual page, or write all of them
+    /// Print a manual page, or write all of them to a directory
     Man(reference::ManCommand),
     /// A worker of `bench --processes`
     #[command(name = bench::WORKER_COMMAND, hide = true)]
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
     darter_cli::run(|Arguments { command }| !is_server(command), |Arguments { command }| perform(command))
 }
 
-/// Returns whether a command serves until it is stopped, for which it needs no stdout.
+/// Returns whether a command serves until it is stopped, and so runs without stdout too.
 fn is_server(command: &Command) -> bool {
     match command {
         Command::Store(command) => command.is_server(),
@@ -87,7 +90,7 @@ mod tests {
         arguments.command
     }
 
-    /// What a unit starts, with its settings.
+    /// Returns the command that a unit starts, with its settings.
     fn started_by(name: &str) -> Command {
         let (unit, settings) = (deployed(&format!("{name}.service")), deployed(&format!("{name}.env")));
         let settings: Vec<_> = settings
@@ -101,7 +104,7 @@ mod tests {
             assert!(command.contains(&variable), "{name} is set and not used");
             command = command.replace(&variable, value);
         }
-        // What systemd fills in itself.
+        // Variables that systemd replaces.
         let command = command.replace("%S", "/var/lib").replace("%d", "/run/credentials");
         assert!(!command.contains(['$', '%']), "{command}");
         daemon(&command.split(' ').map(str::to_owned).collect::<Vec<_>>())

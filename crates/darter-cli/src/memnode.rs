@@ -32,27 +32,28 @@ Examples:
   darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --views etcd://10.0.0.9:2379/darter \
     --replicas 10.0.0.1:7000+10.0.0.2:7000")]
 pub struct MemNodeCommand {
-    /// Where to listen: ADDRESS:PORT; port 0 takes any, and the line on stdout says which
+    /// Address to listen on, as IP:PORT; with port 0 a free port is chosen and printed on stdout
     #[arg(long, value_name = "ADDR", required_unless_present = "is_probe")]
     listen: Option<SocketAddr>,
-    /// Bytes of the region, such as 8G; the system grants them as they are touched
+    /// Size of the region in bytes, or with the suffix K, M, G or T (KiB, MiB, GiB, TiB); the
+    /// system allocates memory as it is used
     #[arg(long, value_name = "SIZE", required_unless_present = "is_probe")]
     size: Option<ByteSize>,
-    /// Keep the region in this file, to be offered again by the next node that is started with it;
-    /// FILE.node goes with it
+    /// Keep the region in this file, and in FILE.node; a node restarted with the file serves it
+    /// again
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
     credentials: NodeArgs,
-    /// Serve numbers for Prometheus over HTTP here, at /metrics, and how the node is, at /healthz;
-    /// port 0 takes any, and the log says which. It asks for no token: choose an address that only
-    /// operators reach
+    /// Serve Prometheus metrics at /metrics and health at /healthz over HTTP on this address; with
+    /// port 0 a free port is chosen and logged. No token is required: choose an address that only
+    /// operators can reach
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Take the region from huge pages that the system has reserved, all at once; without it the
-    /// kernel is only asked for huge pages
+    /// Allocate the region from reserved huge pages, at once; without this option the kernel uses
+    /// huge pages if it can
     #[arg(long, conflicts_with = "file")]
     huge_pages: bool,
     #[command(flatten)]
@@ -65,93 +66,94 @@ pub struct MemNodeCommand {
     limits: Limits,
     #[command(flatten)]
     log: LogArgs,
-    /// Stop as on SIGTERM when stdin ends
+    /// Stop as on SIGTERM when stdin is closed
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
 }
 
-/// How the node's files get their disk space, and who can read and write them.
+/// Disk space and permissions of the node's files.
 #[derive(clap::Args)]
 struct FileArgs {
-    /// Let the file take disk space when it is touched, instead of reserving it: a full disk then
-    /// ends the node
+    /// Allocate the file's disk space as it is used instead of reserving it; a full disk then ends
+    /// the node
     #[arg(long, requires = "file")]
     sparse: bool,
-    /// Reserve the file's disk space also on a file system that cannot do that by itself, by writing
-    /// all of it
+    /// On a file system that cannot reserve disk space, reserve it by writing the whole file
     #[arg(long, requires = "file", conflicts_with = "sparse")]
     preallocate: bool,
-    /// Serve a copy of a region whose node had not ended when it was copied; then run `darter check
-    /// --repair` over the pool
+    /// Serve a copy of a region that was made while its node ran; afterwards run `darter check
+    /// --repair` on the pool
     #[arg(long, requires = "file")]
     accept_copy: bool,
-    /// Permissions of new files with the node's memory (`--file`, `--log`), in octal, such as 0640;
-    /// 0600 if not given, or 0660 with --file-group. Users who can read a file can enter a new
-    /// directory
+    /// Permissions of new files with the node's memory (`--file`, `--log`), in octal, for example
+    /// 0640; users who can read a file can enter a new directory [default: 0600, or 0660 with
+    /// --file-group]
     #[arg(long, value_name = "MODE")]
     file_mode: Option<FileMode>,
-    /// The group of those files, by name or number
+    /// Group of those files, by name or number
     #[arg(long, value_name = "GROUP")]
     file_group: Option<GroupName>,
 }
 
-/// The RDMA device that clients reach the region through, if one is named.
+/// The RDMA device through which clients reach the region, if any.
 #[derive(clap::Args)]
 struct RdmaArgs {
     /// Let clients read and write the region through this RDMA device, and refuse verbs over TCP.
-    /// They name the pool `rdma://ADDR,…?device=` with a device of their own machine
+    /// Clients use the pool URL `rdma://ADDR,…?device=` with a device of their own machine
     #[arg(help_heading = "RDMA", long = "rdma", value_name = "DEVICE[:PORT[:GID]]")]
     device: Option<DeviceName>,
-    /// Use RDMA also beside TLS: TCP is encrypted then, keys and values go over RDMA in clear
+    /// Allow RDMA together with TLS: TCP is then encrypted, but RDMA, which carries all keys and
+    /// values, is not
     #[arg(help_heading = "RDMA", long = "rdma-in-clear", requires = "device")]
     in_clear: bool,
-    /// Try the device out for a few seconds instead, and print what it promises; exit code 1 if it
-    /// cannot be used
+    /// Test the device for a few seconds, print the guarantees it gives, and exit; exit code 1 if
+    /// it cannot be used
     #[arg(help_heading = "RDMA", long = "rdma-probe", requires = "device")]
     is_probe: bool,
 }
 
-/// What peers may take, and how long.
+/// Limits on the resources and time of peers.
 #[derive(clap::Args)]
 struct Limits {
-    /// Connections at most
+    /// Maximum number of connections
     #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 1024)]
     connections: usize,
-    /// Connections at most that wait to be accepted; the system may allow fewer
-    /// (net.core.somaxconn)
+    /// Maximum number of connections that wait to be accepted; net.core.somaxconn can lower it
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     backlog: u32,
-    /// Payload bytes of a frame at most, 4K to 4M
-    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "4M", value_parser = frame_bytes)]
+    /// Maximum payload of a frame, 4 KiB to 4 MiB
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "4MiB", value_parser = frame_bytes)]
     frame_bytes: ByteSize,
-    /// Bytes of answers that may wait for one peer before it is heard no further
-    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "16M")]
+    /// Maximum size of the unread replies to one peer; beyond it the node reads no requests from
+    /// the peer
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "16MiB")]
     waiting_bytes: ByteSize,
-    /// Memory of all connections together, beyond which the one that has most is dropped; 16M or
-    /// more
-    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "1G", value_parser = buffer_bytes)]
+    /// Maximum memory of all connections together, at least 16 MiB; beyond it the connection that
+    /// uses most is dropped
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "1GiB", value_parser = buffer_bytes)]
     buffer_bytes: ByteSize,
-    /// Seconds that a peer may leave its answers unread, or its greeting or a request unfinished
+    /// Time in seconds after which a peer is disconnected if it leaves replies unread, or a
+    /// handshake or request unfinished
     #[arg(help_heading = "Limits", long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     patience: Duration,
-    /// Seconds that peers may take their answers after SIGTERM
+    /// Time in seconds after SIGTERM for peers to read their replies
     #[arg(help_heading = "Limits", long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     drain: Duration,
-    /// Microseconds to look again and again before sleeping
+    /// Time in microseconds that a thread polls before it sleeps
     #[arg(help_heading = "Limits", long, value_name = "US", default_value_t = 50)]
     spin: u64,
 }
 
 fn frame_bytes(text: &str) -> Result<ByteSize, String> {
     let most = u64::from(darter_fabric::wire::FRAME_BYTES_MAX);
-    sized(text, 4096..=most, "a frame may have 4K to 4M")
+    sized(text, 4096..=most, "must be from 4 KiB to 4 MiB")
 }
 
 fn buffer_bytes(text: &str) -> Result<ByteSize, String> {
-    sized(text, 16 << 20..=u64::MAX, "connections need 16M or more")
+    sized(text, 16 << 20..=u64::MAX, "must be at least 16 MiB")
 }
 
-/// A server that runs in the process of a memory node, whose procedures clients call.
+/// A server in the process of a memory node, whose procedures clients call.
 pub trait NodeServer {
     /// Returns the number of threads that run procedures.
     fn workers(&self) -> usize;
@@ -159,8 +161,8 @@ pub trait NodeServer {
     /// Returns the procedures.
     fn procedures(&self) -> Procedures;
 
-    /// Does the upkeep of the server, whose node listens here, until a stop is requested. Returns what
-    /// stops the node then: the server may need the node to leave the pool.
+    /// Maintains the server, whose node listens at `address`, until a stop is requested. Returns
+    /// the [`Stop`] for the node, which runs on in case the server needs it to leave the pool.
     fn serve_at(self: Box<Self>, address: SocketAddr, stop: Arc<Stop>) -> Result<Arc<Stop>, Failure>;
 }
 
@@ -215,7 +217,7 @@ impl MemNodeCommand {
         });
         if !self.credentials.are_asked_for() && !listen.ip().is_loopback() {
             warn!(
-                "without --token-file or --tls-client-ca whoever reaches this address can read and write the memory"
+                "without --token-file or --tls-client-ca any client that reaches this address can read and write the memory"
             );
         }
         let stop = asked_to_stop(self.until_stdin_closes, None)?;
@@ -256,7 +258,7 @@ impl FileArgs {
 
 impl Limits {
     fn options(&self, credentials: MemNodeOptions) -> MemNodeOptions {
-        // What is more than this machine can address is no limit.
+        // A size that this machine cannot address means no limit.
         let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
         MemNodeOptions {
             connections_max: self.connections,
@@ -272,12 +274,11 @@ impl Limits {
     }
 }
 
-/// Open files beside the connections let in: those that have not greeted, the metrics port's, the
-/// log, the region.
+/// Open files other than those of admitted connections: pending handshakes, the metrics port, the
+/// log, and the region.
 const OTHER_FILES: u64 = 512;
 
-/// Raises this process's limit of open files to what its connections may need, as far as that is
-/// allowed.
+/// Raises this process's limit of open files for its connections, as far as permitted.
 pub(crate) fn allow_open_files(connections: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = (connections as u64).saturating_add(OTHER_FILES);
@@ -287,6 +288,6 @@ pub(crate) fn allow_open_files(connections: usize) {
     let allowed = maximum.map_or(wanted, |maximum| maximum.min(wanted));
     let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum });
     if raised.is_err() || allowed < wanted {
-        warn!(wanted, allowed, "open files are limited to fewer than the connections may need");
+        warn!(wanted, allowed, "the limit of open files is below the need of the connections");
     }
 }

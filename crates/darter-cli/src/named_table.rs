@@ -1,5 +1,5 @@
-//! The keys that a command works on: those of programs, or, with `--table redis:0`, those of the
-//! pool's gateways, as their clients see them.
+//! The keys that a command works on: those of programs or, with `--table redis:0`, those of the
+//! pool's gateways, as Redis clients see them.
 
 use crate::Answer;
 use crate::failure::{Failure, complain};
@@ -10,7 +10,7 @@ use darter_fabric::counted;
 use darter_gateway::{Collection, Database, DatabaseError, RedisValue};
 use std::str::FromStr;
 
-/// A part of a pool that has a name.
+/// A named part of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TableName {
     /// The database of the pool's gateways.
@@ -31,11 +31,11 @@ impl FromStr for TableName {
     }
 }
 
-/// Which table.
+/// The table to work on.
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct TableArgs {
-    /// Work on `redis:0`, the keys of the pool's gateways, as GET, SET and DEL do, instead of the keys
-    /// of programs
+    /// Work on table `redis:0`, the keys of the pool's gateways, as GET, SET and DEL do; by default
+    /// on the keys of programs
     #[arg(long, value_name = "NAME")]
     table: Option<TableName>,
 }
@@ -49,7 +49,7 @@ impl TableArgs {
         })
     }
 
-    /// Says on stderr that gateways have records in the pool, if the table is not theirs.
+    /// Notes on stderr that gateways have records in the pool, unless the table is theirs.
     pub(crate) fn mention_gateways(self, store: &Store) -> Result<(), Failure> {
         if self.table.is_none() && !store.session_in(KeySpace::Gateway)?.is_empty()? {
             complain(
@@ -63,9 +63,9 @@ impl TableArgs {
 
 /// Access to the keys of a table.
 pub(crate) enum Keys {
-    /// Those of programs, or of everything as it lies in the index.
+    /// Keys of programs, or all places of the index.
     Plain(Session),
-    /// Those of the gateways.
+    /// Keys of the gateways.
     Redis(Box<Database>),
 }
 
@@ -78,7 +78,7 @@ impl From<DatabaseError> for Failure {
     }
 }
 
-/// The failure of an operation on one key, which the error of a store does not depend on.
+/// Converts the failure of an operation on one key.
 fn of_key(key: &[u8], error: DatabaseError) -> Failure {
     match error {
         DatabaseError::Store(error) => error.into(),
@@ -110,7 +110,7 @@ impl Keys {
         })
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key. Returns whether it existed.
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool, Failure> {
         Ok(match self {
             Self::Plain(session) => session.discard(key)?,
@@ -118,8 +118,8 @@ impl Keys {
         })
     }
 
-    /// Passes the keys of a range to `visit`, with their values where these are strings, in the
-    /// order of the range, until `visit` returns false; it is called at most `limit` times.
+    /// Calls `visit` with the keys of a range, in the range's order, and the values of those that
+    /// are strings, until `visit` returns false; at most `limit` times.
     pub(crate) fn visit(
         &mut self,
         range: &ScanRange,
@@ -153,12 +153,12 @@ impl Keys {
     }
 }
 
-/// How many keys were left out of an output of strings.
+/// The number of keys left out because their values are not strings, by type.
 #[derive(Default)]
 pub(crate) struct Omitted(Vec<(Collection, u64)>);
 
 impl Omitted {
-    /// Counts one.
+    /// Counts a key.
     pub(crate) fn count(&mut self, found: Collection) {
         match self.0.iter_mut().find(|(collection, _)| *collection == found) {
             Some((_, keys)) => *keys += 1,
@@ -166,7 +166,7 @@ impl Omitted {
         }
     }
 
-    /// Says so on stderr, if there are any.
+    /// Reports the keys left out on stderr, if any.
     pub(crate) fn complain(&self) -> Answer {
         for &(found, keys) in &self.0 {
             let (keys, kind) = (counted(keys, "key"), found.name());

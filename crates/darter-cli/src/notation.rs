@@ -1,13 +1,13 @@
-//! How keys and values, which are any bytes, are written as text.
+//! Notations of keys and values, which are any bytes, as text.
 //!
-//! Escaped text, the default: printable UTF-8 stands for itself, `\\` for a backslash, `\n`, `\t`,
-//! `\r` for themselves and `\xNN` for any byte. Hexadecimal: two digits for each byte. Both give
-//! back exactly the bytes they were made from.
+//! Escaped text, the default: printable UTF-8 is written as it is, a backslash as `\\`, line feed,
+//! tab and carriage return as `\n`, `\t` and `\r`, and any other byte as `\xNN`. Hexadecimal: two
+//! digits per byte. Both restore the exact bytes.
 
 use darter_fabric::counted;
 use std::fmt::Write;
 
-/// How bytes are written.
+/// A notation of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Notation {
     /// Text with escapes.
@@ -15,12 +15,12 @@ pub(crate) enum Notation {
     Escaped,
     /// Hexadecimal digits.
     Hex,
-    /// The bytes themselves: only for reading files.
+    /// The bytes themselves; only for reading files.
     Raw,
 }
 
-/// Returns a message with the control characters in it escaped, but for its line ends: a terminal
-/// obeys them, and they may come from a file.
+/// Returns a message with its control characters escaped, except line ends: they may come from a
+/// file, and a terminal would execute them.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -34,7 +34,7 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 impl Notation {
-    /// The bytes that `text` stands for.
+    /// Returns the bytes that `text` denotes.
     pub(crate) fn read(self, text: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Self::Raw => Ok(text.to_vec()),
@@ -43,7 +43,7 @@ impl Notation {
         }
     }
 
-    /// The text for `bytes`. There is none for raw bytes; they are escaped.
+    /// Returns the text for `bytes`. `Raw` has no text, so it uses escapes.
     pub(crate) fn write(self, bytes: &[u8]) -> String {
         if self == Self::Hex { write_hex(bytes) } else { write_escaped(bytes) }
     }
@@ -64,16 +64,16 @@ fn digit(text: u8) -> Option<u8> {
 
 fn read_hex(text: &[u8]) -> Result<Vec<u8>, String> {
     if !text.len().is_multiple_of(2) {
-        return Err(format!("{}; bytes have two each", counted(text.len() as u64, "hexadecimal digit")));
+        return Err(format!("{}; each byte needs two", counted(text.len() as u64, "hexadecimal digit")));
     }
     let byte = |(at, pair): (usize, &[u8])| match (digit(pair[0]), digit(pair[1])) {
         (Some(high), Some(low)) => Ok(high << 4 | low),
-        _ => Err(format!("no hexadecimal digits at position {}", at * 2 + 1)),
+        _ => Err(format!("not two hexadecimal digits at position {}", at * 2 + 1)),
     };
     text.chunks_exact(2).enumerate().map(byte).collect()
 }
 
-/// Whether a character stands for itself on a terminal and in a line of a file.
+/// Returns whether a character is printed as it is on a terminal and in a line of a file.
 fn is_plain(c: char) -> bool {
     matches!(c, ' '..='~' if c != '\\') || (!c.is_ascii() && c.escape_debug().count() == 1)
 }
@@ -113,11 +113,11 @@ fn read_escaped(text: &[u8]) -> Result<Vec<u8>, String> {
             [b'\\', b'0', ..] => (0, 2),
             [b'\\', b'x', high, low, ..] => match (digit(*high), digit(*low)) {
                 (Some(high), Some(low)) => (high << 4 | low, 4),
-                _ => return Err(format!("no two hexadecimal digits after `\\x` at position {}", at + 1)),
+                _ => return Err(format!("not two hexadecimal digits after `\\x` at position {}", at + 1)),
             },
             [b'\\', ..] => {
                 return Err(format!(
-                    "unknown escape at position {}; there are \\\\ \\n \\t \\r \\0 \\xNN",
+                    "unknown escape at position {}; known escapes: \\\\ \\n \\t \\r \\0 \\xNN",
                     at + 1
                 ));
             }

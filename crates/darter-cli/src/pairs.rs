@@ -1,4 +1,4 @@
-//! `put` and `get`: one pair.
+//! `put` and `get`: store and print one pair.
 
 use crate::Answer;
 use crate::arguments::NotationArgs;
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-/// Bytes of a value that is read from a file, at most: far above what any pool holds in one value.
+/// Maximum bytes of a value read from a file: far above the largest value of any pool.
 const VALUE_FILE_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(clap::Args)]
@@ -27,28 +27,28 @@ pub struct PutCommand {
     put: PutArgs,
 }
 
-/// What to store.
+/// The pair to store.
 #[derive(clap::Args)]
 pub(crate) struct PutArgs {
     #[command(flatten)]
     notation: NotationArgs,
     #[command(flatten)]
     table: TableArgs,
-    /// The key
+    /// Key to store the value under
     key: OsString,
-    /// The value
+    /// Value to store
     #[arg(required_unless_present = "value_file")]
     value: Option<OsString>,
-    /// Take the value from a file as it is, `-` for standard input
+    /// Read the value from a file, unchanged; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
     value_file: Option<PathBuf>,
-    /// Only if the key is absent, else exit code 1
+    /// Store only if the key is absent; otherwise exit code 1
     #[arg(long, group = "condition")]
     if_absent: bool,
-    /// Only if the key is present, else exit code 1
+    /// Store only if the key is present; otherwise exit code 1
     #[arg(long, group = "condition")]
     if_present: bool,
-    /// Only if the key's value equals this one, else exit code 1
+    /// Store only if the key has this value; otherwise exit code 1
     #[arg(long, value_name = "VALUE", group = "condition")]
     if_equal: Option<OsString>,
 }
@@ -60,7 +60,7 @@ impl PutCommand {
     }
 }
 
-/// A put with all its bytes at hand.
+/// The arguments of a put, parsed.
 struct Put {
     table: TableArgs,
     key: Vec<u8>,
@@ -115,7 +115,7 @@ impl Put {
     }
 }
 
-/// A value from a file or standard input.
+/// Reads a value from a file or standard input.
 fn read_value(path: &PathBuf) -> Result<Vec<u8>, Failure> {
     let mut value = Vec::new();
     let read = if path.as_os_str() == "-" {
@@ -126,7 +126,7 @@ fn read_value(path: &PathBuf) -> Result<Vec<u8>, Failure> {
     match read {
         Err(error) => Err(Failure::usage(format_args!("{}: {error}", path.display()))),
         Ok(bytes) if bytes as u64 > VALUE_FILE_BYTES_MAX => Err(Failure::usage(format_args!(
-            "{}: above 1 GiB; no pool holds that in one value",
+            "{}: larger than 1 GiB, which is too large for a value",
             path.display()
         ))),
         Ok(_) => Ok(value),
@@ -146,23 +146,23 @@ pub struct GetCommand {
     get: GetArgs,
 }
 
-/// What to print.
+/// The key to print the value of.
 #[derive(clap::Args)]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     notation: NotationArgs,
     #[command(flatten)]
     table: TableArgs,
-    /// The key
+    /// Key to print the value of
     key: OsString,
-    /// Write the value's bytes as they are, without a line end
+    /// Write the bytes of the value unchanged, without a line end
     #[arg(long)]
     raw: bool,
 }
 
 impl GetCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        // Nonsense is refused before a pool is opened.
+        // Invalid arguments are refused before a pool is opened.
         self.get.notation.notation().argument(&self.get.key)?;
         self.pool.read(|store| self.get.run(store))
     }

@@ -1,4 +1,4 @@
-//! The pool that a command works on, and the commands about pools themselves.
+//! The pool that a command works on, and the commands for pools themselves.
 
 use crate::Answer;
 use crate::arguments::{IndexArgs, seconds};
@@ -14,10 +14,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
-/// Which pool.
+/// The pool to work on.
 #[derive(clap::Args)]
 pub(crate) struct PoolArgs {
-    /// The pool: `file:PATH`, or `file:PATH?size=SIZE[&nodes=N]` to create it, or
+    /// Pool: `file:PATH`, or `file:PATH?size=SIZE[&nodes=N]` to create it if absent, or
     /// `tcp://HOST:PORT,…`, or `rdma://HOST:PORT,…?device=DEVICE`
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
@@ -28,7 +28,7 @@ pub(crate) struct PoolArgs {
 }
 
 impl PoolArgs {
-    /// A pool, named and opened as by the options of that name.
+    /// Returns a pool as if named and opened by the options of that name.
     pub(crate) fn new(pool: PoolUrl, index: IndexArgs, credentials: ClientArgs) -> Self {
         Self { pool, index, credentials }
     }
@@ -42,15 +42,15 @@ impl PoolArgs {
         Ok(self.index.open(options, &self.pool)?)
     }
 
-    /// Opens a pool that must be there.
+    /// Opens an existing pool.
     pub(crate) fn existing(&self) -> Result<Store, Failure> {
         let store = self.open(self.options()?.create(false))?;
         self.remark(&store);
         Ok(store)
     }
 
-    /// Opens a pool that must be there, to repair it. A copy of an open pool is refused unless a
-    /// snapshot of it is sound.
+    /// Opens an existing pool to repair it. A copy of an open pool is refused unless a snapshot of
+    /// it is sound.
     pub(crate) fn to_repair(&self) -> Result<Store, Failure> {
         let options = self.options()?.create(false);
         let opened = self.index.open(options.clone(), &self.pool);
@@ -63,12 +63,12 @@ impl PoolArgs {
             let found = counted(check.violations.len() as u64, "violation");
             return Err(Failure::failed(format_args!("{refused}; it is not: {found}, such as: {violation}")));
         }
-        complain("note: this copy of an open pool is sound, and is a pool by itself from now on");
+        complain("note: this copy of an open pool is sound, and is a separate pool from now on");
         self.open(options)
     }
 
-    /// Opens a pool that must be there, has a command read it, and says whether what it read is of
-    /// one state of the pool. Of a file that this user may not write it reads a snapshot.
+    /// Opens an existing pool, lets a command read it, and checks whether the command read one
+    /// state of the pool. If this user may not write the pool's file, reads a snapshot of it.
     pub(crate) fn read(
         &self,
         command: impl FnOnce(&Store) -> Result<Answer, Failure>,
@@ -85,20 +85,20 @@ impl PoolArgs {
         Ok(answer)
     }
 
-    /// Whether this user may write the pool's file, if it is in one.
+    /// Returns whether this user may write the pool's file, if it is in one.
     fn may_write(&self) -> bool {
         let Scheme::File(path) = self.pool.scheme() else { return true };
         let refused = File::options().read(true).write(true).open(path).err().map(|error| error.kind());
         !matches!(refused, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem))
     }
 
-    /// Opens a pool, creating it when its name says how large.
+    /// Opens a pool, or creates it if its URL has a size.
     pub(crate) fn open_or_create(&self) -> Result<Store, Failure> {
         self.open_or_create_with(self.options()?)
     }
 
-    /// Does the same for a gateway, which keeps nothing of a pool that was lost: it also serves the one
-    /// that is made in its place.
+    /// Opens or creates a pool for a gateway. A gateway keeps no state of a lost pool, so it also
+    /// serves the pool that replaces it.
     pub(crate) fn open_to_serve(&self) -> Result<Store, Failure> {
         self.open_or_create_with(self.options()?.accept_new_pool(true))
     }
@@ -114,8 +114,8 @@ impl PoolArgs {
 }
 
 impl PoolArgs {
-    /// Says what its user should know of an open pool: that its disk may fill up, and that it has
-    /// another size than its name, whose size counts only when a pool is made.
+    /// Warns about an open pool whose disk may fill up, or whose size differs from the size in its
+    /// URL, which has an effect only when a pool is created.
     fn remark(&self, store: &Store) {
         warn_of_missing_space(store);
         let pool = store.pool();
@@ -124,15 +124,15 @@ impl PoolArgs {
         if self.pool.node_bytes().is_some_and(|bytes| bytes != node_bytes) || self.pool.nodes() > nodes {
             let has = bytes_text(node_bytes * nodes as u64);
             complain(format_args!(
-                "note: this pool is there already, with {has} in {}; `?size=` and `nodes=` count only when a pool is \
-                 made, and change none",
+                "note: this pool exists already, with {has} in {}; `?size=` and `nodes=` have an effect only when a pool is \
+                 created",
                 counted(nodes as u64, "memory node")
             ));
         }
     }
 }
 
-/// Warns if a pool's file system has less room than the pool may come to need.
+/// Warns if a pool's file system has less free space than the pool may come to need.
 fn warn_of_missing_space(store: &Store) {
     if let Provider::Local(local) = store.pool().fabric().inner()
         && let Some(warning) = local.missing_space()
@@ -141,11 +141,11 @@ fn warn_of_missing_space(store: &Store) {
     }
 }
 
-/// Checks what a file must not be to hold a pool.
+/// Checks that a pool's path is not a directory.
 pub fn usable(pool: &PoolUrl) -> Result<(), Failure> {
     match pool.scheme() {
         Scheme::File(path) if path.is_dir() => Err(Failure::usage(format_args!(
-            "{}: it is a directory; name a file in it, as in `file:{}`",
+            "{}: it is a directory; name a file in it, for example `file:{}`",
             path.display(),
             path.join("fruit.pool").display()
         ))),
@@ -153,26 +153,26 @@ pub fn usable(pool: &PoolUrl) -> Result<(), Failure> {
     }
 }
 
-/// Reads an address as pools name them.
+/// Parses an address as in a pool's URL.
 fn node_address(text: &str) -> Result<String, String> {
     let pool = format!("tcp://{text}").parse::<PoolUrl>();
     let is_one = pool.is_ok_and(|pool| pool.addresses().is_some_and(|addresses| addresses.len() == 1));
     if is_one {
         Ok(text.to_owned())
     } else {
-        Err("not an address with a port, such as 10.0.0.4:7000".to_owned())
+        Err("not an address with a port; write for example 10.0.0.4:7000".to_owned())
     }
 }
 
 #[derive(clap::Subcommand)]
 pub enum PoolCommand {
-    /// Make a pool of memory nodes that hold none
+    /// Create a pool on memory nodes that have none, or in a file
     Create(CreateCommand),
-    /// Add a memory node to a pool, to be used at once by the processes that have it open
+    /// Add a memory node to a pool; processes that have the pool open use it at once
     AddNode(AddNodeCommand),
-    /// Describe a pool: its nodes, their space, and who works on it
+    /// Describe a pool: its nodes, their space, and its members
     Status(StatusCommand),
-    /// Have another replica of a memory group serve, before this one's machine is worked on
+    /// Make another replica of a memory group the primary, for example before maintenance
     Handoff(HandoffCommand),
 }
 
@@ -183,13 +183,13 @@ Example:
 pub struct HandoffCommand {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The memory node that is a group
+    /// Number of the memory node, which must be a group
     #[arg(value_name = "NODE")]
     node: u8,
-    /// The replica that shall serve, which must be a backup
+    /// Replica to make the primary; must be a backup
     #[arg(value_name = "HOST:PORT", value_parser = node_address)]
     replica: String,
-    /// Seconds to wait for that
+    /// Maximum time in seconds to wait for the handoff
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
     patience: Duration,
 }
@@ -204,7 +204,7 @@ pub struct CreateCommand {
     #[command(flatten)]
     pool: PoolArgs,
     /// Replace the contents of the file or device, unless a process has it open; on memory nodes,
-    /// replace a pool that has lost a node other than its first, and shut out its processes
+    /// replace a pool that has lost a node other than its first, and disconnect its processes
     #[arg(long)]
     overwrite: bool,
 }
@@ -216,10 +216,10 @@ Example:
 pub struct AddNodeCommand {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The memory node, as clients find it
+    /// Address of the memory node, as clients reach it
     #[arg(value_name = "HOST:PORT", value_parser = node_address)]
     address: String,
-    /// Seconds to wait for the processes that have the pool open
+    /// Maximum time in seconds to wait for the processes that have the pool open
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     patience: u64,
 }
@@ -232,7 +232,7 @@ Examples:
 pub struct StatusCommand {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Print one JSON object
+    /// Print the description as a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -255,7 +255,7 @@ impl CreateCommand {
         match url.scheme() {
             Scheme::Memory => {
                 return Err(Failure::usage(
-                    "a `mem:` pool ends with this command; there is nothing to create",
+                    "a `mem:` pool ends with this command, so it cannot be created; use `file:PATH?size=SIZE`",
                 ));
             }
             Scheme::File(path)
@@ -264,7 +264,7 @@ impl CreateCommand {
                     && !Local::is_blank_device(path).map_err(darter::Error::from)? =>
             {
                 return Err(Failure::usage(format!(
-                    "{}: there is something already; --overwrite makes a pool in its place",
+                    "{}: it exists already; add --overwrite to replace it with a new pool",
                     path.display()
                 )));
             }
@@ -302,12 +302,12 @@ impl StatusCommand {
     }
 }
 
-/// What of a pool survives a power failure.
+/// Returns which writes to a pool survive a power failure.
 fn durability_text(durability: Durability) -> &'static str {
     match durability {
-        Durability::OnCompletion => "on-completion: whatever was acknowledged survives a power failure",
-        Durability::ByVerb => "by-verb: whatever was written before the last sync survives a power failure",
-        _ => "never: a power failure may leave anything",
+        Durability::OnCompletion => "on-completion: all acknowledged writes survive a power failure",
+        Durability::ByVerb => "by-verb: all writes before the last sync survive a power failure",
+        _ => "never: a power failure can lose or damage anything",
     }
 }
 

@@ -1,4 +1,4 @@
-//! A range of keys as commands take it.
+//! A range of keys as options of a command.
 
 use crate::failure::Failure;
 use crate::notation::Notation;
@@ -6,22 +6,22 @@ use darter::ScanRange;
 use std::ffi::OsString;
 use std::ops::Bound;
 
-/// Which keys.
+/// The range of keys.
 #[derive(clap::Args)]
 pub(crate) struct RangeArgs {
-    /// The least key
+    /// First key of the range (inclusive)
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
-    /// The key to end before
+    /// End of the range (exclusive)
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// Only keys that begin so
+    /// Only keys with this prefix
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
 }
 
 impl RangeArgs {
-    /// Returns the range; all keys without bounds.
+    /// Returns the range; without bounds, all keys.
     pub(crate) fn range(&self, notation: Notation) -> Result<ScanRange, Failure> {
         let bytes = |key: &Option<OsString>| key.as_ref().map(|key| notation.argument(key)).transpose();
         Ok(match bytes(&self.prefix)? {

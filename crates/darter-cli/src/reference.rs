@@ -1,4 +1,5 @@
-//! `completions` and `man`: what shells and `man` are told of the program, made from its arguments.
+//! `completions` and `man`: completion scripts and manual pages, generated from the program's
+//! arguments.
 
 use crate::failure::{Answer, Failure};
 use clap::Command;
@@ -15,7 +16,7 @@ Examples:
   darter completions zsh > ~/.zfunc/_darter
   darter completions fish > ~/.config/fish/completions/darter.fish")]
 pub struct CompletionsCommand {
-    /// The shell
+    /// Shell to generate a script for
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -23,7 +24,7 @@ pub struct CompletionsCommand {
 impl CompletionsCommand {
     pub fn run(&self, mut program: Command) -> Result<Answer, Failure> {
         let name = program.get_name().to_owned();
-        // The generator takes a failing writer for a mistake of its own.
+        // The generator panics if the writer fails.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, name, &mut script);
         let mut out = std::io::stdout().lock();
@@ -39,10 +40,10 @@ Examples:
   darter man load | man -l -
   darter man --dir ~/.local/share/man/man1")]
 pub struct ManCommand {
-    /// The command to describe, such as `load` or `pool create`; without one, the program
+    /// Command to describe, for example `load` or `pool create`; by default the program itself
     #[arg(conflicts_with = "dir")]
     command: Vec<String>,
-    /// Write the pages of all commands into this directory
+    /// Write the pages of all commands to this directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -63,7 +64,7 @@ impl ManCommand {
             let found = command.find_subcommand(word).filter(|found| !found.is_hide_set());
             command = found.ok_or_else(|| {
                 Failure::usage(format_args!(
-                    "there is no command `{word}`; `{} --help` lists those there are",
+                    "unknown command `{word}`; `{} --help` lists the commands",
                     program.get_name()
                 ))
             })?;
@@ -75,7 +76,7 @@ impl ManCommand {
     }
 }
 
-/// Writes the pages of a command and of those below it.
+/// Writes the pages of a command and of its subcommands.
 fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_pages(below, dir)?;

@@ -1,4 +1,4 @@
-//! How a memory node is one replica of a memory group.
+//! Options of a memory node that is a replica of a memory group.
 
 use crate::arguments::{seconds, sized};
 use crate::failure::Failure;
@@ -12,15 +12,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long replicas wait for each other unless they are told otherwise, in seconds.
+/// Default of `--suspect-after`, in seconds.
 pub(crate) const SUSPECT_AFTER: &str = "1";
 
-/// The group that a memory node is a replica of, if it is.
+/// The group that a memory node belongs to, if any.
 #[derive(clap::Args)]
 pub(crate) struct ReplicaArgs {
-    /// Serve the region together with other memory nodes, each of which has all of it: all their
-    /// addresses, in the same order at each of them. Clients name the pool by the same addresses.
-    /// The first makes the group, once it has reached the others
+    /// Serve the region as a group of memory nodes, each with a full copy: the addresses of all
+    /// replicas, in the same order on each. Clients use the same addresses in the pool's URL. The
+    /// first replica creates the group once it has reached the others
     #[arg(
         help_heading = "Replicas",
         long,
@@ -30,23 +30,23 @@ pub(crate) struct ReplicaArgs {
         value_parser = replica_addresses
     )]
     replicas: Option<Replicas>,
-    /// How many of them have the region at a time; the others are spares, which have nothing until
-    /// they take the place of one that is lost. By default all have it
+    /// Number of replicas that hold the region; the others are spares, which are empty until they
+    /// replace a lost replica [default: all]
     #[arg(help_heading = "Replicas", long, value_name = "N", requires = "replicas")]
     #[arg(value_parser = clap::value_parser!(u16).range(2..))]
     members: Option<u16>,
-    /// Which of them this node is; without it the one that it listens at
+    /// Address of this node among the replicas [default: the address of --listen]
     #[arg(help_heading = "Replicas", long, value_name = "HOST:PORT", requires = "replicas")]
     replica: Option<String>,
-    /// The group's number in the pool, which names it in the store of views
+    /// Number of the group in the pool, which identifies it in the store of views
     #[arg(help_heading = "Replicas", long, value_name = "N", default_value_t = 0, requires = "replicas")]
     group: u32,
-    /// Where groups keep which replica serves: `etcd://HOST:PORT,…/PREFIX`, `consul://HOST:PORT/PREFIX`,
-    /// `kubernetes://NAMESPACE/PREFIX` or, on one machine, `file:PATH`
+    /// Store of views, which records the primary of each group: `etcd://HOST:PORT,…/PREFIX`,
+    /// `consul://HOST:PORT/PREFIX`, `kubernetes://NAMESPACE/PREFIX` or, on one machine, `file:PATH`
     #[arg(help_heading = "Replicas", long, value_name = "URL", requires = "replicas")]
     views: Option<String>,
-    /// Seconds that replicas wait for each other before they go on without, 0.05 or more; the same
-    /// at all of them
+    /// Time in seconds after which the other replicas go on without a silent one, 0.05 to 3600;
+    /// must be the same on all replicas
     #[arg(
         help_heading = "Replicas",
         long,
@@ -55,11 +55,11 @@ pub(crate) struct ReplicaArgs {
         value_parser = patience
     )]
     suspect_after: Duration,
-    /// Bytes of its region that a primary sends to a new replica in a second, at most; without it as
-    /// many as both can take
+    /// Maximum rate at which a primary copies its region to a new replica, in bytes per second, at
+    /// least 64 KiB [default: no limit]
     #[arg(help_heading = "Replicas", long, value_name = "SIZE", requires = "replicas", value_parser = copy_rate)]
     copy_rate: Option<ByteSize>,
-    /// With TLS: trust other replicas with certificates signed by this PEM file's
+    /// With TLS: trust the certificates of other replicas if signed by the CAs in this PEM file
     #[arg(help_heading = "Replicas", long, value_name = "FILE", requires = "replicas")]
     replica_tls_ca: Option<PathBuf>,
 }
@@ -73,7 +73,9 @@ fn replica_addresses(text: &str) -> Result<Replicas, String> {
         format!("tcp://{text}").parse().map_err(|error: darter::UrlError| error.to_string())?;
     let replicas: Vec<String> = text.split('+').map(str::to_owned).collect();
     if pool.nodes() != 1 || replicas.len() < 2 {
-        return Err("a group has two addresses or more, as in `10.0.0.1:7000+10.0.0.2:7000`".to_owned());
+        return Err(
+            "a group has two addresses or more; write for example `10.0.0.1:7000+10.0.0.2:7000`".to_owned()
+        );
     }
     Ok(Replicas(replicas))
 }
@@ -83,16 +85,17 @@ pub(crate) fn patience(text: &str) -> Result<Duration, String> {
     if (0.05..=3600.0).contains(&patience.as_secs_f64()) {
         Ok(patience)
     } else {
-        Err("from 0.05 seconds to an hour".to_owned())
+        Err("must be from 0.05 seconds to an hour (3600)".to_owned())
     }
 }
 
 fn copy_rate(text: &str) -> Result<ByteSize, String> {
-    sized(text, 64 << 10..=u64::MAX, "a new replica needs 64K a second or more")
+    sized(text, 64 << 10..=u64::MAX, "must be at least 64 KiB per second")
 }
 
 impl ReplicaArgs {
-    /// The group's options, if there is a group. `tls` reads what this node shows others.
+    /// Returns the group's options, if there is a group. `tls` reads this node's credentials for
+    /// other replicas.
     pub(crate) fn options(
         &self,
         listen: SocketAddr,
@@ -102,7 +105,7 @@ impl ReplicaArgs {
         let own = self.replica.clone().unwrap_or_else(|| listen.to_string());
         let me = replicas.iter().position(|replica| *replica == own).ok_or_else(|| {
             Failure::usage(format_args!(
-                "{own}: it is none of the replicas, {}; say by --replica which one this node is",
+                "{own}: it is none of the replicas, {}; give this node's address among them with --replica",
                 replicas.join(" ")
             ))
         })?;
@@ -111,7 +114,7 @@ impl ReplicaArgs {
         let patience = self.suspect_after;
         if let Some(members) = self.members.filter(|&members| usize::from(members) > replicas.len()) {
             return Err(Failure::usage(format_args!(
-                "--members {members}: there are {} replicas",
+                "--members {members}: must be at most the number of replicas, {}",
                 replicas.len()
             )));
         }

@@ -1,4 +1,4 @@
-//! `scan`: the pairs of a key range, one a line.
+//! `scan`: prints the pairs of a key range, one per line.
 
 use crate::Answer;
 use crate::arguments::NotationArgs;
@@ -25,7 +25,7 @@ pub struct ScanCommand {
     scan: ScanArgs,
 }
 
-/// What to print, and how.
+/// The pairs to print, and their format.
 #[derive(clap::Args)]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
@@ -34,17 +34,17 @@ pub(crate) struct ScanArgs {
     table: TableArgs,
     #[command(flatten)]
     range: RangeArgs,
-    /// At most so many keys
+    /// Maximum number of pairs to print
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// From the greatest key down
+    /// Print in descending key order
     #[arg(long)]
     reverse: bool,
-    /// Print keys without values
+    /// Print only the keys
     #[arg(long)]
     keys_only: bool,
-    /// Print a JSON object a line, with `key` and `value` in the notation chosen; `load --escaped`
-    /// reads it back
+    /// Print one JSON object per line, with `key` and `value` in the selected notation; `load
+    /// --escaped` reads it
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `serve`: a gateway, through which Redis's clients use a pool, until SIGTERM or Ctrl-C.
+//! `serve`: runs a gateway, through which Redis clients use a pool, until SIGTERM or Ctrl-C.
 
 use crate::Answer;
 use crate::arguments::{IndexArgs, seconds};
@@ -15,17 +15,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long leaving the pool may take, after the last request.
+/// Maximum time to leave the pool, after the last request.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(clap::Args)]
 pub struct ServeCommand {
-    /// Where to listen for Redis's clients: ADDRESS:PORT; port 0 takes any, and the line on stdout
-    /// says which
+    /// Address to listen on for Redis clients, as IP:PORT; with port 0 a free port is chosen and
+    /// printed on stdout
     #[arg(long, value_name = "ADDR")]
     resp: SocketAddr,
-    /// The pool: `tcp://HOST:PORT,…`, or `rdma://HOST:PORT,…?device=DEVICE`, or `file:PATH`, or
-    /// `file:PATH?size=SIZE` to create it, or `mem:SIZE`, which ends with the gateway
+    /// Pool: `tcp://HOST:PORT,…`, or `rdma://HOST:PORT,…?device=DEVICE`, or `file:PATH`, or
+    /// `file:PATH?size=SIZE` to create it if absent, or `mem:SIZE`, which ends with the gateway
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
     #[command(flatten)]
@@ -34,58 +34,59 @@ pub struct ServeCommand {
     pool_credentials: GatewayPoolArgs,
     #[command(flatten)]
     credentials: GatewayArgs,
-    /// Serve a status page over HTTP here, with /metrics for Prometheus and /healthz: ADDRESS:PORT,
-    /// or PORT on this machine alone; port 0 takes any, and the log says which. Page and tree ask
-    /// for the password, where there is one, in clear
+    /// Serve a status page, Prometheus metrics at /metrics and health at /healthz over HTTP on
+    /// IP:PORT, or on PORT of the loopback address; with port 0 a free port is chosen and logged.
+    /// The page and the tree require the password, if there is one, and transmit it unencrypted
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address_or_port)]
     http: Option<SocketAddr>,
-    /// Threads that serve clients
+    /// Number of threads that serve clients
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
-    /// Let FLUSHALL and FLUSHDB remove everything
+    /// Allow FLUSHALL and FLUSHDB, which remove all keys
     #[arg(long)]
     allow_flush: bool,
-    /// Leave it to the pool's other gateways to remove keys that are over and that nobody asks for
+    /// Do not search for expired keys; the pool's other gateways remove expired keys that are never
+    /// read
     #[arg(long)]
     no_expiry_walk: bool,
-    /// Microseconds from which a command is slow: SLOWLOG, the log and the page tell of it
+    /// Time in microseconds from which a command is slow: listed in SLOWLOG, the log and the status
+    /// page
     #[arg(long, value_name = "US", default_value_t = 10_000)]
     slow_us: u64,
-    /// Slow commands that SLOWLOG keeps
+    /// Maximum number of entries in SLOWLOG
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(..=10_000))]
     slow_entries: u16,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
     log: LogArgs,
-    /// Stop as on SIGTERM when stdin ends
+    /// Stop as on SIGTERM when stdin is closed
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
 }
 
-/// What clients may take, and how long.
+/// Limits on the resources and time of clients.
 #[derive(clap::Args)]
 struct Limits {
-    /// Connections at most
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     connections: usize,
-    /// Connections at most that wait to be accepted; the system may allow fewer
-    /// (net.core.somaxconn)
+    /// Maximum number of connections that wait to be accepted; net.core.somaxconn can lower it
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     backlog: u32,
-    /// Bytes of one client's unfinished requests at most
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    /// Maximum size of one client's unfinished requests
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     input_bytes: ByteSize,
-    /// Bytes of replies that one client may leave unread; also those of one reply
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    /// Maximum size of one client's unread replies, and of a single reply
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     output_bytes: ByteSize,
-    /// Bytes of all clients' unfinished requests and unread replies together
-    #[arg(long, value_name = "SIZE", default_value = "2G")]
+    /// Maximum size of all clients' unfinished requests and unread replies together
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
     buffer_bytes: ByteSize,
-    /// Seconds that a client may leave replies unread that fill its socket
+    /// Time in seconds after which a client is disconnected if its unread replies fill its socket
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     patience: Duration,
-    /// Seconds that requests may take after SIGTERM
+    /// Time in seconds after SIGTERM for requests to finish
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     drain: Duration,
 }
@@ -94,7 +95,8 @@ fn address_or_port(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
-    text.parse().map_err(|_| "a port, or an address with a port, such as 127.0.0.1:9701".to_owned())
+    text.parse()
+        .map_err(|_| "not a port or an address with a port; write for example 127.0.0.1:9701".to_owned())
 }
 
 impl ServeCommand {
@@ -103,14 +105,14 @@ impl ServeCommand {
         let _log = self.log.start();
         if !self.credentials.are_asked_for() && !self.resp.ip().is_loopback() {
             warn!(
-                "without --password-file or --tls-client-ca whoever reaches this address can read and write the pool"
+                "without --password-file or --tls-client-ca any client that reaches this address can read and write the pool"
             );
         }
         if let Some(address) = self.http
             && !self.credentials.has_password()
             && !address.ip().is_loopback()
         {
-            warn!("without --password-file whoever reaches the status page can read all keys");
+            warn!("without --password-file any client that reaches the status page can read all keys");
         }
         let stop = asked_to_stop(self.until_stdin_closes, Some(self.limits.drain + LEAVE_PATIENCE))?;
         allow_open_files(self.limits.connections);
@@ -133,13 +135,13 @@ impl ServeCommand {
     }
 
     fn options(&self) -> Result<GatewayOptions, Failure> {
-        // What is more than this machine can address is no limit.
+        // A size that this machine cannot address means no limit.
         let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
         Ok(GatewayOptions {
             threads: usize::from(self.threads),
             connections_max: self.limits.connections,
             backlog: self.limits.backlog,
-            // Places in it are 32 bits.
+            // Positions in the input are 32 bits.
             input_bytes_max: bytes(self.limits.input_bytes).min(2 << 30),
             output_bytes_max: bytes(self.limits.output_bytes),
             buffer_bytes_max: bytes(self.limits.buffer_bytes),

@@ -1,9 +1,9 @@
-//! `shell`: a prompt over an open pool, with the commands that read and change it.
+//! `shell`: a prompt on an open pool, with the commands that read and change it.
 //!
-//! Lines are parsed as command lines are, and quoted as in `sh`. On a terminal there are a history,
-//! which is kept between sessions, and completion of command names. From a file or pipe, lines are
-//! read as a script: a blank line and one that begins with `#` do nothing, and a command that
-//! cannot be carried out or fails ends the script.
+//! Lines are parsed like command lines, with the quoting of `sh`. A terminal gets a history, which
+//! is kept between sessions, and completion of command names. Lines from a file or pipe are a
+//! script: blank lines and lines that begin with `#` are ignored, and a command that is invalid or
+//! fails ends the script.
 
 use crate::Answer;
 use crate::check::CheckArgs;
@@ -31,7 +31,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-/// Lines that the history keeps.
+/// Maximum number of lines in the history.
 const HISTORY_LINES: usize = 1000;
 
 #[derive(clap::Args)]
@@ -44,13 +44,13 @@ Examples:
 pub struct ShellCommand {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Do not read or write the history, which is in `$XDG_STATE_HOME/darter` or
-    /// `~/.local/state/darter`
+    /// Do not read or write the history file, `$XDG_STATE_HOME/darter/history` or
+    /// `~/.local/state/darter/history`
     #[arg(long)]
     no_history: bool,
 }
 
-/// A line.
+/// A line of input.
 #[derive(Parser)]
 #[command(name = "darter", no_binary_name = true, help_template = "{subcommands}", max_term_width = 110)]
 struct Line {
@@ -62,30 +62,30 @@ struct Line {
 enum LineCommand {
     /// Store a value under a key
     Put(PutArgs),
-    /// Print a key's value
+    /// Print the value of a key
     Get(GetArgs),
     /// Remove a key, or all keys of a range
     Del(DelArgs),
-    /// Print the pairs of a key range, in order
+    /// Print the pairs of a key range, in key order
     Scan(ScanArgs),
-    /// Store the pairs of a CSV, TSV or JSON-lines file
+    /// Store the pairs of a CSV, TSV or JSON Lines file
     Load(LoadArgs),
-    /// Write pairs to a file that `import` reads
+    /// Write pairs to a file for `import`
     Export(ExportArgs),
-    /// Store the pairs of a file that `export` has written
+    /// Store the pairs of a file written by `export`
     Import(ImportArgs),
-    /// Print counts, depth, node types, skip table and memory
+    /// Print the number of keys, depth, node types, skip table and memory use
     Stats(StatsArgs),
-    /// Draw the top of the tree
+    /// Draw the top levels of the tree
     Tree(TreeArgs),
-    /// Verify every invariant of index and pool, and count leaked bytes
+    /// Verify all invariants of the index and the pool, and count leaked bytes
     Check(CheckArgs),
-    /// Leave
+    /// Leave the shell
     #[command(alias = "quit")]
     Exit,
 }
 
-/// What a line came to.
+/// The outcome of a line.
 enum Outcome {
     Answer(Answer),
     Leave,
@@ -108,7 +108,7 @@ impl ShellCommand {
         editor.set_helper(Some(Names::all()));
         let history = if self.no_history { None } else { history_path() };
         if let Some(path) = &history {
-            // Absent at first.
+            // The file is absent at first.
             let _ = editor.load_history(path);
         }
         loop {
@@ -142,7 +142,7 @@ fn script(store: &Store, interrupt: &Interrupt) -> Result<Answer, Failure> {
     let mut line = String::new();
     loop {
         line.clear();
-        // Not locked for longer: `load -` takes what follows.
+        // Locks stdin for one line only, because `load -` reads the lines after it.
         let read = io::stdin().read_line(&mut line);
         if read.map_err(|error| Failure::failed(format_args!("cannot read the script: {error}")))? == 0 {
             return Ok(answer);
@@ -166,13 +166,13 @@ fn run_line(store: &Store, line: &str) -> Result<Outcome, Failure> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(Outcome::Answer(Answer::Done));
     }
-    let words = shlex::split(line).ok_or_else(|| Failure::usage("a quote is opened and not closed"))?;
+    let words = shlex::split(line).ok_or_else(|| Failure::usage("missing closing quote"))?;
     let parsed = match Line::try_parse_from(words.into_iter().map(OsString::from)) {
         Ok(parsed) => parsed,
         Err(error) if error.use_stderr() => {
             let text = error.render().to_string();
             let text = text.trim_start_matches("error: ");
-            // It ends with how to ask a program for help.
+            // The text ends with a hint to use a program's `--help`.
             let text = text.split_once("\n\nFor more information").map_or(text, |(text, _)| text);
             return Err(Failure::usage(text.trim_end()));
         }
@@ -197,7 +197,7 @@ fn run_line(store: &Store, line: &str) -> Result<Outcome, Failure> {
     answer.map(Outcome::Answer)
 }
 
-/// Returns where the history is kept; nowhere for a user without a home.
+/// Returns the path of the history file; `None` for a user without a home directory.
 fn history_path() -> Option<PathBuf> {
     let named =
         |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -205,7 +205,7 @@ fn history_path() -> Option<PathBuf> {
     Some(state.join("darter/history"))
 }
 
-/// Completes the names of commands.
+/// Completes command names.
 struct Names(Vec<String>);
 
 impl Names {

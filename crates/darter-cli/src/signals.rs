@@ -1,7 +1,7 @@
-//! Signals and a parent's end, as requests to stop.
+//! Requests to stop, by signals or by the end of the parent process.
 //!
-//! A daemon drains ([`asked_to_stop`]). A command that works for long ends at the next safe point
-//! and says what was done ([`Interrupt`]). A second signal ends either at once.
+//! A daemon drains ([`asked_to_stop`]). A long-running command ends at the next safe point and
+//! reports the work done ([`Interrupt`]). A second signal ends either at once.
 
 use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure, complain};
 use darter_memnode::Stop;
@@ -15,17 +15,17 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Between two looks for a signal while another thread works.
+/// Interval of checks for a signal while another thread works.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a daemon may take after a second request.
+/// Maximum time for a daemon to end after a second request.
 const URGENT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// The only one: signals are the process's.
+/// The only instance, since signals are per process.
 static ONE: OnceLock<Interrupt> = OnceLock::new();
 
-/// Returns the signals that ask the process to end: SIGTERM, SIGINT, and SIGHUP, which the end of a
-/// terminal sends, unless the parent had it ignored (`nohup`).
+/// Returns the signals that request the process to end: SIGTERM, SIGINT and SIGHUP, which is sent
+/// when a terminal closes, unless the parent set it to be ignored (`nohup`).
 pub(crate) fn ending_signals() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut signals = vec![SIGTERM, SIGINT];
@@ -35,22 +35,22 @@ pub(crate) fn ending_signals() -> Vec<i32> {
     signals
 }
 
-/// Returns whether a process ignores a signal, by its file `status` in /proc.
+/// Returns whether a process ignores a signal, according to its file `status` in /proc.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Whether one of the [`ending_signals`] has come.
+/// Whether one of the [`ending_signals`] has arrived.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Takes over the [`ending_signals`]: from now on the first only sets a flag, and the second ends the
-    /// process. All calls return the same.
+    /// Handles the [`ending_signals`]: from now on the first only sets a flag, and the second ends
+    /// the process. All calls return the same value.
     pub fn on_signals() -> Result<Self, Failure> {
         if let Some(one) = ONE.get() {
             return Ok(one.clone());
@@ -65,28 +65,28 @@ impl Interrupt {
         Ok(ONE.get_or_init(|| Self { flag }).clone())
     }
 
-    /// Returns it if the signals were taken over before, as the shell does for commands that are
-    /// otherwise ended by a signal at once.
+    /// Returns the value if the signals are handled already, as in the shell; a signal ends other
+    /// commands at once.
     pub(crate) fn of_shell() -> Option<&'static Self> {
         ONE.get()
     }
 
-    /// Returns whether a signal has come.
+    /// Returns whether a signal has arrived.
     pub fn has_come(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a signal has come, and forgets it.
+    /// Returns whether a signal has arrived, and resets the flag.
     pub(crate) fn take(&self) -> bool {
         self.flag.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns the flag itself, for work in other crates.
+    /// Returns the flag, for code in other crates.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.flag)
     }
 
-    /// Waits for a message, or for a signal or the end of the sender, which return `None`.
+    /// Waits for a message. Returns `None` on a signal, or if the sender is dropped.
     pub(crate) fn receive<T>(&self, from: &mpsc::Receiver<T>) -> Option<T> {
         while !self.has_come() {
             match from.recv_timeout(LOOK) {
@@ -98,23 +98,23 @@ impl Interrupt {
         None
     }
 
-    /// Runs `work` in a thread of its own and waits for its result, or for a signal, which returns
-    /// `None` and leaves the thread to the end of the process.
+    /// Runs `work` in a separate thread and waits for its result. Returns `None` on a signal; the
+    /// thread then runs until the process ends.
     pub(crate) fn or_result<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Option<T>, Failure> {
         let (send, receive) = mpsc::sync_channel(1);
         in_a_thread("work", move || {
-            // Nobody receives it after a signal.
+            // After a signal the result has no receiver.
             let _ = send.send(work());
         })?;
         Ok(self.receive(&receive))
     }
 }
 
-/// Runs work that can block for ever, such as opening a FIFO. A signal ends it: elsewhere by the end of
-/// the process, in the shell, which has taken signals over, by a failure.
+/// Runs work that can block for ever, such as opening a FIFO. A signal interrupts it: it ends the
+/// process, except in the shell, which handles signals and gets a failure.
 pub(crate) fn unless_interrupted<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -127,10 +127,10 @@ pub(crate) fn unless_interrupted<T: Send + 'static>(
     }
 }
 
-/// Stops a daemon: the first request lets it drain, a second one ends it at once.
+/// Stops a daemon: the first request lets it drain, the second ends it at once.
 struct Stopper {
     stop: Arc<Stop>,
-    /// How long the daemon may take, if there is a limit.
+    /// Maximum time for the daemon to end, if limited.
     patience: Option<Duration>,
 }
 
@@ -145,20 +145,20 @@ impl Stopper {
     }
 }
 
-/// Ends the process with an exit code after `patience`, unless it has ended by itself: memory nodes
-/// or disks that are gone must not keep a daemon that was asked to stop.
+/// Ends the process with an exit code after `patience`, unless it has ended by then: absent memory
+/// nodes or disks must not delay the end of a daemon.
 pub(crate) fn end_within(patience: Duration, code: u8) {
     let deadline = move || {
         std::thread::sleep(patience);
         complain("ended without waiting further for the pool or the disk; nothing acknowledged is lost");
         low_level::exit(code.into());
     };
-    // Without a thread the process ends when it has left the pool.
+    // Without the thread the process ends when it has left the pool.
     let _ = in_a_thread("deadline", deadline);
 }
 
-/// Returns what stops a daemon: signals, and on request the end of stdin. From the first request on
-/// the daemon may take `patience`, if there is a limit.
+/// Returns the stop request that is triggered by signals and, if `until_stdin_closes`, by the end
+/// of stdin. After the first request the daemon has `patience` to end, if limited.
 pub(crate) fn asked_to_stop(
     until_stdin_closes: bool,
     patience: Option<Duration>,
@@ -173,7 +173,7 @@ pub(crate) fn asked_to_stop(
     Ok(stop)
 }
 
-/// Requests a stop at the end of stdin: the process that held its other end is gone.
+/// Requests a stop at the end of stdin: the process at its other end has ended.
 fn stop_when_stdin_closes(stopper: Arc<Stopper>) -> Result<(), Failure> {
     in_a_thread("stdin", move || {
         let mut stdin = std::io::stdin().lock();
@@ -184,16 +184,16 @@ fn stop_when_stdin_closes(stopper: Arc<Stopper>) -> Result<(), Failure> {
     })
 }
 
-/// Takes over the signals that end a process without a message for what becomes of its files. From
-/// now on a write that reaches the process's limit of a file's size (SIGXFSZ) fails as on a full
-/// disk, with EFBIG; a page of a pool file that cannot be had (SIGBUS) ends the process with a
-/// message.
+/// Handles the signals that would end a process without a message because of its files. From now on
+/// a write beyond the process's limit on file size (SIGXFSZ) fails with EFBIG, like a write to a
+/// full disk; an access to a page of a pool file that cannot be read (SIGBUS) ends the process with
+/// a message.
 pub(crate) fn report_limits_of_files() -> Result<(), Failure> {
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(Failure::failed)?;
     darter::exit_on_bus_error().map_err(Failure::failed)
 }
 
-/// Starts a thread that nobody joins.
+/// Starts a detached thread.
 pub fn in_a_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(Failure::failed)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `stats`: counts, depth, node types, skip table and memory.
+//! `stats`: prints the number of keys, depth, node types, skip table and memory use.
 
 use crate::Answer;
 use crate::failure::Failure;
@@ -23,10 +23,10 @@ pub struct StatsCommand {
     stats: StatsArgs,
 }
 
-/// What to print.
+/// Format of the output.
 #[derive(clap::Args)]
 pub(crate) struct StatsArgs {
-    /// Print one JSON object
+    /// Print the result as a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -38,7 +38,7 @@ impl StatsCommand {
 }
 
 impl StatsArgs {
-    /// Prints the counts of an open pool.
+    /// Prints the statistics of an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
         let stats = store.stats()?;
         let mut out = std::io::stdout().lock();

@@ -1,8 +1,8 @@
-//! Standard output that is closed when the program starts, as by `>&-` in a shell.
+//! Standard output that is closed when the program starts, for example by `>&-` in a shell.
 //!
-//! Rust's runtime opens `/dev/null` in its place before `main`: results would be lost without an
-//! error. So a function before the runtime finds out, and `main` puts a pipe without a reader there,
-//! to which every write fails.
+//! Rust's runtime opens `/dev/null` in its place before `main`, so results would be lost without an
+//! error. Therefore a function that runs before the runtime checks for it, and `main` replaces
+//! stdout by a pipe without a reader, to which every write fails.
 
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the functions of this section are called once with arguments that this one does not take,
-// by the loader, before the runtime of Rust is there; this one makes a system call and stores a byte.
+// SAFETY: the loader calls the functions of this section once, before Rust's runtime starts, with
+// arguments that this one does not take; this one makes a system call and stores a byte.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static BEFORE_MAIN: extern "C" fn() = look;
@@ -36,7 +36,7 @@ pub(crate) fn fail_if_closed() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what is left in the buffer of stdout.
+/// Flushes the buffer of stdout.
 pub(crate) fn finish() -> io::Result<()> {
     io::stdout().flush()
 }

@@ -1,4 +1,4 @@
-//! Tables and sizes as people read them, for all commands that describe a pool.
+//! Tables and sizes for people, for all commands that describe a pool.
 
 use comfy_table::{CellAlignment, Table, presets};
 use darter::report::PoolUsage;
@@ -9,7 +9,7 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
-/// Returns a table in which all columns but the first are aligned to the right.
+/// Returns a table whose columns are right-aligned, except the first.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(header);
@@ -20,11 +20,11 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     table
 }
 
-/// Says what became of a memory node that was restarted without its contents, and what to do.
+/// Describes the loss of a memory node that was restarted without its contents, and the remedy.
 fn lost_text(node: u8, address: &str) -> String {
     format!(
-        "memory node {node} ({address}) was restarted without its contents. Keys that need nothing of it are served, \
-         and nothing new is placed\non it; all others fail. To have all keys again, make a new, empty pool of the \
+        "memory node {node} ({address}) was restarted without its contents. Keys that do not need it are served, \
+         and no new data is placed\non it; all others fail. To restore all keys, create a new, empty pool on the \
          same memory nodes, and restore\nthe last export: `darter pool create --overwrite` and `darter import`. \
          Gateways then serve the new pool, as do\nprograms that accept it (`StoreOptions::accept_new_pool`). Nodes with `--durability log`, \
          `--file` or replicas keep their contents."
@@ -64,7 +64,7 @@ pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Re
         node.replicas.iter().map(move |replica| {
             let mut row = vec![node.node.to_string(), replica.address.clone()];
             match &replica.state {
-                None => row.push("does not answer".to_owned()),
+                None => row.push("does not reply".to_owned()),
                 Some(state) => {
                     row.push(state.role.to_string());
                     let numbers =
@@ -77,7 +77,7 @@ pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Re
     });
     if usage.nodes.iter().any(|node| !node.replicas.is_empty()) {
         let header =
-            ["memory node", "replica", "role", "view", "record", "behind", "answers held", "log, bytes"];
+            ["memory node", "replica", "role", "view", "record", "behind", "replies held", "log, bytes"];
         writeln!(out, "\n{}", table(&header, replicas))?;
     }
     let members = usage.members.iter().map(|member| {

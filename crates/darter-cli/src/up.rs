@@ -1,10 +1,10 @@
-//! `up`: a pool over memory nodes of this machine, and gateways to it, each a process of its own,
-//! for as long as the command runs.
+//! `up`: runs memory nodes of this machine with a pool on them, and gateways to it, each in its own
+//! process, until the command ends.
 //!
-//! A process serves until its stdin ends, and the other end is held here: so none outlives this
-//! one, however it ends. They listen on loopback only, and speak no TLS. Without a memory node the
-//! pool is not whole, so when one ends all do; a replica of one is started again. A gateway keeps
-//! nothing, and when one ends the others go on.
+//! A process serves until its stdin is closed, and this process holds the other end, so no process
+//! outlives this one, however it ends. They listen on loopback only, without TLS. The pool needs
+//! all memory nodes, so when one ends all are stopped; a replica is started again instead. A
+//! gateway keeps no state, and when one ends the others go on.
 
 use crate::Answer;
 use crate::arguments::IndexArgs;
@@ -37,44 +37,46 @@ Examples:
   darter up --memnodes 2 --replicas 2 --size 256M --gateways 2
   darter up --gateways 2 --resp-port 6379 --http-port 9701")]
 pub struct UpCommand {
-    /// Memory nodes
+    /// Number of memory nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=256))]
     memnodes: u16,
-    /// Gateways for Redis's clients, each with a status page
+    /// Number of gateways for Redis clients, each with a status page
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=256))]
     gateways: u16,
-    /// The first gateway's port; the others have those behind it. Without it they take any
+    /// Port of the first gateway; the others use the ports after it. With 0 the system chooses free
+    /// ports, which are printed on stdout
     #[arg(long, value_name = "PORT", default_value_t = 0, requires = "gateways")]
     resp_port: u16,
-    /// The port of the first gateway's status page; the others have those behind it. Without it
-    /// they take any, and the log says which
+    /// Port of the first gateway's status page; the others use the ports after it. With 0 the
+    /// system chooses free ports, which are logged
     #[arg(long, value_name = "PORT", default_value_t = 0, requires = "gateways")]
     http_port: u16,
-    /// Processes for each memory node, each with all of its region: the pool survives the death of
-    /// all but one of them, and processes that die are started again
+    /// Number of processes per memory node, each with a full copy of its region: the pool survives
+    /// the death of all but one of them, and processes that die are started again
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=7))]
     #[arg(conflicts_with_all = ["dir", "durability", "rdma"])]
     replicas: u16,
-    /// Seconds that replicas wait for each other before they go on without
+    /// Time in seconds after which the other replicas go on without a silent one, 0.05 to 3600
     #[arg(long, value_name = "SECONDS", default_value = SUSPECT_AFTER, value_parser = patience)]
     suspect_after: Duration,
-    /// Bytes of each node's region; the system grants them as they are touched
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    /// Size of each node's region in bytes, or with the suffix K, M, G or T (KiB, MiB, GiB, TiB);
+    /// the system allocates memory as it is used
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     size: ByteSize,
-    /// Keep the regions in this directory, made when absent; a pool that it holds from before is
-    /// opened. Without it the pool ends with the command
+    /// Keep the regions in this directory, which is created if absent; a pool in it is opened. By
+    /// default the pool is in memory and ends with the command
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Keep nothing but what is acknowledged and on the disk: nodes with a log in --dir instead of
-    /// their regions' files
+    /// What must be on disk before a reply is sent: with `log`, nodes keep a log in --dir instead
+    /// of their regions' files
     #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
     durability: Durability,
-    /// Have verbs go through this RDMA device of the machine, which must reach itself; then --dir
-    /// must be on tmpfs or hugetlbfs
+    /// Execute verbs through this RDMA device, which must be able to connect to itself; --dir must
+    /// then be on tmpfs or hugetlbfs
     #[arg(long, value_name = "DEVICE[:PORT[:GID]]")]
     rdma: Option<DeviceName>,
-    /// A file whose content, line end left off, clients of the gateways must show by AUTH or HELLO;
-    /// without it they must show the token, if there is one
+    /// File with the password that clients of the gateways must send by AUTH or HELLO; a line end
+    /// after it is ignored [default: the token, if there is one]
     #[arg(long, value_name = "FILE", requires = "gateways")]
     password_file: Option<PathBuf>,
     #[command(flatten)]
@@ -85,30 +87,30 @@ pub struct UpCommand {
     log: LogArgs,
 }
 
-/// How long processes may take to end: what they give their peers, and as much again.
+/// Maximum time for processes to end: twice the time that they give their peers.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks at processes that should end.
+/// Interval of checks on processes that should end.
 const LOOK: Duration = Duration::from_millis(10);
-/// A process that exits sooner after it was started is not started again.
+/// A process that exits sooner than this after its start is not started again.
 const REVIVED_MIN: Duration = Duration::from_secs(1);
-/// Longest line that reports where a process listens, in bytes.
+/// Maximum length in bytes of the line with the address of a process.
 const LINE_BYTES_MAX: u64 = 256;
 
 /// The file in a directory with the addresses of its nodes.
 const ADDRESSES: &str = "addresses";
 
-/// A memory node's process, or a gateway's; killed when dropped before it has ended. Its stdin is
-/// held open.
+/// A process of a memory node or a gateway, with its stdin held open; killed when dropped before it
+/// has ended.
 struct Daemon {
     name: String,
     child: Child,
-    /// What it is started with again when it has ended by itself, and when it was started last.
+    /// If the process can be restarted: its number, its arguments, and the time of its last start.
     again: Option<(u16, Vec<OsString>, Instant)>,
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Gone already, mostly.
+        // Usually the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -119,13 +121,14 @@ impl Daemon {
         let program = std::env::current_exe()
             .map_err(|error| Failure::failed(format_args!("cannot find this program's own file: {error}")))?;
         let mut command = Command::new(program);
-        // They are for nodes and gateways that others reach; the token is told by its file.
+        // Credentials in the environment are for other nodes and gateways; the token is passed as a
+        // file.
         without_credentials(&mut command);
         let child = command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A signal from the terminal is for this process, which tells the others.
+            // The terminal sends signals to this process only, which stops the others.
             .process_group(0)
             .spawn()
             .map_err(|error| Failure::failed(format_args!("cannot start {what} {at}: {error}")))?;
@@ -133,10 +136,10 @@ impl Daemon {
         Ok(Self { name, child, again: None })
     }
 
-    /// Starts it again after it has ended so, if it may be. Returns whether it was.
+    /// Starts the process again after it ended with `status`, if allowed. Returns whether it did.
     fn revive(&mut self, status: ExitStatus) -> bool {
         let Some((at, arguments, began)) = self.again.take() else { return false };
-        // One that was killed is not at fault; one that gave up at once would do so again.
+        // A killed process is not at fault; one that failed at once would fail again.
         if status.code().is_some() && began.elapsed() < REVIVED_MIN {
             return false;
         }
@@ -146,7 +149,7 @@ impl Daemon {
         true
     }
 
-    /// Where it listens, once it does, of a scheme.
+    /// Waits until the process listens, and returns its address without the scheme.
     fn address(&mut self, scheme: &str) -> Result<String, Failure> {
         let mut line = String::new();
         if let Some(out) = self.child.stdout.take() {
@@ -156,12 +159,12 @@ impl Daemon {
             return Ok(address.to_owned());
         }
         let why = format!("{}: did not start", self.name);
-        // It has said why, and its exit code says whether the arguments were at fault.
+        // It has printed why, and its exit code shows whether the arguments were at fault.
         let is_usage = self.child.wait().is_ok_and(|status| status.code() == Some(2));
         Err(if is_usage { Failure::Usage(why) } else { Failure::Failed(why) })
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -173,7 +176,7 @@ impl UpCommand {
         for first in [self.resp_port, self.http_port] {
             if u32::from(first) + u32::from(self.gateways) > 1 << 16 {
                 return Err(Failure::usage(format!(
-                    "there are not {} from {first} on",
+                    "there are fewer than {} from {first} on; choose a lower first port",
                     counted(self.gateways.into(), "port")
                 )));
             }
@@ -185,7 +188,7 @@ impl UpCommand {
         let mut signals =
             Signals::new(ending_signals().into_iter().chain([SIGCHLD])).map_err(Failure::failed)?;
         let scheme = if self.rdma.is_some() { "rdma://" } else { "tcp://" };
-        // With the views of groups, as long as this command runs.
+        // Holds the views of groups while this command runs.
         let views = (self.replicas > 1).then(tempfile::tempdir).transpose()?;
         let starting = end_while_starting(views.as_ref().map(|views| views.path().to_owned()))?;
         let (mut nodes, addresses) = match &views {
@@ -226,7 +229,7 @@ impl UpCommand {
         out.flush()?;
         drop(out);
         let answer = watch(&mut signals, &mut nodes, &mut gateways);
-        // They leave the pool while its nodes are there.
+        // Gateways leave the pool while its nodes still run.
         stop(&mut signals, &mut gateways);
         stop(&mut signals, &mut nodes);
         Ok(answer)
@@ -245,8 +248,8 @@ impl UpCommand {
         Ok((nodes, addresses))
     }
 
-    /// Starts the replicas of all memory nodes, whose views are kept in a directory. Returns them
-    /// with the addresses of the nodes.
+    /// Starts the replicas of all memory nodes, with their views in a directory. Returns them with
+    /// the addresses of the nodes.
     fn start_groups(&self, views: &Path) -> Result<(Vec<Daemon>, Vec<String>), Failure> {
         let (mut nodes, mut addresses) = (Vec::new(), Vec::new());
         let views = format!("file:{}", views.join("views").display());
@@ -255,7 +258,7 @@ impl UpCommand {
             let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
             let listens = listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string()));
             let listens = listens.collect::<Result<Vec<_>, std::io::Error>>()?;
-            // Their processes take the ports over.
+            // Their processes take over the ports.
             drop(listeners);
             let address = listens.join("+");
             for listen in &listens {
@@ -277,7 +280,7 @@ impl UpCommand {
         Ok((nodes, addresses))
     }
 
-    /// Creates the directory. Returns whether it already holds all regions.
+    /// Creates the directory. Returns whether it already has all regions.
     fn prepare(&self, dir: &Path) -> Result<bool, Failure> {
         Sharing::default()
             .create_directory(dir)
@@ -285,7 +288,7 @@ impl UpCommand {
         let there = (0..self.memnodes).filter(|&at| region(dir, at).exists()).count();
         if there > 0 && (there < usize::from(self.memnodes) || region(dir, self.memnodes).exists()) {
             return Err(Failure::usage(format!(
-                "{}: it holds a pool of another number of memory nodes than {}; give theirs with --memnodes",
+                "{}: it holds a pool of another number of memory nodes than {}; give its number with --memnodes",
                 dir.display(),
                 self.memnodes
             )));
@@ -293,8 +296,9 @@ impl UpCommand {
         Ok(there > 0)
     }
 
-    /// Where the nodes of a pool from before listened, in their order: there they are looked for,
-    /// since the pool's own directory says so. None where nothing sensible is noted.
+    /// Returns the addresses at which the nodes of an existing pool listened, in order. Clients
+    /// connect to them, since they are in the pool's own directory. Empty if no valid addresses are
+    /// recorded.
     fn known_addresses(&self) -> Vec<String> {
         let text = self.dir.as_ref().and_then(|dir| std::fs::read_to_string(dir.join(ADDRESSES)).ok());
         let addresses: Vec<String> = text.unwrap_or_default().lines().map(str::to_owned).collect();
@@ -353,21 +357,21 @@ impl UpCommand {
         arguments
     }
 
-    /// Says what the gateways ask their clients for.
+    /// Prints which credentials the gateways require.
     fn say_who_asks(&self) {
         if self.gateways == 0 || self.password_file.is_some() {
             return;
         }
         complain(if self.token.token_file.is_some() {
-            "note: the gateways ask their clients for the token, by AUTH; for another password give --password-file"
+            "note: the gateways require the token from their clients, by AUTH; for another password give --password-file"
         } else {
-            "note: the gateways serve every user of this machine; --password-file or --token-file keep others out"
+            "note: the gateways serve every user of this machine; restrict access with --password-file or --token-file"
         });
     }
 }
 
-/// Ends the process at a signal, until the returned handle is closed: starting may wait for long.
-/// The processes end when their stdin does.
+/// Ends the process on a signal until the returned handle is closed, since starting can take long.
+/// The other processes end when their stdin is closed.
 fn end_while_starting(views: Option<PathBuf>) -> Result<signal_hook::iterator::Handle, Failure> {
     let mut signals = Signals::new(ending_signals()).map_err(Failure::failed)?;
     let handle = signals.handle();
@@ -387,9 +391,9 @@ fn region(dir: &Path, at: u16) -> PathBuf {
     dir.join(format!("node-{at}"))
 }
 
-/// Waits until asked to end, or until a memory node has ended by itself.
+/// Waits for a request to stop, or until a memory node has ended by itself.
 fn watch(signals: &mut Signals, nodes: &mut [Daemon], gateways: &mut Vec<Daemon>) -> Answer {
-    // Whatever ended before now has left its signal behind.
+    // Processes that ended earlier have left a pending signal.
     for signal in signals.forever() {
         if signal != SIGCHLD {
             return Answer::Done;
@@ -419,10 +423,10 @@ fn watch(signals: &mut Signals, nodes: &mut [Daemon], gateways: &mut Vec<Daemon>
     Answer::Done
 }
 
-/// Has processes end: asked first, killed when they take too long or when we are asked again.
+/// Stops processes: requests them to stop, and kills them after a timeout or a second request.
 fn stop(signals: &mut Signals, daemons: &mut Vec<Daemon>) {
     for daemon in &mut *daemons {
-        // Until somebody waits for it, its number names nobody else.
+        // The process id is not reused before `wait` is called.
         if daemon.ended().is_none() {
             let _ = kill_process(Pid::from_child(&daemon.child), Signal::TERM);
         }
@@ -432,7 +436,7 @@ fn stop(signals: &mut Signals, daemons: &mut Vec<Daemon>) {
         daemons.retain_mut(|daemon| daemon.ended().is_none());
         if Instant::now() > end || signals.pending().any(|signal| signal != SIGCHLD) {
             for daemon in daemons.drain(..) {
-                complain(format_args!("{}: killed, as it did not end when asked", daemon.name));
+                complain(format_args!("{}: killed, since it did not stop when requested", daemon.name));
             }
         }
         std::thread::sleep(LOOK);

@@ -1,4 +1,4 @@
-//! The errors of a memory node that serves; a peer's fault is never one of them.
+//! The errors of a memory node that serves. A peer's fault is never such an error.
 
 use darter_fabric::{ByteSize, FabricError};
 use std::io;
@@ -9,43 +9,43 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemNodeError {
-    /// The address cannot be listened on.
-    #[error("{address}: cannot listen there: {source}")]
+    /// The node cannot listen on the address.
+    #[error("{address}: cannot listen: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
-    /// The system refused something that serving needs.
+    /// The system refused an operation that serving needs.
     #[error("cannot {action}: {source}")]
     System {
         /// The operation that failed.
         action: &'static str,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
     /// The region is not the memory of exactly one node.
     #[error("a memory node serves one region; this pool has {nodes}")]
     Regions {
-        /// The number of nodes that it has.
+        /// The number of nodes of the fabric.
         nodes: usize,
     },
-    /// The file beside the region's, in which the node records the sessions that it has fenced,
-    /// cannot be used.
-    #[error("{}: cannot {action}: {source}; it belongs to the region's file and goes with it", path.display())]
+    /// The file next to the region's file, in which the node records the sessions that it has
+    /// fenced, cannot be used.
+    #[error("{}: cannot {action}: {source}; keep it together with the region's file", path.display())]
     Ledger {
         /// The file.
         path: PathBuf,
         /// The operation that failed.
         action: &'static str,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
     /// The region's file is a copy, made while its node served it or after the node was killed.
     #[error(
-        "{}: this file is a copy of a region whose node had not ended when it was copied, so it may mix two states; copy \
-         it again with its `.node` file when the node has ended, or start the node with `--accept-copy` and run \
+        "{}: this file is a copy of a region whose node had not ended when it was copied, so it may mix two states; \
+         copy it again with its `.node` file after the node has ended, or start the node with `--accept-copy` and run \
          `darter check --repair`",
         path.display()
     )]
@@ -60,47 +60,47 @@ pub enum MemNodeError {
         path: PathBuf,
         /// The operation that failed.
         action: &'static str,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
-    /// What had reached the disk is not there any more.
+    /// Data that had been on disk is missing.
     #[error(
-        "{}: {what}. What was acknowledged may be lost, so the node does not start: restore the whole directory, \
-         or move it away and begin anew",
+        "{}: {what}. Acknowledged writes may be lost, so the node does not start: restore the whole directory, \
+         or move it away to start with an empty region",
         path.display()
     )]
     LogDamaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
-    /// The log is that of another region.
-    #[error("{}: the log of a region of {has}; start the node with that size, not {wanted}", path.display())]
+    /// The log belongs to a region of another size.
+    #[error("{}: the log belongs to a region of {has}; start the node with that size, not {wanted}", path.display())]
     LogSize {
         /// The directory.
         path: PathBuf,
-        /// The size of the region that the log is of.
+        /// The size of the log's region.
         has: ByteSize,
-        /// The size that was asked for.
+        /// The requested size.
         wanted: ByteSize,
     },
-    /// The options ask for something that a region with a log cannot have.
+    /// The options are invalid for a region with a log.
     #[error("{what}")]
     LogOptions {
-        /// What, and why not.
+        /// The reason.
         what: &'static str,
     },
-    /// The options of a memory group make no sense.
+    /// The options of the memory group are invalid.
     #[error("{what}")]
     GroupOptions {
-        /// What is wrong with them.
+        /// The reason.
         what: String,
     },
     /// The log could not be written.
     #[error("{why}")]
     LogFailed {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The region cannot be accessed.
@@ -108,7 +108,7 @@ pub enum MemNodeError {
     Fabric(#[from] FabricError),
 }
 
-/// Wraps an error of the system.
+/// Wraps a system error.
 pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> MemNodeError {
     move |source| MemNodeError::System { action, source }
 }

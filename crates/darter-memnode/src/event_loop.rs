@@ -1,5 +1,5 @@
-//! The event loop of a memory node: waits for sockets that are ready, accepts connections, serves
-//! them and ends them.
+//! The event loop of a memory node: waits for ready sockets, accepts connections, serves them and
+//! ends them.
 
 use crate::error::{MemNodeError, system};
 use crate::group::Group;
@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// The listener's key; connections have keys above it, and below [`GROUP_BELL`].
+/// The key of the listener; keys of connections are above it and below [`GROUP_BELL`].
 const LISTENER: u64 = 0;
 /// The key of the bell that workers ring.
 const BELL: u64 = u64::MAX;
@@ -33,25 +33,26 @@ const EVENTS_MAX: usize = 256;
 const ACCEPTS_MAX: usize = 64;
 /// Maximum number of connections that have not completed the handshake; beyond it a new connection
 /// replaces the oldest.
-const UNGREETED_MAX: usize = 256;
-/// Descriptors that connections leave to the log, checkpoints, views, other replicas and the metrics
-/// port; a quarter of the system's limit if that is less.
+const PENDING_HANDSHAKES_MAX: usize = 256;
+/// Number of descriptors reserved for the log, checkpoints, views, other replicas and the metrics
+/// port; at most a quarter of the system's limit.
 const DESCRIPTORS_KEPT: usize = 64;
-/// The interval between two looks at idle connections.
+/// The interval between sweeps over idle connections.
 const SWEEP: Duration = Duration::from_millis(500);
 
-/// The sockets and the connections behind them.
+/// The sockets and their connections.
 pub(crate) struct EventLoop<'s> {
     waiting: OwnedFd,
-    /// `None` once the node accepts no more connections.
+    /// `None` after the node has stopped accepting connections.
     listener: Option<TcpListener>,
     /// The system refused to accept a connection; the next attempt is at the next sweep.
     is_paused: bool,
     peers: HashMap<u64, Peer>,
-    /// Maximum number of connections, by the limit of open files.
+    /// Maximum number of connections, given the limit of open files.
     peers_max: usize,
     next_key: u64,
-    /// Keys in the order of arrival; some of them may have completed the handshake or ended since.
+    /// Keys in the order of arrival, including connections that have completed the handshake or
+    /// ended since.
     ungreeted: VecDeque<u64>,
     fenced: u64,
     /// Replies of this turn, if the node is a replica.
@@ -66,7 +67,7 @@ fn flags((hears, sends): (bool, bool)) -> epoll::EventFlags {
     flags
 }
 
-/// Returns the maximum number of connections, if the system allows `left` more descriptors.
+/// Returns the maximum number of connections if the system allows `left` more descriptors.
 fn peers_allowed(left: usize) -> usize {
     (left - (left / 4).min(DESCRIPTORS_KEPT)).max(4)
 }
@@ -74,7 +75,8 @@ fn peers_allowed(left: usize) -> usize {
 impl<'s> EventLoop<'s> {
     pub(crate) fn new(listener: TcpListener, mut service: Service<'s>) -> Result<Self, MemNodeError> {
         let peers_max = peers_allowed(descriptors::left());
-        // A quarter is for connections that have yet to greet, so that a refused client gets the reason.
+        // A quarter is for connections before their handshake, so that a refused client gets the
+        // reason.
         let greeted_max = peers_max - peers_max / 4;
         if greeted_max < service.connections_max {
             service.connections_max = greeted_max;
@@ -117,7 +119,7 @@ impl<'s> EventLoop<'s> {
         Ok(epoll::modify(&self.waiting, socket, epoll::EventData::new_u64(key), flags(interest))?)
     }
 
-    /// Serves until `stop` is requested and nothing is left to do. Returns the log, if one is kept.
+    /// Serves until `stop` is requested and no work is left. Returns the log, if one is kept.
     pub(crate) fn run(
         mut self,
         stop: &Stop,
@@ -162,7 +164,7 @@ impl<'s> EventLoop<'s> {
             self.end_group_turn(!events.is_empty() || stop.is_asked());
             now = found;
             if events.is_empty() {
-                // While it spins, others may need the core: the replica next to it, a client.
+                // While this thread spins, a replica or client on this machine may need the core.
                 if nap.is_zero() {
                     std::thread::yield_now();
                 }
@@ -184,7 +186,7 @@ impl<'s> EventLoop<'s> {
         Ok(self.service.journal.take())
     }
 
-    /// Takes no requests until the log is durable further, or for a while.
+    /// Takes no requests until the log is durable further, for a limited time.
     #[cold]
     fn wait_for_disk(&mut self, endpoint: &mut LocalEndpoint) {
         if let Some(journal) = &mut self.service.journal {
@@ -193,8 +195,8 @@ impl<'s> EventLoop<'s> {
         self.release(endpoint);
     }
 
-    /// Sends the replies that have waited for the log and need not wait any more, or refuses them
-    /// all if it has failed.
+    /// Sends the replies that no longer wait for the log, or refuses all of them if the log has
+    /// failed.
     fn release(&mut self, endpoint: &mut LocalEndpoint) {
         let Some(journal) = &mut self.service.journal else { return };
         let is_further = journal.look();
@@ -212,7 +214,7 @@ impl<'s> EventLoop<'s> {
                 }
                 None => peer.release(&self.service),
             };
-            // If it has to wait again, it says so itself.
+            // If the connection must wait again, `serve` records it.
             self.serve(*key, endpoint);
             still_waits
         });
@@ -221,8 +223,8 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Sends what has come of this turn to the group, and to clients whose replies wait no more. If
-    /// nothing has happened, only what is due is seen to.
+    /// Sends the results of this turn to the group, and replies that no longer wait to clients. If
+    /// nothing has happened, does only the work that is due.
     fn end_group_turn(&mut self, has_happened: bool) {
         let Service { group: Some(group), sessions, now, .. } = &mut self.service else { return };
         if !has_happened && !group.is_due(*now) {
@@ -233,7 +235,7 @@ impl<'s> EventLoop<'s> {
         if !group.serves() {
             sessions.forget_slots();
         }
-        // Replies to one connection mostly come together.
+        // Replies to one connection are mostly adjacent.
         let mut answers = self.answers.iter().peekable();
         while let Some(&(key, ..)) = answers.peek() {
             let mut peer = self.peers.get_mut(&key);
@@ -258,14 +260,14 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Has it leave its group before it stops. Returns whether that takes longer.
+    /// Makes the replica leave its group before the node stops. Returns whether that takes longer.
     fn leaves_group(&mut self, now: Instant, until: &mut Option<Instant>) -> bool {
         let Some(group) = &mut self.service.group else { return false };
         let until = *until.get_or_insert(now + self.service.options.drain);
         now < until && group.leave()
     }
 
-    /// Accepts the connections that are waiting.
+    /// Accepts the waiting connections.
     fn accept(&mut self) {
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = &self.listener else { return };
@@ -292,7 +294,7 @@ impl<'s> EventLoop<'s> {
                 }
             };
             let ungreeted = self.peers.len() - self.service.greeted;
-            if ungreeted >= UNGREETED_MAX || self.peers.len() >= self.peers_max {
+            if ungreeted >= PENDING_HANDSHAKES_MAX || self.peers.len() >= self.peers_max {
                 self.drop_oldest_ungreeted();
             }
             let Ok(peer) = Peer::new(stream, address, self.next_key, &self.service) else { continue };
@@ -305,7 +307,7 @@ impl<'s> EventLoop<'s> {
         self.tell_open();
     }
 
-    /// Accepts nothing until the next sweep.
+    /// Accepts no connections until the next sweep.
     fn pause_accepting(&mut self) {
         if let Some(listener) = &self.listener {
             self.is_paused = self.watch_for(listener, LISTENER, (false, false)).is_ok();
@@ -316,7 +318,7 @@ impl<'s> EventLoop<'s> {
         self.service.metrics.open.set(self.peers.len() as u64);
     }
 
-    /// Makes room for another connection. Returns whether there was one to be dropped.
+    /// Makes room for another connection. Returns whether there was a connection to drop.
     fn drop_oldest_ungreeted(&mut self) -> bool {
         while let Some(key) = self.ungreeted.pop_front() {
             let may_go = |peer: &Peer| !peer.is_greeted();
@@ -336,7 +338,7 @@ impl<'s> EventLoop<'s> {
         self.served(key, progress);
     }
 
-    /// A connection was served: it ends, or waits for more.
+    /// Ends a connection after it was served, or updates its events.
     fn served(&mut self, key: u64, progress: Progress) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let (interest, watched) = (peer.interest(self.service.options), peer.watched);
@@ -355,7 +357,7 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Sends the outcomes of calls to those who still wait for them.
+    /// Sends the outcomes of calls to the connections that still wait for them.
     fn finish_calls(&mut self, endpoint: &mut LocalEndpoint) {
         for Outcome { peer: key, id, result } in self.service.workers.outcomes() {
             if let Some(peer) = self.peers.get_mut(&key) {
@@ -398,7 +400,7 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Looks at the connections that had no events.
+    /// Checks the connections that had no events.
     fn sweep(&mut self) {
         let mut gone = Vec::new();
         for (&key, peer) in &mut self.peers {
@@ -424,7 +426,7 @@ impl<'s> EventLoop<'s> {
         self.service.metrics.looked(self.service.now);
     }
 
-    /// Accepts the connections that are waiting now and none later, and serves every connection
+    /// Accepts the connections that are waiting now and no later ones, and serves every connection
     /// once; those with nothing in progress end.
     fn begin_to_drain(&mut self, endpoint: &mut LocalEndpoint) {
         self.service.is_draining = true;

@@ -4,7 +4,7 @@ use darter_group::{Memory, Replica, Role};
 use darter_telemetry::counters::Counter;
 use std::time::{Duration, Instant};
 
-/// What a replica can be, in the order of [`Role`]'s codes.
+/// The roles of a replica, in the order of [`Role`]'s codes.
 pub(crate) const ROLES: [&str; 3] = ["primary", "backup", "learner"];
 
 /// The counters since the node's start.
@@ -12,7 +12,7 @@ pub(crate) const ROLES: [&str; 3] = ["primary", "backup", "learner"];
 pub(crate) struct GroupMetrics {
     began: Instant,
     pub(crate) view: Counter,
-    /// A [`Role`]'s code.
+    /// The code of a [`Role`].
     pub(crate) role: Counter,
     pub(crate) members: Counter,
     pub(crate) replicas: Counter,
@@ -22,7 +22,7 @@ pub(crate) struct GroupMetrics {
     pub(crate) held: Counter,
     pub(crate) failovers: Counter,
     pub(crate) store_errors: Counter,
-    /// Milliseconds from the start to when it began to serve, and 1; 0 if it never did.
+    /// Milliseconds from the start to the time when it began to serve, plus 1; 0 if it never did.
     served_ms: Counter,
 }
 
@@ -51,7 +51,7 @@ impl GroupMetrics {
         u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Notes how a replica is.
+    /// Records a replica's state.
     pub(crate) fn note<M: Memory>(&self, view: u64, role: Role, replica: &Replica<M>) {
         self.view.set(view);
         self.role.set(role as u64);
@@ -62,7 +62,7 @@ impl GroupMetrics {
         self.held.set(replica.held_replies() as u64);
     }
 
-    /// Notes that it began to serve, in a view that may be the group's first.
+    /// Records that the replica began to serve, in a view that may be the group's first.
     pub(crate) fn began_to_serve(&self, view: u64, now: Instant) {
         self.served_ms.set(self.millis(now) + 1);
         if view > 1 {
@@ -70,7 +70,7 @@ impl GroupMetrics {
         }
     }
 
-    /// Returns the time since it began to serve; 0 if it never did.
+    /// Returns the time since the replica began to serve; 0 if it never did.
     pub(crate) fn since_failover(&self) -> Duration {
         match self.served_ms.get() {
             0 => Duration::ZERO,

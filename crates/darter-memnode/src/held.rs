@@ -3,8 +3,7 @@
 use darter_fabric::wire::{self, Refusal, ReplyHead};
 use std::collections::VecDeque;
 
-/// Replies in the order in which they are sent. One that needs not wait stands behind those that
-/// do.
+/// Replies in the order in which they are sent. Replies that are ready queue after those that wait.
 #[derive(Debug, Default)]
 pub(crate) struct HeldReplies {
     bytes: VecDeque<u8>,
@@ -16,7 +15,7 @@ struct Held {
     bytes: usize,
     /// The position up to which the log must be durable.
     need: u64,
-    /// It is no reply to a request, but lets the client in.
+    /// The message is not a reply to a request, but admits the client.
     is_welcome: bool,
 }
 
@@ -25,31 +24,31 @@ impl HeldReplies {
         self.replies.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Returns the bytes of replies that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Memory behind it, in bytes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.bytes.capacity() + self.replies.capacity() * size_of::<Held>()
     }
 
-    /// Frees the memory if nothing waits.
+    /// Frees the memory if no replies wait.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             *self = Self::default();
         }
     }
 
-    /// Moves one reply, from `at` of the output to its end, behind those that wait.
+    /// Moves one reply, from `at` of the output to its end, to the end of those that wait.
     pub(crate) fn hold(&mut self, output: &mut Vec<u8>, at: usize, need: u64, is_welcome: bool) {
         self.replies.push_back(Held { bytes: output.len() - at, need, is_welcome });
         self.bytes.extend(&output[at..]);
         output.truncate(at);
     }
 
-    /// Moves the replies that need not wait any more to the end of the output. Returns how many.
+    /// Moves the replies that no longer wait to the end of the output. Returns their number.
     pub(crate) fn release(&mut self, durable: u64, output: &mut Vec<u8>) -> u64 {
         let count = self.replies.iter().take_while(|reply| reply.need <= durable).count();
         let bytes = self.replies.drain(..count).map(|reply| reply.bytes).sum();
@@ -61,8 +60,8 @@ impl HeldReplies {
         count as u64
     }
 
-    /// Replaces all replies by refusals, at the end of the output: the log has failed, and what they
-    /// say may never become true. Returns whether the client has been let in.
+    /// Replaces all replies by refusals, at the end of the output: the log has failed, so the
+    /// results in them may never be durable. Returns whether the client has been admitted.
     pub(crate) fn refuse(&mut self, text: &str, output: &mut Vec<u8>) -> bool {
         let text = &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)];
         if self.replies.iter().any(|reply| reply.is_welcome) {
@@ -101,7 +100,7 @@ mod tests {
         }
         assert_eq!((output.len(), held.waiting()), (1, 4 * 24));
         assert_eq!(held.release(19, &mut output), 0);
-        assert_eq!(held.release(30, &mut output), 2, "the fourth stands behind the third");
+        assert_eq!(held.release(30, &mut output), 2, "the fourth waits for the third");
         assert_eq!(output, [vec![9], reply(1), reply(2)].concat());
         assert_eq!(held.release(50, &mut output), 2);
         assert_eq!(output[1 + 48..], [reply(3), reply(4)].concat());

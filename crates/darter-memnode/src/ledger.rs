@@ -1,10 +1,10 @@
 //! The file in which a memory node with a mapped region records its identity and the sessions that
 //! it has fenced.
 //!
-//! The region's file alone is not enough: a fenced session may wake up after the node was restarted
-//! and must still be refused. So each fenced session is on stable storage before anyone learns that
-//! it is fenced. The file is text, has one fact per line, and only grows. If a crash cut the last
-//! line short, no one had learned of it.
+//! The region's file alone is not enough: a fenced session may resume after the node was restarted
+//! and must still be refused. So a fenced session is on stable storage before any client can learn
+//! that it is fenced. The file is text, has one fact per line, and only grows. If a crash truncates
+//! the last line, no client has learned of it.
 //!
 //! ```text
 //! darter memory node 1
@@ -14,9 +14,10 @@
 //! ended
 //! ```
 //!
-//! `serving` is followed by the numbers of the region's file ([`darter_fabric::Local::file_numbers`]), or zeros. If
-//! nothing says `ended` after it, and the file has other numbers, the region is a copy that may mix
-//! two states: it was made while a node wrote to it, or the node was killed.
+//! `serving` is followed by the numbers of the region's file
+//! ([`darter_fabric::Local::file_numbers`]), or zeros. If no `ended` follows it, and the file has
+//! other numbers, the region is a copy that may mix two states: it was made while a node wrote to
+//! it, or after the node was killed.
 
 use crate::error::MemNodeError;
 use darter_fabric::files::{Sharing, open_own};
@@ -27,11 +28,11 @@ use std::path::{Path, PathBuf};
 
 /// The numbers of a file that has none.
 const NUMBERLESS: [u64; 2] = [0; 2];
-/// Bytes of `serving` and the first number.
+/// Number of bytes of `serving` and the first number.
 const SERVING_BYTES: usize = 24;
 const ENDED: &[u8] = b"ended\n";
 const TITLE: &str = "darter memory node 1";
-/// Bytes of the longest line.
+/// Number of bytes of the longest line.
 const LINE_BYTES_MAX: u64 = 64;
 
 /// The open file.
@@ -57,12 +58,12 @@ pub(crate) struct Remembered {
     pub boot_id: u64,
     /// Fenced sessions, the oldest first.
     pub fenced: Vec<u64>,
-    /// Sessions that were let in, the oldest first. Only a log tells.
+    /// Sessions that were admitted, the oldest first. Only a log has them.
     pub known: Vec<u64>,
-    /// Sessions that a crash has ended, which are fenced as well. Only a log tells.
+    /// Sessions ended by a crash, which are fenced as well. Only a log has them.
     pub forgotten: Vec<u64>,
-    /// The numbers of the region's file that a node has begun to serve, if it has not ended as it
-    /// should. Only this file tells.
+    /// The numbers of the region's file if a node began to serve it and did not end in order. Only
+    /// this file has them.
     pub serving: Option<[u64; 2]>,
 }
 
@@ -75,7 +76,7 @@ impl Remembered {
 }
 
 impl Ledger {
-    /// Opens the file of a region's file, or creates it if the region is new.
+    /// Opens the ledger of a region's file, or creates it if the region is new.
     pub(crate) fn open(
         region: &Path,
         is_new: bool,
@@ -89,7 +90,7 @@ impl Ledger {
             move |source| MemNodeError::Ledger { path, action, source }
         };
         if is_new {
-            // An existing file belongs to a region that is gone.
+            // An existing ledger belongs to a region that was removed.
             let begun = Remembered { boot_id: random_word(), ..Remembered::default() };
             let (file, _) = sharing.open_or_create(&path).map_err(refused("create it"))?;
             file.set_len(0).map_err(refused("empty it"))?;
@@ -101,7 +102,7 @@ impl Ledger {
         let remembered = read(&file).map_err(refused("read it"))?;
         file.seek(SeekFrom::End(0)).map_err(refused("find its end"))?;
         let mut ledger = Self { file, path, is_serving: false };
-        // Ends a line that was cut short; the next reader skips it.
+        // Ends a truncated line, which readers skip.
         ledger.note("\n")?;
         Ok((ledger, remembered))
     }
@@ -111,8 +112,8 @@ impl Ledger {
         self.note(&format!("fenced {session:016x}\n"))
     }
 
-    /// Records that a node begins to serve the region's file, which has these numbers. The drop
-    /// records the end.
+    /// Records that a node begins to serve the region's file, which has these numbers. Dropping the
+    /// ledger records the end.
     pub(crate) fn serving(&mut self, numbers: Option<[u64; 2]>) -> Result<(), MemNodeError> {
         self.is_serving = true;
         let [inode, born] = numbers.unwrap_or(NUMBERLESS);
@@ -121,11 +122,7 @@ impl Ledger {
 
     fn note(&mut self, text: &str) -> Result<(), MemNodeError> {
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|source| MemNodeError::Ledger {
-            path: self.path.clone(),
-            action: "write to it",
-            source,
-        })
+        written.map_err(|source| MemNodeError::Ledger { path: self.path.clone(), action: "write it", source })
     }
 }
 
@@ -170,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_noted_is_read_again_whatever_was_cut_off() {
+    fn recorded_facts_are_read_again_after_any_truncation() {
         let dir = tempfile::tempdir().unwrap();
         let region = dir.path().join("region");
         let open = |is_new| Ledger::open(&region, is_new, &Sharing::default());

@@ -1,23 +1,23 @@
 //! A memory node: executes READ, WRITE, CAS and FAA on one region of memory for its clients.
 //!
-//! One thread serves all connections. It reads what a socket has received, executes the complete
-//! frames in it, and sends all their replies with one call. Between looks at the sockets it spins
-//! for a while, then sleeps in `epoll`. Nothing that a client sends can cost more than the client's
-//! own connection: the node checks lengths before it stores anything and verbs before it executes
-//! anything. It stops reading from a client that does not read its replies, drops it if that lasts,
-//! and limits the memory of all connections together.
+//! One thread serves all connections. It reads the bytes that a socket has received, executes the
+//! complete frames in them, and sends all their replies with one call. Between checks of the
+//! sockets it spins for a while, then sleeps in `epoll`. A client's messages can cost no more than
+//! its own connection: the node checks lengths before it stores data and verbs before it executes
+//! them. It stops reading from a client that does not read its replies, drops the client if that
+//! lasts, and limits the memory of all connections together.
 //!
-//! Clients can call procedures ([`MemNodeOptions::procedures`]). Threads of their own run them
-//! (`workers.rs`), and the serving thread sends the answers as they come.
+//! Clients can call procedures ([`MemNodeOptions::procedures`]). Separate threads run them
+//! (`workers.rs`), and the serving thread sends each result when it is ready.
 //!
-//! With a log ([`Region::logged`]) nothing acknowledged is lost when the power fails: replies wait
-//! until the disk has what they tell (`redo_log/`, `held.rs`).
+//! With a log ([`Region::logged`]) acknowledged writes survive a power failure: a reply waits until
+//! everything that it reveals is on disk (`redo_log/`, `held.rs`).
 //!
 //! With an RDMA device ([`MemNodeOptions::device`]) clients' verbs go through queue pairs
 //! (`queues.rs`), and the thread serves the other requests only.
 //!
-//! With other nodes it can be one replica of a memory group ([`MemNodeOptions::group`], `group/`): its
-//! primary then answers when the others have what an answer tells.
+//! With other nodes it can be one replica of a memory group ([`MemNodeOptions::group`], `group/`):
+//! its primary then replies after the other replicas have everything that the reply reveals.
 //!
 //! Operators observe a node through its counters (`metrics.rs`, exposed by `metrics_port.rs`) and
 //! its log lines (`tracing`, limited in `service.rs`).
@@ -85,11 +85,11 @@ pub struct MemNode {
 }
 
 impl MemNode {
-    /// Listens at an address, to serve a region.
+    /// Listens on an address, to serve a region.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the options name an RDMA device that cannot serve
-    /// the region, or what cannot go together.
+    /// Fails if the node cannot listen on the address, if the options name an RDMA device that
+    /// cannot serve the region, or if they are inconsistent.
     pub fn bind(address: SocketAddr, region: Region, options: MemNodeOptions) -> Result<Self, MemNodeError> {
         let listener =
             TcpListener::bind(address).map_err(|source| MemNodeError::Listen { address, source })?;
@@ -101,7 +101,7 @@ impl MemNode {
         let Region { memory, ledger, log, remembered } = region;
         if log.is_some() && options.device.is_some() {
             return Err(MemNodeError::LogOptions {
-                what: "a region with a log cannot be reached through an RDMA device: its verbs pass the log by",
+                what: "a region with a log cannot be reached through an RDMA device: its verbs bypass the log",
             });
         }
         if options.group.is_some()
@@ -144,12 +144,12 @@ impl MemNode {
     /// Returns the address that it listens on.
     ///
     /// # Errors
-    /// If the system does not report it.
+    /// Fails if the system does not report it.
     pub fn address(&self) -> Result<SocketAddr, MemNodeError> {
-        self.listener.local_addr().map_err(system("ask for the listening address"))
+        self.listener.local_addr().map_err(system("get the listening address"))
     }
 
-    /// Returns the node's counters, which it updates as long as it serves.
+    /// Returns the node's counters, which it updates while it serves.
     pub fn metrics(&self) -> &Arc<MemNodeMetrics> {
         &self.metrics
     }
@@ -159,8 +159,8 @@ impl MemNode {
     /// of them after [`MemNodeOptions::drain`] or at a second request to stop.
     ///
     /// # Errors
-    /// If the system refuses what serving needs, or the region's log has failed. A client's fault is
-    /// never an error.
+    /// Fails if the system refuses an operation that serving needs, or the region's log has failed.
+    /// A client's fault is never an error.
     pub fn serve(self, stop: &Stop) -> Result<MemNodeCounts, MemNodeError> {
         let address = self.address()?;
         let _span = tracing::info_span!("memnode", node = %address).entered();

@@ -1,5 +1,5 @@
 //! The counters of a memory node's redo log. Each is written by one thread: the serving thread, the
-//! one that writes the log, or the one that makes checkpoints.
+//! thread that writes the log, or the thread that makes checkpoints.
 
 use darter_telemetry::counters::{Counter, Histogram, NANOS_BOUNDS};
 use std::time::{Duration, Instant};
@@ -10,23 +10,23 @@ pub(crate) struct LogMetrics {
     began: Instant,
     /// Records made.
     pub(crate) records: Counter,
-    /// Replies that were sent after they had waited for the log.
+    /// Replies sent after they had waited for the log.
     pub(crate) released: Counter,
     /// Bytes of replies that wait for the log.
     pub(crate) held_bytes: Counter,
-    /// Milliseconds from the start to when the oldest records that are not durable were handed
-    /// over, and 1; 0 if all are.
+    /// Milliseconds from the start to the time when the oldest records that are not durable were
+    /// handed over, plus 1; 0 if all are durable.
     waits_since_ms: Counter,
     pub(crate) syncs: Counter,
     pub(crate) synced_bytes: Counter,
-    /// Nanoseconds in which a group of records was written and synced.
+    /// Nanoseconds to write and sync a group of records.
     pub(crate) sync_nanos: Histogram,
-    /// 1 when the log has failed. Written once, by whichever thread has noticed.
+    /// 1 if the log has failed. Written once, by the first thread that detects it.
     pub(crate) has_failed: Counter,
     pub(crate) checkpoints: Counter,
     pub(crate) failed_checkpoints: Counter,
     pub(crate) checkpoint_bytes: Counter,
-    /// Milliseconds from the start to when the newest checkpoint was made.
+    /// Milliseconds from the start to the newest checkpoint.
     checkpointed_ms: Counter,
 }
 
@@ -55,19 +55,19 @@ impl LogMetrics {
         u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Counts a sync of so many bytes.
+    /// Counts a sync of this number of bytes.
     pub(crate) fn synced(&self, bytes: usize, took: Duration) {
         self.syncs.add(1);
         self.synced_bytes.add(bytes as u64);
         self.sync_nanos.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Notes since when the oldest records wait that are not durable.
+    /// Records the time since which the oldest records wait to become durable.
     pub(crate) fn waits_since(&self, since: Option<Instant>) {
         self.waits_since_ms.set(since.map_or(0, |since| self.millis(since) + 1));
     }
 
-    /// Counts a checkpoint that wrote so many bytes, or failed.
+    /// Counts a checkpoint that wrote this number of bytes, or failed.
     pub(crate) fn checkpointed(&self, bytes: u64, is_made: bool) {
         self.checkpoint_bytes.add(bytes);
         if is_made {
@@ -78,7 +78,7 @@ impl LogMetrics {
         }
     }
 
-    /// Returns for how long the oldest records have waited that are not durable.
+    /// Returns the time that the oldest records have waited to become durable.
     pub(crate) fn oldest_wait(&self) -> Duration {
         match self.waits_since_ms.get() {
             0 => Duration::ZERO,

@@ -1,5 +1,5 @@
 //! The counters of a memory node. Only the serving thread writes them; scrapes, health checks and
-//! the log's last line read them meanwhile.
+//! the log's last line can read them at any time.
 
 use crate::group_metrics::GroupMetrics;
 use crate::log_metrics::LogMetrics;
@@ -102,7 +102,7 @@ pub struct MemNodeMetrics {
     pub(crate) fenced_sessions: Counter,
     pub(crate) queue_pairs: Counter,
     pub(crate) frames: Counter,
-    /// Calls whose procedures have ended, and whose clients were there to be told.
+    /// Calls whose procedures have ended and whose outcome was sent to the client.
     pub(crate) calls: Counter,
     pub(crate) verbs: [Counter; VERB_KINDS.len()],
     pub(crate) batch_verbs: Histogram,
@@ -117,9 +117,9 @@ pub struct MemNodeMetrics {
     pub(crate) is_draining: Counter,
     /// Milliseconds from the start to the last iteration of the sweep.
     looked_ms: Counter,
-    /// Those of the log, if one is kept.
+    /// The log's counters, if one is kept.
     pub(crate) log: Option<Arc<LogMetrics>>,
-    /// Those of the memory group, if the node is a replica of one.
+    /// The memory group's counters, if the node is a replica.
     pub(crate) group: Option<Arc<GroupMetrics>>,
 }
 
@@ -139,7 +139,7 @@ pub enum Health {
     Draining,
     /// The serving thread has not swept for 10 seconds.
     Stuck,
-    /// The log cannot be written any more, and the node refuses every request.
+    /// The log can no longer be written, and the node refuses every request.
     LogFailed,
 }
 
@@ -156,7 +156,7 @@ pub struct MemNodeCounts {
     pub frames: u64,
     /// Verbs executed.
     pub verbs: u64,
-    /// Calls answered.
+    /// Calls whose outcome was sent.
     pub calls: u64,
 }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_looks_no_more_is_stuck() {
+    fn a_thread_that_stops_sweeping_is_stuck() {
         let mut metrics = MemNodeMetrics::new(1 << 20, None);
         assert_eq!(metrics.health(), Health::Serving);
         // Pretends that the node started long ago.

@@ -23,7 +23,7 @@ pub(crate) fn registry(metrics: Arc<MemNodeMetrics>) -> Registry {
 }
 
 /// The pages of a memory node's port: `/metrics` and `/healthz`. They need no credentials, so the
-/// port belongs on a network of the operator's.
+/// port belongs on the operator's network.
 struct MetricsPages {
     registry: Registry,
     metrics: Arc<MemNodeMetrics>,
@@ -33,7 +33,7 @@ struct MetricsPages {
 /// port.
 ///
 /// # Errors
-/// If the address cannot be listened on, or the system refuses a thread.
+/// Fails if the system does not allow listening on the address, or starting a thread.
 pub fn serve_metrics(address: SocketAddr, metrics: Arc<MemNodeMetrics>) -> Result<HttpPort, PortError> {
     HttpPort::open(address, Arc::new(MetricsPages { registry: registry(Arc::clone(&metrics)), metrics }))
 }
@@ -66,61 +66,71 @@ impl Collector for MemNodeMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut page = MetricsWriter::new(encoder);
         let (bytes, seconds) = (Some(&Unit::Bytes), Some(&Unit::Seconds));
-        page.gauge("connections", "Connections there are, greeted or not", None, self.open.get())?;
-        page.counter("accepted_connections", "Connections let in", None, self.accepted.get())?;
+        page.gauge("connections", "Open connections, before and after the handshake", None, self.open.get())?;
+        page.counter(
+            "accepted_connections",
+            "Connections accepted after the handshake",
+            None,
+            self.accepted.get(),
+        )?;
         let refused = labelled("reason", RefusedFor::NAMES, &self.refused);
-        page.counters("refused_connections", "Connections not let in", None, refused)?;
+        page.counters("refused_connections", "Connections refused", None, refused)?;
         let dropped = labelled("reason", DroppedFor::NAMES, &self.dropped);
-        page.counters("dropped_connections", "Connections that the node ended", None, dropped)?;
-        page.gauge("sessions", "Processes that are connected", None, self.sessions.get())?;
+        page.counters("dropped_connections", "Connections that the node dropped", None, dropped)?;
+        page.gauge("sessions", "Connected sessions", None, self.sessions.get())?;
         let fenced = self.fenced_sessions.get();
-        page.gauge("fenced_sessions", "Sessions shut out for ever that the node remembers", None, fenced)?;
+        page.gauge("fenced_sessions", "Fenced sessions that the node remembers", None, fenced)?;
         let queue_pairs = self.queue_pairs.get();
         page.gauge("queue_pairs", "Connections whose verbs go through the RDMA device", None, queue_pairs)?;
-        page.counter("frames", "Requests taken, batches among them", None, self.frames.get())?;
+        page.counter("frames", "Requests received, including batches", None, self.frames.get())?;
         page.counter("calls", "Calls whose outcome was sent", None, self.calls.get())?;
         let verbs = labelled("kind", VERB_KINDS.map(|(_, name)| name), &self.verbs);
         page.counters("verbs", "Verbs executed", None, verbs)?;
         page.histogram(
             "batch_verbs",
-            "Verbs of each batch executed",
+            "Verbs in each executed batch",
             None,
             1.0,
             &self.batch_verbs.snapshot(),
         )?;
-        let help = "From finding sockets ready to having executed and answered what was in them";
+        let help = "Time from finding sockets ready to having executed and replied to their requests";
         page.histogram("turn", help, seconds, NANOS_PER_SECOND, &self.turn_nanos.snapshot())?;
-        page.counter("received", "Bytes that came in", bytes, self.received_bytes.get())?;
-        page.counter("sent", "Bytes that went out", bytes, self.sent_bytes.get())?;
-        page.gauge("waiting", "Answers that peers have not taken", bytes, self.waiting_bytes.get())?;
-        page.gauge("buffers", "Memory behind all connections", bytes, self.buffer_bytes.get())?;
-        page.gauge("region", "The memory served", bytes, self.region_bytes)?;
-        page.gauge("draining", "1 when the node is stopping", None, self.is_draining.get())?;
+        page.counter("received", "Bytes received", bytes, self.received_bytes.get())?;
+        page.counter("sent", "Bytes sent", bytes, self.sent_bytes.get())?;
+        page.gauge("waiting", "Replies that peers have not read", bytes, self.waiting_bytes.get())?;
+        page.gauge("buffers", "Memory of all connections' buffers", bytes, self.buffer_bytes.get())?;
+        page.gauge("region", "Memory served", bytes, self.region_bytes)?;
+        page.gauge("draining", "1 if the node is stopping", None, self.is_draining.get())?;
         if let Some(log) = &self.log {
             encode_log(&mut page, log)?;
         }
         if let Some(group) = &self.group {
             encode_group(&mut page, group)?;
         }
-        page.metric("uptime", "Since the node began", seconds, &ConstGauge::new(self.uptime().as_secs_f64()))
+        page.metric(
+            "uptime",
+            "Time since the node started",
+            seconds,
+            &ConstGauge::new(self.uptime().as_secs_f64()),
+        )
     }
 }
 
-/// Writes what there is of the memory group.
+/// Writes the metrics of the memory group.
 fn encode_group(page: &mut MetricsWriter<'_>, group: &GroupMetrics) -> Result<(), Error> {
     let (bytes, seconds) = (Some(&Unit::Bytes), Some(&Unit::Seconds));
-    page.gauge("group_view", "The number of the view that the replica goes by", None, group.view.get())?;
+    page.gauge("group_view", "Number of the replica's current view", None, group.view.get())?;
     let role = group.role.get();
     let roles = ROLES.iter().enumerate();
     let roles = roles.map(|(at, name)| ([("role", *name)], u64::from(at as u64 == role)));
-    page.gauges("group_role", "1 for what the replica is in that view", None, roles)?;
-    page.gauge("group_members", "The members of that view", None, group.members.get())?;
-    page.gauge("group_replicas", "The members that the group is to have", None, group.replicas.get())?;
-    page.gauge("group_record", "The replica's last record", None, group.lsn.get())?;
-    let help = "Records that some member is not known to have";
+    page.gauges("group_role", "1 for the replica's role in that view", None, roles)?;
+    page.gauge("group_members", "Members of that view", None, group.members.get())?;
+    page.gauge("group_replicas", "Configured number of members", None, group.replicas.get())?;
+    page.gauge("group_record", "Number of the replica's last record", None, group.lsn.get())?;
+    let help = "Records that at least one member has not confirmed";
     page.gauge("group_lag_records", help, None, group.lag_records.get())?;
-    page.gauge("group_log", "Records that are kept for others", bytes, group.log_bytes.get())?;
-    page.gauge("group_held", "Answers that wait for other replicas", None, group.held.get())?;
+    page.gauge("group_log", "Records kept for other replicas", bytes, group.log_bytes.get())?;
+    page.gauge("group_held", "Replies that wait for other replicas", None, group.held.get())?;
     page.counter(
         "group_failovers",
         "Views in which this replica began to serve",
@@ -128,34 +138,34 @@ fn encode_group(page: &mut MetricsWriter<'_>, group: &GroupMetrics) -> Result<()
         group.failovers.get(),
     )?;
     let last = ConstGauge::new(group.since_failover().as_secs_f64());
-    page.metric("group_served", "Since this replica began to serve, 0 if it never did", seconds, &last)?;
-    let help = "Requests that the store of views did not carry out";
+    page.metric("group_served", "Time since this replica began to serve, 0 if it never did", seconds, &last)?;
+    let help = "Failed requests to the store of views";
     page.counter("group_store_errors", help, None, group.store_errors.get())
 }
 
-/// Writes what there is of the log.
+/// Writes the metrics of the log.
 fn encode_log(page: &mut MetricsWriter<'_>, log: &LogMetrics) -> Result<(), Error> {
     let (bytes, seconds) = (Some(&Unit::Bytes), Some(&Unit::Seconds));
     page.counter(
         "log_records",
-        "Records of the log: frames that changed memory, sessions",
+        "Records of the log: frames that changed memory, and session events",
         None,
         log.records.get(),
     )?;
     page.counter("log_syncs", "Syncs of the log", None, log.syncs.get())?;
-    page.counter("log_synced", "Bytes of records that were synced", bytes, log.synced_bytes.get())?;
-    let help = "From taking what was recorded to having it on the disk";
+    page.counter("log_synced", "Bytes of synced records", bytes, log.synced_bytes.get())?;
+    let help = "Time to write and sync a group of records";
     page.histogram("log_sync", help, seconds, NANOS_PER_SECOND, &log.sync_nanos.snapshot())?;
-    page.counter("log_released", "Answers sent after they had waited for the log", None, log.released.get())?;
-    page.gauge("log_held", "Answers that wait for the log", bytes, log.held_bytes.get())?;
+    page.counter("log_released", "Replies sent after they had waited for the log", None, log.released.get())?;
+    page.gauge("log_held", "Replies that wait for the log", bytes, log.held_bytes.get())?;
     let oldest = ConstGauge::new(log.oldest_wait().as_secs_f64());
-    page.metric("log_oldest_wait", "How long the oldest record has waited for the disk", seconds, &oldest)?;
-    page.gauge("log_failed", "1 when the log cannot be written any more", None, log.has_failed.get())?;
+    page.metric("log_oldest_wait", "Time that the oldest record has waited for the disk", seconds, &oldest)?;
+    page.gauge("log_failed", "1 if the log can no longer be written", None, log.has_failed.get())?;
     page.counter("checkpoints", "Checkpoints made", None, log.checkpoints.get())?;
     page.counter("failed_checkpoints", "Checkpoints that failed", None, log.failed_checkpoints.get())?;
-    page.counter("checkpointed", "Bytes that checkpoints have written", bytes, log.checkpoint_bytes.get())?;
+    page.counter("checkpointed", "Bytes written by checkpoints", bytes, log.checkpoint_bytes.get())?;
     let age = ConstGauge::new(log.checkpoint_age().as_secs_f64());
-    page.metric("checkpoint_age", "Since the newest checkpoint, or the start", seconds, &age)
+    page.metric("checkpoint_age", "Time since the newest checkpoint, or since the start", seconds, &age)
 }
 
 #[cfg(test)]
@@ -163,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_says_what_was_counted() {
+    fn the_page_shows_all_counts() {
         let metrics = Arc::new(MemNodeMetrics::new(4096, None));
         metrics.accepted.add(3);
         metrics.refused[RefusedFor::Credentials as usize].add(2);

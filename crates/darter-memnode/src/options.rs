@@ -9,29 +9,29 @@ use std::time::Duration;
 /// The options of a memory node.
 #[derive(Clone, Debug)]
 pub struct MemNodeOptions {
-    /// The secret that clients must prove to know. If it is empty, anyone who can connect is
+    /// The secret that clients must prove to know. If it is empty, any client that can connect is
     /// accepted.
     pub token: Vec<u8>,
-    /// The TLS configuration. Without TLS anyone on the network can read and change the traffic.
+    /// The TLS configuration. Without TLS, others on the network can read and change the traffic.
     pub tls: Option<NodeTls>,
-    /// Registers the region with this RDMA device and pairs queues with clients that ask; batches
-    /// of verbs over TCP are then refused, since the processor's atomics and the device's are not
-    /// atomic to each other. Nothing encrypts what RDMA carries, whatever `tls` says. `None`: TCP
-    /// only.
+    /// Registers the region with this RDMA device and pairs queues with clients that request it;
+    /// batches of verbs over TCP are then refused, since the processor's atomics and the device's
+    /// are not atomic to each other. RDMA traffic is never encrypted, whatever `tls` is. `None`:
+    /// TCP only.
     pub device: Option<DeviceName>,
     /// The procedures that clients can call.
     pub procedures: Procedures,
-    /// Threads that run procedures. Without one, and with `device`, calls are refused.
+    /// Number of threads that run procedures. If it is 0, or with `device`, calls are refused.
     pub workers: usize,
     /// Maximum number of calls that wait for a worker; beyond it a call is refused.
     pub calls_waiting_max: usize,
     /// Makes the node one replica of a memory group. Its region must be zeroed memory of this
-    /// process, without a log, and neither RDMA nor procedures go with it.
+    /// process, without a log; RDMA and procedures are not supported.
     pub group: Option<GroupOptions>,
     /// Maximum number of connections.
     pub connections_max: usize,
     /// Maximum number of connections that wait to be accepted; the system may allow fewer
-    /// (`net.core.somaxconn`). Beyond it a client tries again after a second, and later.
+    /// (`net.core.somaxconn`). Beyond it a client retries after a second, and later.
     pub backlog: u32,
     /// Maximum payload of a frame, in bytes.
     pub frame_bytes_max: u32,
@@ -39,13 +39,14 @@ pub struct MemNodeOptions {
     /// it.
     pub waiting_bytes_max: usize,
     /// Bytes of memory of all connections' buffers beyond which the node drops the connection with
-    /// the largest ones. One frame and its replies come on top.
+    /// the largest ones. One frame and its replies can exceed it.
     pub buffer_bytes_max: usize,
-    /// How long a client may leave its replies unread, or its handshake or a request incomplete.
+    /// Maximum time that a client can leave its replies unread, or its handshake or a request
+    /// incomplete.
     pub patience: Duration,
-    /// How long the serving thread polls before it sleeps.
+    /// Time that the serving thread polls before it sleeps.
     pub spin: Duration,
-    /// How long clients may take to read their replies once a stop was requested.
+    /// Maximum time for clients to read their replies after a request to stop.
     pub drain: Duration,
 }
 

@@ -1,20 +1,20 @@
 //! The queue pairs of clients whose verbs go through this node's RDMA device.
 //!
-//! A queue pair belongs to the connection that asked for it and ends with it. When a session is
-//! fenced, all of its queue pairs end before anyone learns that it is fenced: from then on no verb
-//! of the session lands.
+//! A queue pair belongs to the connection that requested it and ends with it. When a session is
+//! fenced, all of its queue pairs end before any client can learn that it is fenced: from then on
+//! none of its verbs can take effect.
 use darter_fabric::rdma::{Export, ServedQueue};
 use darter_fabric::wire::{Pairing, Refusal};
 use std::collections::HashMap;
 
-/// Names a queue pair of this node.
+/// Identifies a queue pair of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct QueueId(u64);
 
 /// The node's device, and the queue pairs on it.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// With the sessions that they belong to. Dropped before the device.
+    /// The queue pairs with their sessions. Dropped before the device.
     served: HashMap<QueueId, (u64, ServedQueue)>,
     export: Option<Export>,
     made: u64,
@@ -26,7 +26,7 @@ impl Queues {
     }
 
     /// Returns whether verbs go through a device. The processor's atomics and the device's are not
-    /// atomic to each other, so the node then executes none itself.
+    /// atomic to each other, so the node then executes no verbs itself.
     pub(crate) fn are_served(&self) -> bool {
         self.export.is_some()
     }
@@ -36,12 +36,12 @@ impl Queues {
         self.export.as_ref().map(Export::describe)
     }
 
-    /// Returns how many queue pairs there are.
+    /// Returns the number of queue pairs.
     pub(crate) fn len(&self) -> usize {
         self.served.len()
     }
 
-    /// Makes a queue pair for a session.
+    /// Creates a queue pair for a session.
     pub(crate) fn pair(
         &mut self,
         session: u64,

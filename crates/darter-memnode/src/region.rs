@@ -1,5 +1,5 @@
-//! The memory that a node serves: anonymous memory of its process, the same with a log on disk, or a
-//! mapped file that outlives the process.
+//! The memory that a node serves: anonymous memory of its process, with or without a log on disk,
+//! or a mapped file that outlives the process.
 
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
@@ -9,7 +9,7 @@ use darter_fabric::local::Space;
 use darter_fabric::{Fabric, Local, random_word};
 use std::path::Path;
 
-/// One region of memory, and what is recorded about it.
+/// One region of memory, with its ledger and log.
 #[derive(Debug)]
 pub struct Region {
     pub(crate) memory: Local,
@@ -21,21 +21,22 @@ pub struct Region {
 /// How a region's file is opened or created.
 #[derive(Clone, Debug, Default)]
 pub struct FileRegionOptions {
-    /// How the file's disk space is taken.
+    /// How disk space for the file is allocated.
     pub space: Space,
-    /// Who may use new files.
+    /// The users that can access new files.
     pub sharing: Sharing,
-    /// Opens a copy of a region whose node had not ended when it was copied, which is refused
-    /// otherwise.
+    /// Opens a copy of a region whose node had not ended when it was copied; otherwise it is
+    /// refused.
     pub accept_copy: bool,
 }
 
 impl Region {
-    /// Allocates zeroed memory of this process, which the system provides as it is touched. It ends
-    /// with the process: a restarted node serves other memory, and clients of the old one notice.
+    /// Allocates zeroed memory of this process, which the system provides as it is used. It ends
+    /// with the process: a restarted node serves other memory, and clients of the old one detect
+    /// it.
     ///
     /// # Errors
-    /// If the system refuses the size.
+    /// Fails if the system refuses the size.
     pub fn memory(bytes: u64) -> Result<Self, MemNodeError> {
         Self::of(Local::memory(bytes, 1)?)
     }
@@ -44,7 +45,7 @@ impl Region {
     /// reserved.
     ///
     /// # Errors
-    /// If the size is not a multiple of 2 MiB, or too few pages are reserved.
+    /// Fails if the size is not a multiple of 2 MiB, or too few pages are reserved.
     pub fn huge_pages(bytes: u64) -> Result<Self, MemNodeError> {
         Self::of(Local::memory_reserved(bytes, 1)?)
     }
@@ -52,7 +53,7 @@ impl Region {
     /// Serves a local fabric of one node that this process already has.
     ///
     /// # Errors
-    /// If it has another number of nodes.
+    /// Fails if the fabric has another number of nodes.
     pub fn of(memory: Local) -> Result<Self, MemNodeError> {
         if memory.nodes() != 1 {
             return Err(MemNodeError::Regions { nodes: memory.nodes() });
@@ -61,18 +62,18 @@ impl Region {
         Ok(Self { memory, ledger: None, log: None, remembered })
     }
 
-    /// Keeps a log of the region in a directory, so that nothing acknowledged is lost when the
-    /// process ends or the power fails: a node that is started with the same directory and size
-    /// offers the same memory. The directory is made if it is absent. The region must be zeroed
-    /// memory of this process.
+    /// Keeps a log of the region in a directory, so that acknowledged writes survive the end of the
+    /// process and a power failure: a node restarted with the same directory and size serves the
+    /// same memory. The directory is created if it is absent. The region must be zeroed memory of
+    /// this process.
     ///
     /// # Errors
-    /// If the region is a file, or the directory cannot be used, is in use, belongs to a region of
-    /// another size, or was damaged.
+    /// Fails if the region is a file, or the directory cannot be used, is in use, belongs to a
+    /// region of another size, or was damaged.
     pub fn logged(self, directory: &Path, options: LogOptions) -> Result<Self, MemNodeError> {
         if self.memory.path().is_some() {
             return Err(MemNodeError::LogOptions {
-                what: "a region in a file can have no log: the system writes the file back before the log",
+                what: "a region in a file cannot have a log: the system would write the file back before the log",
             });
         }
         let (log, node) = redo_log::open(directory, &self.memory, options)?;
@@ -83,13 +84,13 @@ impl Region {
         Ok(Self { log: Some(log), remembered, ..self })
     }
 
-    /// Maps a file of so many bytes, creating it if it does not exist, and reserves its disk space,
-    /// so that a full disk cannot end the node later. Beside it, in `….node`, the node records the
-    /// sessions that it has fenced. A node restarted with both files offers the same memory.
+    /// Maps a file of this size, creating it if it does not exist, and reserves its disk space, so
+    /// that a full disk cannot end the node later. In `….node` next to it, the node records the
+    /// sessions that it has fenced. A node restarted with both files serves the same memory.
     ///
     /// # Errors
-    /// If a file has another size, is in use or another user's, is a copy made while a node served
-    /// it, its file system has no room, or the system refuses it.
+    /// Fails if a file has another size, is in use, belongs to another user, or is a copy made
+    /// while a node served it; if its file system is full; or if the system refuses it.
     pub fn file(path: &Path, bytes: u64) -> Result<Self, MemNodeError> {
         Self::file_with(path, bytes, &FileRegionOptions::default())
     }
@@ -109,9 +110,9 @@ impl Region {
         Ok(Self { memory, ledger: Some(ledger), log: None, remembered })
     }
 
-    /// Returns the region as its own process sees it, for procedures to run on. What is changed
-    /// there passes the log by ([`Region::logged`]): procedures of a node with a log change the
-    /// region as a client does, through [`darter_fabric::Tcp`].
+    /// Returns the region as its own process accesses it, for procedures. Changes made there bypass
+    /// the log ([`Region::logged`]): procedures of a node with a log change the region as a client
+    /// does, through [`darter_fabric::Tcp`].
     pub fn fabric(&self) -> &Local {
         &self.memory
     }
@@ -149,7 +150,7 @@ mod tests {
         let accepting = FileRegionOptions { accept_copy: true, ..FileRegionOptions::default() };
         drop(Region::file_with(&copy, BYTES, &accepting).unwrap());
         drop(Region::file(&copy, BYTES).unwrap());
-        // A node that was killed has left what a copy then has.
+        // Leaves the files as a killed node does.
         std::mem::forget(region.ledger);
         drop(region.memory);
         drop(Region::file(&path, BYTES).unwrap());

@@ -1,4 +1,5 @@
-//! What all connections of a memory node share: the region, the sessions, the metrics and the log.
+//! State shared by all connections of a memory node: the region, the sessions, the metrics and the
+//! log.
 
 use crate::group::Group;
 use crate::metrics::{DroppedFor, MemNodeMetrics, RefusedFor};
@@ -41,7 +42,7 @@ impl LogKind for LogLine {
     }
 }
 
-/// What all connections share while they are served.
+/// State shared by all connections while they are served.
 pub(crate) struct Service<'s> {
     pub(crate) options: &'s MemNodeOptions,
     pub(crate) region: &'s Local,
@@ -51,7 +52,7 @@ pub(crate) struct Service<'s> {
     pub(crate) workers: Workers,
     /// `None` if no log is kept.
     pub(crate) journal: Option<Journal>,
-    /// `None` if it is no replica.
+    /// `None` if the node is not a replica.
     pub(crate) group: Option<Group>,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
@@ -59,7 +60,7 @@ pub(crate) struct Service<'s> {
     pub(crate) connections_max: usize,
     /// Open connections that have completed the handshake.
     pub(crate) greeted: usize,
-    /// No connection is accepted any more.
+    /// New connections are no longer accepted.
     pub(crate) is_draining: bool,
     /// When the ready sockets were found.
     pub(crate) now: Instant,
@@ -67,14 +68,14 @@ pub(crate) struct Service<'s> {
 
 /// The log, if one is kept.
 impl Service<'_> {
-    /// Tells the log what is new of sessions. Returns the position up to which it must be durable
-    /// before anyone may learn of it, and of all that was done so far.
+    /// Records new facts about sessions in the log. Returns the position up to which it must be
+    /// durable before a client may learn of them, or of anything done so far.
     pub(crate) fn note_facts(&mut self) -> u64 {
         let facts = self.sessions.take_facts();
         self.journal.as_mut().map_or(0, |journal| journal.note(facts))
     }
 
-    /// Returns why every request must be refused, if the log has failed.
+    /// Returns the reason to refuse every request, if the log has failed.
     pub(crate) fn log_failure(&self) -> Option<Arc<str>> {
         self.journal.as_ref().and_then(Journal::failure)
     }
@@ -89,12 +90,12 @@ impl Service<'_> {
         self.waits_for_disk() || self.group.as_ref().is_some_and(Group::is_full)
     }
 
-    /// Returns whether a session was shut out.
+    /// Returns whether a session is fenced.
     pub(crate) fn is_fenced(&self, session: u64) -> bool {
         self.sessions.is_fenced(session) || self.group.as_ref().is_some_and(|group| group.is_fenced(session))
     }
 
-    /// Returns why a session is not let in, if it is not, with a text for people.
+    /// Returns why a session is refused, with a text for people; `None` if it is admitted.
     pub(crate) fn refusal(&self, session: u64) -> Option<(Refusal, &'static str)> {
         let fenced = (Refusal::Fenced, "this session was shut out");
         self.sessions.refusal(session).or_else(|| self.is_fenced(session).then_some(fenced))
@@ -111,7 +112,7 @@ impl Service<'_> {
 
 /// Queue pairs, counted.
 impl Service<'_> {
-    /// Makes a queue pair for a session.
+    /// Creates a queue pair for a session.
     pub(crate) fn pair(
         &mut self,
         session: u64,
@@ -128,7 +129,7 @@ impl Service<'_> {
         self.metrics.queue_pairs.set(self.queues.len() as u64);
     }
 
-    /// Ends the queue pairs of fenced sessions, and takes back their calls that have not begun.
+    /// Ends the queue pairs of fenced sessions, and cancels their calls that have not begun.
     pub(crate) fn end_fenced(&mut self) {
         let Self { queues, sessions, workers, .. } = self;
         workers.forget_fenced(|session| sessions.is_fenced(session));
@@ -137,7 +138,7 @@ impl Service<'_> {
     }
 }
 
-/// Counts and logs what happens to connections.
+/// Counting and logging of connections.
 impl Service<'_> {
     /// Counts a connection that completed the handshake.
     pub(crate) fn accepted(&mut self, peer: SocketAddr, session: u64) {
@@ -157,7 +158,7 @@ impl Service<'_> {
         }
     }
 
-    /// Counts a connection that ended; the node ended it if there is a reason.
+    /// Counts a connection that ended; `reason` is set if the node ended it.
     pub(crate) fn parted(&mut self, peer: SocketAddr, session: u64, reason: Option<DroppedFor>) {
         self.metrics.sessions.set(self.sessions.connected() as u64);
         let session = format!("{session:#x}");
@@ -173,7 +174,7 @@ impl Service<'_> {
         }
     }
 
-    /// Logs the sessions fenced since `known` of them had been.
+    /// Logs the sessions fenced since `known` of them were.
     pub(crate) fn tell_fenced(&mut self, known: &mut u64, by: SocketAddr) {
         let (total, newest) = self.sessions.fenced_ever();
         if total == *known {

@@ -1,5 +1,4 @@
-//! A set of sessions that remembers which came first and forgets the oldest when there are too
-//! many.
+//! A set of sessions in order of arrival, which drops the oldest beyond a maximum number.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,7 +9,7 @@ const SESSIONS_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionSet {
     members: HashSet<u64>,
-    /// The members in the order in which they came. Some may have been removed since.
+    /// The members in order of arrival. Some may have been removed since.
     order: VecDeque<u64>,
 }
 

@@ -1,9 +1,9 @@
-//! Sessions: which process holds which member slot, which sessions are connected, and which are
+//! Sessions: the holder of each member slot, the connected sessions, and the sessions that are
 //! fenced for ever.
 //!
-//! A session that held a slot here and has no connection any more is gone: its process has ended or
+//! A session that held a slot here and has lost all connections is gone: its process has ended or
 //! will be refused. About a session that has not connected since the node started, or since this
-//! replica of a group began to serve, nothing is known here; only its lease decides.
+//! replica of a group began to serve, this node has no information; only its lease decides.
 
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
@@ -19,7 +19,7 @@ pub(crate) struct Sessions {
     /// The session that holds each member slot.
     slots: HashMap<u64, u64>,
     fenced: SessionSet,
-    /// Those fenced sessions that a crash of this node has ended.
+    /// The fenced sessions that were ended by a crash of this node.
     forgotten: HashSet<u64>,
     /// The number of sessions ever fenced.
     fenced_total: u64,
@@ -28,12 +28,12 @@ pub(crate) struct Sessions {
     logged: Option<Logged>,
 }
 
-/// What a log has to say of sessions.
+/// Facts about sessions for the log.
 #[derive(Debug, Default)]
 struct Logged {
-    /// The sessions that were ever let in, and are not fenced.
+    /// All sessions ever admitted that are not fenced.
     known: SessionSet,
-    /// What the log was not told yet.
+    /// Facts that are not yet in the log.
     facts: Vec<Fact>,
 }
 
@@ -46,19 +46,19 @@ impl Sessions {
         sessions
     }
 
-    /// Has facts be noted for a log, which remembers these sessions.
+    /// Enables collecting facts for a log, which remembers these sessions.
     #[must_use]
     pub(crate) fn logged(self, remembered: &Remembered) -> Self {
         let known = remembered.known.iter().copied().collect();
         Self { logged: Some(Logged { known, facts: Vec::new() }), ..self }
     }
 
-    /// Returns the facts that the log was not told yet, which it is told now.
+    /// Takes the facts that are not yet in the log.
     pub(crate) fn take_facts(&mut self) -> impl Iterator<Item = Fact> + use<> {
         self.logged.as_mut().map(|logged| std::mem::take(&mut logged.facts)).unwrap_or_default().into_iter()
     }
 
-    /// Returns what is known of sessions now.
+    /// Returns the current facts about sessions.
     pub(crate) fn facts(&self) -> SessionFacts {
         let known = self.logged.as_ref().map(|logged| logged.known.to_vec()).unwrap_or_default();
         SessionFacts { fenced: self.fenced.to_vec(), known }
@@ -68,10 +68,10 @@ impl Sessions {
         self.fenced.contains(session)
     }
 
-    /// Returns why a session is refused, if it is, with a text for people.
+    /// Returns why a session is refused, with a text for people; `None` if it is not.
     pub(crate) fn refusal(&self, session: u64) -> Option<(Refusal, &'static str)> {
         if self.forgotten.contains(&session) {
-            Some((Refusal::Forgotten, "the node crashed, which has ended this session"))
+            Some((Refusal::Forgotten, "the node crashed, which ended this session"))
         } else if self.is_fenced(session) {
             Some((Refusal::Fenced, "this session was shut out"))
         } else {
@@ -123,8 +123,8 @@ impl Sessions {
         }
     }
 
-    /// Fences a session; if there is a ledger, the session is on stable storage before anyone
-    /// learns of it.
+    /// Fences a session; if there is a ledger, the session is on stable storage before any client
+    /// can learn of it.
     fn shut_out(&mut self, session: u64) -> Result<Refusal, MemNodeError> {
         if !self.is_fenced(session) {
             if let Some(ledger) = &mut self.ledger {
@@ -140,7 +140,7 @@ impl Sessions {
         Ok(Refusal::None)
     }
 
-    /// Gives a slot to a session. A holder without a connection is fenced first.
+    /// Assigns a slot to a session. A holder without a connection is fenced first.
     pub(crate) fn claim(&mut self, slot: u64, session: u64) -> Result<Refusal, MemNodeError> {
         match self.slots.get(&slot).copied() {
             Some(holder) if holder == session => {}
@@ -160,9 +160,10 @@ impl Sessions {
         }
     }
 
-    /// Forgets which session holds which slot. A replica that does not serve calls it: sessions are
-    /// with another replica meanwhile, and one that has no connection here when this one serves again
-    /// is not gone, but has yet to find out. So only its lease decides.
+    /// Forgets which session holds which slot. A replica that does not serve calls it, since
+    /// sessions are then connected to another replica. When this one serves again, a session
+    /// without a connection here is not necessarily gone, but may not have reconnected yet. So only
+    /// its lease decides.
     pub(crate) fn forget_slots(&mut self) {
         self.slots.clear();
     }
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(sessions.fence(1, false).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(1) && !sessions.is_fenced(2));
         assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::None);
-        // A new holder fences the old one, even if that has connected again.
+        // A new holder fences the old one, even if the old one has connected again.
         assert_eq!(sessions.claim(0, 3).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(2));
         sessions.release(0, 2);

@@ -1,8 +1,9 @@
-//! The threads that run procedures, so that none holds up the serving thread.
+//! The threads that run procedures, so that the serving thread is never blocked by one.
 //!
-//! The serving thread hands a call over ([`Workers::submit`]) and goes on. A worker runs the
+//! The serving thread hands over a call ([`Workers::submit`]) and goes on. A worker runs the
 //! procedure to its end, puts the outcome on a list and rings a bell that the event loop watches.
-//! Calls that wait for a worker are bounded, and the outcomes that wait for the serving thread by
+//! The number of calls that wait for a worker is limited, which also limits the outcomes that wait
+//! for the serving thread.
 //! them.
 
 use crate::bell::Bell;
@@ -14,10 +15,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// A call to be run.
+/// A call to run.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// The key of the connection that it came on.
+    /// The key of its connection.
     pub(crate) peer: u64,
     /// The id of its request.
     pub(crate) id: u64,
@@ -26,7 +27,7 @@ pub(crate) struct Call {
     pub(crate) words: Vec<u64>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) peer: u64,
@@ -34,7 +35,7 @@ pub(crate) struct Outcome {
     pub(crate) result: Result<Vec<u64>, CallFault>,
 }
 
-/// The threads, and what they share with the serving thread.
+/// The threads, and the state shared with the serving thread.
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
@@ -55,13 +56,13 @@ struct Shared {
 struct State {
     waiting: VecDeque<Call>,
     outcomes: Vec<Outcome>,
-    /// Which threads run a procedure.
+    /// Whether each thread is running a procedure.
     is_busy: Vec<bool>,
     is_closed: bool,
 }
 
 impl Shared {
-    /// A panic elsewhere leaves the lists whole, so the poison is ignored.
+    /// A panic elsewhere leaves the lists consistent, so the poison is ignored.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,9 +70,9 @@ impl Shared {
     fn run(&self, call: Call) -> Outcome {
         let Call { peer, id, procedure, words, .. } = call;
         let run = || block_on(self.procedures.clone().run(procedure, words));
-        // What a procedure shares with others it must keep whole itself, as across any thread.
+        // A procedure must keep its shared state consistent itself, as across any threads.
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-            let message = "the procedure panicked; the node's log says where";
+            let message = "the procedure panicked; see the node's log";
             Err(CallFault::Failed(ProcedureError::new(ProcedureError::PANIC, message)))
         });
         Outcome { peer, id, result }
@@ -101,16 +102,16 @@ impl Shared {
 }
 
 impl Workers {
-    /// Starts so many threads.
+    /// Starts this number of threads.
     ///
     /// # Errors
-    /// If the system has no thread or no descriptor left.
+    /// Fails if the system has no thread or no descriptor left.
     pub(crate) fn start(
         count: usize,
         procedures: Procedures,
         waiting_max: usize,
     ) -> Result<Self, MemNodeError> {
-        let bell = Bell::new("make a descriptor for its workers")?;
+        let bell = Bell::new("create a descriptor for its workers")?;
         let state = State { is_busy: vec![false; count], ..State::default() };
         let shared =
             Arc::new(Shared { procedures, state: Mutex::new(state), has_calls: Condvar::new(), bell });
@@ -124,12 +125,12 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Returns what becomes readable when there are outcomes.
+    /// Returns a descriptor that becomes readable when there are outcomes.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.shared.bell.descriptor()
     }
 
-    /// Has a call run, now or when a worker is free.
+    /// Runs a call, now or when a worker is free.
     ///
     /// # Errors
     /// [`CallFault::NoServer`] if there are no workers, [`CallFault::Busy`] if too many calls wait.
@@ -147,23 +148,23 @@ impl Workers {
         Ok(())
     }
 
-    /// Takes back the waiting calls of sessions that are fenced: none of them begins any more.
+    /// Cancels the waiting calls of fenced sessions, so that none of them begins.
     pub(crate) fn forget_fenced(&self, is_fenced: impl Fn(u64) -> bool) {
         if !self.threads.is_empty() {
             self.shared.lock().waiting.retain(|call| !is_fenced(call.session));
         }
     }
 
-    /// Takes the outcomes, and stills the bell.
+    /// Takes the outcomes, and quiets the bell.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
-        // First the bell: one that comes later rings again.
+        // Quiets the bell first, so that a later outcome rings it again.
         self.shared.bell.quiet();
         std::mem::take(&mut self.shared.lock().outcomes)
     }
 }
 
 impl Drop for Workers {
-    /// Ends the threads. One that runs a procedure ends with that, and nobody waits for it.
+    /// Ends the threads. A thread that runs a procedure ends with it; this does not wait for it.
     fn drop(&mut self) {
         let is_busy = {
             let mut state = self.shared.lock();

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 /// Access to a [`Store`](crate::Store) for tasks, with the same operations as futures.
 ///
-/// Several operations of one session can be in progress at a time (`join!`, `FuturesUnordered`); each
-/// of them uses its own connection to the pool, which the session keeps for later ones. A future is
-/// `Send` if the closure and the iterator given to the operation are. Dropping a future at any await
-/// is safe: the operation took effect or it did not, and the session can go on.
+/// Several operations of one session can be in progress at a time (`join!`, `FuturesUnordered`);
+/// each of them uses its own connection to the pool, which the session keeps for later ones. A
+/// future is `Send` if the closure and the iterator given to the operation are. Dropping a future
+/// at any await is safe: the operation took effect or it did not, and the session can go on.
 ///
 /// ```
 /// # fn main() -> Result<(), darter::Error> {
@@ -34,7 +34,7 @@ impl AsyncSession {
     /// Fails if a memory node cannot be reached.
     pub(crate) fn open(membership: &Arc<Membership>, space: KeySpace) -> Result<Self, Error> {
         let workers = Workers::new(Arc::clone(membership), space, 1);
-        // So that a session of a pool that cannot be reached is not opened.
+        // Makes opening fail if the pool cannot be reached.
         drop(workers.lease()?);
         Ok(Self { workers })
     }
@@ -48,8 +48,8 @@ impl AsyncSession {
         self.workers.lease()
     }
 
-    /// Returns the costs of this session's operations so far: round trips, verbs, bytes and retries,
-    /// by kind of operation. An operation counts when it is complete.
+    /// Returns the costs of this session's operations so far: round trips, verbs, bytes and
+    /// retries, by kind of operation. An operation counts when it is complete.
     pub fn counters(&self) -> Counters {
         self.workers.counters()
     }

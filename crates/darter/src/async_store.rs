@@ -36,7 +36,7 @@ impl AsyncStore {
         Store::options().open_async(url).await
     }
 
-    /// Opens a session for one task: the same operations, with connections and counts of its own.
+    /// Opens a session for one task: the same operations, with its own connections and counts.
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.

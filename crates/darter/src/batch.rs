@@ -1,9 +1,9 @@
-//! Operations on many keys at a time: several clients of one session, each with an operation under
-//! way.
+//! Operations on many keys at a time: several clients of one session, each of which executes an
+//! operation.
 //!
 //! A round trip to a memory node takes far longer than the work on it, so the operations overlap.
-//! In memory of this machine they follow one another. Operations on the same key keep their order:
-//! one client does them all.
+//! In memory of this machine they are executed one after another. Operations on the same key keep
+//! their order, because the same client executes all of them.
 
 use crate::Error;
 use crate::parts::{StoreClient, StoreIndex, StorePool};
@@ -14,17 +14,17 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Operations under way at most.
+/// Maximum number of operations in progress.
 const LANES: usize = 16;
-/// Keys that a removal of a range collects at a time.
+/// Number of keys that a removal of a range collects at a time.
 pub(crate) const KEYS: usize = 512;
 
-/// A session's clients beyond its first, opened as they are needed and kept.
+/// A session's clients beyond its first, opened when needed and kept.
 #[derive(Default)]
 pub(crate) struct Lanes(Vec<StoreClient>);
 
 impl Lanes {
-    /// Returns the clients for so many operations, the session's own among them.
+    /// Returns the clients for this number of operations, including the session's own.
     pub(crate) fn clients<'c>(
         &'c mut self,
         pool: &StorePool,
@@ -38,7 +38,7 @@ impl Lanes {
         Ok(std::iter::once(own).chain(self.0.iter_mut().take(wanted)).collect())
     }
 
-    /// What the clients' operations have cost.
+    /// Returns the costs of the clients' operations.
     pub(crate) fn counters(&self) -> Counters {
         self.0.iter().filter_map(|client| client.endpoint().counters().copied()).sum()
     }
@@ -49,7 +49,7 @@ pub(crate) trait KeyOperation: Sync {
     /// What an operation returns.
     type Output: Send;
 
-    /// Operates on the `i`th key.
+    /// Executes the operation on the `i`th key.
     fn operate(
         &self,
         client: &mut StoreClient,
@@ -95,11 +95,12 @@ impl KeyOperation for Deletes<'_> {
 /// One client's share of the operations. Returns the results, and the error that ended them.
 type Lane<'l, R> = Pin<Box<dyn Future<Output = (Vec<(usize, R)>, Option<Error>)> + Send + 'l>>;
 
-/// Runs an operation on each key that has no result in `done` yet, and puts the results there, in the
-/// order of the keys. All of them are over when it returns, even if one of them failed.
+/// Runs an operation on each key that has no result in `done` yet, and stores the results there, in
+/// the order of the keys. All of them have ended when it returns, even if one of them failed.
 ///
 /// # Errors
-/// Fails if an operation fails, with an error after which it may have taken effect, if there is one.
+/// Fails if an operation fails. The error is preferably one after which the operation may have
+/// taken effect.
 pub(crate) async fn run<O: KeyOperation>(
     clients: Vec<&mut StoreClient>,
     keys: &[&[u8]],
@@ -155,7 +156,7 @@ mod tests {
     use darter_fabric::FabricError;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Counts the calls for each key; those for some keys fail.
+    /// Counts the calls for each key; the calls for some keys fail.
     struct Failing {
         calls: Vec<AtomicUsize>,
         fails: fn(usize) -> Option<FabricError>,

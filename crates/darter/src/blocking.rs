@@ -1,19 +1,19 @@
-//! Work that blocks, awaited: on a thread of its own, so that no executor's thread waits.
+//! Runs blocking work on a separate thread, so that it can be awaited without blocking an executor.
 
 use crate::Error;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-/// What the thread has left, or who waits for it.
+/// The result of the thread, or the task that waits for it.
 enum Progress<T> {
     Running(Option<Waker>),
     Over(std::thread::Result<T>),
     Taken,
 }
 
-/// Runs `work` on a new thread and returns what it returns. Dropping the future does not stop the
-/// work; its result is then dropped too.
+/// Runs `work` on a new thread and returns its result. Dropping the future does not stop the work;
+/// its result is then dropped too.
 ///
 /// # Errors
 /// Fails if `work` does, or the system has no thread left.

@@ -1,6 +1,6 @@
-//! The operations of the four types that have them, written once for those that block
-//! ([`Store`](crate::Store), [`Session`](crate::Session)) and once for those that return futures
-//! ([`AsyncStore`](crate::AsyncStore), [`AsyncSession`](crate::AsyncSession)).
+//! The operations of the four types that have them, written once for the types that block
+//! ([`Store`](crate::Store), [`Session`](crate::Session)) and once for the types that return
+//! futures ([`AsyncStore`](crate::AsyncStore), [`AsyncSession`](crate::AsyncSession)).
 
 use crate::range::{AsyncRange, Range};
 use crate::{AsyncSession, AsyncStore, Change, Error, KeyRange, Session, Store};
@@ -8,8 +8,8 @@ use darter_fabric::block_on;
 use darter_index::{Condition, KeyValue, PutOutcome, ScanRange};
 use send_wrapper::SendWrapper;
 
-/// Implements the operations of a type that blocks. The type has a method `run`, which calls a closure
-/// with a worker.
+/// Implements the operations of a type that blocks. The type has a method `run`, which calls a
+/// closure with a worker.
 macro_rules! blocking_calls {
     ($caller:ty, $range:ty) => {
         impl $caller {
@@ -26,14 +26,15 @@ macro_rules! blocking_calls {
             /// ```
             ///
             /// # Errors
-            /// Fails if the key is too long, a memory node cannot be reached, or the pool is damaged.
+            /// Fails if the key is too long, a memory node cannot be reached, or the pool is
+            /// damaged.
             #[inline]
             pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
                 self.run(|worker| block_on(worker.get(key)))
             }
 
-            /// Calls `read` with the value of a key, without a copy of the value. Returns the result of
-            /// `read`; `None` if the key is absent.
+            /// Calls `read` with the value of a key, without a copy of the value. Returns the
+            /// result of `read`; `None` if the key is absent.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -56,8 +57,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.get_with(key, move |value| read.take()(value))))
             }
 
-            /// Returns the values of several keys, in the order of the keys, in as many round trips as
-            /// the longest of the searches takes.
+            /// Returns the values of several keys, in the order of the keys, in as many round trips
+            /// as the longest of the searches takes.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -125,7 +126,7 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.last()))
             }
 
-            /// Returns whether there is no key.
+            /// Returns whether there are no keys.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -141,8 +142,9 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.is_empty()))
             }
 
-            /// Stores a value under a key, whether or not the key is present. Returns whether the key
-            /// was [inserted](PutOutcome::Inserted) or its value [replaced](PutOutcome::Replaced).
+            /// Stores a value under a key, whether or not the key is present. Returns whether the
+            /// key was [inserted](PutOutcome::Inserted) or its value
+            /// [replaced](PutOutcome::Replaced).
             ///
             /// ```
             /// # use darter::PutOutcome;
@@ -202,8 +204,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.try_insert(key, value)))
             }
 
-            /// Replaces the value of a key if the key is present. Returns the former value; `None` if
-            /// the key is absent.
+            /// Replaces the value of a key if the key is present. Returns the former value; `None`
+            /// if the key is absent.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -272,9 +274,9 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.put_if(key, value, condition)))
             }
 
-            /// Stores several pairs, up to 16 at a time: on memory nodes this takes a fraction of the
-            /// round trips of one put after the other. Returns the outcome of each, in the order of the
-            /// pairs. Of pairs with the same key, the last one takes effect last.
+            /// Stores several pairs, up to 16 at a time: on memory nodes this takes a fraction of
+            /// the round trips of one put after the other. Returns the outcomes, in the order of
+            /// the pairs. Of pairs with the same key, the last one takes effect last.
             ///
             /// Each put is atomic by itself. All of them together are not: other clients can read
             /// some of the pairs before the others are stored.
@@ -289,8 +291,8 @@ macro_rules! blocking_calls {
             /// ```
             ///
             /// # Errors
-            /// Fails as [`Self::put`] does, with the error of one of the pairs. Each of the other pairs
-            /// is stored or not.
+            /// Fails as [`Self::put`] does, with the error of one of the pairs. Each of the other
+            /// pairs is stored or not.
             pub fn put_many<K, V>(&self, pairs: &[(K, V)]) -> Result<Vec<PutOutcome>, Error>
             where
                 K: AsRef<[u8]> + Sync,
@@ -299,8 +301,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.put_many(pairs)))
             }
 
-            /// Puts, keeps or removes a key as `decide` returns for its value, which is `None` if the
-            /// key is absent. Returns whether anything changed.
+            /// Puts, keeps or removes a key as `decide` returns for its value, which is `None` if
+            /// the key is absent. Returns whether anything changed.
             ///
             /// `decide` is called again if another client changes the key before the decision takes
             /// effect. The decision of its last call takes effect.
@@ -329,8 +331,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.update(key, move |value| (*decide)(value))))
             }
 
-            /// Removes a key and returns its value; `None` if the key is absent. [`Self::discard`] does
-            /// the same without a copy of the value.
+            /// Removes a key and returns its value; `None` if the key is absent. [`Self::discard`]
+            /// does the same without a copy of the value.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -343,8 +345,8 @@ macro_rules! blocking_calls {
             /// ```
             ///
             /// # Errors
-            /// Fails if the key is too long, a memory node cannot be reached, or the pool is damaged. A
-            /// key can be removed from a full pool.
+            /// Fails if the key is too long, a memory node cannot be reached, or the pool is
+            /// damaged. A key can be removed from a full pool.
             #[inline]
             pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
                 self.run(|worker| block_on(worker.remove(key)))
@@ -371,8 +373,8 @@ macro_rules! blocking_calls {
 
             /// Removes a key if `predicate` returns `true` for its value. Returns whether it did.
             ///
-            /// `predicate` is called again if another client changes the key before it is removed. The
-            /// value of its last call is the one that was removed.
+            /// `predicate` is called again if another client changes the key before it is removed.
+            /// The value of its last call is the one that was removed.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -396,7 +398,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.remove_if(key, move |value| (*predicate)(value))))
             }
 
-            /// Removes several keys, up to 16 at a time. Returns the number of keys that were present.
+            /// Removes several keys, up to 16 at a time. Returns the number of keys that were
+            /// present.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -408,14 +411,14 @@ macro_rules! blocking_calls {
             /// ```
             ///
             /// # Errors
-            /// Fails as [`Self::remove`] does, with the error of one of the keys. Each of the other keys
-            /// is removed or not.
+            /// Fails as [`Self::remove`] does, with the error of one of the keys. Each of the other
+            /// keys is removed or not.
             pub fn remove_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<u64, Error> {
                 self.run(|worker| block_on(worker.remove_many(keys)))
             }
 
-            /// Removes the keys of a range. Returns their number. Each removal is atomic by itself; keys
-            /// that other clients insert during the call may remain.
+            /// Removes the keys of a range. Returns their number. Each removal is atomic by itself;
+            /// keys that other clients insert during the call may remain.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -427,7 +430,8 @@ macro_rules! blocking_calls {
             /// ```
             ///
             /// # Errors
-            /// Fails as [`Self::remove`] does. Keys that were removed before the error stay removed.
+            /// Fails as [`Self::remove`] does. Keys that were removed before the error stay
+            /// removed.
             pub fn remove_range(&self, range: impl KeyRange) -> Result<u64, Error> {
                 self.run(|worker| block_on(worker.remove_range(range)))
             }
@@ -449,8 +453,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.clear()))
             }
 
-            /// Returns the pairs whose keys lie in a range, in ascending order; `rev()` iterates in
-            /// descending order. The loop over them may put and remove keys.
+            /// Returns the pairs whose keys are in a range, in ascending order; `rev()` iterates in
+            /// descending order. Keys can be put and removed during the iteration.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -469,8 +473,8 @@ macro_rules! blocking_calls {
                 self.iter(range.into_scan_range())
             }
 
-            /// Returns the pairs whose keys begin with `prefix`, in ascending order; `rev()` iterates in
-            /// descending order.
+            /// Returns the pairs whose keys begin with `prefix`, in ascending order; `rev()`
+            /// iterates in descending order.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -484,8 +488,8 @@ macro_rules! blocking_calls {
                 self.iter(ScanRange::prefix(prefix.as_ref()))
             }
 
-            /// Returns the first `limit` pairs of a range, in its direction. Fewer pairs mean that the
-            /// range has no more.
+            /// Returns the first `limit` pairs of a range, in its direction. Fewer pairs mean that
+            /// the range has no more.
             ///
             /// ```
             /// # use darter::ScanRange;
@@ -503,8 +507,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.scan_chunk(range, limit)))
             }
 
-            /// Calls `visit` with the first `limit` pairs of a range, in its direction, without a copy of
-            /// the pairs. Returns their number.
+            /// Calls `visit` with the first `limit` pairs of a range, in its direction, without a
+            /// copy of the pairs. Returns their number.
             ///
             /// ```
             /// # use darter::ScanRange;
@@ -531,8 +535,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.scan_with(range, limit, visit)))
             }
 
-            /// Fills an empty store with pairs in strictly ascending order of their keys. Returns their
-            /// number. Other clients see none of them before all are stored.
+            /// Fills an empty store with pairs in strictly ascending order of their keys. Returns
+            /// their number. Other clients see none of them before all are stored.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -543,8 +547,8 @@ macro_rules! blocking_calls {
             /// ```
             ///
             /// # Errors
-            /// Fails if the store has keys, if the keys are out of order, and as [`Self::put`] does. The
-            /// store is then still empty.
+            /// Fails if the store has keys, if the keys are out of order, and as [`Self::put`]
+            /// does. The store is then still empty.
             pub fn bulk_load<K, V, P>(&self, sorted: P) -> Result<u64, Error>
             where
                 K: Into<Vec<u8>>,
@@ -555,8 +559,8 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.bulk_load(sorted)))
             }
 
-            /// Does the upkeep that is due, for programs that open the store without the thread that
-            /// does it ([`crate::StoreOptions::maintenance`]).
+            /// Does the upkeep that is due. For programs that open the store without its upkeep
+            /// thread ([`crate::StoreOptions::maintenance`]).
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {
@@ -575,15 +579,16 @@ macro_rules! blocking_calls {
     };
 }
 
-/// Implements the operations of a type whose operations are futures. The type has a method `worker`,
-/// which leases a worker.
+/// Implements the operations of a type whose operations are futures. The type has a method
+/// `worker`, which leases a worker.
 macro_rules! async_calls {
     ($caller:ty, $blocking:literal) => {
         impl $caller {
             #[doc = concat!("As [`", $blocking, "::get`](crate::", $blocking, "::get).")]
             ///
             /// # Errors
-            /// Fails if the key is too long, a memory node cannot be reached, or the pool is damaged.
+            /// Fails if the key is too long, a memory node cannot be reached, or the pool is
+            /// damaged.
             #[inline]
             pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
                 self.worker()?.get(key).await
@@ -613,9 +618,9 @@ macro_rules! async_calls {
                 self.worker()?.get_many(keys).await
             }
 
-            /// Returns the values of the first of several keys, in the order of the keys: of at least
-            /// one key, and of more as long as all values together have about 1 MiB. For callers that
-            /// do not need all values at the same time.
+            /// Returns the values of the first of several keys, in the order of the keys: of at
+            /// least one key, and of more while all values together have at most about 1 MiB. For
+            /// callers that do not need all values at the same time.
             ///
             /// # Errors
             /// Fails as [`Self::get`] does.
@@ -741,8 +746,8 @@ macro_rules! async_calls {
             #[doc = concat!("As [`", $blocking, "::put_many`](crate::", $blocking, "::put_many).")]
             ///
             /// # Errors
-            /// Fails as [`Self::put`] does, with the error of one of the pairs. Each of the other pairs
-            /// is stored or not.
+            /// Fails as [`Self::put`] does, with the error of one of the pairs. Each of the other
+            /// pairs is stored or not.
             pub async fn put_many<K, V>(&self, pairs: &[(K, V)]) -> Result<Vec<PutOutcome>, Error>
             where
                 K: AsRef<[u8]> + Sync,
@@ -767,8 +772,8 @@ macro_rules! async_calls {
             #[doc = concat!("As [`", $blocking, "::remove`](crate::", $blocking, "::remove).")]
             ///
             /// # Errors
-            /// Fails if the key is too long, a memory node cannot be reached, or the pool is damaged. A
-            /// key can be removed from a full pool.
+            /// Fails if the key is too long, a memory node cannot be reached, or the pool is
+            /// damaged. A key can be removed from a full pool.
             pub async fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
                 self.worker()?.remove(key).await
             }
@@ -798,8 +803,8 @@ macro_rules! async_calls {
             #[doc = concat!("As [`", $blocking, "::remove_many`](crate::", $blocking, "::remove_many).")]
             ///
             /// # Errors
-            /// Fails as [`Self::remove`] does, with the error of one of the keys. Each of the other keys
-            /// is removed or not.
+            /// Fails as [`Self::remove`] does, with the error of one of the keys. Each of the other
+            /// keys is removed or not.
             pub async fn remove_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<u64, Error> {
                 self.worker()?.remove_many(keys).await
             }
@@ -807,7 +812,8 @@ macro_rules! async_calls {
             #[doc = concat!("As [`", $blocking, "::remove_range`](crate::", $blocking, "::remove_range).")]
             ///
             /// # Errors
-            /// Fails as [`Self::remove`] does. Keys that were removed before the error stay removed.
+            /// Fails as [`Self::remove`] does. Keys that were removed before the error stay
+            /// removed.
             pub async fn remove_range(&self, range: impl KeyRange) -> Result<u64, Error> {
                 self.worker()?.remove_range(range).await
             }
@@ -854,8 +860,8 @@ macro_rules! async_calls {
             #[doc = concat!("As [`", $blocking, "::bulk_load`](crate::", $blocking, "::bulk_load).")]
             ///
             /// # Errors
-            /// Fails if the store has keys, if the keys are out of order, and as [`Self::put`] does. The
-            /// store is then still empty.
+            /// Fails if the store has keys, if the keys are out of order, and as [`Self::put`]
+            /// does. The store is then still empty.
             pub async fn bulk_load<K, V, P>(&self, sorted: P) -> Result<u64, Error>
             where
                 K: Into<Vec<u8>>,
@@ -874,7 +880,7 @@ macro_rules! async_calls {
                 self.worker()?.maintain().await
             }
 
-            /// Prefetches the memory that operations on these keys are going to read, if the pool is in
+            /// Prefetches the memory that operations on these keys will read, if the pool is in
             /// memory of this machine: its cache misses then overlap with other work. Does nothing
             /// otherwise.
             #[inline]

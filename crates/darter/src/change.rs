@@ -1,15 +1,15 @@
-//! What becomes of a key, as a closure decides that has seen its value.
+//! The change of a key, decided by a closure that receives its value.
 
 use darter_index::Decision;
 
-/// What becomes of a key, as decided by the closure given to [`crate::Store::update`].
+/// The change of a key, returned by the closure given to [`crate::Store::update`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<V = Vec<u8>> {
-    /// It stays as it is.
+    /// The key is not changed.
     Keep,
-    /// It gets this value.
+    /// The key gets this value.
     Put(V),
-    /// It goes; one that is absent stays so.
+    /// The key is removed; an absent key stays absent.
     Remove,
 }
 
@@ -26,8 +26,8 @@ impl<V> Change<V> {
 }
 
 impl Change {
-    /// Moves the new value into the index's buffer. Returns what the index is to do, and whether
-    /// that changes a key with the value `old`.
+    /// Moves the new value into the index's buffer. Returns the index's decision, and whether it
+    /// changes a key with the value `old`.
     pub(crate) fn split(self, old: Option<&[u8]>, new: &mut Vec<u8>) -> (Decision, bool) {
         match self {
             Self::Keep => (Decision::Keep, false),

@@ -1,49 +1,50 @@
-//! What is left of a scan: a cursor that asks for chunks from either end of what is left of a range.
+//! A cursor: the state of a scan, which fetches chunks from either end of the rest of a range.
 //!
-//! A chunk is one scan of the index. The cursor narrows the range past every chunk it fetched, so
-//! the two ends never overlap and no key comes twice. Chunks begin small and double while their
-//! bytes stay below [`CHUNK_BYTES`], so that a look at a few keys reads little and a long scan few
-//! times, and large values do not fill memory.
+//! A chunk is one scan of the index. The cursor removes every chunk it fetched from the range, so
+//! the two ends never overlap and no key is returned twice. Chunks begin small and double while
+//! their size stays below [`CHUNK_BYTES`], so that reading a few keys fetches little, a long scan
+//! needs few round trips, and large values do not fill memory.
 //!
-//! The cursor changes only after a chunk has arrived: a future dropped in between has lost nothing.
+//! The cursor changes only after a chunk has arrived, so nothing is lost if a future is dropped
+//! before.
 
 use crate::Error;
 use darter_index::{KeyValue, ScanRange};
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-/// Pairs in the first chunk when no limit was given.
+/// Number of pairs in the first chunk if there is no limit.
 const CHUNK_FIRST: usize = 16;
-/// Pairs in the first chunk at most when a limit was given.
+/// Maximum number of pairs in the first chunk if there is a limit.
 const CHUNK_FIRST_LIMITED: usize = 128;
-/// Pairs in any chunk at most.
+/// Maximum number of pairs in any chunk.
 const CHUNK_MAX: usize = 512;
-/// Bytes of keys and values that a chunk should not exceed, going by the one before it.
+/// Target size of a chunk in bytes of keys and values, estimated from the previous chunk.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// An end of what is left of a range.
+/// An end of the rest of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Low,
     High,
 }
 
-/// What is left of a scan, and what was fetched and not yet handed out.
+/// The rest of a scan, and the pairs that were fetched but not returned yet.
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    /// What no chunk has covered yet, ascending.
+    /// The part of the range that no chunk has covered yet, ascending.
     left: ScanRange,
     /// Whether the caller's first end is the high one.
     descending: bool,
-    /// Nothing is left beyond the buffers.
+    /// Whether there are no pairs beyond the buffers.
     exhausted: bool,
-    /// Fetched from the low end, ascending.
+    /// Pairs fetched from the low end, ascending.
     low: VecDeque<KeyValue>,
-    /// Fetched from the high end, descending.
+    /// Pairs fetched from the high end, descending.
     high: VecDeque<KeyValue>,
-    /// Pairs that may still be handed out.
+    /// Number of pairs that may still be returned.
     limit: usize,
-    /// Pairs in the next chunk.
+    /// Number of pairs in the next chunk.
     chunk: usize,
 }
 
@@ -65,12 +66,12 @@ impl Cursor {
         self.chunk = limit.clamp(1, CHUNK_FIRST_LIMITED);
     }
 
-    /// Returns the end the caller means by "front" or "back".
+    /// Returns the end that is the caller's "front" or "back".
     pub(crate) fn end(&self, front: bool) -> End {
         if front == self.descending { End::High } else { End::Low }
     }
 
-    /// Returns the next pair from the buffers, when it is known.
+    /// Returns the next pair from the buffers, if it is known.
     fn pop(&mut self, end: End) -> Option<KeyValue> {
         if self.limit == 0 {
             return None;
@@ -84,7 +85,7 @@ impl Cursor {
         pair
     }
 
-    /// Returns the chunk to fetch when [`Cursor::pop`] had none; `None` when the scan is over.
+    /// Returns the chunk to fetch if [`Cursor::pop`] had no pair; `None` if the scan has ended.
     fn wanted(&self, end: End) -> Option<(ScanRange, usize)> {
         if self.exhausted || self.limit == 0 {
             return None;
@@ -92,7 +93,7 @@ impl Cursor {
         Some((ScanRange { reverse: end == End::High, ..self.left.clone() }, self.chunk.min(self.limit)))
     }
 
-    /// Returns what to do for the next pair from an end.
+    /// Returns the next step to get a pair from an end.
     pub(crate) fn step(&mut self, end: End) -> Step {
         match self.pop(end) {
             Some(pair) => Step::Pair(Some(pair)),
@@ -126,11 +127,11 @@ impl Cursor {
     }
 }
 
-/// What a cursor's owner does next.
+/// The next step of a cursor's owner.
 pub(crate) enum Step {
-    /// Hands the pair out; `None` when the scan is over.
+    /// Return this pair; `None` if the scan has ended.
     Pair(Option<KeyValue>),
-    /// Fetches at most so many pairs of this range.
+    /// Fetch at most this number of pairs of this range.
     Fetch(ScanRange, usize),
 }
 
@@ -138,7 +139,7 @@ pub(crate) enum Step {
 mod tests {
     use super::*;
 
-    /// A model of the index: the keys `0..keys` as one byte each.
+    /// A model of the index: the keys `0..keys`, of one byte each.
     fn fetch(keys: u8, range: &ScanRange, limit: usize) -> Vec<KeyValue> {
         let inside = |key: &u8| {
             let key = &[*key][..];
@@ -170,7 +171,8 @@ mod tests {
         }
     }
 
-    /// Whichever ends are taken from, in whatever order, every key comes once and from its end.
+    /// Every key is returned once and from its end, for every order in which pairs are taken from
+    /// the ends.
     #[test]
     fn both_ends_meet_without_gap_or_double() {
         for keys in [0, 1, 15, 16, 17, 48, 100, 200] {
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_bounds_what_is_fetched() {
+    fn a_limit_bounds_the_pairs_fetched() {
         let mut cursor = Cursor::new(ScanRange::all());
         cursor.limit(20);
         assert_eq!(cursor.wanted(End::Low).map(|(_, asked)| asked), Some(20));

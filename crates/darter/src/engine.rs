@@ -1,9 +1,9 @@
-//! The layer below a [`Store`]: the fabric, the pool and the index that it consists of.
+//! The layer below a [`Store`]: its fabric, pool and index.
 //!
-//! Checkers and benchmarks work here: they wrap a pool's provider to delay, record or fail its verbs,
-//! open other indexes than Quiver and DART, and operate on the index with clients of the pool.
-//! Gateways and tools that copy or show whole pools reach all keys of an index here. Applications
-//! need none of it.
+//! For checkers and benchmarks, which wrap a pool's provider to delay, record or fail its verbs,
+//! open indexes other than Quiver and DART, and operate on the index with clients of the pool; and
+//! for gateways and tools that copy or show whole pools, which access all keys of an index.
+//! Applications do not need this module.
 
 use crate::membership::Reopen;
 use crate::open_index::OpenIndex;
@@ -20,7 +20,7 @@ pub use darter_index::{
 };
 pub use darter_pool::{Client, Pool};
 
-/// Opens the pool that `url` names, with another index than those that a store opens by itself.
+/// Opens the pool that `url` names, with an index other than those of a store.
 ///
 /// # Errors
 /// Fails as [`StoreOptions::open`] does.
@@ -32,7 +32,7 @@ pub fn open_with<I: OrderedIndex<StoreFabric>>(
     open_as::<I>(options, url, index, other)
 }
 
-/// Opens the pool that `url` names. `as_any` makes the index of the store.
+/// Opens the pool that `url` names. `as_any` wraps the index for the store.
 pub(crate) fn open_as<I: OrderedIndex<StoreFabric>>(
     options: &StoreOptions,
     url: &PoolUrl,
@@ -56,11 +56,11 @@ pub(crate) fn open_index<I: OrderedIndex<StoreFabric>>(
     Ok(OpenIndex::new(as_any(index_of(&pool, options, index)?), pool))
 }
 
-/// Opens the pool that `url` names, which must exist, over its provider as `decorate` returns it: for
-/// delays, records and failures of a real pool's verbs.
+/// Opens the existing pool that `url` names, with its provider wrapped by `decorate`, to delay,
+/// record or fail the verbs of a real pool.
 ///
 /// # Errors
-/// Fails as [`StoreOptions::open`] does; fails for `mem:` pools, which never exist before.
+/// Fails as [`StoreOptions::open`] does, and for `mem:` pools, which never exist before.
 pub fn open_decorated(
     options: &StoreOptions,
     url: &PoolUrl,
@@ -92,7 +92,7 @@ fn open_decorated_as<I: OrderedIndex<StoreFabric>>(
     let options = options.existing();
     let pool = provision::open_existing(url, &options, decorate)?;
     let index = as_any(index_of(&pool, &options, index)?);
-    // The decorator belongs to the program and may work only once.
+    // The decorator belongs to the program and may only work once.
     Store::over(OpenIndex::new(index, pool), &options, Some(url.clone()), None)
 }
 
@@ -119,13 +119,13 @@ fn over_pool(options: &StoreOptions, pool: StorePool) -> Result<Store, Error> {
     Store::over(OpenIndex::new(index, pool), options, None, None)
 }
 
-/// Returns options for a pool file as it is now. As with [`StoreOptions::read_only`], the file is not
-/// written to; here operations may write to the copy in this process's memory.
+/// Returns options for a snapshot of a pool file. As with [`StoreOptions::read_only`], the file is
+/// not written to; but operations may write to the copy in this process's memory.
 pub fn snapshot(options: StoreOptions) -> StoreOptions {
     StoreOptions { snapshot: true, ..options }
 }
 
-/// Wraps an index other than those that a store opens by itself.
+/// Wraps an index other than those of a store.
 fn other<I: OrderedIndex<StoreFabric>>(index: I) -> StoreIndex {
     AnyIndex::Other(DynIndex::new(index))
 }
@@ -147,8 +147,8 @@ fn index_of<I: OrderedIndex<StoreFabric>>(
     Ok(opened?)
 }
 
-/// The parts of a [`Store`], as they are open now. After an error of which [`Error::is_shut_out`] is
-/// true, the store joins its pool again with other parts: get them again.
+/// The parts of a [`Store`] as currently open. After an error for which [`Error::is_shut_out`]
+/// returns true, the store joins its pool again with new parts: get them again.
 pub trait Engine {
     /// Returns the pool.
     fn pool(&self) -> StorePool;

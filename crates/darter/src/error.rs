@@ -1,4 +1,4 @@
-//! The errors of the store. Every message states what to do about it.
+//! The errors of the store. Every message states how to resolve it.
 
 use darter_fabric::{FabricError, UrlError};
 use darter_index::IndexError;
@@ -6,16 +6,16 @@ use darter_pool::PoolError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An error of the store. What was stored before is intact.
+/// An error of the store. Data stored before it is intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pool's name cannot be read.
+    /// The pool's name is malformed.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// There is no pool at the place named.
+    /// There is no pool at this path.
     #[error(
-        "pool `{pool}`: {path} does not exist or is empty; check the path, or create it with `?size=`, as in \
+        "pool `{pool}`: {path} does not exist or is empty; check the path, or create it with `?size=`, for example \
              `file:{path}?size=1G`"
     )]
     Missing {
@@ -32,9 +32,9 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
-    /// A new pool was to be created, and the file holds something already.
+    /// A new pool was requested, but the file is not empty.
     #[error(
-        "pool `{pool}`: {path} exists already; open it with `create_new(false)`, choose another path, or replace what it \
+        "pool `{pool}`: {path} exists already; open it with `create_new(false)`, choose another path, or replace its \
              holds with `truncate(true)`"
     )]
     Exists {
@@ -46,37 +46,38 @@ pub enum Error {
     /// The store was opened with `read_only(true)`, and the operation writes.
     #[error("the store was opened with `read_only(true)`; open it without that to write")]
     ReadOnly,
-    /// The pool was required to survive a power failure, and its memory does not.
+    /// The pool was required to survive a power failure, but its memory does not.
     #[error(
-        "pool `{pool}`: a power failure may lose what it has acknowledged; use memory nodes that run with \
+        "pool `{pool}`: a power failure may lose acknowledged writes; use memory nodes that run with \
              `--durability log`, or a file on persistent memory with `?durability=flush`"
     )]
     NotDurable {
         /// The pool's name.
         pool: String,
     },
-    /// The pool ended this process's membership during an operation that was to change something:
-    /// it took effect or not. The store joins the pool again by itself, and the next operation works.
+    /// The pool ended this process's membership during an operation that changes data: the
+    /// operation took effect or not. The store joins the pool again by itself, and the next
+    /// operation works.
     #[error("the operation may have taken effect or not: {0}")]
     Interrupted(#[source] Box<Error>),
-    /// The pool has ended this process's membership, and the store cannot join it again yet, for the
-    /// reason inside.
+    /// The pool has ended this process's membership, and the store cannot join it again yet; the
+    /// error is the reason.
     #[error(
         "the pool has ended this process's membership, and the store, which tries again by itself, cannot join it yet; \
              nothing was sent: {0}"
     )]
     Outside(#[source] Arc<Error>),
-    /// The memory nodes no longer hold the pool that was open, but another.
+    /// The memory nodes have another pool instead of the one that was open.
     #[error(
-        "the memory nodes hold another pool now, which was made in place of the one that was open; open the store again \
+        "the memory nodes now hold another pool, which has replaced the one that was open; open the store again \
              to use it"
     )]
     AnotherPool,
-    /// The memory nodes no longer hold the pool that was open, and this store has joined another there,
-    /// as [`crate::StoreOptions::accept_new_pool`] allows. The next operation of the session works
-    /// on that one.
+    /// The memory nodes have another pool instead of the one that was open, and this store has
+    /// joined it, as [`crate::StoreOptions::accept_new_pool`] allows. The next operation of the
+    /// session works on the new pool.
     #[error(
-        "the memory nodes hold another pool now, which was made in place of the one that was open; nothing was sent, and \
+        "the memory nodes now hold another pool, which has replaced the one that was open; nothing was sent, and \
              the next operation works on the new pool"
     )]
     Replaced,
@@ -90,16 +91,16 @@ pub enum Error {
         /// The feature that has it.
         feature: &'static str,
     },
-    /// The file is there, and no pool can be opened from it.
+    /// The file exists, but no pool can be opened from it.
     #[error("pool `{pool}`: {source}")]
     Open {
         /// The pool's name.
         pool: String,
-        /// Why.
+        /// The reason.
         source: PoolError,
     },
-    /// The file is a copy of a pool that processes had open when it was copied, or had left without
-    /// closing it.
+    /// The file is a copy of a pool that was open when it was copied, or that processes had left
+    /// without closing it.
     #[error(
         "pool `{pool}`: this file is a copy of a pool that was open when it was copied, so it may mix two states; copy \
              the pool again when no process has it open, or run `darter check --repair` on the copy, which accepts it \
@@ -114,30 +115,31 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// The system's error.
+        /// The system error.
         source: std::io::Error,
     },
     /// A thread that opens the store or does its upkeep could not be started.
     #[error(
-        "cannot start a thread: {0}; free threads, or open with `maintenance(false)` and call `maintain`"
+        "cannot start a thread: {0}; reduce the number of threads, or open with `maintenance(false)` and call `maintain`"
     )]
     Thread(std::io::Error),
-    /// A pair of a table is not of the table's types.
+    /// A pair of a table does not have the table's types.
     #[error("table `{table}` {what}: {why}; use the types that it was written with")]
     Table {
         /// The table's name.
         table: String,
-        /// What is wrong.
+        /// What is wrong with the pair.
         what: &'static str,
-        /// What the decoder says.
+        /// The decoder's error.
         why: String,
     },
-    /// The index refused or failed: a key or value too long, damage, unsorted bulk load.
+    /// The index refused the operation or failed: a key or value too long, damage, unsorted bulk
+    /// load.
     #[error(transparent)]
     Index(IndexError),
-    /// The pool refused or failed: out of space, most often.
+    /// The pool refused the operation or failed: most often, it is out of space.
     #[error(transparent)]
     Pool(PoolError),
     /// The fabric failed.
@@ -146,8 +148,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the caller's request is impossible, as with a malformed name or a pool that does
-    /// not exist. Other errors are the pool's or the system's.
+    /// Returns whether the caller's request cannot be carried out, for example because a name is
+    /// malformed or a pool does not exist. Other errors are those of the pool or the system.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -162,21 +164,20 @@ impl Error {
         )
     }
 
-    /// Returns whether the pool is full: delete something, or create a larger one. Everything
-    /// stored is intact and readable. [`Error::is_held_back`] says whether it is full for a while
-    /// only.
+    /// Returns whether the pool is full: delete data, or create a larger one. Everything stored is
+    /// intact and readable. [`Error::is_held_back`] returns whether it is full only temporarily.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Pool(PoolError::OutOfSpace { .. } | PoolError::HeldBack(_)))
     }
 
-    /// Returns whether freed memory waits for a process that is stopped or does not go on, which the
-    /// message names. The pool has room when that process goes on or has ended.
+    /// Returns whether freed memory is held back by a process that is stopped or makes no progress,
+    /// which the message names. The pool has room again when that process continues or has ended.
     pub fn is_held_back(&self) -> bool {
         matches!(self, Self::Pool(PoolError::HeldBack(_)))
     }
 
     /// Returns whether a memory node could not be reached: the operation took effect or not. The
-    /// node may be back later.
+    /// node may be reachable later.
     pub fn is_disconnected(&self) -> bool {
         use std::io::ErrorKind as Kind;
         if let Self::Outside(why) = self {
@@ -205,9 +206,10 @@ impl Error {
     }
 
     /// Returns whether the pool has ended this process's membership: others have declared it dead
-    /// for its silence beyond its lease, or a memory node with a log has crashed and ended its
-    /// session. The store joins the pool again by itself, unless [`crate::StoreOptions::rejoin`]
-    /// says no; [`Error::is_unsent`] returns whether the operation may be repeated.
+    /// because it was silent beyond its lease, or a memory node with a log has crashed and ended
+    /// its session. The store joins the pool again by itself, unless
+    /// [`crate::StoreOptions::rejoin`] is false; [`Error::is_unsent`] returns whether the operation
+    /// may be repeated.
     pub fn is_shut_out(&self) -> bool {
         let evicted = |error: &PoolError| matches!(error, PoolError::Evicted);
         self.fabric().is_some_and(FabricError::is_shut_out)
@@ -215,8 +217,8 @@ impl Error {
             || matches!(self, Self::Pool(error) | Self::Open { source: error, .. } if evicted(error))
     }
 
-    /// Returns whether the membership is over: the pool has ended it, or its first memory node, which
-    /// lists the members, has come back without its contents.
+    /// Returns whether the membership has ended: the pool has ended it, or the pool's first memory
+    /// node, which lists the members, was restarted without its contents.
     pub(crate) fn ends_membership(&self) -> bool {
         self.is_shut_out() || matches!(self.fabric(), Some(FabricError::Lost { node: 0 }))
     }
@@ -230,13 +232,12 @@ impl Error {
         }
     }
 
-    /// Returns whether the operation that failed has not taken effect: it was refused, or a memory
-    /// node could not be reached before anything was changed. It may be tried again without doing
-    /// anything twice. If this returns false, an operation that was to change something may have
-    /// taken effect or not.
+    /// Returns whether the failed operation has not taken effect: it was refused, or a memory node
+    /// could not be reached before anything was changed. It can then be repeated safely. If this
+    /// returns false, an operation that changes data may have taken effect or not.
     ///
-    /// Of an operation on many keys (`put_many`, `remove_many`, `remove_range`, `clear`) this says
-    /// nothing about the keys other than the one that it failed at.
+    /// For an operation on many keys (`put_many`, `remove_many`, `remove_range`, `clear`) this only
+    /// applies to the key at which it failed.
     pub fn is_unsent(&self) -> bool {
         self.fabric().is_some_and(|error| error.unsent_to().is_some())
             || self.is_too_long()
@@ -252,7 +253,7 @@ impl Error {
 }
 
 impl From<PoolError> for Error {
-    /// The fabric's errors come out as themselves, whichever layer met them first.
+    /// Errors of the fabric are returned as such, whichever layer received them first.
     #[cold]
     fn from(error: PoolError) -> Self {
         match error {
@@ -263,7 +264,7 @@ impl From<PoolError> for Error {
 }
 
 impl From<IndexError> for Error {
-    /// The pool's and the fabric's errors come out as themselves.
+    /// Errors of the pool and the fabric are returned as such.
     #[cold]
     fn from(error: IndexError) -> Self {
         match error {

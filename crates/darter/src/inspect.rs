@@ -1,8 +1,9 @@
 //! Inspection of a store: counts and sizes, checks, repairs.
 //!
-//! A check is two walks that must agree: the index's, from its roots to every leaf, and the pool's,
-//! over every block. What the pool holds and the index does not reach is leaked; a repair gives it
-//! back. A repair frees only when the index's walk found nothing wrong: what a broken walk did not
+//! A check compares two walks: of the index, from its roots to every leaf, and of the pool, over
+//! every block. Objects that the pool has and the index does not reach are leaked; a repair frees
+//! them. A repair frees memory only if the index's walk found no violation: objects that a failed
+//! walk did not reach may be in use.
 //! reach may be alive.
 
 use crate::Error;
@@ -17,39 +18,39 @@ use darter_pool::PoolUsage;
 pub struct Stats {
     /// The index's name.
     pub name: &'static str,
-    /// The index's, by a walk of it.
+    /// Counts and sizes of the index, by a walk.
     pub index: IndexStats,
-    /// The pool's.
+    /// The use of the pool.
     pub pool: PoolUsage,
-    /// Bytes this process caches for the index.
+    /// Bytes that this process caches for the index.
     pub cache_used_bytes: u64,
-    /// Prefix lengths in bytes at which the skip table has entries (DART, section 3.1); empty for an
-    /// index without one.
+    /// Prefix lengths in bytes at which the skip table has entries (DART, section 3.1); empty for
+    /// an index without one.
     pub prefix_list: Vec<u8>,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Broken invariants, in words a person can act on. Empty when index and pool are sound.
+    /// Violated invariants, described for operators. Empty if index and pool are sound.
     pub violations: Vec<String>,
-    /// Things worth knowing that break nothing.
+    /// Remarks that are not violations.
     pub remarks: Vec<String>,
     /// Bytes that no client can reach or will free; a repair frees them.
     pub leaked_bytes: u64,
-    /// Bytes of reachable objects in blocks of other live processes, whose free space only those
-    /// know.
+    /// Bytes of reachable objects in blocks of other live processes. Only those processes know the
+    /// free space in their blocks.
     pub unverified_bytes: u64,
-    /// Bytes that a repair gave back; 0 from a plain check.
+    /// Bytes that a repair has freed; 0 from a check alone.
     pub repaired_bytes: u64,
     /// The index's counts and sizes.
     pub stats: IndexStats,
-    /// The pool's.
+    /// The use of the pool.
     pub usage: PoolUsage,
 }
 
 impl Check {
-    /// Returns whether no invariant is broken. Leaks waste space and break nothing.
+    /// Returns whether no invariant is violated. Leaks waste space, but violate none.
     pub fn is_sound(&self) -> bool {
         self.violations.is_empty()
     }
@@ -85,14 +86,14 @@ pub(crate) async fn check(open: &OpenIndex, client: &mut StoreClient) -> Result<
     }
     if audit.dead_blocks > 0 {
         remarks.push(format!(
-            "processes that died left {}, to be swept by a repair",
+            "processes that died left {}, which a repair will sweep",
             counted(audit.dead_blocks, "block")
         ));
     }
     if audit.own_leaked_bytes > 0 {
         remarks.push(format!(
-            "{} bytes in blocks of this process belong to nobody: operations were cut short, or processes died before \
-             they freed what they had deleted; a repair gives them back once this process has ended",
+            "{} bytes in blocks of this process have no owner: operations were cut short, or processes died before \
+             they freed deleted objects; a repair frees them after this process has ended",
             audit.own_leaked_bytes
         ));
     }
@@ -110,7 +111,9 @@ pub(crate) async fn check(open: &OpenIndex, client: &mut StoreClient) -> Result<
 pub(crate) async fn repair(open: &OpenIndex, client: &mut StoreClient) -> Result<Check, Error> {
     let mut before = check(open, client).await?;
     if !before.is_sound() {
-        before.remarks.push("nothing was repaired: what the walk did not reach may be alive".to_owned());
+        before
+            .remarks
+            .push("nothing was repaired: objects that the walk did not reach may be in use".to_owned());
         return Ok(before);
     }
     let swept = open.index.sweep_dead(client).await?;
@@ -118,12 +121,12 @@ pub(crate) async fn repair(open: &OpenIndex, client: &mut StoreClient) -> Result
     match swept {
         Swept::Refused(violations) => after.violations.extend(violations),
         Swept::Done(report) => {
-            // By the same account as what leaks: blocks that were swept had free space before.
+            // Computed like the leaks, since blocks that were swept had free space before.
             after.repaired_bytes = before.leaked_bytes.saturating_sub(after.leaked_bytes);
             after.violations.extend(report.violations);
             if !report.finished {
                 after.remarks.push(format!(
-                    "the repair is not finished: the processes of client slots {:?} do not move on; end them, or try again",
+                    "the repair is not finished: the processes of client slots {:?} make no progress; end them, or try again",
                     report.waiting_for
                 ));
             }

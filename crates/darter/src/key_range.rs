@@ -1,8 +1,8 @@
-//! What may stand in `scan(…)`: Rust's range expressions over anything that is bytes, or a ready
+//! The arguments of `scan(…)`: Rust's range expressions over any type of bytes, or a ready
 //! [`ScanRange`].
 //!
-//! Unlike with `RangeBounds<K>`, no type has to be spelled out for `..`, and `str`, `[u8; N]`,
-//! `Vec<u8>` all serve.
+//! Unlike with `RangeBounds<K>`, no type has to be specified for `..`, and `str`, `[u8; N]` and
+//! `Vec<u8>` can be used.
 
 use darter_index::ScanRange;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -19,7 +19,7 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 /// assert!((b"a"..=b"b").into_scan_range().reversed().reverse);
 /// ```
 pub trait KeyRange {
-    /// Returns the range in the index's own form. A range whose bounds cross is legal and empty.
+    /// Returns the range in the index's form. A range whose bounds cross is valid and empty.
     fn into_scan_range(self) -> ScanRange;
 }
 

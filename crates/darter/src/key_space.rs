@@ -1,12 +1,12 @@
-//! Where the keys of a session lie in the index, so that a program's keys and the records of gateways
-//! cannot meet.
+//! The places of a session's keys in the index, chosen so that a program's keys and the records of
+//! gateways cannot collide.
 //!
 //! Both are in one index. Places that begin with [`RESERVED`] belong to gateways; no key of a
 //! program has such a place. A program's key that begins with [`ESCAPE`] or [`RESERVED`] is stored
-//! with one [`ESCAPE`] in front, every other key as it is. Both rules keep the bytewise order, so
-//! that ranges and their directions carry over.
+//! with an [`ESCAPE`] in front, every other key unchanged. Both rules keep the bytewise order, so
+//! ranges and their directions can be translated too.
 //!
-//! The session translates keys and ranges on their way into the index, and keys on their way out.
+//! The session translates keys and ranges passed to the index, and keys returned by it.
 
 use crate::Error;
 use darter_index::{IndexError, KEY_BYTES_MAX, KeyValue, ScanRange};
@@ -16,23 +16,23 @@ use std::ops::Bound;
 const RESERVED: u8 = 0xff;
 /// The byte in front of a program's key that begins with it or with [`RESERVED`].
 const ESCAPE: u8 = 0xfe;
-/// Capacity of a session's buffer, in bytes, that is kept for the next key.
+/// Capacity in bytes of a session's buffer that is kept for the next key.
 const KEPT_BYTES: usize = 4 << 10;
 
 /// The keys of an index that a session works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySpace {
-    /// The program's: any bytes.
+    /// The program's keys: any bytes.
     Program,
-    /// The records of gateways: any bytes, apart from the program's keys.
+    /// The records of gateways: any bytes, separate from the program's keys.
     Gateway,
-    /// Both, as they lie in the index. For copies and displays of a whole pool; a key that is made
-    /// up may have a place that neither of the others reaches.
+    /// Both, as stored in the index. For copying and displaying a whole pool; an arbitrary key may
+    /// have a place that neither of the other key spaces reaches.
     Whole,
 }
 
 impl KeySpace {
-    /// Returns the byte that a key's place has in front of the key, if it has one.
+    /// Returns the byte in front of the key in its place, if there is one.
     #[inline]
     fn front(self, key: &[u8]) -> Option<u8> {
         match self {
@@ -42,7 +42,7 @@ impl KeySpace {
         }
     }
 
-    /// Returns the byte that is in front of the key whose place this is.
+    /// Returns the byte in front of the key in this place, if there is one.
     #[inline]
     fn front_of_place(self, place: &[u8]) -> Option<u8> {
         match self {
@@ -52,8 +52,8 @@ impl KeySpace {
         }
     }
 
-    /// Fails if a key has a byte in front and is too long with it; the index refuses all others
-    /// that are too long.
+    /// Fails if a key that needs a byte in front is too long with it; the index refuses all other
+    /// keys that are too long.
     pub(crate) fn check(self, key: &[u8]) -> Result<(), Error> {
         if key.len() < KEY_BYTES_MAX || self.front(key).is_none() {
             return Ok(());
@@ -61,12 +61,12 @@ impl KeySpace {
         Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX - 1 }.into())
     }
 
-    /// Returns the key space that a place belongs to, other than the whole.
+    /// Returns the key space of a place, `Program` or `Gateway`.
     pub fn of_place(place: &[u8]) -> Self {
         if place.first() == Some(&RESERVED) { Self::Gateway } else { Self::Program }
     }
 
-    /// Returns the place of a key, made in `buffer` unless it is the key itself.
+    /// Returns the place of a key, built in `buffer` unless it is the key itself.
     ///
     /// # Errors
     /// Fails if the key is too long.
@@ -83,7 +83,7 @@ impl KeySpace {
         Ok(buffer)
     }
 
-    /// Returns the place of a key. One that is too long is returned too, for the index to refuse.
+    /// Returns the place of a key. A place that is too long is returned too; the index refuses it.
     pub fn into_place(self, mut key: Vec<u8>) -> Vec<u8> {
         if let Some(front) = self.front(&key) {
             key.insert(0, front);
@@ -103,13 +103,13 @@ impl KeySpace {
         ScanRange { from, to, reverse: range.reverse }
     }
 
-    /// Returns the key whose place this is.
+    /// Returns the key with this place.
     #[inline]
     pub fn key(self, place: &[u8]) -> &[u8] {
         if self.front_of_place(place).is_some() { &place[1..] } else { place }
     }
 
-    /// Makes keys of places.
+    /// Converts places to keys.
     pub(crate) fn keys(self, mut pairs: Vec<KeyValue>) -> Vec<KeyValue> {
         for (place, _) in &mut pairs {
             if self.front_of_place(place).is_some() {

@@ -1,9 +1,9 @@
 //! An ordered key-value map whose bytes live in a memory pool, shared by threads and processes.
 //!
-//! A [`Store`] is an open pool with its index. Its calls work from any thread; [`AsyncStore`] has the
-//! same calls as futures. A [`Session`] has its own connection, for a thread that does many
-//! operations. No operation waits for another client, whether that is alive, stopped or dead. When a
-//! call returns, every other client, in any process, sees what it has stored.
+//! A [`Store`] is an open pool with its index. Its calls work from any thread; [`AsyncStore`] has
+//! the same calls as futures. A [`Session`] has its own connection, for a thread that does many
+//! operations. No operation waits for another client, whether that client is running, stopped or
+//! dead. After a call returns, its changes are visible to every client in any process.
 //!
 //! ```
 //! use darter::{Error, Store};
@@ -27,23 +27,22 @@
 //! that time. A process can be killed at any instant; every acknowledged write stays, and no other
 //! process waits. Dropping a future at any await is safe: the operation took effect or it did not.
 //!
-//! Keys are any bytes, ordered bytewise: 0 to 65,536 of them, 65,535 if the first is FE or FF. Values
-//! are any bytes, up to what fits in one block of the pool. Gateways of the same pool keep their keys
-//! apart from these; `darter_gateway::Database` reads and writes their strings.
+//! Keys are any bytes, ordered bytewise: 0 to 65,536 of them, 65,535 if the first is FE or FF.
+//! Values are any bytes, up to what fits in one block of the pool. Gateways of the same pool keep
+//! their keys apart from these; `darter_gateway::Database` reads and writes their strings.
 //!
 //! # Layers
-//! `darter-index` finds keys, `darter-pool` allocates and reclaims memory, `darter-fabric` moves bytes.
-//! The module [`engine`] gives access to them.
+//! `darter-index` finds keys, `darter-pool` allocates and reclaims memory, `darter-fabric` moves
+//! bytes. The module [`engine`] gives access to them.
 //!
 //! # Features
 //! - `tcp` (default): pools on memory nodes over TCP and RDMA (`tcp://`, `rdma://`).
 //! - `tls` (default): TLS with memory nodes; needs a C compiler.
 //! - `tables` (default): typed tables, [`Table`].
 //! - `stream` (default): [`AsyncRange`] is a `futures_core::Stream`.
-//! - `tracing`: each operation of a session is a span, of level trace; checks and repairs are of
-//!   level debug.
+//! - `tracing`: each operation of a session is a span of level trace; checks and repairs are spans
 //!
-//! Without `tcp`, `mem:` and `file:` pools remain.
+//! Without `tcp`, only `mem:` and `file:` pools are available.
 
 mod async_session;
 mod async_store;

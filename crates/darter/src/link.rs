@@ -1,5 +1,5 @@
-//! A session's clients of the pool, and what an operation does that has failed: it waits for room,
-//! or for the store to join the pool again, and is then attempted once more if that is right.
+//! A session's clients of the pool, and the recovery of a failed operation: it waits for room, or
+//! until the store has joined the pool again, and is then attempted again if that is safe.
 
 use crate::Error;
 use crate::batch::Lanes;
@@ -11,34 +11,34 @@ use darter_fabric::{Counters, Endpoint};
 use darter_pool::{PoolError, Room};
 use std::sync::Arc;
 
-/// How many times one operation is attempted again by another membership.
+/// Maximum number of times that one operation is attempted again with a new membership.
 const JOINS_MAX: usize = 3;
 
 /// Whether an operation may be attempted again after the pool has ended the membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// It changes nothing.
+    /// The operation changes nothing.
     Always,
-    /// If it has surely had no effect.
+    /// The operation is attempted again if it has certainly had no effect.
     IfUnsent,
-    /// Its caller has seen a part of the result.
+    /// The caller has seen a part of the result.
     Never,
 }
 
 /// A session's clients.
 pub(crate) struct Link {
     pub(crate) client: StoreClient,
-    /// More clients, for operations on many keys at a time.
+    /// Additional clients, for operations on many keys at a time.
     pub(crate) lanes: Lanes,
     pub(crate) open: Arc<OpenIndex>,
     pub(crate) store: Arc<OpenStore>,
     membership: Arc<Membership>,
-    /// The costs by former clients.
+    /// The costs of former clients.
     spent: Counters,
 }
 
-/// Attempts an operation of a link, again after it has recovered from an error. A macro, since no
-/// closure can lend what the attempt borrows to a future that is `Send`.
+/// Attempts an operation of a link, and again after recovering from an error. This is a macro,
+/// since no closure can lend what the attempt borrows to a future that is `Send`.
 macro_rules! attempted {
     ($link:expr, $repeat:expr, $attempt:expr) => {{
         if $link.is_over() {
@@ -46,7 +46,7 @@ macro_rules! attempted {
         }
         let mut attempts = $crate::link::Attempts::default();
         loop {
-            // By itself, so that what the attempt borrows is free again.
+            // In a separate statement, which ends the borrows of the attempt.
             let outcome = $attempt;
             match outcome {
                 Ok(done) => break Ok::<_, $crate::Error>(done),
@@ -78,17 +78,17 @@ impl Link {
         self.spent + own + self.lanes.counters()
     }
 
-    /// Returns whether the membership is known to be over and another one can be had.
+    /// Returns whether the membership is known to have ended and the store can join the pool again.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.open.is_shut_out() && self.membership.rejoins()
     }
 
-    /// Goes over to the store's next membership, which it waits for.
+    /// Switches to the store's next membership, and waits for it.
     ///
     /// # Errors
-    /// Fails with [`Error::Outside`] if there is none yet, with [`Error::Replaced`] if it is one of
-    /// another pool. In the latter case the link has gone over.
+    /// Fails with [`Error::Outside`] if there is none yet, and with [`Error::Replaced`] if it is a
+    /// membership of another pool. In the latter case the link has switched to it.
     #[cold]
     pub(crate) async fn follow(&mut self) -> Result<(), Error> {
         let store = self.membership.after(&self.open).await?;
@@ -102,10 +102,10 @@ impl Link {
         if is_same { Ok(()) } else { Err(Error::Replaced) }
     }
 
-    /// Makes another attempt possible after an operation has failed.
+    /// Prepares another attempt after an operation has failed.
     ///
     /// # Errors
-    /// Fails with the error to be reported if the operation must not be attempted again.
+    /// Fails with the error to report if the operation must not be attempted again.
     #[cold]
     pub(crate) async fn recover(
         &mut self,

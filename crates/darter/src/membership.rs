@@ -1,13 +1,14 @@
-//! A store's membership of its pool, which is renewed by itself when the pool has ended it.
+//! A store's membership of its pool, which is renewed automatically after the pool has ended it.
 //!
-//! A memory node with a log that crashes ends the sessions of before, and other members end one that
-//! was silent beyond its lease. What the process had in memory (cache, epochs, pins) belongs to that
-//! membership, and the nodes refuse all its verbs. So one thread a store opens the pool again, as
-//! another member, and tries until it succeeds or the store is dropped. An operation that needs the
-//! new membership waits for that thread ([`WAIT`]), and no operation opens the pool by itself.
+//! When a memory node with a log crashes, it ends all earlier sessions; and other members end a
+//! member that was silent beyond its lease. The process's state in memory (cache, epochs, pins)
+//! belongs to that membership, and the nodes refuse all its verbs. So one thread per store opens
+//! the pool again, as a new member, and retries until it succeeds or the store is dropped. An
+//! operation that needs the new membership waits for that thread ([`WAIT`]); no operation opens the
+//! pool itself.
 //!
-//! The threads of the upkeep must never own the membership, which owns them: they have a [`Rejoin`]
-//! and a weak reference.
+//! The upkeep threads must never own the membership, which owns them: they have a [`Rejoin`] and a
+//! weak reference.
 
 use crate::open_index::OpenIndex;
 use crate::open_store::OpenStore;
@@ -19,30 +20,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How long operations wait for the pool to be opened again, from the beginning of the first
-/// attempt. An attempt that is under way then is waited for.
+/// Maximum time that operations wait for the pool to be opened again, from the beginning of the
+/// first attempt. If an attempt is in progress then, they wait for it.
 const WAIT: Duration = Duration::from_secs(5);
-/// The pause after the first attempt; later ones are twice as long as the one before.
+/// The pause after the first attempt; each later pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// The interval of checks whether the store is dropped, or the old membership out of use.
+/// The interval of checks whether the store is dropped, or the old membership is unused.
 const CHECK: Duration = Duration::from_millis(50);
-/// How long the thread waits until the old membership is out of use, so that no operation is the one
+/// Maximum time that the thread waits until the old membership is unused, so that no operation has
 /// to drop it.
 const OLD_IN_USE: Duration = Duration::from_secs(60);
 
-/// Opens the pool and its index again, as the store was opened.
+/// Opens the pool and its index again, with the store's options.
 pub(crate) type Reopen = Arc<dyn Fn() -> Result<OpenIndex, Error> + Send + Sync>;
 
-/// What the clones and sessions of a store share.
+/// State shared by the clones and sessions of a store.
 pub(crate) struct Membership {
     pub(crate) url: Option<PoolUrl>,
     options: StoreOptions,
-    /// `None` for a store that stays shut out.
+    /// `None` for a store that does not join its pool again.
     reopen: Option<Reopen>,
     current: RwLock<Arc<OpenStore>>,
-    /// How many times the pool was joined again.
+    /// The number of times that the pool was joined again.
     joins: AtomicU64,
     rejoin: Arc<Rejoin>,
 }
@@ -53,9 +54,9 @@ pub(crate) struct Rejoin(Mutex<Attempts>);
 
 #[derive(Default)]
 struct Attempts {
-    /// When the first attempt began; `None` if no thread makes any.
+    /// When the first attempt began; `None` if no thread is making any.
     since: Option<Instant>,
-    /// Why the last attempt has failed.
+    /// Why the last attempt failed.
     failure: Option<Arc<Error>>,
     waiting: Vec<Waker>,
 }
@@ -79,8 +80,8 @@ impl Rejoin {
         self.wake(None);
     }
 
-    /// Starts the thread that joins the pool again in place of a membership that is over, unless it
-    /// runs.
+    /// Starts the thread that joins the pool again after a membership has ended, unless it is
+    /// running.
     pub(crate) fn begin(self: &Arc<Self>, membership: &Weak<Membership>, over: &Arc<OpenIndex>) {
         {
             let mut attempts = self.lock();
@@ -106,7 +107,7 @@ impl Rejoin {
 }
 
 impl Membership {
-    /// Begins with an open pool.
+    /// Creates the state of an open pool.
     pub(crate) fn new(
         open: OpenIndex,
         options: &StoreOptions,
@@ -143,32 +144,32 @@ impl Membership {
         })
     }
 
-    /// Returns whether the store was opened for reading alone.
+    /// Returns whether the store was opened read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.options.read_only
     }
 
-    /// Returns the pool as it is open now.
+    /// Returns the pool as currently open.
     pub(crate) fn current(&self) -> Arc<OpenStore> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns how many times the pool was joined again.
+    /// Returns the number of times that the pool was joined again.
     pub(crate) fn joins(&self) -> u64 {
         self.joins.load(Ordering::Acquire)
     }
 
-    /// Returns whether the pool is opened again when it has ended the membership.
+    /// Returns whether the pool is opened again after it has ended the membership.
     pub(crate) fn rejoins(&self) -> bool {
         self.reopen.is_some()
     }
 
-    /// Returns why the last attempt to join the pool again has failed.
+    /// Returns why the last attempt to join the pool again failed.
     pub(crate) fn failure(&self) -> Option<Arc<Error>> {
         self.rejoin.lock().failure.clone()
     }
 
-    /// Has the pool opened again in place of a membership that is over. Does not wait.
+    /// Starts opening the pool again after a membership has ended. Does not wait.
     pub(crate) fn begin(self: &Arc<Self>, over: &Arc<OpenIndex>) {
         if self.rejoins() && Arc::ptr_eq(&self.current().open, over) {
             self.rejoin.begin(&Arc::downgrade(self), over);
@@ -207,7 +208,7 @@ impl Membership {
         Ok(old)
     }
 
-    /// Makes one attempt. Returns the membership that is replaced, `None` if another one has been.
+    /// Makes one attempt. Returns the replaced membership; `None` if it was replaced already.
     fn attempt(self: &Arc<Self>, over: &Arc<OpenIndex>) -> Result<Option<Arc<OpenStore>>, Error> {
         let Some(reopen) = self.reopen.as_ref().filter(|_| Arc::ptr_eq(&self.current().open, over)) else {
             return Ok(None);
@@ -220,7 +221,7 @@ impl Membership {
     }
 }
 
-/// Opens the pool again, as often as it takes. Returns the old membership.
+/// Opens the pool again, with as many attempts as needed. Returns the old membership.
 fn join_again(
     rejoin: &Rejoin,
     membership: &Weak<Membership>,
@@ -243,7 +244,7 @@ fn join_again(
     }
 }
 
-/// Waits for a while until nothing else uses an old membership, and drops it.
+/// Waits for a limited time until an old membership is unused, and drops it.
 fn await_disuse(mut old: Arc<OpenStore>) {
     let end = Instant::now() + OLD_IN_USE;
     while Arc::get_mut(&mut old).is_none() && Instant::now() < end {

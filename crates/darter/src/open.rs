@@ -1,4 +1,4 @@
-//! Opening stores by a pool's name.
+//! Opening a store by its pool's name.
 
 use crate::{AsyncStore, Error, Store, StoreOptions, blocking, engine};
 use darter_fabric::{PoolUrl, UrlError};
@@ -9,7 +9,7 @@ pub trait IntoPoolUrl {
     /// Returns the name in its parsed form.
     ///
     /// # Errors
-    /// Fails if it is malformed.
+    /// Fails if the name is malformed.
     fn into_pool_url(self) -> Result<PoolUrl, UrlError>;
 }
 
@@ -67,17 +67,19 @@ impl Store {
 }
 
 impl StoreOptions {
-    /// Opens the pool that `url` names. By default, a pool is created if the name is `mem:`, or if the
-    /// file is absent or empty and the name has `?size=`. An existing pool keeps its size.
+    /// Opens the pool that `url` names. By default, a pool is created if the name is `mem:`, or if
+    /// the file is absent or empty and the name has `?size=`. An existing pool keeps its size.
     ///
-    /// # Errors
-    /// Fails if the name is malformed, the pool does not exist and is not to be created, it is damaged,
+    /// Fails if the name is malformed, the pool does not exist and may not be created, the pool is
+    /// damaged, its memory does not match the options, or the system refuses the memory or the
+    /// file.
     /// its memory does not match the options, or the system refuses the memory or the file.
     pub fn open(&self, url: impl IntoPoolUrl) -> Result<Store, Error> {
         engine::open_as(self, &url.into_pool_url()?, self.index, std::convert::identity)
     }
 
-    /// As [`StoreOptions::open`], for tasks. A separate thread connects and maps memory, which blocks.
+    /// As [`StoreOptions::open`], for tasks. A separate thread connects and maps memory, which
+    /// blocks.
     ///
     /// # Errors
     /// Fails as [`StoreOptions::open`] does.

@@ -1,4 +1,4 @@
-//! An open pool with its index, as the store, its sessions and its upkeep thread share it.
+//! An open pool with its index, shared by the store, its sessions and its upkeep thread.
 
 use crate::Error;
 use crate::parts::{StoreClient, StoreIndex, StorePool};
@@ -6,9 +6,9 @@ use darter_index::OrderedIndex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Rounds of upkeep before a walk, so that what was retired is freed and does not count as leaked:
-/// a node waits two grace periods, with scrubbing between them (rule R3), and the last round
-/// finds nothing to do.
+/// Number of upkeep rounds before a walk, so that retired objects are freed and do not count as
+/// leaked: a node waits for two grace periods, with scrubbing between them (rule R3), and the last
+/// round has no work left.
 const SETTLE_ROUNDS: usize = 4;
 
 /// An open pool with its index.
@@ -17,7 +17,8 @@ pub(crate) struct OpenIndex {
     pub(crate) pool: StorePool,
     /// The error of the last upkeep, if it failed.
     trouble: Mutex<Option<String>>,
-    /// The pool refuses all operations of this membership, as upkeep or an operation has found.
+    /// Whether the pool refuses all operations of this membership, as detected by upkeep or an
+    /// operation.
     is_shut_out: AtomicBool,
 }
 
@@ -36,7 +37,7 @@ impl OpenIndex {
         Ok(())
     }
 
-    /// Frees what was retired, as far as other processes allow.
+    /// Frees retired objects, as far as other processes allow.
     pub(crate) async fn settle(&self, client: &mut StoreClient) -> Result<(), Error> {
         for _ in 0..SETTLE_ROUNDS {
             self.pool.settle(client).await?;
@@ -45,7 +46,7 @@ impl OpenIndex {
         Ok(())
     }
 
-    /// Remembers how upkeep went.
+    /// Records the result of upkeep.
     pub(crate) fn note_upkeep(&self, error: Option<&Error>) {
         if error.is_some_and(Error::ends_membership) {
             self.note_shut_out();
@@ -53,12 +54,12 @@ impl OpenIndex {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
     }
 
-    /// Remembers that the pool refuses all operations of this membership.
+    /// Records that the pool refuses all operations of this membership.
     pub(crate) fn note_shut_out(&self) {
         self.is_shut_out.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the membership is known to be over.
+    /// Returns whether the membership is known to have ended.
     #[inline]
     pub(crate) fn is_shut_out(&self) -> bool {
         self.is_shut_out.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! A pool that is open, with its index and the threads that serve them, during one membership; and
-//! what happens when the last owner drops it.
+//! An open pool with its index and threads during one membership, and its end when the last owner
+//! drops it.
 
 use crate::open_index::OpenIndex;
 use crate::parts::StoreClient;
@@ -12,24 +12,25 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long an operation tries again in a pool in which room comes and others take it.
+/// Maximum time that an operation is retried in a pool whose freed room is always taken by others.
 const TRIES_MAX: Duration = Duration::from_secs(10);
-/// How long the end of a store waits for memory nodes, beyond the time of a failover.
+/// Maximum time that dropping a store waits for memory nodes, in addition to the time of a
+/// failover.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
-/// Sweeps of what the dead left that an operation waits for.
+/// Maximum number of sweeps of dead processes' memory that an operation waits for.
 const SWEEPS_MAX: usize = 2;
 
 /// An open pool. Dropped with the last session of the membership, and with the store.
 pub(crate) struct OpenStore {
     /// Empty for a program that does the upkeep itself.
     upkeep: OnceLock<Upkeep>,
-    /// `None` for a program that does not want what the dead left to be swept.
+    /// `None` for a program that disables sweeps of dead processes' memory.
     pub(crate) sweeper: Option<Arc<Sweeper>>,
     pub(crate) open: Held<OpenIndex>,
     pub(crate) auto_adjust: bool,
 }
 
-/// What is there until its owner is dropped, and then ends in another thread.
+/// A value that exists until its owner is dropped, and is then dropped by another thread.
 pub(crate) struct Held<T>(Option<Arc<T>>);
 
 impl<T> Deref for Held<T> {
@@ -40,12 +41,12 @@ impl<T> Deref for Held<T> {
     }
 }
 
-/// What one operation has waited for that has found no room.
+/// What an operation that found no room has waited for.
 #[derive(Default)]
 pub(crate) struct Waits {
     since: Option<Instant>,
     sweeps: usize,
-    /// It was tried once more after everything that was freed had come back.
+    /// Whether it was tried once more after all freed memory had become available.
     is_full: bool,
 }
 
@@ -57,10 +58,10 @@ impl OpenStore {
         Arc::new(Self { upkeep: OnceLock::new(), sweeper, open, auto_adjust: options.auto_adjust })
     }
 
-    /// Starts the upkeep, which calls `shut_out` when it finds that the membership is over.
+    /// Starts the upkeep, which calls `shut_out` when it detects that the membership has ended.
     ///
     /// # Errors
-    /// Fails if the pool does or the system has no thread.
+    /// Fails if the pool fails, or the system has no thread left.
     pub(crate) fn keep_up(&self, shut_out: impl Fn() + Send + 'static) -> Result<(), Error> {
         let (open, sweeper) = (Arc::clone(&self.open), self.sweeper.clone());
         let upkeep = Upkeep::start(open, self.auto_adjust, sweeper, shut_out)?;
@@ -68,8 +69,8 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Waits for room after an operation of `client` has found none. After [`Room::Freed`] the
-    /// operation is to be tried again.
+    /// Waits for room after an operation of `client` found none. After [`Room::Freed`] the
+    /// operation must be tried again.
     #[cold]
     pub(crate) async fn make_room(&self, client: &mut StoreClient, waits: &mut Waits) -> Room {
         let since = *waits.since.get_or_insert_with(Instant::now);
@@ -78,7 +79,7 @@ impl OpenStore {
                 Room::Freed => return Room::Freed,
                 held @ Room::HeldBack(_) => return held,
                 Room::Full | Room::NotYet => {
-                    // Room may have come before the request.
+                    // Room may have been freed before the request.
                     waits.is_full = true;
                     return Room::Freed;
                 }
@@ -108,8 +109,8 @@ impl OpenStore {
 }
 
 impl Drop for OpenStore {
-    /// Ends the threads, frees what was retired, and closes the pool. Waits for memory nodes that do
-    /// not respond for a failover and [`CLOSE_PATIENCE`] at most.
+    /// Ends the threads, frees retired objects, and closes the pool. Waits for memory nodes that do
+    /// not respond, at most for a failover and [`CLOSE_PATIENCE`].
     fn drop(&mut self) {
         let Some(open) = self.open.0.take() else { return };
         let (upkeep, sweeper) = (self.upkeep.take(), self.sweeper.take());
@@ -132,9 +133,9 @@ impl Drop for OpenStore {
     }
 }
 
-/// Ends the threads, then frees what was retired: only the index can scrub what it has unlinked, so
-/// this comes before the pool closes with its last handle. What cannot be freed, because others hold
-/// it back or the fabric fails, is left to a repair.
+/// Ends the threads, then frees retired objects: only the index can scrub objects that it has
+/// unlinked, so this comes before the pool closes with its last handle. Objects that cannot be
+/// freed, because other processes hold them back or the fabric fails, are left to a repair.
 fn close(upkeep: Option<Upkeep>, sweeper: Option<Arc<Sweeper>>, open: &OpenIndex) {
     drop(upkeep);
     if let Some(sweeper) = sweeper {

@@ -1,4 +1,4 @@
-//! How a store is opened, beyond its pool's name.
+//! The options to open a store.
 
 #[cfg(feature = "tcp")]
 use darter_fabric::TcpOptions;
@@ -6,7 +6,7 @@ use darter_index::{IndexKind, IndexOptions};
 use darter_pool::PoolOptions;
 use std::time::Duration;
 
-/// How to open a [`Store`](crate::Store): [`Store::options`](crate::Store::options) returns the
+/// Options to open a [`Store`](crate::Store); [`Store::options`](crate::Store::options) returns the
 /// defaults.
 ///
 /// ```
@@ -17,14 +17,14 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-#[allow(clippy::struct_excessive_bools)] // switches of which any combination means something
+#[allow(clippy::struct_excessive_bools)] // any combination of these switches is valid
 pub struct StoreOptions {
     pub(crate) pool: PoolOptions,
     pub(crate) index: IndexOptions,
     pub(crate) auto_adjust: bool,
     pub(crate) maintenance: bool,
     pub(crate) sweep: bool,
-    /// `None`: as the pool's kind suggests.
+    /// `None`: the default for the pool's kind.
     pub(crate) create: Option<bool>,
     pub(crate) create_new: bool,
     pub(crate) truncate: bool,
@@ -64,9 +64,9 @@ impl Default for StoreOptions {
 impl StoreOptions {
     /// Creates the pool if it does not exist (`true`), or fails if it does not exist (`false`).
     ///
-    /// Default: a pool is created if the name is `mem:`, or if the file is absent or empty and the name
-    /// has `?size=`. Memory nodes without a pool are refused by default, because a node may have been
-    /// restarted and have lost its memory.
+    /// Default: a pool is created if the name is `mem:`, or if the file is absent or empty and the
+    /// name has `?size=`. Memory nodes without a pool are refused by default, because a node may
+    /// have been restarted and have lost its memory.
     ///
     /// ```
     /// # let name = "file:/dev/shm/absent.pool?size=16M";
@@ -94,7 +94,7 @@ impl StoreOptions {
         self
     }
 
-    /// Creates a new pool in place of everything that the file or device holds; the name needs
+    /// Creates a new pool, and replaces the contents of the file or device; the name needs
     /// `?size=`. Default: `false`.
     ///
     /// A file that is in use is refused. On memory nodes, together with [`StoreOptions::create`], a
@@ -106,8 +106,8 @@ impl StoreOptions {
         self
     }
 
-    /// Opens a pool file as it is now, for a program that may not write to the file. Operations that
-    /// write fail with [`Error::ReadOnly`](crate::Error::ReadOnly). Default: `false`.
+    /// Opens a snapshot of a pool file, for a program that may not write to the file. Operations
+    /// that write fail with [`Error::ReadOnly`](crate::Error::ReadOnly). Default: `false`.
     ///
     /// Fails if another process has the file open. [`Store::verify`](crate::Store::verify) fails if
     /// another process has opened it since.
@@ -117,57 +117,60 @@ impl StoreOptions {
         self
     }
 
-    /// Requires that everything acknowledged survives a power failure: the pool must be on memory nodes
-    /// with a log, or in a file on persistent memory that is flushed. Other pools are refused before
-    /// anything is created. Default: `false`.
+    /// Requires that all acknowledged writes survive a power failure: the pool must be on memory
+    /// nodes with a log, or in a file on persistent memory that is flushed. Other pools are refused
+    /// before anything is created. Default: `false`.
     pub fn durable(mut self, durable: bool) -> Self {
         self.durable = durable;
         self
     }
 
-    /// The index of the pool. A new pool gets this one; an existing pool with another one is refused.
-    /// Default: a new pool gets [`IndexKind::Quiver`], an existing pool is opened with its own index.
+    /// Sets the index of the pool. A new pool gets this index; an existing pool with another one is
+    /// refused. Default: a new pool gets [`IndexKind::Quiver`], an existing pool is opened with its
+    /// own index.
     pub fn index(mut self, kind: IndexKind) -> Self {
         self.index.kind = Some(kind);
         self
     }
 
-    /// Bytes of this process's memory that the index may use as its cache. Default: 1 MiB.
+    /// Sets the bytes of this process's memory that the index may use as its cache. Default: 1 MiB.
     ///
     /// Quiver never uses more. DART also keeps the directory of its skip table, 8 bytes for each
-    /// segment of 1,024 entries, even if the directory alone exceeds the budget; nodes get the rest.
+    /// segment of 1,024 entries, even if the directory alone exceeds the budget; nodes get the
+    /// rest.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.index.dart.cache_bytes = bytes;
         self.index.quiver.cache_bytes = bytes;
         self
     }
 
-    /// How long this process may be silent before other processes check whether it is dead, in whole
-    /// milliseconds, at least 1. Default: 5 s.
+    /// Sets the time of silence after which other processes check whether this process is dead, in
+    /// whole milliseconds, at least 1. Default: 5 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.pool.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1);
         self
     }
 
-    /// Credentials for memory nodes, and time-outs of their replies. Default: no token, no TLS.
+    /// Sets the credentials for memory nodes, and the time-outs of their replies. Default: no
+    /// token, no TLS.
     #[cfg(feature = "tcp")]
     pub fn tcp(mut self, options: TcpOptions) -> Self {
         self.tcp = options;
         self
     }
 
-    /// Bytes of a new pool's blocks: a power of two from 256 KiB to 64 MiB. A process takes memory from
-    /// the pool block by block, and a value must fit in a block. Default: a 64th of the smallest memory
-    /// node, from 2 to 16 MiB. An existing pool keeps its own.
+    /// Sets the size in bytes of a new pool's blocks: a power of two from 256 KiB to 64 MiB. A
+    /// process takes memory from the pool block by block, and a value must fit in a block. Default:
+    /// a 64th of the smallest memory node, from 2 to 16 MiB. An existing pool keeps its block size.
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.pool.block_bytes = Some(bytes);
         self
     }
 
-    /// The source of a new pool's secret, which its hashes depend on. Default: random.
+    /// Sets the source of a new pool's secret, which determines its hashes. Default: random.
     ///
-    /// A known secret makes measurements repeatable. Anyone who knows it can construct keys whose
-    /// hashes collide.
+    /// A known secret makes measurements repeatable. An attacker who knows it can construct keys
+    /// whose hashes collide.
     pub fn secret(mut self, secret: [u64; 4]) -> Self {
         self.pool.secret = Some(secret);
         self
@@ -189,19 +192,19 @@ impl StoreOptions {
         self
     }
 
-    /// Gives back the memory that dead processes left: soon after opening, after a death, and before an
+    /// Frees the memory left by dead processes: soon after opening, after a death, and before an
     /// operation fails because the pool is full. This walks the whole index in a separate thread.
     /// Default: `true`.
     ///
     /// Without it, or without [`StoreOptions::maintenance`], that memory is unusable until another
-    /// process or [`Store::repair`](crate::Store::repair) gives it back.
+    /// process or [`Store::repair`](crate::Store::repair) frees it.
     pub fn sweep(mut self, sweep: bool) -> Self {
         self.sweep = sweep;
         self
     }
 
-    /// Accepts a copy of a pool file that was open when it was copied, which is refused otherwise
-    /// ([`Error::CopyOfOpen`](crate::Error::CopyOfOpen)). Default: `false`.
+    /// Accepts a copy of a pool file that was open when it was copied; otherwise such a copy is
+    /// refused ([`Error::CopyOfOpen`](crate::Error::CopyOfOpen)). Default: `false`.
     ///
     /// Such a copy can mix two states. Check it first, as `darter check --repair` does.
     pub fn accept_copy(mut self, accept: bool) -> Self {
@@ -218,15 +221,16 @@ impl StoreOptions {
         self
     }
 
-    /// Lets the store join another pool that was created on the same memory nodes after they had lost
-    /// the first one. Each session then fails once with [`Error::Replaced`](crate::Error::Replaced).
-    /// Default: `false`; operations fail with [`Error::Outside`](crate::Error::Outside).
+    /// Lets the store join another pool that was created on the same memory nodes after they had
+    /// lost the first one. Each session then fails once with
+    /// [`Error::Replaced`](crate::Error::Replaced). Default: `false`; operations fail with
+    /// [`Error::Outside`](crate::Error::Outside).
     pub fn accept_new_pool(mut self, accept: bool) -> Self {
         self.accept_new_pool = accept;
         self
     }
 
-    /// Returns whether a pool may be created if none exists, unless that is left open.
+    /// Returns whether a pool may be created if none exists; `None` if that is not specified.
     pub(crate) fn creates(&self) -> Option<bool> {
         if self.create_new { Some(true) } else { self.create }
     }

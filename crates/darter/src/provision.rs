@@ -1,9 +1,9 @@
-//! Opens or makes the pool that a name describes.
+//! Opens or creates the pool that a name describes.
 //!
-//! If there is no file, a new pool is made in a file without a name, which gets its name when it is
-//! complete: superblocks, index root and all. So no process ever sees half a pool; of several that
-//! create at once, one wins and the others open its pool; and a process that is killed leaves
-//! nothing. Devices, empty files and files to be overwritten are filled in place.
+//! If there is no file, a new pool is created in a file without a name, which gets its name when it
+//! is complete, with superblocks and index root. So no process ever sees an incomplete pool; if
+//! several processes create it at once, one wins and the others open its pool; and a killed process
+//! leaves no file. Devices, empty files and files to be overwritten are filled in place.
 
 use crate::parts::{StoreFabric, StorePool};
 use crate::{Error, StoreOptions};
@@ -27,7 +27,7 @@ impl StoreOptions {
     /// Returns a pool's fabric, with counts, if its provider is as durable as the options require.
     ///
     /// # Errors
-    /// [`Error::NotDurable`] if it is not.
+    /// Fails with [`Error::NotDurable`] if it is not.
     pub(crate) fn admit(&self, pool: &dyn Display, provider: Provider) -> Result<StoreFabric, Error> {
         if self.durable && provider.capabilities().durability != Durability::OnCompletion {
             return Err(Error::NotDurable { pool: pool.to_string() });
@@ -36,7 +36,7 @@ impl StoreOptions {
     }
 }
 
-/// Opens the pool that `url` names, or makes it if that is needed and allowed.
+/// Opens the pool that `url` names, or creates it if necessary and allowed.
 pub(crate) fn open_or_create<I: OrderedIndex<StoreFabric>>(
     url: &PoolUrl,
     options: &StoreOptions,
@@ -47,7 +47,7 @@ pub(crate) fn open_or_create<I: OrderedIndex<StoreFabric>>(
             Err(Error::NeverExists { pool: url.to_string() })
         }
         Scheme::Memory => create_in_memory(url, options),
-        // Before a file is made or overwritten: what it will be is in its name.
+        // Checked before a file is created or overwritten: its durability is in its name.
         Scheme::File(_) if options.durable && !url.is_flushed() => {
             Err(Error::NotDurable { pool: url.to_string() })
         }
@@ -83,13 +83,13 @@ pub(crate) fn open_or_create<I: OrderedIndex<StoreFabric>>(
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => open_nodes(url, addresses, options),
-        // Another crate of the program has switched it on in the fabric alone.
+        // Another crate of the program has enabled the feature in the fabric only.
         _ => Err(Error::NotBuiltIn { pool: url.to_string(), feature: "tcp" }),
     }
 }
 
-/// Opens the pool on memory nodes, or creates it if the options demand that: nodes without a pool may
-/// be nodes that have lost one.
+/// Opens the pool on memory nodes, or creates it if the options require that: nodes without a pool
+/// may have lost one.
 #[cfg(feature = "tcp")]
 fn open_nodes(url: &PoolUrl, addresses: &[String], options: &StoreOptions) -> Result<StorePool, Error> {
     let tcp = options.tcp.clone().for_pool(url);
@@ -113,7 +113,7 @@ fn open_nodes(url: &PoolUrl, addresses: &[String], options: &StoreOptions) -> Re
         Pool::create(fabric.clone(), &options.pool).await
     });
     match created {
-        // Another process created it in between.
+        // Another process has created it in the meantime.
         Err(PoolError::AlreadyAPool { .. }) if !(options.create_new || options.truncate) => {
             join(url, fabric, None)
         }
@@ -121,7 +121,7 @@ fn open_nodes(url: &PoolUrl, addresses: &[String], options: &StoreOptions) -> Re
     }
 }
 
-/// Opens the pool that `url` names, which must be there, over its decorated fabric.
+/// Opens the existing pool that `url` names, over its decorated fabric.
 #[cfg_attr(not(feature = "tcp"), allow(unused_variables))] // only memory nodes have options
 pub(crate) fn open_existing(
     url: &PoolUrl,
@@ -149,8 +149,8 @@ pub(crate) fn open_existing(
     join(url, options.admit(url, decorate(fabric))?, file.as_ref())
 }
 
-/// Opens a pool. A copy of a closed pool becomes a pool by itself, after it was verified and before a
-/// member line says that it is open. A pool on memory nodes can be replaced during that.
+/// Opens a pool. A copy of a closed pool becomes a separate pool, after it was verified and before
+/// a member line states that it is open. A pool on memory nodes can be replaced during that.
 fn join(url: &PoolUrl, fabric: StoreFabric, file: Option<&Local>) -> Result<StorePool, Error> {
     let opened = block_on(async {
         let pool = Pool::open_verified(fabric, || file.map_or(Ok(()), Local::adopt_file)).await?;
@@ -162,19 +162,19 @@ fn join(url: &PoolUrl, fabric: StoreFabric, file: Option<&Local>) -> Result<Stor
     opened.map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
-/// Opens a pool file as its name says: with flushes or without.
+/// Opens a pool file, with or without flushes according to its name.
 fn open_file(url: &PoolUrl, path: &Path) -> Result<Local, Error> {
     if !url.is_flushed() {
         return Ok(Local::file_open(path)?);
     }
     let fabric = Local::file_open_flushed(path)?;
-    // What is acknowledged from now on must not be lost with the file's name; a DAX device has one
-    // anyway.
+    // Acknowledged writes must not be lost with the file's name; the name of a DAX device is
+    // permanent.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let synced = fs::File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
     synced.map_err(|source| Error::Io {
         path: path.to_owned(),
-        action: "make the file's name last",
+        action: "make the file's name durable",
         source,
     })?;
     Ok(fabric)
@@ -190,7 +190,8 @@ fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<StorePool, 
 fn admit_copy(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<(), Error> {
     // A damaged pool is refused when it is opened.
     let is_in_use = || block_on(members_in_use(fabric)).is_ok_and(|members| members > 0);
-    // Read again at the end: another process can have made this copy a pool, and opened it.
+    // Checked again at the end: another process may have turned this copy into a pool, and opened
+    // it.
     if !options.accept_copy && fabric.is_copy() && is_in_use() && fabric.is_copy() {
         return Err(Error::CopyOfOpen { pool: url.to_string() });
     }
@@ -202,12 +203,11 @@ fn open_over(url: &PoolUrl, options: &StoreOptions, fabric: &Local) -> Result<St
     join(url, options.admit(url, Provider::Local(fabric.clone()))?, Some(fabric))
 }
 
-/// What stands at a pool's path.
+/// What is at a pool's path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathState {
     Absent,
-    /// A regular file without a byte, as temporary-file makers leave them, or a device that holds
-    /// nothing.
+    /// An empty regular file, as created by tools for temporary files, or an empty device.
     Empty,
     Taken,
 }
@@ -219,12 +219,12 @@ impl PathState {
             Ok(_) if Local::is_blank_device(path)? => Ok(Self::Empty),
             Ok(_) => Ok(Self::Taken),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Absent),
-            Err(source) => Err(Error::Io { path: path.to_owned(), action: "look at the file", source }),
+            Err(source) => Err(Error::Io { path: path.to_owned(), action: "read the file's state", source }),
         }
     }
 }
 
-/// Creates a whole pool and gives it its name. Returns `false` if another process was faster.
+/// Creates a complete pool and gives it its name. Returns `false` if another process was faster.
 fn create_aside<I: OrderedIndex<StoreFabric>>(
     url: &PoolUrl,
     path: &Path,
@@ -239,8 +239,8 @@ fn create_aside<I: OrderedIndex<StoreFabric>>(
     draft.publish().map_err(refused("name the new pool"))
 }
 
-/// Makes a pool in this very file. The provider's lock keeps others out meanwhile, and refuses a
-/// file in use.
+/// Creates a pool in this file itself. The provider's lock excludes other processes until it is
+/// complete, and refuses a file in use.
 fn create_at<I: OrderedIndex<StoreFabric>>(
     url: &PoolUrl,
     path: &Path,
@@ -255,7 +255,7 @@ fn file_options(url: &PoolUrl, options: &StoreOptions) -> FileOptions {
     FileOptions { overwrite: options.truncate, ..url.file_options() }
 }
 
-/// Makes a pool of a new file.
+/// Creates a pool in a new file.
 fn fill_file<I: OrderedIndex<StoreFabric>>(
     url: &PoolUrl,
     fabric: Local,
@@ -268,7 +268,7 @@ fn fill_file<I: OrderedIndex<StoreFabric>>(
     })
 }
 
-/// Superblocks and the index's root, then a clean end.
+/// Writes the superblocks and the index's root, and closes the pool.
 fn fill<I: OrderedIndex<StoreFabric>>(
     fabric: StoreFabric,
     options: &StoreOptions,
@@ -289,8 +289,8 @@ mod tests {
     use crate::{Error, PoolUrl, Store};
     use darter_fabric::{Provider, Tracing};
 
-    /// What a decorator sees is what the pool of that name gets, and nothing is made where no pool
-    /// is.
+    /// The pool of that name gets the verbs that the decorator sees, and no pool is created if
+    /// there is none.
     #[test]
     fn a_pool_is_opened_over_a_decorated_fabric() {
         let directory = tempfile::tempdir().unwrap();
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 
-    /// Nothing is made that would have to be refused.
+    /// No pool is created that would have to be refused.
     #[test]
     fn a_pool_that_must_be_durable_is_refused_where_memory_is_not() {
         let directory = tempfile::tempdir().unwrap();
@@ -337,7 +337,7 @@ mod tests {
         drop(Store::open(url.to_string()).unwrap());
     }
 
-    /// A refusal takes nothing from the pool that was to be replaced.
+    /// A refusal does not change the pool that would have been replaced.
     #[test]
     fn a_pool_that_is_refused_for_durability_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 
-    /// The file that a pool is in is the one that it was last opened in, or a copy of a closed pool.
+    /// A pool's own file is the one in which it was last opened, or a copy of a closed pool.
     #[test]
     fn a_copy_of_an_open_pool_is_refused_and_one_of_a_closed_pool_is_not() {
         let directory = tempfile::tempdir().unwrap();
@@ -366,11 +366,11 @@ mod tests {
         assert!(matches!(snapshot.open(&url), Err(Error::CopyOfOpen { .. })));
         let decorated = engine::open_decorated(&Store::options(), &url, std::convert::identity);
         assert!(matches!(decorated, Err(Error::CopyOfOpen { .. })));
-        // The file itself is opened by others, also under another name.
+        // Others can open the file itself, also under another name.
         drop(open("pool").unwrap());
         std::fs::rename(path("pool"), path("moved")).unwrap();
         drop(open("moved").unwrap());
-        // What was accepted once is a pool like any other.
+        // An accepted copy is a pool like any other.
         drop(Store::options().accept_copy(true).open(&url).unwrap());
         drop(open("copy").unwrap());
         drop(store);

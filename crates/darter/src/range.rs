@@ -23,9 +23,9 @@ impl Store {
 
 /// An iterator over the pairs of a range, from either end. It ends after an error.
 ///
-/// The order is that of the keys. Each key comes at most once. A key that is present from the
-/// beginning to the end of the iteration comes; one that is absent for that time does not; one that
-/// other clients insert or remove during the iteration may come.
+/// Keys are returned in order, each at most once: every key that is present from the beginning to
+/// the end of the iteration, and none that is absent for that time. A key that other clients insert
+/// or remove during the iteration may be returned.
 #[derive(Debug)]
 #[must_use = "a range does nothing until iterated"]
 pub struct Range<'s> {
@@ -41,8 +41,8 @@ enum Source<'s> {
 
 impl Range<'_> {
     /// Limits the iteration to `limit` pairs, counted from the end from which they are taken:
-    /// `limit(3).rev()` gives the last three. Unlike [`Iterator::take`], it also limits the number of
-    /// pairs that are fetched from the pool.
+    /// `limit(3).rev()` returns the last three. Unlike [`Iterator::take`], it also limits the
+    /// number of pairs that are fetched from the pool.
     pub fn limit(mut self, limit: usize) -> Self {
         self.cursor.limit(limit);
         self
@@ -85,8 +85,8 @@ impl std::iter::FusedIterator for Range<'_> {}
 /// A chunk that is being fetched.
 type Fetch<'s> = Pin<Box<dyn Future<Output = Result<Vec<KeyValue>, Error>> + Send + 's>>;
 
-/// The pairs of a range, whose arrival is awaited; otherwise as [`Range`]. With the feature `stream`
-/// it is a `futures_core::Stream`.
+/// The pairs of a range, as awaited values; otherwise the same as [`Range`]. With the feature
+/// `stream` it is a `futures_core::Stream`.
 #[must_use = "a range does nothing until polled"]
 pub struct AsyncRange<'s> {
     workers: &'s Workers,
@@ -123,7 +123,7 @@ impl<'s> AsyncRange<'s> {
     ) -> Poll<Option<Result<KeyValue, Error>>> {
         let end = self.cursor.end(front);
         loop {
-            // A chunk whose future was dropped before its arrival may be of the other end.
+            // A pending chunk whose future was dropped may be of the other end.
             if let Some((fetch, end, limit)) = &mut self.fetch {
                 let fetched = ready!(fetch.as_mut().poll(context));
                 let accepted = self.cursor.accept(*end, *limit, fetched);

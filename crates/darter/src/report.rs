@@ -1,4 +1,4 @@
-//! What a store reports about itself: checks, statistics, costs, the shape of its tree.
+//! The reports of a store: checks, statistics, costs, and the shape of its tree.
 
 pub use crate::inspect::{Check, Stats};
 pub use darter_fabric::OpCounters;

@@ -1,10 +1,10 @@
-//! Waiting for room: what an operation does that found the pool full.
+//! Waiting for room after an operation has found the pool full.
 //!
-//! Freed memory waits for epochs, so a pool that is overwritten can be full for a moment although
-//! little is in use. The operation hands a request to the upkeep thread and waits as a future does;
-//! the thread runs rounds until there is room, or until it is known that there will be none
-//! ([`darter_pool::RoomRequest`]). A store without that thread runs the rounds itself. Only then the
-//! pool counts as full, and what the dead left is swept (`sweeper`).
+//! Freed memory waits for epochs, so a pool whose values are overwritten can be full for a moment
+//! although little is in use. The operation passes a request to the upkeep thread and awaits the
+//! result; the thread runs rounds until there is room, or until it is known that there will be none
+//! ([`darter_pool::RoomRequest`]). A store without that thread runs the rounds itself. Only then
+//! the pool counts as full, and the memory of dead processes is swept (`sweeper`).
 
 use crate::Error;
 use crate::open_index::OpenIndex;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// For how many times as long as it took to find out, a pool counts as full.
+/// Time for which a pool counts as full, as a multiple of the time that it took to find out.
 const REST: u32 = 10;
 
 /// The requests of a process's operations.
@@ -25,9 +25,9 @@ pub(crate) struct Rooms(Mutex<Requests>);
 #[derive(Default)]
 struct Requests {
     waiting: Vec<Waker>,
-    /// Requests that were answered together, counted.
+    /// Number of results so far; one result serves all requests that wait.
     answers: u64,
-    /// The last answer, the epoch that it was true at, and until when it is believed.
+    /// The last result, its epoch, and the time until which it is valid.
     last: Option<(Room, u64, Instant)>,
 }
 
@@ -41,8 +41,8 @@ impl Rooms {
         !self.lock().waiting.is_empty()
     }
 
-    /// Wakes the operations that wait, with a result. `epoch` is the process's, `took` the time that
-    /// the request took.
+    /// Wakes the waiting operations with a result. `epoch` is the process's; `took` is the duration
+    /// of the request.
     pub(crate) fn answer(&self, room: Room, epoch: u64, took: Duration) {
         let waiting = {
             let mut requests = self.lock();
@@ -53,8 +53,8 @@ impl Rooms {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns the last answer, if asking again is in vain: nothing was freed since, or the epoch
-    /// has not moved.
+    /// Returns the last result if a new request would have the same one: nothing was freed since,
+    /// or the epoch has not advanced.
     pub(crate) fn known(&self, epoch: u64, has_garbage: bool) -> Option<Room> {
         let (room, at, until) = self.lock().last?;
         let holds = match room {
@@ -65,7 +65,7 @@ impl Rooms {
         holds.then_some(room)
     }
 
-    /// Waits for the next answer; `ring` wakes the upkeep thread.
+    /// Waits for the next result; `ring` wakes the upkeep thread.
     pub(crate) async fn wait(&self, ring: impl Fn()) -> Room {
         let mut seen = None;
         std::future::poll_fn(|context| {
@@ -85,7 +85,7 @@ impl Rooms {
 
 impl OpenIndex {
     /// Runs rounds of upkeep until there is room or it is known that there will be none. `rest` is
-    /// called between two rounds; `false` ends the wait.
+    /// called between two rounds; if it returns `false`, the wait ends.
     pub(crate) async fn find_room(
         &self,
         client: &mut StoreClient,

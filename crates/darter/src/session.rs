@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// One thread's access to a [`Store`](crate::Store), with the same operations.
 ///
 /// A session has its own connection to the pool. So it is faster than the calls of a store, which
-/// borrow one for each operation, and it counts the costs of its operations. It is cheap to open. It
-/// can move between threads, and cannot be shared by several: open one for each.
+/// borrow one for each operation, and it counts the costs of its operations. It is cheap to open.
+/// It can be moved between threads, but not shared by several: open one for each.
 ///
 /// ```
 /// # fn main() -> Result<(), darter::Error> {
@@ -27,7 +27,8 @@ use std::sync::Arc;
 /// ```
 pub struct Session {
     #[allow(clippy::vec_box, reason = "each operation moves a worker out and in")]
-    /// Workers that no call uses now: one, and another one for each call inside a closure of a call.
+    /// The workers that no call is using: one, plus one for each call made inside a closure of
+    /// another.
     idle: RefCell<Vec<Box<Worker>>>,
     membership: Arc<Membership>,
     space: KeySpace,
@@ -59,8 +60,8 @@ impl Session {
         Ok(Box::new(Worker::open(&self.membership, self.space)?))
     }
 
-    /// Returns the costs of this session's operations so far: round trips, verbs, bytes and retries,
-    /// by kind of operation. An operation counts when it is complete.
+    /// Returns the costs of this session's operations so far: round trips, verbs, bytes and
+    /// retries, by kind of operation. An operation counts when it is complete.
     pub fn counters(&self) -> Counters {
         self.idle.borrow().iter().map(|worker| worker.counters()).sum()
     }

@@ -14,7 +14,7 @@ use darter_pool::PoolUsage;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Threads whose idle workers a store keeps apart.
+/// Number of threads whose idle workers a store keeps separate.
 const SLOTS: usize = 16;
 
 /// An ordered key-value map in a memory pool. Clones are the same store.
@@ -34,9 +34,9 @@ const SLOTS: usize = 16;
 /// ```
 ///
 /// When the last clone, session and range of a store are dropped, its threads end and the pool is
-/// closed. This takes up to a second if other processes hold back freed memory, and a few seconds if
-/// a memory group cannot be reached. A process that ends without closing the pool, by any signal,
-/// does no harm: other processes detect its death and go on.
+/// closed. This takes up to a second if other processes hold back freed memory, and a few seconds
+/// if a memory group cannot be reached. A process that ends without closing the pool, by any
+/// signal, does no harm: other processes detect its death and go on.
 #[derive(Clone)]
 pub struct Store {
     workers: Arc<Workers>,
@@ -60,9 +60,9 @@ impl Store {
         Ok(Self { workers: Arc::new(Workers::new(membership, KeySpace::Program, SLOTS)) })
     }
 
-    /// Returns whether the pool has ended this store's membership, as far as the store has found
-    /// out, and the store has not joined the pool again yet; see [`Error::is_shut_out`]. Costs no
-    /// round trip.
+    /// Returns whether the pool has ended this store's membership, as far as the store has
+    /// detected, and the store has not joined the pool again yet; see [`Error::is_shut_out`]. Needs
+    /// no round trip.
     pub fn is_shut_out(&self) -> bool {
         self.membership().current().open.is_shut_out()
     }
@@ -81,7 +81,7 @@ impl Store {
         operation(&mut *self.workers.lease()?)
     }
 
-    /// Returns how many times the store has joined its pool again since it was opened.
+    /// Returns the number of times that the store has joined its pool again since it was opened.
     pub fn joins(&self) -> u64 {
         self.membership().joins()
     }
@@ -94,7 +94,7 @@ impl Store {
         darter_index::value_bytes_max(self.membership().current().open.pool.object_bytes_max())
     }
 
-    /// Opens a session for one thread: every call returns when its operation is done.
+    /// Opens a session for one thread; its calls block.
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
@@ -110,7 +110,7 @@ impl Store {
         AsyncSession::open(self.membership(), KeySpace::Program)
     }
 
-    /// Counts and sizes, by a walk of the whole index.
+    /// Returns counts and sizes, by a walk of the whole index.
     ///
     /// # Errors
     /// Fails if the pool is damaged or fails.
@@ -133,13 +133,13 @@ impl Store {
         })
     }
 
-    /// Walks index and pool, verifies every invariant, and counts what is leaked. Operations of
-    /// this process must rest meanwhile, or what they have in hand counts as leaked; other
-    /// processes may go on. What dead processes left is swept before, unless the store was opened
-    /// without that.
+    /// Walks index and pool, verifies every invariant, and counts leaked bytes. Operations of this
+    /// process must pause during the call, or their uncommitted objects count as leaked; other
+    /// processes may go on. The memory of dead processes is swept before, unless the store was
+    /// opened without sweeps.
     ///
     /// # Errors
-    /// Fails if a walk cannot go on. What it merely finds wrong is in the result.
+    /// Fails if a walk cannot be completed. Violations are in the result instead.
     pub fn check(&self) -> Result<Check, Error> {
         self.read(async |link| {
             if let Some(sweeper) = &link.store.sweeper {
@@ -149,11 +149,11 @@ impl Store {
         })
     }
 
-    /// Gives back what dead processes left behind, then checks. Does nothing but report when an
-    /// invariant is broken.
+    /// Frees the memory left by dead processes, then checks. If an invariant is violated, only
+    /// reports it.
     ///
-    /// # Errors
-    /// Fails as [`Store::check`] does. What was not given back stays leaked, and another repair can
+    /// Fails as [`Store::check`] does. Memory that was not freed stays leaked; repair can be called
+    /// again.
     /// be tried.
     pub fn repair(&self) -> Result<Check, Error> {
         self.read(async |link| {
@@ -164,7 +164,7 @@ impl Store {
         })
     }
 
-    /// Makes everything stored so far survive a power failure, where the medium does.
+    /// Makes everything stored so far survive a power failure, if the medium can.
     ///
     /// # Errors
     /// Fails if the medium refuses.
@@ -172,10 +172,9 @@ impl Store {
         Ok(self.membership().current().open.pool.fabric().persist()?)
     }
 
-    /// Verifies that everything read so far belongs to one state of the pool. This can fail only if the
-    /// store was opened with [`read_only`](crate::StoreOptions::read_only).
+    /// Verifies that everything read so far belongs to one state of the pool. This can fail only if
+    /// the store was opened with [`read_only`](crate::StoreOptions::read_only).
     ///
-    /// # Errors
     /// Fails if another process has opened the file since: read again.
     pub fn verify(&self) -> Result<(), Error> {
         Ok(self.membership().current().open.pool.fabric().verify()?)
@@ -183,11 +182,11 @@ impl Store {
 
     /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process
     /// that has it open, and waits up to `patience` until all of them use it. Returns the node's
-    /// number and how many members do not yet reach it.
+    /// number and the number of members that do not reach it yet.
     ///
     /// # Errors
-    /// Fails if the node cannot be reached, is too small or in a pool already, or pools of this
-    /// kind cannot grow: the pool is then as it was.
+    /// Fails if the node cannot be reached, is too small or in a pool already, or if pools of this
+    /// kind cannot grow. The pool is then unchanged.
     pub fn add_node(&self, address: &str, patience: Duration) -> Result<(u8, usize), Error> {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         block_on(async {
@@ -200,7 +199,7 @@ impl Store {
         })
     }
 
-    /// Remarks an operator should see: huge pages not in use, upkeep failing, and the like.
+    /// Returns remarks for operators: huge pages not in use, failing upkeep, and the like.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.membership().current().open.pool.fabric().notes();
         if self.is_shut_out() && self.membership().rejoins() {
@@ -209,15 +208,15 @@ impl Store {
                 .failure()
                 .map_or(String::new(), |why| format!("; the last attempt failed: {why}"));
             notes.push(format!(
-                "the pool has ended this process's membership, and the store joins it again{why}"
+                "the pool has ended this process's membership, and the store is trying to join it again{why}"
             ));
         }
         let trouble = self.membership().current().open.upkeep_trouble();
-        notes.extend(trouble.map(|what| format!("upkeep fails and will try again: {what}")));
+        notes.extend(trouble.map(|what| format!("upkeep failed and will be retried: {what}")));
         notes
     }
 
-    /// Returns the pool's name, when it was opened by one.
+    /// Returns the pool's name, if it was opened by name.
     pub fn url(&self) -> Option<&PoolUrl> {
         self.membership().url.as_ref()
     }
@@ -230,10 +229,10 @@ impl Store {
         })
     }
 
-    /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
+    /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1).
     ///
     /// # Errors
-    /// Fails if the pool is full or fails; the old list then stands. Fails if the index has none.
+    /// Fails if the pool is full or fails; the old list is then kept. Fails if the index has none.
     pub fn adjust(&self) -> Result<AdjustReport, Error> {
         self.read(async |link| Ok(link.open.index.adjust(&mut link.client).await?))
     }
@@ -247,11 +246,11 @@ impl Store {
         self.read(async |link| Ok(link.open.index.tree(&mut link.client, prefix, levels, width).await?))
     }
 
-    /// Counts one more part of the index, a few thousand inner nodes; returns the sums after the
-    /// last part. So a large index can be counted again and again beside everything else.
+    /// Counts the next part of the index, a few thousand inner nodes; returns the sums after the
+    /// last part. So a large index can be counted repeatedly while other operations run.
     ///
     /// # Errors
-    /// Fails as [`Store::stats`] does; the same part is then counted again.
+    /// Fails as [`Store::stats`] does; the next call counts the same part again.
     pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
         let open = Arc::clone(&self.membership().current().open);
         let mut client = open.pool.client()?;
@@ -265,7 +264,7 @@ mod tests {
     use crate::IndexKind;
     use crate::engine::Engine;
 
-    /// Spread, so that there are more inner nodes than one step counts.
+    /// Spreads the keys, so that there are more inner nodes than one step counts.
     fn key(number: u64) -> [u8; 8] {
         number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
     }

@@ -1,16 +1,17 @@
-//! Sweeps of what dead processes left, so that no repair is needed.
+//! Sweeps of the memory of dead processes, so that no repair is needed.
 //!
 //! | a sweep is due | because |
 //! |---|---|
 //! | soon after opening | members that died before may have left blocks |
-//! | a lease after this process has ended a member | others that died with it have been found |
-//! | at once, when an operation finds the pool full | it is tried again if there is room then |
-//! | at once, when a check is asked for | what the dead left is not to count as leaked |
+//! | a lease after this process has ended a member | other members that died with it have been found |
+//! | at once, when an operation finds the pool full | the operation is tried again if there is room then |
+//! | at once, when a check is requested | memory of dead processes must not count as leaked |
 //!
-//! A process that ends sooner leaves the sweep to the next one. A sweep walks the whole index, so
-//! it runs in a thread of its own, one at a time, and only when there are blocks to be swept. It
-//! works for a third of the time unless somebody waits for it. After one that could not finish, or
-//! that an operation has waited for in vain, the next one waits ten times as long as that one took.
+//! A process that ends earlier leaves the sweep to the next one. A sweep walks the whole index, so
+//! it runs in a separate thread, one at a time, and only if there are blocks to sweep. It works for
+//! a third of the time unless an operation waits for it. After a sweep that could not finish, or
+//! that made no room for a waiting operation, the next one waits ten times the duration of that
+//! sweep.
 
 use crate::open_index::OpenIndex;
 use darter_fabric::block_on;
@@ -22,11 +23,12 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many times as long as a sweep took to wait before it is tried again.
+/// Back-off after a sweep, as a multiple of its duration.
 const REST: u32 = 10;
-/// The part of a lease between opening and the first sweep, and the least between two in vain.
+/// Divisor of the lease: this part is the time between opening and the first sweep, and the minimum
+/// between two sweeps in vain.
 const LEASE_PART: u32 = 10;
-/// How long a sweep that nobody waits for works and rests in turns.
+/// How long a sweep without waiting operations works before it rests.
 const WORK: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -34,29 +36,30 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(crate) struct Sweeper {
     open: Arc<OpenIndex>,
     stop: AtomicBool,
-    /// Somebody waits for the sweep that is under way.
+    /// Whether an operation waits for the current sweep.
     is_awaited: AtomicBool,
     state: Mutex<State>,
 }
 
 struct State {
-    /// When the next sweep is due without anyone's request.
+    /// When the next sweep is due without a request.
     due: Option<Instant>,
-    /// Members were ended since the last sweep: closed blocks may hold what they had retired.
+    /// Whether members were ended since the last sweep: closed blocks may contain objects that they
+    /// had retired.
     has_evicted: bool,
     /// The thread of the last sweep.
     thread: Option<JoinHandle<()>>,
     is_running: bool,
-    /// Sweeps that have ended.
+    /// Number of sweeps that have ended.
     ended: u64,
     /// Whether the last one has made room.
     made_room: bool,
-    /// Until when a full pool is believed to be full.
+    /// Until when a full pool is assumed to be full.
     in_vain_until: Option<Instant>,
     waiting: Vec<Waker>,
 }
 
-/// What came of a sweep. By default nothing, and nothing is left to be done.
+/// The outcome of a sweep. The default: nothing was swept, and nothing is left to do.
 #[derive(Clone, Copy, Default)]
 struct Outcome {
     is_cut_short: bool,
@@ -101,8 +104,8 @@ impl Sweeper {
         }
     }
 
-    /// Waits for the sweep that is under way, or for one that begins now. Returns whether it has
-    /// made room; `false` at once if the last one has made none and ended just now.
+    /// Waits for the current sweep, or for one that begins now. Returns whether it has made room;
+    /// returns `false` at once if the last one has just ended without making any.
     pub(crate) async fn make_room(self: &Arc<Self>) -> bool {
         let awaited = {
             let mut state = self.lock();
@@ -115,7 +118,7 @@ impl Sweeper {
         self.ended(awaited).await
     }
 
-    /// Sweeps what the dead have left up to now, if anything.
+    /// Sweeps all memory left by dead processes up to now, if any.
     pub(crate) async fn finish(self: &Arc<Self>) {
         self.rest().await;
         let awaited = {
@@ -128,7 +131,8 @@ impl Sweeper {
         self.ended(awaited).await;
     }
 
-    /// Waits until no sweep is under way; none begins unasked from then on until members die.
+    /// Waits until no sweep is running; from then on none begins without a request until members
+    /// die.
     pub(crate) async fn rest(&self) {
         let awaited = {
             let mut state = self.lock();
@@ -138,7 +142,7 @@ impl Sweeper {
         self.ended(awaited).await;
     }
 
-    /// Waits until so many sweeps have ended. Returns whether the last one has made room.
+    /// Waits until this number of sweeps have ended. Returns whether the last one has made room.
     async fn ended(&self, sweeps: u64) -> bool {
         std::future::poll_fn(|context| {
             let mut state = self.lock();
@@ -156,7 +160,7 @@ impl Sweeper {
     /// left to another process or to a repair.
     fn begin(self: &Arc<Self>, state: &mut State, is_full: bool) -> bool {
         if let Some(thread) = state.thread.take() {
-            // It has ended. A panic was reported by the thread.
+            // The thread has ended. It has reported a panic itself.
             let _ = thread.join();
         }
         state.due = None;
@@ -173,8 +177,8 @@ impl Sweeper {
         state.is_running
     }
 
-    /// Returns the output of a sweep, or nothing when it is to stop at one of its awaits. Rests the
-    /// thread now and then unless somebody waits.
+    /// Returns the output of a sweep, or `None` if it must stop at one of its awaits. Rests the
+    /// thread regularly unless an operation waits.
     async fn paced<T>(&self, sweep: impl Future<Output = T>) -> Option<T> {
         let mut sweep = pin!(sweep);
         let mut rested = Instant::now();
@@ -191,8 +195,8 @@ impl Sweeper {
         .await
     }
 
-    /// Ends the sweep that is under way, and waits for it. What it has adopted stays with this
-    /// process until it ends, then another process sweeps it.
+    /// Ends the current sweep, and waits for it. Blocks that it has adopted stay with this process
+    /// until it ends; then another process sweeps them.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.lock().thread.take();
@@ -202,7 +206,7 @@ impl Sweeper {
     }
 }
 
-/// Records the end of a sweep when dropped, also by a panic.
+/// Records the end of a sweep when dropped, also after a panic.
 struct End<'a> {
     sweeper: &'a Sweeper,
     begin: Instant,
@@ -229,8 +233,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Sweeps if there is anything to sweep: blocks of the dead; or, when closed ones are to be taken
-/// too, those.
+/// Sweeps if there is anything to sweep: blocks of dead processes or, if `takes_closed`, also
+/// closed blocks.
 async fn sweep(open: &OpenIndex, takes_closed: bool) -> Result<Outcome, IndexError> {
     let mut client = open.pool.client()?;
     client.set_yielding(true);
@@ -246,7 +250,7 @@ async fn sweep(open: &OpenIndex, takes_closed: bool) -> Result<Outcome, IndexErr
         Swept::Done(report) => {
             Outcome { is_cut_short: !report.finished, made_room: report.reclaimed_bytes > 0 }
         }
-        // A check reports what is broken; another sweep would not repair it.
+        // A check reports violations; another sweep would not repair them.
         Swept::Refused(_) => Outcome::default(),
     })
 }

@@ -1,6 +1,6 @@
 //! The threads that do the upkeep of a store: leases, epochs, reclamation, scrubbing, adjustment.
 //!
-//! They must never hold the store: the store's last owner stops them and waits for them.
+//! They must never own the store: the store's last owner stops them and waits for them.
 
 use crate::Error;
 use crate::open_index::OpenIndex;
@@ -20,18 +20,18 @@ const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// The pause between two rounds while another process waits for room.
 const ASKED_INTERVAL: Duration = Duration::from_millis(2);
-/// The pause between two rounds while operations of this process do.
+/// The pause between two rounds while operations of this process wait for room.
 const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The running threads. Stopped and joined when dropped.
 pub(crate) struct Upkeep {
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
-    /// The process that they run in.
+    /// The process in which they run.
     process: u32,
 }
 
-/// Has the threads end, or the first of them look for room.
+/// Requests the threads to end, or the first of them to make room.
 #[derive(Default)]
 struct Stop {
     requested: Mutex<bool>,
@@ -45,14 +45,14 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Blocks for `interval` or until the stop is requested; returns whether it was.
+    /// Blocks for `interval` or until a stop is requested; returns whether it was.
     fn wait(&self, interval: Duration) -> bool {
         let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(requested, interval, |requested| !*requested);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// The same; returns sooner when operations wait for room.
+    /// The same, but returns earlier if operations wait for room.
     fn wait_or_serve(&self, interval: Duration) -> bool {
         let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = |requested: &mut bool| !*requested && !self.rooms.are_wanted();
@@ -62,12 +62,12 @@ impl Stop {
 }
 
 impl Upkeep {
-    /// Starts the thread, which also begins sweeps when they are due, and calls `shut_out` after each
-    /// round that finds the membership over. On memory groups a second one
-    /// renews the lease while the first has to wait for a group that changes its primary.
+    /// Starts the thread, which also begins sweeps when they are due, and calls `shut_out` after
+    /// each round that detects the end of the membership. On memory groups a second thread renews
+    /// the lease while the first has to wait for a group that changes its primary.
     ///
     /// # Errors
-    /// Fails if the pool does or the system has no thread.
+    /// Fails if the pool fails, or the system has no thread left.
     pub(crate) fn start(
         open: Arc<OpenIndex>,
         adjust: bool,
@@ -93,7 +93,7 @@ impl Upkeep {
 
     /// Wakes the thread for a request.
     pub(crate) fn ring(&self) {
-        // Under the lock, so that the thread is not between its look for requests and its sleep.
+        // Under the lock, so that the thread is not between its check for requests and its sleep.
         let _requested = self.stop.requested.lock().unwrap_or_else(PoisonError::into_inner);
         self.stop.changed.notify_all();
     }
@@ -109,31 +109,32 @@ impl Upkeep {
 impl Drop for Upkeep {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            // A forked child has no threads of its parent's, and may have the lock of one.
+            // A forked child does not have its parent's threads, and may have a lock held by one of
+            // them.
             self.threads.drain(..).for_each(std::mem::forget);
             return;
         }
         self.stop.request();
         for thread in self.threads.drain(..) {
-            // A panic of the thread was reported by the thread.
+            // The thread has reported a panic itself.
             let _ = thread.join();
         }
     }
 }
 
-/// What the upkeep thread serves.
+/// The state that the upkeep thread serves.
 struct Keep<S> {
     open: Arc<OpenIndex>,
     sweeper: Option<Arc<Sweeper>>,
     adjust: bool,
-    /// Called after each round that finds the membership over.
+    /// Called after each round that detects the end of the membership.
     shut_out: S,
 }
 
 impl<S: Fn()> Keep<S> {
     fn up(&self, mut client: StoreClient, stop: &Stop) {
         let open = &*self.open;
-        // However much fails, the lease must be renewed.
+        // The lease must be renewed even if all rounds fail.
         let interval_max = INTERVAL_MAX.min(open.pool.lease() / 8).max(INTERVAL);
         let mut interval = INTERVAL;
         while !stop.wait_or_serve(interval) {
@@ -162,7 +163,7 @@ impl<S: Fn()> Keep<S> {
 fn find_room(open: &OpenIndex, client: &mut StoreClient, stop: &Stop) -> Result<(), Error> {
     let began = Instant::now();
     let found = block_on(open.find_room(client, async |_| !stop.wait(ROOM_INTERVAL)));
-    // After an error nothing is known; the operations then report what they have met.
+    // After an error the state is unknown; the operations then report their own errors.
     let room = *found.as_ref().unwrap_or(&Room::NotYet);
     stop.rooms.answer(room, open.pool.epoch(), began.elapsed());
     found.map(drop)
@@ -170,7 +171,7 @@ fn find_room(open: &OpenIndex, client: &mut StoreClient, stop: &Stop) -> Result<
 
 fn keep_lease(open: &OpenIndex, mut client: StoreClient, stop: &Stop) {
     while !stop.wait((open.pool.lease() / 8).max(INTERVAL)) {
-        // What fails here fails there, and is told there.
+        // An error here also occurs in the upkeep thread, which reports it.
         let _ = block_on(open.pool.renew(&mut client));
     }
 }

@@ -4,8 +4,8 @@
 //! are single atomic words, and the pool keeps the client pinned until its posted verbs have
 //! completed (rule R6 of `docs/dart.md`).
 //!
-//! The futures of the most frequent operations are pinned where they are made: awaiting one moves it
-//! once more, and that is measurable in memory of this process.
+//! The futures of the most frequent operations are pinned where they are created: awaiting one
+//! would move it once more, which is measurable in memory of this machine.
 
 use crate::batch;
 use crate::key_space::{KeySpace, Places};
@@ -23,10 +23,10 @@ use std::sync::Arc;
 /// exclusive access to it.
 pub struct Worker {
     link: Link,
-    /// The keys that it works on.
+    /// The key space of the keys.
     space: KeySpace,
     is_read_only: bool,
-    /// For the place of a key.
+    /// Buffer for the place of a key.
     place: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl Worker {
         Ok(Self { link: Link::open(membership)?, space, is_read_only, place: Vec::new() })
     }
 
-    /// Fails if the store was opened for reading alone.
+    /// Fails if the store was opened read-only.
     #[inline]
     fn verify_writable(&self) -> Result<(), Error> {
         if self.is_read_only { Err(Error::ReadOnly) } else { Ok(()) }
@@ -435,7 +435,7 @@ impl Worker {
         P::IntoIter: Send,
     {
         self.verify_writable()?;
-        // What is taken from the iterator cannot be taken again, so room is made before.
+        // Items taken from the iterator cannot be taken again, so room is made before.
         let link = &mut self.link;
         if link.is_over() {
             Box::pin(link.follow()).await?;

@@ -1,7 +1,7 @@
-//! Workers that wait for their next operation, shared by threads and tasks.
+//! Idle workers, shared by threads and tasks.
 //!
-//! An operation takes an idle worker, or opens a new one if none is idle, and puts it back when it is
-//! complete or its future is dropped. Each thread has a slot of its own, so that threads do not
+//! An operation takes an idle worker, or opens a new one if none is idle, and puts it back when it
+//! is complete or its future is dropped. Each thread has its own slot, so that threads do not
 //! contend for one list.
 
 use crate::Error;
@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most idle workers that are kept beyond those in slots.
+/// Maximum number of idle workers in addition to those in slots.
 const MORE_MAX: usize = 64;
 
 thread_local! {
@@ -24,7 +24,7 @@ thread_local! {
     };
 }
 
-/// A thread's idle worker, on cache lines of its own.
+/// A thread's idle worker, on separate cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot(Mutex<Option<Box<Worker>>>);
@@ -53,7 +53,7 @@ pub(crate) struct Lease<'w> {
 }
 
 impl Workers {
-    /// Returns room for the idle workers of that many threads.
+    /// Returns a list with slots for this number of threads.
     pub(crate) fn new(membership: Arc<Membership>, space: KeySpace, threads: usize) -> Self {
         let slots = (0..threads).map(|_| Slot::default()).collect();
         Self { membership, space, slots, more: Mutex::default() }

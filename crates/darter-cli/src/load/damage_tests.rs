@@ -1,4 +1,4 @@
-//! Exports that were cut or changed: `import` notices each, and stores no pair that was cut.
+//! Exports that were cut or changed: `import` detects each, and stores no pair that was cut.
 
 use super::loader::HowArgs;
 use super::{ImportArgs, Record, Records, input};
@@ -19,7 +19,7 @@ fn pairs() -> Pairs {
     vec![pair("#a", "1\n2"), pair("b", "a value with blanks"), pair("c", ""), pair("\u{fc}", "\"{\\")]
 }
 
-/// Returns exports of the pairs under names that say how they are compressed.
+/// Returns exports of the pairs, with file names that match their compression.
 fn exports(pairs: &Pairs, extent: Extent) -> Vec<(&'static str, Vec<u8>)> {
     let gzip = |text: &[u8]| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -50,7 +50,7 @@ fn import(file: PathBuf, all: bool) -> ImportArgs {
     ImportArgs { file, all, how: HowArgs { strict: true, from_line: 1, batch: 4096 } }
 }
 
-/// Reads pairs until the end, a bad line or a failure; says whether it was the end.
+/// Reads pairs until the end, a bad line or a failure. Returns whether it was the end.
 fn drain(records: Result<Box<dyn Records>, Failure>) -> (Pairs, bool) {
     let mut found = Vec::new();
     let Ok(mut records) = records else { return (found, false) };
@@ -63,7 +63,7 @@ fn drain(records: Result<Box<dyn Records>, Failure>) -> (Pairs, bool) {
     }
 }
 
-/// Reads a file of these bytes, as `import FILE` does.
+/// Reads a file with these bytes, as `import FILE` does.
 fn from_file(directory: &tempfile::TempDir, name: &str, bytes: &[u8]) -> (Pairs, bool) {
     let path = directory.path().join(name);
     fs::write(&path, bytes).unwrap();
@@ -102,7 +102,7 @@ fn every_flipped_bit_is_noticed_or_changes_no_pair() {
         for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // The headers of gzip and zstd have bits without a meaning for the contents.
+            // Some bits in the headers of gzip and zstd have no effect on the contents.
             let (stored, is_whole) = from_file(&directory, name, &flipped);
             let expected = if is_whole && is_compressed { &pairs[..] } else { &[] };
             assert_eq!((&stored[..], is_whole && !is_compressed), (expected, false), "{name}, bit {bit}");
@@ -131,7 +131,7 @@ fn an_export_of_all_is_imported_as_one_and_no_other_is() {
             }
         }
     }
-    // An export of all, one byte away from an export of keys.
+    // An `export --all`, one byte different from an export of keys.
     let (name, whole) = &exports(&pairs, Extent::Places)[4];
     let changed = String::from_utf8(whole.clone()).unwrap().replacen(" all", "", 1);
     assert_eq!(from_file(&directory, name, changed.as_bytes()), (Vec::new(), false));

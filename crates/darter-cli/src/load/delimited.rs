@@ -1,11 +1,11 @@
-//! CSV and TSV: fields between delimiters, in CSV quoted where need be (RFC 4180).
+//! CSV and TSV: fields between delimiters, in CSV quoted if necessary (RFC 4180).
 //!
-//! A forgotten quote must not swallow the lines after it, as it does in lenient readers. So a
-//! record's extent is found first, strictly: a quoted field may go on over lines, but after its
-//! closing quote a delimiter or the end must follow. A record that breaks this, or is not closed
-//! within [`RECORD_LINES_MAX`] lines, condemns its first line only; reading resumes with the
-//! second. `csv-core` then splits what is well-formed. Every record has as many fields as the header;
-//! a comma in a value that is not quoted thus condemns its line, and does not cut the value.
+//! A missing quote must not absorb the lines after it, as it does in lenient readers. So the reader
+//! first determines a record's extent, strictly: a quoted field may span lines, but its closing
+//! quote must be followed by a delimiter or the end. If a record violates this, or is not closed
+//! within [`RECORD_LINES_MAX`] lines, only its first line is bad; reading resumes with the second.
+//! `csv-core` then splits the well-formed records. Every record has as many fields as the header,
+//! so an unquoted comma in a value makes its line bad instead of truncating the value.
 
 use super::lines::{Line, Lines};
 use super::{Pair, Record, Records};
@@ -15,36 +15,36 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use darter_fabric::counted;
 use std::io::BufRead;
 
-/// Lines over which one record may go on.
+/// Maximum number of lines of a record.
 const RECORD_LINES_MAX: usize = 1000;
-/// Bytes over which one record may go on.
+/// Maximum number of bytes of a record.
 const RECORD_BYTES_MAX: usize = super::lines::LINE_BYTES_MAX;
 
-/// Which columns hold keys and values.
+/// The columns with keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Columns<'a> {
-    /// Those of these names in the header.
+    /// The columns with these names in the header.
     Named { key: &'a str, value: &'a str },
-    /// Those of these numbers, from 1; there is no header.
+    /// The columns with these numbers, from 1; there is no header.
     Numbered { key: &'a str, value: &'a str },
-    /// The first and the second, and there are no others; there is no header.
+    /// The first and the second of two columns; there is no header.
     Both,
 }
 
-/// How many fields every record has. Another number means a delimiter too many or too few, and so
-/// perhaps a value that was cut.
+/// The number of fields of every record. A record with another number has a delimiter too many or
+/// too few, so a value may be truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Width {
-    /// As many as the header.
+    /// As many fields as the header.
     Header(usize),
     /// Key and value.
     Both,
-    /// As many as the first record, once there was one.
+    /// As many fields as the first record, once it is known.
     First(Option<usize>),
 }
 
 impl Width {
-    /// Returns what is wrong with a record of so many fields.
+    /// Returns an error message if a record must not have this number of fields.
     fn refusal(&mut self, fields: usize) -> Option<String> {
         let (expected, who) = match *self {
             Self::Header(expected) => (expected, "the header has"),
@@ -70,33 +70,33 @@ pub(super) struct Delimited<R> {
     key: usize,
     value: usize,
     width: Width,
-    /// Whether a last line without a line end is bad: a value at its end may be cut.
+    /// Whether a last line without a line end is bad, because its value may be truncated.
     refuses_open_end: bool,
 }
 
-/// How far a record reaches.
+/// The extent of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// To the end of what was looked at.
+    /// It ends at the end of the bytes read so far.
     Whole,
-    /// Further: a quote is open.
+    /// It continues, since a quoted field is open.
     Open,
-    /// Nowhere: something follows a closing quote.
+    /// It is malformed: a closing quote is followed by other bytes.
     Malformed,
 }
 
-/// Follows the quotes of a record from line to line.
+/// Tracks the quotes of a record from line to line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quotes {
     FieldStart,
     Unquoted,
     Quoted,
-    /// After a quote inside a quoted field: its end, or the first half of a doubled one.
+    /// After a quote in a quoted field: either its end or the first half of a doubled quote.
     MaybeClosed,
 }
 
 impl Quotes {
-    /// Takes one more line in; answers where the record stands after it.
+    /// Processes one more line, and returns the record's extent after it.
     fn follow(&mut self, line: &[u8], delimiter: u8) -> Extent {
         for &byte in line {
             *self = match (*self, byte) {
@@ -111,19 +111,19 @@ impl Quotes {
     }
 }
 
-/// A record's bytes, or why there is none.
+/// A record's bytes, or why it is bad.
 enum Extract {
     Record(u64, Vec<u8>),
     Bad(u64, String),
 }
 
 impl<R: BufRead> Delimited<R> {
-    /// Comma-separated fields.
+    /// Reads comma-separated fields.
     pub(super) fn csv(lines: Lines<R>, columns: Columns<'_>, notation: Notation) -> Result<Self, Failure> {
         Self::new(lines, b',', columns, notation)
     }
 
-    /// Tab-separated fields.
+    /// Reads tab-separated fields.
     pub(super) fn tsv(lines: Lines<R>, columns: Columns<'_>, notation: Notation) -> Result<Self, Failure> {
         Self::new(lines, b'\t', columns, notation)
     }
@@ -158,8 +158,8 @@ impl<R: BufRead> Delimited<R> {
         Ok(reader)
     }
 
-    /// The same reader, to which a last line without a line end is bad, unless a quote ends its last
-    /// field: the file may have been cut there.
+    /// Makes a last line without a line end bad, unless a quote ends its last field: the file may
+    /// have been cut there.
     pub(super) fn refusing_open_end(self, refuses: bool) -> Self {
         Self { refuses_open_end: refuses, ..self }
     }
@@ -168,7 +168,9 @@ impl<R: BufRead> Delimited<R> {
     fn read_header(&mut self, key: &str, value: &str) -> Result<(), Failure> {
         let header = match self.extract()? {
             None => {
-                return Err(Failure::usage("the file is empty: it lacks the line that names the columns"));
+                return Err(Failure::usage(
+                    "the file is empty: the line with the names of the columns is missing",
+                ));
             }
             Some(Extract::Bad(line, why)) => {
                 return Err(Failure::usage(format_args!("line {line}, the header: {why}")));
@@ -186,7 +188,7 @@ impl<R: BufRead> Delimited<R> {
                 (None, _) => {
                     let names: Vec<String> = names.iter().map(|name| Notation::Escaped.write(name)).collect();
                     Err(Failure::usage(format_args!(
-                        "no column `{wanted}`; there are: {}. Choose with --key and --value, or give --no-header",
+                        "no column `{wanted}`; the columns are: {}. Choose with --key and --value, or give --no-header",
                         names.join(", ")
                     )))
                 }
@@ -197,12 +199,12 @@ impl<R: BufRead> Delimited<R> {
         Ok(())
     }
 
-    /// The bytes of the next record that is not blank.
+    /// Returns the bytes of the next record that is not blank.
     fn extract(&mut self) -> Result<Option<Extract>, Failure> {
         loop {
             let Some(Line { number, bytes, mut is_ended }) = self.lines.next()? else { return Ok(None) };
             let Some(mut record) = bytes else {
-                return Ok(Some(Extract::Bad(number, "too long a line".to_owned())));
+                return Ok(Some(Extract::Bad(number, "line too long".to_owned())));
             };
             if record.is_empty() {
                 continue;
@@ -236,14 +238,14 @@ impl<R: BufRead> Delimited<R> {
             let why = if further.is_empty() && extent == Extent::Malformed {
                 "a quoted field is followed by something other than a delimiter"
             } else {
-                "a quote is opened and not closed"
+                "missing closing quote"
             };
             self.lines.put_back(further);
             return Ok(Some(Extract::Bad(number, why.to_owned())));
         }
     }
 
-    /// Returns a well-formed record, unless the file may have been cut in it.
+    /// Returns a well-formed record, unless the file may have been cut within it.
     fn extracted(&self, line: u64, record: Vec<u8>, is_closed: bool) -> Extract {
         if is_closed || !self.refuses_open_end {
             return Extract::Record(line, record);
@@ -252,9 +254,9 @@ impl<R: BufRead> Delimited<R> {
         Extract::Bad(line, why.to_owned())
     }
 
-    /// The fields of a well-formed record.
+    /// Returns the fields of a well-formed record.
     fn split(&mut self, record: &[u8]) -> Vec<Vec<u8>> {
-        // Fields are never longer than the record, and never more than its bytes plus one.
+        // A field is never longer than the record, and their number is at most its bytes plus one.
         let mut text = vec![0; record.len() + 1];
         let mut ends = vec![0; record.split(|&byte| byte == self.delimiter).count() + 1];
         self.splitter.reset();
@@ -265,7 +267,7 @@ impl<R: BufRead> Delimited<R> {
             taken += read;
             written += wrote;
             ended += ends_found;
-            // At the record's end it asks for more input; nothing more means the end.
+            // At the end of the record `csv-core` requests more input; no more input means the end.
             if outcome != ReadRecordResult::InputEmpty {
                 break;
             }
@@ -306,13 +308,13 @@ impl<R: BufRead + Send> Records for Delimited<R> {
     }
 }
 
-/// The position that a column's number means.
+/// Returns the index of a column, given as a number from 1.
 fn numbered(text: &str) -> Result<usize, Failure> {
     match text.parse::<usize>() {
         Ok(number) if number > 0 => Ok(number - 1),
-        _ => {
-            Err(Failure::usage(format_args!("column `{text}`: without a header, columns are numbers from 1")))
-        }
+        _ => Err(Failure::usage(format_args!(
+            "column `{text}`: without a header, a column must be a number from 1"
+        ))),
     }
 }
 
@@ -321,7 +323,7 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    /// Keys and values with their lines; of bad lines the number and a question mark.
+    /// Returns keys and values with their lines; for bad lines, the number and a question mark.
     fn read(mut reader: impl Records) -> Vec<(u64, String)> {
         let mut found = Vec::new();
         while let Some(record) = reader.next().unwrap() {
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_gives_up_after_so_many_lines() {
+    fn an_open_quote_fails_after_the_maximum_number_of_lines() {
         let mut text = "\"open,1\n".to_owned();
         text.push_str(&"k,v\n".repeat(RECORD_LINES_MAX * 2));
         let found = csv(&text);
@@ -397,7 +399,8 @@ mod tests {
         let text = "key,value\na,1\nx,hello, world\nb\nc,\"hello, world\"\n";
         let expected = [(2, "a=1"), (3, "?"), (4, "?"), (5, "c=hello, world")];
         assert_eq!(read(named(text, "key", "value").unwrap()), lines(&expected));
-        // Without a header there are two, or as many as in the first line where columns are chosen.
+        // Without a header there are two fields or, if columns are chosen, as many as in the first
+        // line.
         assert_eq!(csv("x,hello, world\na,1\n"), lines(&[(1, "?"), (2, "a=1")]));
         let columns = Columns::Numbered { key: "3", value: "1" };
         let text = "1,-,a\n2,b\n3,-,c\n4,-,d,e\n";

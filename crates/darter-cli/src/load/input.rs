@@ -1,7 +1,7 @@
-//! Where pairs are read from: a file or standard input, as it is or compressed by gzip or zstd.
+//! Input of pairs: a file or standard input, plain or compressed by gzip or zstd.
 //!
-//! Compression is told from the first bytes, so that standard input needs no name. Several members
-//! or frames one after another are read as one file, as `gzip` and `zstd` do.
+//! Compression is detected by the first bytes, so standard input needs no name. Several members or
+//! frames one after another are read as one file, as `gzip` and `zstd` do.
 
 use crate::failure::Failure;
 use flate2::bufread::MultiGzDecoder;
@@ -12,19 +12,19 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::path::Path;
 
-/// Bytes that are read at a time.
+/// Number of bytes read at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 /// The first bytes of a gzip member.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The first bytes of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// The first bytes of a zstd frame to be skipped, of which the first can be any up to `0x5f`.
+/// The first bytes of a skippable zstd frame; the first byte can be up to `0x5f`.
 const ZSTD_SKIPPABLE: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 /// The bytes of a file, decompressed.
 pub(super) type Input = Box<dyn BufRead + Send>;
 
-/// Returns the name of a file without the ending of its compression.
+/// Returns the name of a file without the ending for its compression.
 pub(super) fn plain_name(path: &Path) -> &Path {
     match extension(path).as_str() {
         "gz" | "zst" => path.file_stem().map_or(path, Path::new),
@@ -32,13 +32,13 @@ pub(super) fn plain_name(path: &Path) -> &Path {
     }
 }
 
-/// Returns the ending of a file's name, in small letters.
+/// Returns the ending of a file's name, in lower case.
 pub(super) fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
 }
 
-/// Opens a file, `-` for standard input, with a progress bar that knows its length. No bar is drawn
-/// where stderr is no terminal.
+/// Opens a file (`-` is standard input) with a progress bar for its length. The bar is hidden
+/// unless stderr is a terminal.
 pub(super) fn open(path: &Path) -> Result<(Input, ProgressBar), Failure> {
     let (file, bar): (Box<dyn Read + Send>, ProgressBar) = if path.as_os_str() == "-" {
         let style = ProgressStyle::with_template("{spinner} {bytes} read, {binary_bytes_per_sec}  {msg}");
@@ -59,12 +59,12 @@ pub(super) fn open(path: &Path) -> Result<(Input, ProgressBar), Failure> {
     Ok((decompressed(file, path)?, bar))
 }
 
-/// A style from a template of ours; a mistake in it costs the looks only.
+/// Returns the style of a template; an invalid template only affects the appearance.
 fn style_of(style: Result<ProgressStyle, TemplateError>) -> ProgressStyle {
     style.unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Decompresses a file of this name.
+/// Decompresses a file with this name.
 pub(super) fn decompressed(mut file: impl BufRead + Send + 'static, path: &Path) -> Result<Input, Failure> {
     let (head, file) = head(&mut file).map(|head| (head, file)).map_err(super::unreadable)?;
     let is_named = |ending: &str| extension(path) == ending;
@@ -78,7 +78,7 @@ pub(super) fn decompressed(mut file: impl BufRead + Send + 'static, path: &Path)
     } else if is_named("gz") || is_named("zst") {
         let what = if is_named("gz") { "gzip" } else { "zstd" };
         Err(Failure::usage(format_args!(
-            "{}: it is not compressed by {what}, as its name says",
+            "{}: not compressed by {what}, although its name says so",
             path.display()
         )))
     } else {
@@ -86,7 +86,7 @@ pub(super) fn decompressed(mut file: impl BufRead + Send + 'static, path: &Path)
     }
 }
 
-/// Returns the first four bytes, or as many as there are.
+/// Returns the first four bytes, or all if there are fewer.
 fn head(file: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     file.take(ZSTD_MAGIC.len() as u64).read_to_end(&mut head)?;
@@ -100,16 +100,16 @@ fn is_skippable(head: &[u8]) -> bool {
 type Source = Box<dyn Read + Send>;
 type Frame = Box<StreamingDecoder<Chain<Cursor<Vec<u8>>, Source>, ruzstd::decoding::FrameDecoder>>;
 
-/// Reads zstd frames, one after another.
+/// Reads a sequence of zstd frames.
 enum ZstdFrames {
     Between(Source),
     Within(Frame),
-    /// After the last one, or after an error.
+    /// After the last frame, or after an error.
     Ended,
 }
 
 impl ZstdFrames {
-    /// Returns the next frame that is not to be skipped; `None` at the end of the file.
+    /// Returns the next frame that is not skippable; `None` at the end of the file.
     fn next(mut source: Source) -> io::Result<Option<Frame>> {
         loop {
             let mut magic = Vec::new();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_spoilt_is_an_error() {
+    fn truncated_or_corrupt_input_is_an_error() {
         let text: Vec<u8> =
             (0..100_000_u32).flat_map(|n| (n.wrapping_mul(2_654_435_761)).to_be_bytes()).collect();
         for whole in [gzip(&text), zstd(&text)] {

@@ -1,9 +1,8 @@
-//! JSON lines: an object a line, of which one field is the key and one the value.
+//! JSON Lines: one object per line, with a field for the key and one for the value.
 //!
-//! A string stands for its characters, in UTF-8 or in the notation chosen. A number, a boolean, an
-//! array or an object stands for its JSON text, as it is in the file: a number of thirty digits
-//! keeps them. `null` is no value, and an object that has a field twice says two things: both are
-//! bad lines.
+//! A string denotes its characters, in UTF-8 or in the selected notation. A number, a boolean, an
+//! array or an object denotes its JSON text exactly as in the file: a number of thirty digits keeps
+//! them. A line is bad if the field is `null`, or if it occurs twice.
 
 use super::lines::{Line, Lines};
 use super::{Pair, Record, Records};
@@ -14,7 +13,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::io::BufRead;
 
-/// The fields of an object, as they are in the file.
+/// The fields of an object, as in the file.
 #[derive(Default)]
 struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
@@ -57,7 +56,7 @@ impl<R: BufRead> JsonLines<R> {
 
     fn pair(&self, line: u64, bytes: &[u8]) -> Result<Pair, String> {
         let object: Fields<'_> =
-            serde_json::from_slice(bytes).map_err(|error| format!("no JSON object: {error}"))?;
+            serde_json::from_slice(bytes).map_err(|error| format!("not a JSON object: {error}"))?;
         let field = |name: &str| {
             let mut found = object.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.get());
             match (found.next(), found.next()) {
@@ -80,7 +79,7 @@ impl<R: BufRead + Send> Records for JsonLines<R> {
         loop {
             let Some(Line { number, bytes, .. }) = self.lines.next()? else { return Ok(None) };
             let Some(bytes) = bytes else {
-                return Ok(Some(Record::Bad(number, "too long a line".to_owned())));
+                return Ok(Some(Record::Bad(number, "line too long".to_owned())));
             };
             if bytes.trim_ascii().is_empty() {
                 continue;

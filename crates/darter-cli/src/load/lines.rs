@@ -1,7 +1,7 @@
-//! The lines of a file with their numbers, whatever bytes they hold.
+//! The lines of a file with their numbers, whatever bytes they contain.
 //!
-//! Lines end with LF or CR LF. A byte-order mark before the first is dropped. A line above
-//! [`LINE_BYTES_MAX`] is passed over without being held, and lines can be put back, to be read
+//! Lines end with LF or CR LF. A byte-order mark before the first line is dropped. A line longer
+//! than [`LINE_BYTES_MAX`] is skipped without being stored. Lines can be put back, to be read
 //! again. The first and last lines of exports are checked and left out.
 
 use super::unreadable;
@@ -11,18 +11,17 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::io::{self, BufRead, ErrorKind};
 
-/// Bytes of a line that are held, at most: enough for a 16 MiB value with every byte written as
-/// `\xNN`.
+/// Maximum bytes of a line: enough for a 16 MiB value with every byte written as `\xNN`.
 pub(super) const LINE_BYTES_MAX: usize = 72 << 20;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Counted from 1.
+    /// Number of the line, from 1.
     pub(super) number: u64,
-    /// Its bytes without the line end; `None` when there are too many.
+    /// Bytes of the line, without the line end; `None` if there are too many.
     pub(super) bytes: Option<Vec<u8>>,
-    /// Whether a line end follows them. It does, but for the last line of some files.
+    /// Whether the line has a line end; only the last line of a file can lack it.
     pub(super) is_ended: bool,
 }
 
@@ -48,7 +47,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Returns the next line, but for the first and the last one of an export; `None` at the end.
+    /// Returns the next line, except the first and last lines of an export; `None` at the end.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or is an export that was cut or changed.
@@ -78,17 +77,17 @@ impl<R: BufRead> Lines<R> {
         Ok(None)
     }
 
-    /// Returns whether the input ended too early. The lines returned before are then as they were
-    /// written, unless the file was changed as well.
+    /// Returns whether the input ended too early. Unless the file was also changed, the lines
+    /// returned before are as they were written.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Reads the first line if none was read. Returns the keys that the export holds; `None` if the
-    /// file does not begin as an export does.
+    /// Reads the first line if no line was read. Returns the kind of keys in the export; `None` if
+    /// the file does not begin as an export does.
     ///
     /// # Errors
-    /// As of [`Self::next`].
+    /// The same as of [`Self::next`].
     pub(super) fn extent(&mut self) -> Result<Option<Extent>, Failure> {
         if self.read == 0
             && let Some(line) = self.next()?
@@ -137,7 +136,7 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(Line { number: self.read, bytes: (!too_many).then_some(bytes), is_ended }))
     }
 
-    /// Puts lines back before those not yet read, in their order.
+    /// Puts lines back, in order, before the lines not yet read.
     pub(super) fn put_back(&mut self, lines: Vec<Line>) {
         for line in lines.into_iter().rev() {
             self.back.push_front(line);
@@ -153,7 +152,7 @@ fn is_early_end(error: &io::Error) -> bool {
             return true;
         }
         cause = match error.downcast_ref::<io::Error>() {
-            // Its own source is the source of the error that it holds.
+            // Its own `source` is the source of the error that it wraps.
             Some(error) => error.get_ref().map(|held| held as &(dyn Error + 'static)),
             None => error.source(),
         };

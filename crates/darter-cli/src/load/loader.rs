@@ -1,9 +1,9 @@
-//! Stores the pairs of a file, batch by batch, and keeps the account.
+//! Stores the pairs of a file, batch by batch, and counts them.
 //!
-//! A thread reads ahead by a batch. A signal is heard while it waits for input, too, and ends the
-//! work between two pairs. A batch is stored whole or, after a failure or a signal, again: storing
-//! a pair twice does no harm. So the first line that may not have been stored is that of the batch
-//! under way, and the message names it.
+//! A thread reads one batch ahead. A signal ends the work between two pairs, and also while it
+//! waits for input. A batch that was interrupted by a failure or a signal is stored again: storing
+//! a pair twice has no further effect. So the first line that may not have been stored is the first
+//! of the current batch, and the message names it.
 
 use super::{Pair, Record, Records};
 use crate::failure::{Failure, complain};
@@ -15,21 +15,21 @@ use indicatif::ProgressBar;
 use std::io::Write;
 use std::sync::mpsc::{self, SyncSender};
 
-/// Bytes of keys and values in a batch, at most, give or take one pair.
+/// Maximum bytes of keys and values in a batch, which the last pair may exceed.
 const BATCH_BYTES: usize = 16 << 20;
-/// Bad lines that are shown, at most; the others are counted.
+/// Maximum number of bad lines shown; the others are only counted.
 const SHOWN_MAX: u64 = 20;
 
-/// How to load.
+/// Options of loading.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct HowArgs {
     /// Stop at the first bad line
     #[arg(long)]
     pub(super) strict: bool,
-    /// Begin at this line, as the message of an interrupted load says
+    /// First line to load; the message of an interrupted load names it
     #[arg(long, value_name = "LINE", default_value_t = 1)]
     pub(super) from_line: u64,
-    /// Pairs that are sorted and stored together
+    /// Number of pairs that are sorted and stored together
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(super) batch: u64,
 }
@@ -40,7 +40,7 @@ struct Batch {
     pairs: Vec<Pair>,
     bytes: usize,
     bad: Vec<(u64, String)>,
-    /// The line with which the next batch begins.
+    /// The first line of the next batch.
     next_line: u64,
 }
 
@@ -66,7 +66,7 @@ impl Batch {
     }
 }
 
-/// Reads batches until the end, the first failure, or until nobody takes them.
+/// Reads batches until the end, the first failure, or until the receiver is dropped.
 fn read_batches(mut records: Box<dyn Records>, how: HowArgs, send: &SyncSender<Result<Batch, Failure>>) {
     let mut batch = Batch::default();
     loop {
@@ -82,8 +82,8 @@ fn read_batches(mut records: Box<dyn Records>, how: HowArgs, send: &SyncSender<R
             Ok(None) => None,
             Err(failure) => Some(failure),
         };
-        // Lines before a cut are whole. Those right before another failure are in doubt: the file may
-        // have been changed there. If the receiver is gone, it has reported why.
+        // Lines before a cut are complete. Lines right before another failure are uncertain: the
+        // file may have been changed there. If the receiver was dropped, it has reported why.
         if failure.is_none() || records.is_cut() {
             let _ = send.send(Ok(batch));
         }
@@ -94,17 +94,17 @@ fn read_batches(mut records: Box<dyn Records>, how: HowArgs, send: &SyncSender<R
     }
 }
 
-/// Stores batches and keeps the counts.
+/// Stores batches and counts pairs and bad lines.
 pub(super) struct Loader {
     session: Session,
     bar: ProgressBar,
     file: String,
     new: u64,
     replaced: u64,
-    /// Pairs that a later line of the same batch overrode.
+    /// Number of pairs overridden by a later line of the same batch.
     overridden: u64,
     bad: u64,
-    /// All lines before this one are done with.
+    /// All lines before this one have been processed.
     next_line: u64,
 }
 
@@ -114,8 +114,7 @@ impl Loader {
         Self { session, bar, file, new: 0, replaced: 0, overridden: 0, bad: 0, next_line: how.from_line }
     }
 
-    /// Loads all records, and reports what was done, whatever happens. Returns the number of bad
-    /// lines.
+    /// Loads all records, and always reports the counts. Returns the number of bad lines.
     pub(super) fn load(
         mut self,
         records: Box<dyn Records>,
@@ -140,7 +139,7 @@ impl Loader {
         outcome
     }
 
-    /// Stores a batch, reports its bad lines, and judges whether to go on.
+    /// Stores a batch, reports its bad lines, and returns whether to go on.
     fn take(&mut self, mut batch: Batch, how: HowArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         let bad_before = self.bad;
         for (line, why) in &batch.bad {
@@ -150,8 +149,11 @@ impl Loader {
         self.next_line = self.next_line.max(batch.next_line);
         self.bar.set_message(counted(self.new + self.replaced, "pair"));
         if how.strict && self.bad > bad_before {
-            let what =
-                format!("{}: stopped at a bad line, as --strict asks; {}", self.file, self.where_to_go_on());
+            let what = format!(
+                "{}: stopped at a bad line because of --strict; {}",
+                self.file,
+                self.where_to_go_on()
+            );
             return Err(Failure::Failed(what));
         }
         Ok(())
@@ -159,7 +161,7 @@ impl Loader {
 
     /// Stores pairs in the order of their keys.
     fn store(&mut self, pairs: &mut Vec<Pair>, interrupt: &Interrupt) -> Result<(), Failure> {
-        // Stable: of equal keys the last line stays last, and wins.
+        // The sort is stable: the last line of equal keys stays last, and wins.
         pairs.sort_by(|one, other| one.key.cmp(&other.key));
         let mut pairs = pairs.drain(..).peekable();
         while let Some(pair) = pairs.next() {
@@ -192,8 +194,8 @@ impl Loader {
     fn where_to_go_on(&self) -> String {
         let next = self.next_line;
         match next {
-            0 | 1 => "nothing is done with for good, so begin again".to_owned(),
-            _ => format!("the lines before {next} are done with, so go on with `--from-line {next}`"),
+            0 | 1 => "no line was stored for certain, so load the file again".to_owned(),
+            _ => format!("the lines before {next} were processed, so go on with `--from-line {next}`"),
         }
     }
 
@@ -203,13 +205,13 @@ impl Loader {
         if self.bad <= SHOWN_MAX {
             let (file, why) = (&self.file, printable(why));
             self.bar.suspend(|| {
-                // A closed stderr leaves nobody to tell.
+                // If stderr is closed, the message cannot be reported.
                 let _ = writeln!(std::io::stderr(), "{file}:{line}: {why}");
             });
         }
     }
 
-    /// Reports what was done.
+    /// Reports the counts.
     fn summarize(&self) {
         self.bar.finish_and_clear();
         let hidden = self.bad.saturating_sub(SHOWN_MAX);

@@ -1,11 +1,11 @@
-//! `load` and `import`: the pairs of a file into a pool.
+//! `load` and `import`: store the pairs of a file in a pool.
 //!
-//! Nothing is lost silently: a line whose meaning is in doubt (another number of fields, a JSON
-//! null, a key that is too long) is bad. It is reported with its number, and the others go on; at
-//! the end the exit code is 1 if there was one. An export is checked by its first and last line
-//! (`envelope.rs`): before the first pair is stored if it is a regular file, while it is stored if
-//! it comes through a pipe, which cannot be read twice. Pairs are stored in batches sorted by key, which
-//! keeps neighbours together; of equal keys in a batch the last wins, as it does between batches.
+//! No data is lost silently: a line with an uncertain meaning (another number of fields, a JSON
+//! null, a key that is too long) is bad. It is reported with its number, and the other lines are
+//! stored; the exit code is then 1. An export is checked by its first and last line
+//! (`envelope.rs`): before the first pair is stored if it is a regular file, or while it is stored
+//! if it comes through a pipe, which cannot be read twice. Pairs are stored in batches sorted by
+//! key, which groups neighbours; of equal keys the last wins, within a batch and between batches.
 
 #[cfg(test)]
 mod damage_tests;
@@ -33,14 +33,14 @@ use loader::{HowArgs, Loader};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How a file holds its pairs.
+/// Format of a file with pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Comma-separated, fields quoted with `"` where need be
+    /// Comma-separated, with fields quoted by `"` if necessary
     Csv,
     /// Tab-separated, without quoting
     Tsv,
-    /// A JSON object a line
+    /// One JSON object per line
     Jsonl,
 }
 
@@ -57,28 +57,27 @@ pub struct LoadCommand {
     load: LoadArgs,
 }
 
-/// What to load, and how.
+/// The file to load, and its format.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LoadArgs {
-    /// The file, `-` for standard input; it may be compressed by gzip or zstd
+    /// Input file; `-` is standard input. It may be compressed by gzip or zstd
     file: PathBuf,
-    /// Its format; by default told from its name
+    /// Format of the file; by default taken from its name
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// The column (or JSON field) that holds the keys: a name, or a number from 1 with --no-header
+    /// Column or JSON field with the keys: a name, or with --no-header a number from 1
     #[arg(long, value_name = "COLUMN", default_value = "key")]
     key: String,
-    /// The column (or JSON field) that holds the values: a name, or a number from 1 with
-    /// --no-header
+    /// Column or JSON field with the values: a name, or with --no-header a number from 1
     #[arg(long, value_name = "COLUMN", default_value = "value")]
     value: String,
-    /// The first line is a pair already; columns are numbers, by default 1 and 2
+    /// Read the first line as a pair, not as a header; columns are then numbers [default: 1 and 2]
     #[arg(long)]
     no_header: bool,
-    /// Keys and values are hexadecimal in the file
+    /// Read keys and values as hexadecimal
     #[arg(long, conflicts_with = "escaped")]
     hex: bool,
-    /// Keys and values have the escapes \n \t \r \\ \xNN in the file, as `scan` prints them
+    /// Read the escapes \n \t \r \\ \xNN in keys and values, as printed by `scan`
     #[arg(long)]
     escaped: bool,
     #[command(flatten)]
@@ -98,19 +97,19 @@ pub struct ImportCommand {
     import: ImportArgs,
 }
 
-/// What to import, and how.
+/// The file to import, and its kind.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ImportArgs {
-    /// What `export` has written, `-` for standard input
+    /// File written by `export`; `-` is standard input
     file: PathBuf,
-    /// The file is of `export --all`
+    /// Import a file written by `export --all`
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     how: HowArgs,
 }
 
-/// A pair with the number of the line it began in.
+/// A pair, with the number of its first line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
     line: u64,
@@ -118,16 +117,16 @@ pub(crate) struct Pair {
     value: Vec<u8>,
 }
 
-/// What a source of pairs brings next.
+/// The next item of a source of pairs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Pair(Pair),
-    /// A line that holds none, and why.
+    /// A line without a pair, and the reason.
     Bad(u64, String),
 }
 
 impl Record {
-    /// Returns the line it began in.
+    /// Returns the number of its first line.
     fn line(&self) -> u64 {
         match self {
             Self::Pair(pair) => pair.line,
@@ -136,24 +135,25 @@ impl Record {
     }
 }
 
-/// Where pairs come from.
+/// A source of pairs.
 pub(crate) trait Records: Send {
-    /// The next record; `None` at the end.
+    /// Returns the next record; `None` at the end.
     ///
     /// # Errors
-    /// Fails if the file cannot be read on.
+    /// Fails if the file cannot be read further.
     fn next(&mut self) -> Result<Option<Record>, Failure>;
 
-    /// Returns whether it failed because the input ended too early, as in [`Lines::is_cut`].
+    /// Returns whether `next` failed because the input ended too early, as in [`Lines::is_cut`].
     fn is_cut(&self) -> bool;
 }
 
-/// The records of an opened file, and the bar that shows how far it was read.
+/// The records of an opened file, and its progress bar.
 type Opened = (Box<dyn Records>, ProgressBar);
 
 impl LoadCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        // Until the file is open, which a FIFO may never be, a signal ends the process at once.
+        // Until the file is open, which for a FIFO can take for ever, a signal ends the process at
+        // once.
         let opened = self.load.open()?;
         self.load.store(opened, &self.pool.open_or_create()?, &Interrupt::on_signals()?)
     }
@@ -171,14 +171,14 @@ impl LoadArgs {
         store_all(opened, &self.file, self.how, store.session()?, interrupt)
     }
 
-    /// Opens the file, and reads what names its columns.
+    /// Opens the file, and reads the names of its columns.
     fn open(&self) -> Result<Opened, Failure> {
         let format = self.format()?;
         let (input, bar) = input::open(&self.file)?;
         let mut lines = Lines::new(input);
         if lines.extent()? == Some(Extent::Places) {
             return Err(Failure::usage(format_args!(
-                "{}: `export --all` has written it; use `import --all`",
+                "{}: written by `export --all`; use `import --all`",
                 self.file.display()
             )));
         }
@@ -203,7 +203,7 @@ impl LoadArgs {
         match (self.no_header, self.key.as_str(), self.value.as_str()) {
             (false, key, value) => Columns::Named { key, value },
             (true, "key", "value") => Columns::Both,
-            // Without a header each default name means its place.
+            // Without a header, a default name means its position.
             (true, key, value) => Columns::Numbered {
                 key: if key == "key" { "1" } else { key },
                 value: if value == "value" { "2" } else { value },
@@ -221,7 +221,7 @@ impl LoadArgs {
             "jsonl" | "ndjson" | "json" => Ok(Format::Jsonl),
             _ if self.file.is_dir() => input::open(&self.file).map(|_| Format::Csv),
             _ => Err(Failure::usage(format_args!(
-                "{}: its name does not tell the format; add `--format csv`, `tsv` or `jsonl`",
+                "{}: unknown format for this name; add `--format csv`, `tsv` or `jsonl`",
                 self.file.display()
             ))),
         }
@@ -248,8 +248,8 @@ impl ImportArgs {
         store_all(opened, &self.file, self.how, store.session_in(space)?, interrupt)
     }
 
-    /// Checks the file if it can be read twice, and opens it. A signal ends the process at once while
-    /// a FIFO has no writer.
+    /// Checks the file if it can be read twice, and opens it. A signal ends the process at once
+    /// while a FIFO has no writer.
     fn open(&self) -> Result<Opened, Failure> {
         let within = |failure: Failure| failure.within(self.file.display());
         if self.file.is_file() {
@@ -269,7 +269,7 @@ impl ImportArgs {
         Ok((self.records(input)?, bar))
     }
 
-    /// Reads what comes before the first pair: the format, and whether the file is an export.
+    /// Reads the start of the file up to the first pair: its format, and whether it is an export.
     fn records(&self, mut input: Input) -> Result<Box<dyn Records>, Failure> {
         let within = |failure: Failure| failure.within(self.file.display());
         let first = first_byte(&mut input)?;
@@ -282,12 +282,12 @@ impl ImportArgs {
             (Some(Extent::Keys), false) | (Some(Extent::Places), true) => {}
             (Some(Extent::Places), false) => {
                 return Err(within(Failure::usage(
-                    "`export --all` has written it, and its keys are places of the index; add `--all`",
+                    "written by `export --all`, so its keys are places of the index; add `--all`",
                 )));
             }
             (Some(Extent::Keys), true) => {
                 return Err(within(Failure::usage(
-                    "`export` has written it without `--all`; leave out `--all` here too",
+                    "written by `export` without `--all`; leave out `--all` here too",
                 )));
             }
         }
@@ -297,7 +297,7 @@ impl ImportArgs {
         let columns = Columns::Named { key: "key", value: "value" };
         let delimited = Delimited::tsv(lines, columns, Notation::Escaped).map_err(|failure| match failure {
             Failure::Usage(why) => Failure::usage(format_args!(
-                "{}: `darter export` has not written it ({why}); other files are for `darter load`",
+                "{}: not written by `darter export` ({why}); use `darter load` for other files",
                 self.file.display()
             )),
             other => within(other),
@@ -305,13 +305,13 @@ impl ImportArgs {
         Ok(Box::new(delimited?.refusing_open_end(true)))
     }
 
-    /// Says that the file cannot be checked, which `--strict` refuses.
+    /// Warns that the file cannot be verified; with `--strict`, fails.
     fn warn_of_foreign(&self) -> Result<(), Failure> {
         let what =
-            "it does not begin as an export of this version does, so a cut or a change would go unnoticed";
+            "it does not begin like an export of this version, so a cut or a change would not be detected";
         if self.how.strict {
             return Err(Failure::failed(format_args!(
-                "{}: {what}; leave out `--strict` to import it all the same",
+                "{}: {what}; leave out `--strict` to import it anyway",
                 self.file.display()
             )));
         }
@@ -333,7 +333,7 @@ fn store_all(
     Ok(if bad == 0 { Answer::Done } else { Answer::No })
 }
 
-/// Returns the first byte of a file without taking it.
+/// Returns the first byte of a file without consuming it.
 fn first_byte(input: &mut Input) -> Result<Option<u8>, Failure> {
     loop {
         match input.fill_buf() {
@@ -344,8 +344,8 @@ fn first_byte(input: &mut Input) -> Result<Option<u8>, Failure> {
     }
 }
 
-/// The failure to read the file.
+/// Returns the failure to read the file.
 #[allow(clippy::needless_pass_by_value)] // for `map_err`
 fn unreadable(error: io::Error) -> Failure {
-    Failure::failed(format_args!("cannot read on: {error}"))
+    Failure::failed(format_args!("cannot read further: {error}"))
 }

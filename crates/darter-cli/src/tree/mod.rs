@@ -1,4 +1,4 @@
-//! `tree`: a picture of the top of the index, as text and as SVG.
+//! `tree`: draws the top of the index, as text or SVG.
 
 mod svg;
 mod text;
@@ -29,21 +29,21 @@ pub struct TreeCommand {
     tree: TreeArgs,
 }
 
-/// What to draw.
+/// The part of the tree to draw.
 #[derive(clap::Args)]
 pub(crate) struct TreeArgs {
     #[command(flatten)]
     notation: NotationArgs,
-    /// Draw the part of the tree below this prefix
+    /// Draw the subtree below this prefix; empty for the whole tree
     #[arg(long, value_name = "KEY", default_value = "")]
     prefix: OsString,
-    /// Levels to draw
+    /// Number of levels to draw
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=64))]
     levels: u64,
-    /// Children of a node to draw; the rest are counted
+    /// Maximum number of children to draw per node; the others are counted
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=257))]
     width: u64,
-    /// Draw into this file, as SVG, instead of as text
+    /// Write an SVG image to this file instead of text to stdout
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -76,11 +76,11 @@ impl TreeArgs {
     }
 }
 
-/// Characters of a prefix in a picture, at most.
+/// Maximum characters of a prefix in a picture.
 const PREFIX_CHARS_MAX: usize = 40;
 
-/// A prefix as a picture shows it: its end, when it is long. That of a record of a gateway begins
-/// with `gateway:`.
+/// Returns a prefix as shown in a picture; of a long one only the end. The prefix of a gateway's
+/// record begins with `gateway:`.
 fn shown(prefix: &[u8], notation: Notation) -> String {
     let space = KeySpace::of_place(prefix);
     let prefix = space.key(prefix);
@@ -91,7 +91,7 @@ fn shown(prefix: &[u8], notation: Notation) -> String {
 }
 
 fn end_of(prefix: &[u8], notation: Notation) -> String {
-    // Enough bytes for the characters shown; the rest need not be written out.
+    // These bytes suffice for the characters shown.
     let tail = &prefix[prefix.len().saturating_sub(PREFIX_CHARS_MAX)..];
     let text = notation.write(tail);
     let excess = text.chars().count().saturating_sub(PREFIX_CHARS_MAX);
@@ -101,8 +101,8 @@ fn end_of(prefix: &[u8], notation: Notation) -> String {
     format!("…{}", text.chars().skip(excess).collect::<String>())
 }
 
-/// What leads to a child: a byte, as in `e` or `\x00`; half bytes, as in `6` or `8-f`; `end` where the
-/// key ends at the node; nothing for a pair of a page.
+/// Returns the label of the edge to a child: a byte, for example `e` or `\x00`; half bytes, for
+/// example `6` or `8-f`; `end` if the key ends at the node; empty for a pair of a page.
 fn edge(edge: TreeEdge, notation: Notation) -> String {
     let digit = |nibble: Option<u8>| nibble.map_or_else(|| "end".to_owned(), |nibble| format!("{nibble:x}"));
     match edge {
@@ -114,7 +114,7 @@ fn edge(edge: TreeEdge, notation: Notation) -> String {
     }
 }
 
-/// A node in a few words: its type, or a leaf's value size.
+/// Returns a short description of a node: its type and, for a leaf, the size of its value.
 fn caption(view: &TreeView) -> String {
     match view.value_bytes {
         Some(bytes) => format!("{} {bytes} B", view.label),
@@ -124,7 +124,7 @@ fn caption(view: &TreeView) -> String {
 
 #[cfg(test)]
 pub(crate) mod samples {
-    //! A small tree for the pictures' tests.
+    //! Small trees for the tests of the pictures.
 
     use darter::GlobalAddr;
     use darter::report::{TreeEdge, TreeView};
@@ -138,7 +138,7 @@ pub(crate) mod samples {
         TreeView { value_bytes: Some(value_bytes), ..node("leaf", key, Vec::new(), 0) }
     }
 
-    /// A root with a page of one record and one leaf.
+    /// Returns a root with a page of one record and one leaf.
     pub(crate) fn paged() -> TreeView {
         let record = TreeView { label: "record".to_owned(), ..leaf(b"pear", 5) };
         let pairs = vec![(TreeEdge::Pair, record), (TreeEdge::Pair, leaf(b"plum", 6))];
@@ -146,7 +146,7 @@ pub(crate) mod samples {
         node("node", b"", vec![(edge, node("page 2/1", b"pear", pairs, 0))], 0)
     }
 
-    /// A root with a node and a leaf below it.
+    /// Returns a root with a node and a leaf below it.
     pub(crate) fn small() -> TreeView {
         let below = node(
             "N8",

@@ -1,7 +1,7 @@
 //! The tree as SVG: levels from top to bottom, a parent centred over its children.
 //!
-//! Nodes without children drawn take the next free column, from left to right; so no two overlap,
-//! and the picture is as wide as it has such nodes.
+//! Nodes without drawn children take the next free column, from left to right, so no two overlap
+//! and the width of the picture is the number of such nodes.
 
 use super::{caption, edge, shown};
 use crate::notation::Notation;
@@ -9,13 +9,13 @@ use ::svg::Document;
 use ::svg::node::element::{Group, Line, Rectangle, Style, Text, Title};
 use darter::report::TreeView;
 
-/// Pixels of a column, a level, a node's box, and the border.
+/// Size in pixels of a column, a level, a node's box, and the border.
 const COLUMN: f64 = 120.0;
 const LEVEL: f64 = 90.0;
 const BOX_WIDTH: f64 = 108.0;
 const BOX_HEIGHT: f64 = 36.0;
 const BORDER: f64 = 20.0;
-/// Characters of a prefix that fit in a box.
+/// Maximum characters of a prefix in a box.
 const BOX_CHARS: usize = 15;
 
 const STYLE: &str = "\
@@ -23,7 +23,7 @@ text { font: 12px ui-monospace, monospace; text-anchor: middle; fill: #1d2433 }
 .prefix { font-size: 10px; fill: #5a6478 } .edge { font-size: 11px; fill: #8a3b12 }
 line { stroke: #9aa3b5 } rect { stroke: #4a5570; fill: #e4ebfa } .leaf rect { fill: #e6f5e4 } .more { fill: #5a6478 }";
 
-/// The picture.
+/// Returns the picture.
 pub(super) fn draw(view: &TreeView, notation: Notation) -> Document {
     let mut canvas =
         Canvas { lines: Group::new(), boxes: Group::new(), next_column: 0.0, depth_max: 0, notation };
@@ -45,7 +45,7 @@ pub(super) fn draw(view: &TreeView, notation: Notation) -> Document {
         .add(canvas.boxes)
 }
 
-/// What has been drawn so far. Edges lie under the boxes.
+/// The elements drawn so far. Edges are below the boxes.
 struct Canvas {
     lines: Group,
     boxes: Group,
@@ -54,13 +54,13 @@ struct Canvas {
     notation: Notation,
 }
 
-/// The top of a level.
+/// Returns the top of a level.
 fn top(depth: usize) -> f64 {
     BORDER + depth as f64 * LEVEL
 }
 
 impl Canvas {
-    /// The middle of the next free column.
+    /// Returns the middle of the next free column.
     fn take_column(&mut self) -> f64 {
         let middle = BORDER + (self.next_column + 0.5) * COLUMN;
         self.next_column += 1.0;
@@ -75,7 +75,7 @@ impl Canvas {
     fn draw_edge(&mut self, from: f64, to: f64, depth: usize, label: &str) {
         let (y1, y2) = (top(depth) + BOX_HEIGHT, top(depth + 1));
         let line = Line::new().set("x1", from).set("y1", y1).set("x2", to).set("y2", y2);
-        // Two thirds down, where the lines of one node have parted.
+        // The label is two thirds down, where the edges of a node are apart.
         let label = Text::new(label)
             .set("class", "edge")
             .set("x", from + (to - from) * 0.66 + 4.0)
@@ -84,7 +84,7 @@ impl Canvas {
         self.lines = lines.add(line).add(label);
     }
 
-    /// Draws a node and everything below it; answers its middle.
+    /// Draws a node and everything below it. Returns its middle.
     fn place(&mut self, view: &TreeView, depth: usize) -> f64 {
         self.depth_max = self.depth_max.max(depth);
         let mut middles = Vec::with_capacity(view.children.len() + 1);
@@ -105,7 +105,7 @@ impl Canvas {
         middle
     }
 
-    /// The children that are not drawn.
+    /// Draws a placeholder for the children that are not drawn.
     fn place_more(&mut self, more: u64, depth: usize) -> f64 {
         self.depth_max = self.depth_max.max(depth);
         let middle = self.take_column();

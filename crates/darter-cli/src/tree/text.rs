@@ -13,7 +13,7 @@ use crate::notation::Notation;
 use darter::report::TreeView;
 use std::io::{self, Write};
 
-/// Writes the picture, a line to a node.
+/// Writes the picture, one line per node.
 pub(super) fn draw(out: &mut impl Write, view: &TreeView, notation: Notation) -> io::Result<()> {
     writeln!(out, "{}", line(view, notation))?;
     below(out, view, notation, &mut String::new())
@@ -78,7 +78,7 @@ node \"\"  mn0+0x1000
     }
 
     #[test]
-    fn a_record_of_a_gateway_and_an_escaped_key_are_told_apart() {
+    fn a_record_of_a_gateway_and_an_escaped_key_are_distinguished() {
         assert_eq!(shown(b"\xffkpear", Notation::Escaped), "gateway:kpear");
         assert_eq!(shown(b"\xfe\xffkpear", Notation::Escaped), "\\xffkpear");
         assert_eq!(shown(b"kpear", Notation::Escaped), "kpear");

@@ -19,7 +19,7 @@ fn start(arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Returns a daemon's address, and its stdout to be kept open.
+/// Returns a daemon's address, and its stdout, which must be kept open.
 fn address(child: &mut Child) -> (String, BufReader<ChildStdout>) {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -31,7 +31,7 @@ fn truncate(path: &Path, bytes: u64) {
     File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
 }
 
-/// Waits for a process, and checks how it ends.
+/// Waits for a process, and checks its exit.
 #[track_caller]
 fn ends_with(child: Child, path: &Path, cause: &str) {
     let output = child.wait_with_output().unwrap();
@@ -59,7 +59,7 @@ fn a_gateway_names_the_pool_file_that_was_truncated() {
     let mut client = TcpStream::connect(address).unwrap();
     let mut reply = [0; 5];
     let value = "x".repeat(1000);
-    // More than the pool's first megabyte holds.
+    // Needs more than the pool's first megabyte.
     let written = (0..5000).take_while(|number| {
         let set = client.write_all(format!("SET k{number} {value}\r\n").as_bytes());
         set.is_ok() && client.read_exact(&mut reply).is_ok()
@@ -82,7 +82,7 @@ fn a_memory_node_names_the_region_that_was_truncated() {
     truncate(&path, 0);
     let mut client = start(&["put", "a", "b", "--pool", &url]);
     ends_with(node, &path, TRUNCATED);
-    // It would wait for the node.
+    // Otherwise it would wait for the node.
     client.kill().unwrap();
     client.wait().unwrap();
 }
@@ -96,7 +96,7 @@ fn a_scan_names_the_pool_file_that_was_truncated() {
     let mut out = BufReader::new(scan.stdout.take().unwrap());
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
-    // The scan blocks, as a pipe holds a small part of its output.
+    // The scan blocks, since a pipe holds only a small part of its output.
     truncate(&scene.path("pool"), 4096);
     std::io::copy(&mut out, &mut std::io::sink()).unwrap();
     ends_with(scan, &scene.path("pool"), TRUNCATED);
@@ -106,7 +106,7 @@ fn a_scan_names_the_pool_file_that_was_truncated() {
 fn a_benchmark_names_the_pool_file_that_was_truncated() {
     let directory = tempfile::tempdir().unwrap();
     let (path, url) = pool(&directory);
-    // It would not end by itself; the file has its name when the pool is complete.
+    // It would not end by itself; the file gets its name when the pool is complete.
     let bench = start(&["bench", "--pool", &url, "--records", "1000", "--ops", "2000000000"]);
     while !path.exists() {
         std::thread::sleep(Duration::from_millis(5));

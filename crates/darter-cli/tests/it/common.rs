@@ -8,8 +8,8 @@ pub(crate) fn darter(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).env_remove("DARTER_POOL").output().unwrap()
 }
 
-/// Returns the program with the usual effect of SIGHUP, even if this process ignores that signal, as
-/// under `nohup`.
+/// Returns the program with the default action for SIGHUP, even if this process ignores that
+/// signal, as under `nohup`.
 pub(crate) fn with_default_hangup() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP", PROGRAM]);
@@ -21,14 +21,14 @@ pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Returns `unshare`, which runs a command that may mount file systems which only it sees.
+/// Returns `unshare` for a command that may mount file systems, which only it sees.
 pub(crate) fn mounting() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "--"]);
     command
 }
 
-/// Returns whether [`mounting`] works here, and says so if not.
+/// Returns whether [`mounting`] works here, and prints a note if not.
 pub(crate) fn may_mount() -> bool {
     let mut mount = mounting();
     mount.args(["mount", "-t", "tmpfs", "none", "/mnt"]).stderr(Stdio::null());

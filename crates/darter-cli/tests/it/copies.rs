@@ -1,4 +1,5 @@
-//! Copies of pool files: one that was made while the pool was open is refused until it is checked.
+//! Copies of pool files: a copy that was made while the pool was open is refused until it is
+//! checked.
 
 use crate::scene::Scene;
 use darter::{PoolUrl, Store};
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 
 const REFUSAL: &str = "is a copy of a pool that was open when it was copied";
 
-/// Copies the scene's pool, and returns a scene's options for the copy.
+/// Copies the scene's pool. Returns a scene's options for the copy.
 fn copy(scene: &Scene, name: &str) -> String {
     fs::copy(scene.path("pool"), scene.path(name)).unwrap();
     format!("file:{}", scene.path(name).display())
@@ -31,7 +32,7 @@ fn a_copy_of_an_open_pool_is_refused_by_all_commands_until_it_is_repaired() {
     scene.run(&["check", "--repair", "--pool", &url]).code(0).err("is sound");
     let pairs = scene.run(&["scan", "--hex", "--pool", &url]).code(0).out;
     assert_eq!(pairs.lines().count(), 2000);
-    // A copy that mixes states, as one does whose later half is from before the pool was filled.
+    // A copy that mixes states: its later half is from before the pool was filled.
     let url = copy(&scene, "mixed");
     let mixed = File::options().write(true).open(scene.path("mixed")).unwrap();
     mixed.write_all_at(&vec![0; 15 << 20], 1 << 20).unwrap();
@@ -44,7 +45,7 @@ fn a_copy_of_an_open_pool_is_refused_by_all_commands_until_it_is_repaired() {
     scene.run(&["put", "a", "b", "--pool", &url]).code(0);
 }
 
-/// A process that is killed leaves its member line, and the same file opens as ever.
+/// A killed process leaves its member line, and the same file can still be opened.
 #[test]
 fn a_file_whose_last_user_was_killed_opens_and_a_copy_of_it_does_not() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! Servers as processes, and a client of a gateway that finds it again.
+//! Servers as processes, and a client of a gateway that reconnects.
 
 use crate::common::with_default_hangup;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -42,7 +42,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A client that finds its gateway again.
+/// A client that reconnects to its gateway.
 pub(crate) struct Client {
     address: String,
     pub(crate) stream: Option<BufReader<TcpStream>>,
@@ -53,7 +53,7 @@ impl Client {
         Self { address: address.to_owned(), stream: None }
     }
 
-    /// Waits until the gateway is there.
+    /// Waits until the gateway accepts connections.
     pub(crate) fn connect(&mut self) {
         for _ in 0..6000 {
             if let Ok(stream) = TcpStream::connect(&self.address) {
@@ -67,7 +67,8 @@ impl Client {
         panic!("{}: never there again", self.address);
     }
 
-    /// The first line of the reply, and a string's bytes; nothing when the connection ended before.
+    /// Returns the first line of the reply, and a string's bytes; `None` if the connection ended
+    /// before.
     pub(crate) fn ask(&mut self, words: &str) -> Option<(String, String)> {
         if self.stream.is_none() {
             self.connect();

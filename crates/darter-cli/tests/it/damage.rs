@@ -1,8 +1,8 @@
-//! Damaged pool files, as commands meet them: what is printed with exit code 0 is right, and nothing
-//! crashes or hangs.
+//! Commands on damaged pool files: output with exit code 0 is correct, and no command crashes or
+//! hangs.
 //!
-//! `DARTER_DAMAGES` sets how many files are damaged. Runs with another `DARTER_DAMAGE_SEED` damage other
-//! places.
+//! `DARTER_DAMAGES` sets the number of damaged files. A different `DARTER_DAMAGE_SEED` damages
+//! other places.
 
 use crate::scene::{Answer, Scene, finish};
 use rand::{RngExt, SeedableRng};
@@ -11,20 +11,21 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// Files that are damaged by default.
+/// Default number of damaged files.
 const DAMAGES: u64 = 12;
-/// Longer than any command takes, however busy the machine is.
+/// Longer than any command takes, even on a busy machine.
 pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(300);
 pub(crate) const SECTOR_BYTES: usize = 512;
 /// Writes everything to stdout.
 const EXPORT: [&str; 1] = ["export"];
-/// Bytes before the blocks: head, members, nodes, table of blocks.
+/// Number of bytes before the blocks: head, members, nodes, table of blocks.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Changes a file's bytes. Returns the first that is changed, what it becomes, and how.
+/// Changes a file's bytes. Returns the first changed position, the new bytes, and the kind of
+/// change.
 fn damage(sound: &[u8], used: &[usize], dice: &mut Pcg64Mcg) -> (usize, Vec<u8>, &'static str) {
     let pick = |dice: &mut Pcg64Mcg, used: &[usize]| used[dice.random_range(0..used.len())];
-    // Every other one is of the pool's own books, which are a small part of the file.
+    // Every second change is in the pool's own tables, which are a small part of the file.
     let books = used.partition_point(|at| *at < HEAD_BYTES);
     let used_here = if dice.random_bool(0.5) { &used[..books] } else { used };
     let at = pick(dice, used_here);
@@ -40,16 +41,16 @@ fn damage(sound: &[u8], used: &[usize], dice: &mut Pcg64Mcg) -> (usize, Vec<u8>,
     }
 }
 
-/// How the commands on damaged files ended.
+/// The results of the commands on damaged files.
 #[derive(Debug, Default)]
 struct Tally {
     files: u64,
-    /// Files on which some command failed.
+    /// Files on which a command failed.
     refused: u64,
     faults: Vec<String>,
 }
 
-/// A scene whose pool holds pairs of all kinds. Returns keys that it holds with their values.
+/// A scene whose pool has pairs of all kinds. Returns some of its keys with their values.
 fn filled() -> (Scene, Vec<(String, String)>) {
     let scene = Scene::new();
     let key =
@@ -121,7 +122,7 @@ fn read_all(scene: &Scene, pairs: &[(String, String)], right: &[String; 3], tall
 }
 
 #[test]
-fn what_commands_print_of_a_damaged_file_is_right_or_an_error() {
+fn output_of_a_damaged_file_is_correct_or_an_error() {
     let set = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (damages, seed) = (set("DARTER_DAMAGES", DAMAGES), set("DARTER_DAMAGE_SEED", 0));
     let (scene, pairs) = filled();
@@ -144,7 +145,7 @@ fn what_commands_print_of_a_damaged_file_is_right_or_an_error() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Makes a file what it was, without another file's identity.
+/// Restores a file's contents, and keeps its identity.
 fn restore(file: &fs::File, sound: &[u8]) {
     let mut found = vec![0; 1 << 16];
     for (nth, piece) in sound.chunks(found.len()).enumerate() {

@@ -1,8 +1,8 @@
-//! Memory nodes that are killed and started again with damaged files: a node refuses to start and names a
-//! file, or serves all that was acknowledged.
+//! Memory nodes that are killed and restarted with damaged files: a node refuses to start and names
+//! a file, or serves all acknowledged writes.
 //!
-//! `DARTER_DAMAGES` sets how many times files are damaged. Runs with another `DARTER_DAMAGE_SEED` damage
-//! other places.
+//! `DARTER_DAMAGES` sets the number of damages. A different `DARTER_DAMAGE_SEED` damages other
+//! places.
 
 use crate::damage::{HANGS_AFTER, SECTOR_BYTES};
 use crate::scene::{finish, program};
@@ -17,7 +17,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Cases by default: each way once.
+/// Default number of cases: each kind of damage once.
 const DAMAGES: usize = WAYS.len();
 
 /// A way to damage the file of a log.
@@ -52,7 +52,7 @@ struct Node {
 }
 
 impl Node {
-    /// Starts a node with this log, whose messages go to a file.
+    /// Starts a node with this log, which writes its messages to a file.
     fn start(log: &Path, messages: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
         command.args(["memnode", "--listen", "127.0.0.1:0", "--size", "16M", "--durability", "log"]);
@@ -85,7 +85,7 @@ impl Drop for Node {
     }
 }
 
-/// Makes the log of a node that is killed. Returns what it holds, as `scan` prints it.
+/// Creates the log of a node that is killed. Returns its contents, as printed by `scan`.
 fn killed(log: &Path, name: &str, pairs: usize) -> String {
     let messages = log.with_extension("messages");
     let node = Node::start(log, &messages);
@@ -110,13 +110,13 @@ fn killed(log: &Path, name: &str, pairs: usize) -> String {
     held
 }
 
-/// The files of a directory.
+/// Returns the files of a directory.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
     entries.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect()
 }
 
-/// Damages one file of a log. Returns which, and where.
+/// Damages one file of a log. Returns the file, and the place.
 fn damage(
     way: Way,
     sound: &BTreeMap<String, Vec<u8>>,

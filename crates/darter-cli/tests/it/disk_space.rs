@@ -1,11 +1,11 @@
-//! Files whose file system has less room than they may come to need: warnings, and refusals if the
+//! Files whose file system has less space than they may come to need: warnings, and errors if the
 //! space cannot be reserved.
 
 use crate::common::{may_mount, mounting};
 use std::process::Stdio;
 
-/// Runs commands of a shell in an empty file system of 24 MiB; `$D` is the program. Returns what they
-/// print on stderr; `None` if file systems cannot be mounted here.
+/// Runs shell commands in an empty file system of 24 MiB; `$D` is the program. Returns their
+/// stderr; `None` if file systems cannot be mounted here.
 fn on_a_small_disk(commands: &str) -> Option<String> {
     if !may_mount() {
         return None;
@@ -18,7 +18,7 @@ fn on_a_small_disk(commands: &str) -> Option<String> {
     Some(String::from_utf8(output.stderr).unwrap())
 }
 
-/// Returns how many warnings about a file there are.
+/// Returns the number of warnings about a file.
 fn warnings(said: &str, file: &str) -> usize {
     let about = |line: &&str| line.contains(file) && line.contains("may need") && line.contains("make room");
     said.lines().filter(about).count()

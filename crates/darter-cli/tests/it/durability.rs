@@ -1,4 +1,4 @@
-//! Durable memory nodes as their operator meets them.
+//! Durable memory nodes from the operator's point of view.
 
 use crate::common::{darter, may_mount, mounting, said};
 use darter::{Error, Store};
@@ -87,8 +87,8 @@ fn a_node_with_a_log_comes_back_with_all_that_was_acknowledged() {
     }
 }
 
-/// Starts a node whose log is on a file system of 24 MiB, and when that has ended another on the same
-/// file system, which has more room then.
+/// Starts a node whose log is on a file system of 24 MiB and, after that has ended, another one on
+/// the same file system, which then has more space.
 const TWO_NODES: &str = r#"
 node() { "$2" memnode --listen 127.0.0.1:0 --size 64M --durability log --log "$1/log" --segment-bytes 1M --checkpoint-bytes 1M; }
 mount -t tmpfs -o size=24M none "$1" || exit
@@ -127,7 +127,7 @@ fn a_disk_that_is_full_loses_nothing_that_was_acknowledged() {
     };
     assert!(error.to_string().contains("acknowledges nothing"), "{error}");
     assert!(acknowledged > 50, "the disk had room for {acknowledged} values");
-    // It stays so, to reads of what was not acknowledged as well.
+    // It keeps refusing, including reads of values that were not acknowledged.
     assert!(session.put("later", "value").is_err());
     drop((session, store));
 
@@ -179,7 +179,7 @@ fn up_keeps_logs_in_its_directory() {
         let found = got.status.success().then(|| String::from_utf8_lossy(&got.stdout).trim().to_owned());
         assert_eq!(found.as_deref(), expected, "round {round}: {}", said(&got));
         assert!(darter(&["put", "--pool", &url, "pear", "green"]).status.success());
-        // Its nodes see that it is gone, and stop.
+        // The nodes detect that it has ended, and stop.
         serving.kill();
         let is_free = |node| std::fs::File::open(directory.path().join(node)).unwrap().try_lock().is_ok();
         while !(is_free("node-0") && is_free("node-1")) {
@@ -189,7 +189,7 @@ fn up_keeps_logs_in_its_directory() {
 }
 
 #[test]
-fn what_does_not_go_together_is_exit_code_2() {
+fn conflicting_options_exit_with_code_2() {
     let node = ["memnode", "--listen", "127.0.0.1:0", "--size", "64M"];
     for (more, what) in [
         (&["--durability", "log"][..], "--log DIR"),

@@ -1,5 +1,5 @@
-//! Memory groups as processes: replicas killed and stopped beside clients, and what operators do
-//! with them.
+//! Memory groups as processes: replicas that are killed and stopped while clients work, and
+//! operators' commands.
 
 use crate::common::{darter, said};
 use crate::daemon::{Client, Daemon as Gateway};
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 /// Long after everything should have happened, in tenths of a second.
 const LONG: u32 = 3000;
-/// Writes that are acknowledged between two deaths, at least.
+/// Minimum number of writes acknowledged between two deaths.
 const ACKNOWLEDGED: u64 = 100;
 
 /// A replica's process.
@@ -58,7 +58,7 @@ impl Group {
         format!("file:{}", self.directory.path().join("views").display())
     }
 
-    /// Starts a replica, with nothing.
+    /// Starts a replica, with zeroed memory.
     fn revive(&mut self, at: usize) {
         let (all, views) = (self.address(), self.views());
         let replica = &mut self.replicas[at];
@@ -89,7 +89,7 @@ impl Group {
         store.pool().fabric().replica_groups().replicas(0).iter().map(|replica| replica.state).collect()
     }
 
-    /// Waits until all replicas are members of one view. Returns which one serves.
+    /// Waits until all replicas are members of one view. Returns the replica that serves.
     fn settle(store: &Store) -> usize {
         let mut primary = None;
         until("all replicas are members", || {
@@ -106,7 +106,7 @@ impl Group {
         primary.unwrap()
     }
 
-    /// Waits until nobody is behind.
+    /// Waits until all replicas have the same records.
     fn level(store: &Store) {
         until("all replicas have the same records", || {
             let records: Vec<_> =
@@ -132,14 +132,16 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("never: {what}");
 }
 
-/// Opens a pool, or makes it. Its members' lease is long, since a busy machine is no dead process.
+/// Opens a pool, or creates it. Its members' lease is long, since a process on a busy machine must
+/// not count as dead.
 fn open(url: &str, creates: bool) -> Store {
     let options = Store::options().lease(Duration::from_secs(60));
     let options = if creates { options.create(true) } else { options.create(false) };
     options.open(url.parse::<PoolUrl>().unwrap()).unwrap()
 }
 
-/// Puts keys of its own, whose values count up. Every error fails the test: a failover is a pause.
+/// Puts its own keys, whose values count up. Every error fails the test, since a failover is only a
+/// pause.
 fn write(url: &str, writer: u64, is_over: &AtomicBool, acknowledged: &AtomicU64) -> BTreeMap<Vec<u8>, u64> {
     let store = open(url, false);
     let session = store.session().unwrap();
@@ -151,7 +153,7 @@ fn write(url: &str, writer: u64, is_over: &AtomicBool, acknowledged: &AtomicU64)
             session.discard(&key).unwrap();
             model.remove(&key);
         } else {
-            // Its own value is there: nothing was lost, and nothing was done twice.
+            // The key has this writer's last value: no write was lost or executed twice.
             let found = session.get(&key).unwrap().map(|value| u64::from_le_bytes(value.try_into().unwrap()));
             assert_eq!(found, model.get(&key).copied(), "{}", String::from_utf8_lossy(&key));
             session.put(&key, at.to_le_bytes()).unwrap();
@@ -164,7 +166,7 @@ fn write(url: &str, writer: u64, is_over: &AtomicBool, acknowledged: &AtomicU64)
 }
 
 #[test]
-fn replicas_that_die_or_stand_still_lose_nothing_and_are_told_to_nobody() {
+fn replicas_that_die_or_hang_lose_no_write_and_cause_no_error() {
     let mut group = Group::start(2);
     let url = group.url();
     let store = open(&url, true);
@@ -185,7 +187,7 @@ fn replicas_that_die_or_stand_still_lose_nothing_and_are_told_to_nobody() {
             });
             let primary = Group::settle(&store);
             match round {
-                // Longer than any lease: another serves when it goes on.
+                // Longer than any lease: another replica serves when this one goes on.
                 2 => {
                     group.signal(primary, "-STOP");
                     std::thread::sleep(Duration::from_millis(2500));
@@ -276,10 +278,10 @@ fn replicas_of_no_group_are_refused() {
     assert!(rdma.status.code() == Some(2) && said(&rdma).contains("no `rdma://`"), "{}", said(&rdma));
 }
 
-/// `up` starts a replica that has died again, and the pool goes on meanwhile.
-/// The exit code says which of the two deadlines has ended it: leaving the pool would take minutes.
+/// `up` restarts a replica that has died, while the pool goes on. The exit code shows which of the
+/// two deadlines has ended it: leaving the pool would take minutes.
 #[test]
-fn a_gateway_whose_memory_group_is_gone_ends_when_it_is_asked_to() {
+fn a_gateway_whose_memory_group_is_gone_ends_on_signals() {
     for (drain, signals, code) in [("1", 1, 1), ("86400", 2, 130)] {
         let mut group = Group::start(2);
         let url = group.url();
@@ -299,8 +301,8 @@ fn a_gateway_whose_memory_group_is_gone_ends_when_it_is_asked_to() {
     }
 }
 
-/// A command waits for the group as long as `--group-patience` states, and the commands after it do
-/// not wait as long again. With the default of clients each would take half a minute.
+/// A command waits for the group for the time of `--group-patience`, and later commands do not wait
+/// that long again. With the default for clients each would take half a minute.
 #[test]
 fn commands_to_a_memory_group_that_is_gone_fail_soon() {
     let mut group = Group::start(2);
@@ -368,7 +370,7 @@ fn children_of(parent: u32) -> Vec<String> {
     lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Without a bound the end of the store would wait for the group several times.
+/// Without a limit the end of the store would wait for the group several times.
 #[test]
 fn a_store_whose_group_is_gone_is_dropped_before_its_operations_give_up() {
     let mut group = Group::start(2);

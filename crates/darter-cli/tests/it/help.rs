@@ -3,7 +3,7 @@
 use crate::common::{darter, said};
 use std::process::Command;
 
-/// The commands that help lists, in its order.
+/// The commands listed by help, in its order.
 fn commands() -> Vec<String> {
     let help = said(&darter(&["--help"]));
     let lines =

@@ -1,6 +1,6 @@
-//! SIGINT and SIGTERM in commands that work for long: what was done is told, nothing half-made is
-//! left, and the exit code is 130. No test waits for a time: each signal is sent once the command
-//! shows that it is at work.
+//! SIGINT and SIGTERM in long-running commands: the command reports its work, leaves nothing
+//! incomplete, and exits with code 130. No test waits for a time: each signal is sent once the
+//! command shows that it is working.
 
 use crate::scene::Scene;
 use crate::work::{Work, fifo_of};
@@ -39,7 +39,7 @@ fn an_interrupted_bench_reports_what_it_has_measured() {
     let pool = format!("file:{}?size=64M", scene.path("bench").display());
     let words = ["bench", "--workload", "load,c", "--records", "2000", "--ops", "1G", "--warm-up", "0"];
     let mut bench = Work::start(&scene, &[&words[..], &["--pool", &pool]].concat());
-    // The table grows while it works: LOAD's row is there long before C ends.
+    // The table grows while the command works: the row of LOAD is there long before C ends.
     let mut out = BufReader::new(bench.child.stdout.take().unwrap());
     let mut line = String::new();
     while !line.starts_with("| LOAD") {
@@ -65,7 +65,7 @@ fn an_interrupted_check_changes_nothing() {
         check.until_it_hears();
         check.signal(Signal::INT);
         let (code, _, err) = check.end();
-        // A fast machine may have been done.
+        // On a fast machine the command may have ended.
         assert!(code == Some(130) && err.contains("interrupted") || code == Some(0), "{code:?} {err}");
         scene.run(&["check", "--repair"]).code(0);
     }
@@ -75,7 +75,7 @@ fn an_interrupted_check_changes_nothing() {
 fn a_second_signal_ends_a_command_at_once() {
     let scene = Scene::new();
     let shell = Work::start(&scene, &["shell"]);
-    // While it waits for a line it does not check for signals.
+    // While waiting for a line, the command does not check for signals.
     shell.until_it_hears();
     shell.signal(Signal::INT);
     shell.signal(Signal::TERM);
@@ -100,7 +100,7 @@ fn a_signal_ends_a_command_whose_fifo_has_no_other_end() {
         }
         work.signal(Signal::TERM);
         assert_eq!(work.end().0, None, "{words:?} ends by the signal");
-        // In the shell, which has taken signals over.
+        // In the shell, which handles signals.
         let mut shell = Work::start(&scene, &["shell"]);
         writeln!(shell.child.stdin.as_ref().unwrap(), "{}", words.join(" ")).unwrap();
         drop(shell.child.stdin.take());

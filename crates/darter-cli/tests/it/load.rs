@@ -1,4 +1,4 @@
-//! `load`, `export` and `import`: no pair is lost or changed without a word.
+//! `load`, `export` and `import`: no pair is lost or changed silently.
 
 use crate::scene::{Scene, finish};
 use flate2::Compression;
@@ -77,7 +77,7 @@ fn compressed_files_are_read_whatever_their_names() {
     scene.run(&["scan"]).out("a\t1\nb\t2\nc\t3\nd\t4\n");
     scene.load("e.csv.gz", "key,value\n", &[]).code(2).err("not compressed by gzip");
     let cut = &gzip(&format!("key,value\n{}", "e,5\n".repeat(1000)))[..50];
-    scene.load("f.csv.gz", cut, &[]).code(1).err("cannot read on");
+    scene.load("f.csv.gz", cut, &[]).code(1).err("cannot read further");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn an_export_of_any_bytes_is_imported_again() {
         text.starts_with("# darter export 1\nkey\tvalue\n{\t\\\\x\n# end of darter export: pairs=1 sha"),
         "{text}"
     );
-    // A file keeps what it holds when an export fails, and nothing else is left.
+    // If an export fails, an existing file keeps its contents, and no other file is left.
     let before = fs::read(scene.path("all.tsv")).unwrap();
     let path = scene.path("all.tsv");
     scene.run(&["export", path.to_str().unwrap(), "--pool", "file:/no/such/pool"]).code(2);
@@ -184,10 +184,10 @@ fn whole_lines_before_a_cut_in_a_pipe_are_stored_whatever_the_batch() {
     }
     for compressed in [gzip(&tsv), zstd(&tsv)] {
         let stored = imported(compressed[..compressed.len() - 1].into(), &[]);
-        // Decoders return blocks or nothing.
+        // Decoders return whole blocks or nothing.
         assert!(lines.starts_with(&stored) && stored.len() > lines.len() / 4, "{} bytes", stored.len());
     }
-    // A change is not a cut: the batch that it is found in is not stored.
+    // A change is not a cut: the batch in which it is detected is not stored.
     assert_eq!(imported(tsv.replacen("0000\t", "0000\tx", 1).into(), &[]), "");
 }
 
@@ -199,7 +199,7 @@ fn a_file_that_is_no_export_is_imported_with_a_remark_unless_strict() {
     let old = old.to_str().unwrap();
     scene.run(&["import", old, "--strict"]).code(1).err("does not begin as an export");
     scene.run(&["scan"]).out("");
-    scene.run(&["import", old]).code(1).err("a cut or a change would go unnoticed").err("old.tsv:3: ");
+    scene.run(&["import", old]).code(1).err("a cut or a change would not be detected").err("old.tsv:3: ");
     scene.run(&["scan"]).out("a\t1\n");
     scene.load("hand-made.csv", "key,value\nc,3", &[]).code(0);
     scene
@@ -243,7 +243,7 @@ fn an_export_whose_output_ends_early_fails() {
 }
 
 #[test]
-fn ranges_are_deleted_by_those_who_mean_it() {
+fn deleting_a_range_requires_confirmation() {
     let scene = Scene::new();
     let text: String = (0..1500).map(|n| format!("{n:04},x\n")).collect();
     scene.load("keys.csv", text, &["--no-header"]).code(0);
@@ -252,7 +252,7 @@ fn ranges_are_deleted_by_those_who_mean_it() {
     scene.run(&["del", "--prefix", "1", "--yes"]).code(0).out("deleted 500 keys\n");
     scene.run(&["del", "--from", "0010", "--to", "0011", "-y"]).code(0).out("deleted 1 key\n");
     scene.run(&["del", "--prefix", "1", "--yes"]).code(1).out("deleted 0 keys\n");
-    scene.run(&["del", "--prefix", "1"]).code(1).err("no key is in this range");
+    scene.run(&["del", "--prefix", "1"]).code(1).err("there are no keys in this range");
     scene.run(&["del"]).code(2);
     scene.run(&["del", "0011", "--prefix", "0"]).code(2);
     scene.run(&["del", "0011", "--yes"]).code(2);

@@ -1,4 +1,4 @@
-//! The program as its user meets it, one module a family of commands.
+//! The program from the user's point of view, with one module for each family of commands.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 #![allow(clippy::format_collect)] // small inputs, and clear

@@ -1,4 +1,4 @@
-//! Memory nodes as processes: a pool over three of them, its commands, and what is refused.
+//! Memory nodes as processes: a pool on three of them, its commands, and refusals.
 
 use crate::common::{darter, said};
 use darter::engine::Engine;
@@ -63,7 +63,7 @@ fn a_pool_over_three_memory_nodes() {
     );
     let check = darter(&["check", "--pool", &url]);
     assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
-    // Nodes in another order are another pool.
+    // The same nodes in another order are a different pool.
     let swapped = format!("tcp://{},{},{}", addresses[1], addresses[0], addresses[2]);
     assert!(!darter(&["get", "--pool", &swapped, "key-7"]).status.success());
     drop(nodes);
@@ -71,8 +71,8 @@ fn a_pool_over_three_memory_nodes() {
     assert_eq!(gone.status.code(), Some(1), "{}", said(&gone));
 }
 
-/// A paused node costs what needs it a typed error, and nobody else anything; when it goes on, it
-/// is used again.
+/// Operations that need a paused node fail with a typed error, and no others are affected; when the
+/// node goes on, it is used again.
 #[test]
 fn a_silent_memory_node_is_given_up_and_found_again() {
     use darter::TcpOptions;
@@ -104,7 +104,7 @@ fn a_silent_memory_node_is_given_up_and_found_again() {
         write(&[1], 100).is_ok()
     });
     assert!(is_back);
-    // Gone for good: now nothing is sent.
+    // The node has ended: now nothing is sent.
     kill_process(paused, Signal::KILL).unwrap();
     let unreachable = (0..1000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -119,7 +119,8 @@ fn a_pool_grows_while_it_is_used() {
     let nodes: Vec<Node> = (0..2).map(|_| Node::start(&[])).collect();
     let url = format!("tcp://{}", nodes[0].address);
     assert!(darter(&["pool", "create", "--pool", &url]).status.success());
-    // A client that knows the first node only, as it is and as the pool was when it began.
+    // A client that is given only the first node, and one with the nodes that the pool had at
+    // first.
     let store = darter::Store::open(&url).unwrap();
     let session = store.session().unwrap();
     session.put(b"before", b"1").unwrap();
@@ -132,7 +133,7 @@ fn a_pool_grows_while_it_is_used() {
         store.pool().nodes() == 2
     });
     assert!(is_used);
-    // More than the first node holds.
+    // More than fits on the first node.
     let value = vec![7; 100_000];
     for n in 0..700_u32 {
         session.put(n.to_be_bytes(), &value).unwrap();
@@ -153,7 +154,7 @@ fn a_pool_grows_while_it_is_used() {
 }
 
 #[test]
-fn a_token_is_asked_for() {
+fn memory_nodes_require_the_token() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     std::fs::write(&token, "open sesame\n").unwrap();
@@ -169,7 +170,7 @@ fn a_token_is_asked_for() {
     assert_eq!(unread.status.code(), Some(2), "{}", said(&unread));
 }
 
-/// Writes a CA's certificate, and certificates that it signed for each of `names` with their keys.
+/// Writes a CA's certificate, and certificates signed by it for each of `names`, with their keys.
 fn certify(directory: &Path, names: &[&str]) {
     let write = |name: String, content: String| std::fs::write(directory.join(name), content).unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -212,11 +213,11 @@ fn tls_and_token_together() {
     }
     let got = with(&all, &["get", "pear"]);
     assert_eq!(String::from_utf8_lossy(&got.stdout).trim(), "green", "{}", said(&got));
-    // Each of the three is needed, and what is missing is named.
+    // Each of the three is required, and the error names the missing one.
     for (missing, code, what) in [
         (&all[3..], 1, "speaks TLS"),
         (&all[..1], 1, "CertificateRequired"),
-        (&all[..3], 1, "no token"),
+        (&all[..3], 1, "wrong token"),
         (&all[1..], 2, "--tls-ca"),
         (&[all[0], all[1]], 2, "--tls-key"),
     ] {
@@ -237,7 +238,7 @@ fn tls_and_token_together() {
     }
     let absent = with(&[("DARTER_TLS_CA", "absent")], &["get", "pear"]);
     assert_eq!(absent.status.code(), Some(2), "{}", said(&absent));
-    // TLS beside RDMA protects neither keys nor values: both ends want to be told that this is known.
+    // TLS with RDMA protects neither keys nor values, so both ends require an explicit option.
     let (pem, key) = (file("client.pem"), file("client.key"));
     let rdma = ["--tls-cert", &pem, "--tls-key", &key, "--rdma", "rxe0"];
     let rdma_url = format!("rdma://{}?device=rxe0", node.address);
@@ -252,7 +253,7 @@ fn tls_and_token_together() {
     }
 }
 
-/// What `bench --json` counted in one line: workload, operations in flight, and everything that is
+/// The counts in one line of `bench --json`: workload, operations in flight, and everything that is
 /// counted by kind.
 type Counted = (String, u64, Vec<(String, Vec<u64>)>);
 
@@ -283,8 +284,8 @@ fn bench_counts(arguments: &[&str]) -> Vec<Counted> {
         .collect()
 }
 
-/// The same work costs the same, but for renewals of the lease, which are due when a quarter of it is
-/// over: each is a WRITE of the seven words of a member, in a round trip of its own.
+/// The same work has the same costs, except renewals of the lease, which are due after a quarter of
+/// it: each is a WRITE of the seven words of a member, in a separate round trip.
 fn assert_same_but_for_renewals(these: &[Counted], those: &[Counted]) {
     assert_eq!(these.len(), those.len());
     for (this, that) in these.iter().zip(those) {
@@ -311,14 +312,14 @@ fn counts_over_tcp_are_those_of_a_local_pool() {
     let local = bench_counts(&[&all[..], &["--pool", "mem:64M"]].concat());
     assert_eq!(over_tcp.len(), 7);
     assert_same_but_for_renewals(&over_tcp, &local);
-    // A log costs time, and no verb.
+    // A log costs time, but no verbs.
     let log = tempfile::tempdir().unwrap();
     let node = Node::start(&["--durability", "log", "--log", log.path().to_str().unwrap()]);
     let durable = format!("tcp://{}?durability=log", node.address);
     let durable = bench_counts(&[&all[..], &["--pool", &durable, "--create"]].concat());
     assert_same_but_for_renewals(&durable, &local);
-    // With more under way, tasks may fetch what others are just fetching; apart from that searches
-    // cost the same.
+    // With more operations in flight, tasks may fetch data that others are fetching at the same
+    // time; otherwise searches cost the same.
     let searches = ["--workload", "c", "--cache", "0", "--in-flight", "1,8,64"];
     let node = Node::start(&[]);
     let url = format!("tcp://{}", node.address);

@@ -1,5 +1,5 @@
-//! What an operator does with memory nodes: starts several at once, reads their numbers and logs,
-//! stops them.
+//! Operators' work with memory nodes: starting several at once, reading their metrics and logs, and
+//! stopping them.
 
 use crate::common::{darter, said, with_default_hangup};
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// A `darter` that serves until told otherwise; killed when dropped.
+/// A `darter` that serves until requested to stop; killed when dropped.
 struct Daemon {
     child: Child,
     /// The first line it printed.
     line: String,
     out: BufReader<ChildStdout>,
     log: BufReader<ChildStderr>,
-    /// What was read of the log.
+    /// The part of the log that was read.
     told: String,
 }
 
@@ -47,7 +47,7 @@ impl Daemon {
         daemon
     }
 
-    /// The next line it prints.
+    /// Returns the next line of stdout.
     fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
@@ -58,7 +58,7 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// The next JSON line of the log with this message.
+    /// Returns the next JSON line of the log with this message.
     fn wait_for(&mut self, message: &str) -> Value {
         loop {
             let mut line = String::new();
@@ -72,7 +72,7 @@ impl Daemon {
         }
     }
 
-    /// How it ended, and its log.
+    /// Returns the exit status, and the log.
     fn end(mut self) -> (Option<i32>, String) {
         self.log.read_to_string(&mut self.told).unwrap();
         (self.child.wait().unwrap().code(), std::mem::take(&mut self.told))
@@ -86,7 +86,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Waits for what other processes bring about.
+/// Waits for a condition that other processes will make true.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if holds() {
@@ -97,15 +97,15 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("never: {what}");
 }
 
-/// Whether anybody listens at one of a pool's addresses.
+/// Returns whether any process listens at an address of a pool.
 fn is_anybody_there(url: &str) -> bool {
     let addresses = url.strip_prefix("tcp://").unwrap();
     addresses.split(',').any(|address| TcpStream::connect(address).is_ok())
 }
 
 #[test]
-fn up_serves_a_pool_until_it_is_told_to_stop() {
-    // Where nodes elsewhere would find their certificates is nothing to these.
+fn up_serves_a_pool_until_it_is_stopped() {
+    // The variables with certificates of other nodes are not used.
     let variables = ["DARTER_TLS_CA", "DARTER_TLS_CERT", "DARTER_TLS_KEY", "DARTER_TLS_CLIENT_CA"];
     let variables = variables.map(|variable| (variable, "absent"));
     let up = Daemon::start_with(&variables, &["up", "--memnodes", "2", "--size", "16M"]);
@@ -139,7 +139,7 @@ fn up_keeps_a_pool_in_a_directory() {
             assert!(said(&refused).contains("credentials"), "{}", said(&refused));
             assert!(darter(&["put", "--pool", &up.line, "--token-file", token, "k", "v"]).status.success());
         } else {
-            // At the same addresses, so that the first one is name enough.
+            // At the same addresses, so the first one is sufficient.
             assert_eq!(up.line, before);
             let first = up.line.split(',').next().unwrap();
             assert_eq!(darter(&["get", "--pool", first, "--token-file", token, "k"]).stdout, b"v\n");
@@ -189,7 +189,7 @@ fn up_goes_on_when_a_gateway_is_killed() {
     while pages.len() < 2 {
         let mut line = String::new();
         assert!(up.log.read_line(&mut line).unwrap() > 0, "{pages:?}");
-        // There is what `up` says itself between the events.
+        // Messages of `up` itself are between the events.
         let event: Value = serde_json::from_str(&line).unwrap_or_default();
         if event["message"] == "status page" {
             pages.push(event["address"].as_str().unwrap().to_owned());
@@ -201,7 +201,7 @@ fn up_goes_on_when_a_gateway_is_killed() {
     let process = Pid::from_raw(process.parse().unwrap()).unwrap();
     kill_process(process, Signal::KILL).unwrap();
     assert_eq!(answer(&gateways[1], "GET pear", "green\r\n"), "$5\r\ngreen\r\n");
-    until("the pages of those that are left", || {
+    until("the pages of the remaining gateways", || {
         let health = |page: &String| {
             let mut stream = TcpStream::connect(page).ok()?;
             stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: g\r\n\r\n").ok()?;
@@ -211,8 +211,8 @@ fn up_goes_on_when_a_gateway_is_killed() {
         };
         pages.iter().filter_map(health).count() == 1
     });
-    // A process closes its sockets before its parent hears of its end, so the silent page does not
-    // say that `up` knows: what it reports does.
+    // A process closes its sockets before its parent is notified of its end, so an absent page does
+    // not show that `up` knows; its message does.
     let mut line = String::new();
     while !line.contains("the others go on") {
         line.clear();
@@ -249,7 +249,7 @@ fn gateways_of_up_ask_for_the_token_or_their_password() {
     }
 }
 
-/// The processes that one has started.
+/// Returns the processes started by a process.
 fn children(parent: u32) -> Vec<u32> {
     let stat = |path: &Path| std::fs::read_to_string(path.join("stat")).ok();
     let parent_of = |stat: &str| stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok();
@@ -307,7 +307,7 @@ fn up_tells_why_it_cannot_start() {
 }
 
 #[test]
-fn a_node_tells_what_happens_and_never_the_token() {
+fn a_node_logs_events_but_never_the_token() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     std::fs::write(&token, "open sesame\n").unwrap();
@@ -351,14 +351,14 @@ fn a_node_tells_what_happens_and_never_the_token() {
 }
 
 #[test]
-fn a_flood_of_refusals_is_told_as_a_sum() {
+fn a_flood_of_refusals_is_logged_as_a_sum() {
     let mut node =
         Daemon::start(&["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--log-format", "json"]);
     let floods = 300;
     for _ in 0..floods {
         let mut stream = TcpStream::connect(node.line.strip_prefix("tcp://").unwrap()).unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nHost: memory.node\r\n\r\n").unwrap();
-        // Hung up on, by a reset or not.
+        // Disconnected, by a reset or not.
         let _ = stream.read(&mut [0]);
     }
     node.signal(Signal::TERM);
@@ -415,7 +415,7 @@ fn a_hangup_that_was_ignored_at_the_start_has_no_effect() {
 fn a_second_signal_ends_a_node_that_drains() {
     let options = ["--size", "1M", "--drain", "86400", "--patience", "86400", "--log-format", "json"];
     let mut node = Daemon::start(&[&["memnode", "--listen", "127.0.0.1:0"], &options[..]].concat());
-    // Connected without a word, so its greeting is waited for.
+    // A connection without a handshake, which is waited for.
     let _silent = TcpStream::connect(node.line.strip_prefix("tcp://").unwrap()).unwrap();
     node.signal(Signal::TERM);
     node.wait_for("draining");
@@ -426,7 +426,7 @@ fn a_second_signal_ends_a_node_that_drains() {
 }
 
 #[test]
-fn what_a_file_holds_is_overwritten_only_when_that_is_asked_for() {
+fn a_file_is_overwritten_only_if_requested() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fruit.pool");
     std::fs::write(&path, vec![7; 1 << 16]).unwrap();

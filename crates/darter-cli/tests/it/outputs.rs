@@ -1,4 +1,4 @@
-//! Files that commands write: no device, FIFO, link or pool is replaced, and none is cut.
+//! Files written by commands: no device, FIFO, link or pool is replaced, and none is truncated.
 
 use crate::scene::Scene;
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What an export of the scene holds, between its first and its last line.
+/// The contents of an export of the scene, between its first and its last line.
 const ROWS: &str = "\nkey\tvalue\na\tb\n# end of darter export: pairs=1 ";
 
 fn scene() -> Scene {
@@ -20,7 +20,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Makes a node by a program; returns whether that worked.
+/// Creates a file-system node with a program; returns whether that worked.
 fn make(program: &str, words: &[&str]) -> bool {
     Command::new(program).args(words).stderr(Stdio::null()).status().unwrap().success()
 }
@@ -47,7 +47,7 @@ fn a_link_keeps_leading_to_the_file_that_an_output_replaces() {
         assert_eq!(now.permissions().mode() & 0o777, 0o640, "{words:?}");
         assert_ne!(now.ino(), before, "{words:?}: not replaced as a whole");
     }
-    // A link to nothing: the file is made where it leads to.
+    // A dangling link: the file is created at its target.
     scene.run(&["export", text(&loose)]).code(2).err("No such file");
     fs::create_dir(scene.path("nowhere")).unwrap();
     scene.run(&["export", text(&loose)]).code(0);
@@ -72,7 +72,7 @@ fn devices_and_fifos_are_written_to_as_they_are() {
     scene.run(&["export", text(&fifo)]).code(0);
     assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
     assert!(reader.join().unwrap().contains(ROWS));
-    // Needs root. The numbers of /dev/full and /dev/null.
+    // Needs root. The device numbers of /dev/full and /dev/null.
     if make("mknod", &[text(&device), "c", "1", "7"]) {
         for words in writers(text(&device)) {
             scene.run(&words).code(1).err("No space left");
@@ -91,7 +91,7 @@ fn an_output_to_a_descriptor_goes_on_where_the_descriptor_is() {
     let path = scene.path("out");
     let mut file = File::create(&path).unwrap();
     file.write_all(b"before\n").unwrap();
-    // As /dev/stdout, which a failure of this test would replace for the whole machine.
+    // Like /dev/stdout, which a failure of this test would replace for the whole machine.
     let stdout = scene.path("stdout");
     symlink("/proc/self/fd/1", &stdout).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
@@ -122,7 +122,7 @@ fn no_output_replaces_a_pool() {
     scene.run(&["man", "--dir", text(&pages)]).code(1).err("it is a darter pool");
 }
 
-/// No other user reads what was exported, and a file of another user is left alone.
+/// Other users cannot read an export, and a file of another user is not changed.
 #[test]
 fn exports_are_their_owners_alone() {
     let scene = scene();
@@ -144,7 +144,7 @@ fn exports_are_their_owners_alone() {
     }
 }
 
-/// Nothing blocks on what is no file, and nothing is made in it.
+/// Commands do not block on anything but regular files, and create nothing in it.
 #[test]
 fn a_fifo_or_socket_named_as_a_pool_is_refused_at_once() {
     let scene = Scene::new();
@@ -158,7 +158,7 @@ fn a_fifo_or_socket_named_as_a_pool_is_refused_at_once() {
         for words in ["get a", "stats", "check", "scan", "pool status", "put a b"] {
             let words: Vec<_> = words.split(' ').chain(["--pool", &url]).collect();
             scene.run(&words).code(1).err("neither a plain file nor a DAX device");
-            // As a user who may only read it; needs root.
+            // As a user with read permission only; needs root.
             let mut other = Command::new(env!("CARGO_BIN_EXE_darter"));
             std::os::unix::process::CommandExt::uid(&mut other, 65534);
             if let Ok(output) = other.args(&words).output() {
@@ -206,7 +206,7 @@ fn new_pools_are_their_owners_alone_and_not_made_in_a_file_of_another_user() {
     }
 }
 
-/// Commands that print results, and a script of the shell that does.
+/// Commands that print results, and a shell script that does.
 const PRINTING: [&[&str]; 15] = [
     &["get", "a"],
     &["get", "a", "--raw"],
@@ -225,7 +225,7 @@ const PRINTING: [&[&str]; 15] = [
     &["--version"],
 ];
 
-/// Runs a command with a redirection of a shell; returns the exit code and stderr.
+/// Runs a command with a shell redirection; returns the exit code and stderr.
 fn redirected(scene: &Scene, words: &[&str], redirection: &str) -> (Option<i32>, String) {
     let mut shell = Command::new("sh");
     let script = format!("exec \"$0\" \"$@\" {redirection}");

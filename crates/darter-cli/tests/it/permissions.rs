@@ -1,4 +1,4 @@
-//! Who can read and write the files that the program makes.
+//! The permissions of the files that the program creates.
 
 use crate::common::said;
 use crate::scene::Scene;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Returns the program, to be run in a directory and with a umask.
+/// Returns the program, to run in a directory and with a umask.
 fn under(umask: &str, directory: &Path, words: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("umask {umask}; exec \"$0\" {words}"), env!("CARGO_BIN_EXE_darter")]);
@@ -93,7 +93,7 @@ fn a_pool_has_the_mode_and_the_group_of_its_name() {
 }
 
 #[test]
-fn a_memory_node_shares_all_of_its_files_as_it_is_told() {
+fn a_memory_node_creates_all_files_with_the_given_permissions() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     run(
@@ -109,7 +109,7 @@ fn a_memory_node_shares_all_of_its_files_as_it_is_told() {
     let (mut node, url) = start("077", home, words);
     run("077", home, &format!("pool create --pool {url}"));
     run("077", home, &format!("load rows.csv --format csv --pool {url}"));
-    // Made by the second checkpoint.
+    // Created by the second checkpoint.
     while !home.join("log/image-1").exists() || !home.join("log/image-2").exists() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -118,10 +118,10 @@ fn a_memory_node_shares_all_of_its_files_as_it_is_told() {
     have_mode(home, &["log"], 0o640, 0o750);
 }
 
-/// A pool that may be new is not taken from another user, and no link of another user is followed,
-/// in a folder like `/tmp`.
+/// In a directory like `/tmp`, a pool that may be created is not taken from another user, and no
+/// link of another user is followed.
 #[test]
-fn what_another_user_put_where_all_can_write_is_not_used_as_a_pool() {
+fn files_of_other_users_in_shared_directories_are_not_used_as_pools() {
     let scene = Scene::new();
     let folder = scene.path("tmp");
     fs::create_dir(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! The program as its user meets it: exit codes, output, files in and out.
+//! The program from the user's point of view: exit codes, output, input and output files.
 
 use crate::scene::{Scene, finish, program};
 use std::fs;
@@ -13,7 +13,7 @@ fn put_get_del() {
     scene.run(&["del", "fly"]).code(0);
     scene.run(&["del", "fly"]).code(1).err("no such key: fly");
     scene.run(&["get", "fly"]).code(1);
-    // The empty key and the empty value are as good as any.
+    // The empty key and the empty value are valid.
     scene.run(&["put", "", ""]).code(0);
     scene.run(&["get", ""]).code(0).out("\n");
 }
@@ -86,7 +86,7 @@ fn binary_keys_and_values_round_trip() {
     scene.run(&["put", "copy", escaped.trim_end_matches('\n')]).code(0);
     scene.run(&["get", "--hex", "636f7079"]).code(0).out(&format!("{hex}\n"));
     assert_eq!(scene.command(&["get", "copy", "--raw"]).output().unwrap().stdout, every_byte);
-    // A value from a file or from standard input, as it is.
+    // A value from a file or from standard input, unchanged.
     fs::write(scene.path("value"), &every_byte).unwrap();
     scene.run(&["put", "file", "--value-file", scene.path("value").to_str().unwrap()]).code(0);
     scene.run(&["get", "--hex", "66696c65"]).out(&format!("{hex}\n"));
@@ -120,7 +120,7 @@ fn scans() {
         .out("{\"key\":\"ba\\\\x00\",\"value\":\"vba\\\\x00\"}\n");
 }
 
-/// A reader that stops early does no harm.
+/// A reader that stops early causes no error.
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let scene = Scene::new();
@@ -149,7 +149,7 @@ fn loads_report_bad_lines_and_keep_the_others() {
         .err("2 bad lines");
     assert_eq!(answer.err.lines().count(), 3, "{}", answer.err);
     scene.run(&["scan"]).out("1\tAda\n3\tCleo\n4\tDora\n5\tEve\n");
-    // A key that cannot be stored is a bad line as well.
+    // A key that cannot be stored also makes its line bad.
     let long = "k".repeat(70_000);
     let answer = scene.load("long.csv", format!("key,value\na,1\n{long},2\nb,3\n"), &[]).code(1);
     answer.err("long.csv:3: key of 70000 bytes").err("2 new keys");
@@ -242,14 +242,14 @@ fn stats_and_check_for_people_and_machines() {
     assert!(check.contains("violations    0") && check.contains("leaked        0 bytes"), "{check}");
 }
 
-/// Damage in the middle of the pool shows as exit code 1 and words, never as a crash.
+/// Damage in the middle of the pool leads to exit code 1 and a message, never to a crash.
 #[test]
 fn a_damaged_pool_fails_its_check() {
     let scene = Scene::new();
     let text: String = (0..20_000).map(|n| format!("key {n},value {n}\n")).collect();
     scene.load("keys.csv", text, &["--no-header"]).code(0);
     let mut pool = fs::read(scene.path("pool")).unwrap();
-    // Every leaf's key is spoilt where it says "key".
+    // Damages every leaf's key where it contains "key".
     for at in 0..pool.len() - 4 {
         if &pool[at..at + 4] == b"key " {
             pool[at..at + 4].copy_from_slice(b"KEY!");
@@ -336,7 +336,7 @@ fn a_modelled_cluster_is_no_place_to_keep_things() {
     }
 }
 
-/// Each command finds out which index a pool holds; a pool of the other is refused by name.
+/// Each command detects the index of a pool; a pool with the other index is refused by name.
 #[test]
 fn every_command_works_on_quiver() {
     let scene = Scene::new();

@@ -109,7 +109,7 @@ fn a_table_of_another_name_is_refused() {
 #[test]
 fn the_program_and_gateways_do_not_meet_and_a_copy_of_all_has_both() {
     let (scene, _gateway, mut client) = gateway();
-    // With the value of a cursor that is over, and the beginning of one's key.
+    // With the value of an expired cursor, and the prefix of the key of one.
     scene.run(&["put", "customer1", r"\x2a\x00\x00\x00\x00\x00\x00\x00"]).code(0);
     scene.run(&["put", r"\xffkpear", "own"]).code(0);
     scene.run(&["put", "kpear", r"\x00own"]).code(0);
@@ -135,7 +135,8 @@ fn the_program_and_gateways_do_not_meet_and_a_copy_of_all_has_both() {
     let mut client = Client::new(&served.address);
     assert_eq!(client.ask("hget hash field").unwrap().1, "value");
     tell(&mut client, "dbsize", ":2");
-    // To remove every key of programs leaves the data of gateways, and nothing to mention without it.
+    // Removing every key of programs leaves the data of gateways; without such data there is no
+    // note.
     scene.run(&["del", "--from", "", "--yes"]).code(0).out("deleted 3 keys\n");
     scene.run(&on_table(&["get", "pear"])).code(0).out("green\n");
     scene.run(&on_table(&["del", "--from", "", "--yes"])).code(0);

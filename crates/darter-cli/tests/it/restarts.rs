@@ -1,5 +1,5 @@
-//! Memory nodes that are killed and started again under clients that stay: with a log, with a file,
-//! and empty.
+//! Memory nodes that are killed and restarted while clients stay: with a log, with a file, and
+//! empty.
 
 use crate::common::{darter, said};
 use darter::{Session, Store};
@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Attempts at something that comes true in a moment; together they take minutes.
+/// Maximum number of attempts until a condition is true; together they take minutes.
 const ATTEMPTS: usize = 6000;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -20,7 +20,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one, which prints its URL.
+    /// Starts a process, which prints its URL.
     fn start(arguments: &[&str]) -> Self {
         Self::try_start(arguments).unwrap_or_else(|| panic!("{arguments:?} does not start"))
     }
@@ -46,7 +46,7 @@ impl Daemon {
 
     fn memnode(listen: &str, options: &[&str]) -> Self {
         let node = [&["memnode", "--listen", listen], options].concat();
-        // The address may be in use for a moment.
+        // The address may still be in use for a moment.
         let started = (0..ATTEMPTS).find_map(|_| {
             Self::try_start(&node).or_else(|| {
                 std::thread::sleep(PAUSE);
@@ -75,7 +75,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A client of a gateway, whose connection stays.
+/// A client of a gateway with a lasting connection.
 struct Redis(BufReader<TcpStream>);
 
 impl Redis {
@@ -113,7 +113,7 @@ impl Redis {
     }
 }
 
-/// Returns whether something comes true.
+/// Returns whether a condition becomes true.
 fn becomes_true(mut is_true: impl FnMut() -> bool) -> bool {
     (0..ATTEMPTS).any(|_| {
         let found = is_true();
@@ -164,7 +164,7 @@ fn a_gateway_and_a_store_outlast_crashes_of_node_0_with_a_log() {
         assert_eq!(stored, "+OK");
         assert!(gateway.child.try_wait().unwrap().is_none());
 
-        // The store's session goes on by itself, and so does a scan under way.
+        // The store's session goes on by itself, and so does a scan in progress.
         let read = reads_at_last(&session, "mine");
         assert_eq!(read, (round - 1).to_string().as_bytes());
         session.put("mine", round.to_string()).unwrap();
@@ -199,7 +199,7 @@ fn a_gateway_and_a_store_outlast_crashes_of_any_nodes_with_logs() {
     let mut client = Redis::connect(&gateway);
     let store = Store::open(&url).unwrap();
     let session = store.session().unwrap();
-    // Until all nodes hold some.
+    // Until all nodes have some keys.
     let mut keys = 0;
     while store.usage().unwrap().nodes.iter().any(|node| node.mine < 2) {
         for _ in 0..100 {
@@ -266,7 +266,7 @@ fn a_gateway_serves_the_pool_that_is_made_in_place_of_a_lost_group() {
     assert_eq!(client.call("SET key new"), "+OK");
 }
 
-/// Reads a key whose memory node is back in a moment.
+/// Reads a key whose memory node will soon be back.
 fn reads_at_last(session: &Session, key: &str) -> Vec<u8> {
     for _ in 0..ATTEMPTS {
         match session.get(key) {
@@ -290,7 +290,7 @@ fn a_gateway_serves_the_pool_that_is_made_in_place_of_a_lost_one() {
     assert_eq!(client.call("SET key old"), "+OK");
     assert!(becomes_true(|| status_of(&http, "/readyz").starts_with("HTTP/1.1 200")));
     nodes[0].restart(&options);
-    // It says what has happened and what to do, for as long as that takes.
+    // The error says what has happened and what to do, until it is resolved.
     for _ in 0..3 {
         let mut error = String::new();
         assert!(becomes_true(|| {
@@ -315,12 +315,12 @@ fn a_gateway_serves_the_pool_that_is_made_in_place_of_a_lost_one() {
     assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
 }
 
-/// An address that was free just now.
+/// Returns an address that was free just now.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// The response of a status page.
+/// Returns the response of a status page.
 fn status_of(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
@@ -358,7 +358,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
     assert!(darter(&["pool", "create", "--pool", &url]).status.success());
     let store = Store::open(&url).unwrap();
     let session = store.session().unwrap();
-    // Until all nodes hold some.
+    // Until all nodes have some keys.
     let mut keys = 0;
     while store.usage().unwrap().nodes.iter().any(|node| node.mine < 2) {
         for _ in 0..100 {
@@ -377,7 +377,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
     let without: Vec<bool> = readable(&url).iter().map(Result::is_ok).collect();
     assert!(without.contains(&true) && without.contains(&false), "{without:?}");
     nodes[2] = Daemon::memnode(&lost, &options);
-    // By all names, and by the first one's, which the directory completes.
+    // By all names, and by the first node's, which the directory completes.
     for url in [&url, &by_first] {
         for (outcome, was_there) in readable(url).iter().zip(&without) {
             match outcome {
@@ -399,7 +399,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
         let status = darter(&["pool", "status", "--json", "--pool", url]);
         assert!(said(&status).contains(r#""is_lost":true"#), "{}", said(&status));
     }
-    // The store that was open meets the same.
+    // The open store gets the same error.
     let found = becomes_true(|| {
         let read = |number: i32| session.get(format!("k{number}"));
         (0..keys).map(read).any(|outcome| {
@@ -407,7 +407,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
         })
     });
     assert!(found);
-    // A node of another pool, or in another place, is a mistake as before.
+    // A node of another pool, or at another position, is an error as before.
     let swapped = format!("tcp://{},{},{lost}", nodes[1].address, nodes[0].address);
     let refused = darter(&["get", "k1", "--pool", &swapped]);
     assert!(said(&refused).contains("does not match"), "{}", said(&refused));
@@ -425,7 +425,7 @@ fn a_store_and_a_gateway_go_over_to_the_pool_made_in_place_of_one_that_has_lost_
     let store = Store::options().create(false).accept_new_pool(true).open(&url).unwrap();
     let cautious = Store::options().create(false).open(&url).unwrap();
     let session = store.session().unwrap();
-    // Until all nodes hold some of both.
+    // Until all nodes have some keys of both.
     let mut keys = 0;
     while store.usage().unwrap().nodes.iter().any(|node| node.mine < 1 || node.others < 1) {
         for _ in 0..100 {
@@ -438,7 +438,7 @@ fn a_store_and_a_gateway_go_over_to_the_pool_made_in_place_of_one_that_has_lost_
     assert!(said(&refused).contains("holds a darter pool already"), "{}", said(&refused));
     nodes[1].restart(&options);
     let is_told = |error: &str| error.contains("memory node 1") && error.contains("`darter pool status`");
-    // Some fail and say why, the others go on.
+    // Some operations fail with a reason, the others succeed.
     assert!(becomes_true(|| is_told(&client.call(&format!("GET k{}", keys / 2)))
         || (0..keys).any(|key| is_told(&client.call(&format!("GET k{key}"))))));
     assert!((0..keys).any(|key| session.get(format!("k{key}")).is_ok()));
@@ -458,7 +458,7 @@ fn a_store_and_a_gateway_go_over_to_the_pool_made_in_place_of_one_that_has_lost_
     assert_eq!(session.get("k0").unwrap().as_deref(), Some(&b"mine"[..]));
     assert_eq!(session.get("k1").unwrap(), None);
     assert!(store.usage().unwrap().nodes.iter().all(|node| !node.is_absent));
-    // A program that has not said so does not go over.
+    // A program without the option does not join the new pool.
     let session = cautious.session().unwrap();
     assert!(becomes_true(|| {
         session.get("k0").is_err_and(|error| error.to_string().contains("open the store again to use it"))
@@ -468,12 +468,12 @@ fn a_store_and_a_gateway_go_over_to_the_pool_made_in_place_of_one_that_has_lost_
     assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
 }
 
-/// Connections that never greet, from strangers.
+/// Connections of other clients that never start the handshake.
 fn strangers(address: &str) -> Vec<TcpStream> {
     (0..200).filter_map(|_| TcpStream::connect(address).ok()).collect()
 }
 
-/// A node whose limit of open files strangers could use up, with a gateway to it.
+/// A node whose limit of open files other clients could exhaust, with a gateway to it.
 fn crowded(options: &[&str]) {
     let limited = |arguments: &[&str]| {
         let mut command = Command::new("prlimit");
@@ -494,7 +494,7 @@ fn crowded(options: &[&str]) {
     let crowd = strangers(&node.address);
     // More than ten segments of a log.
     (0..3000).for_each(&mut put);
-    // A process that comes now is let in.
+    // A new process is admitted.
     let came = darter(&["check", "--pool", &url]);
     assert!(came.status.success(), "{}", said(&came));
     drop(crowd);

@@ -1,4 +1,4 @@
-//! A directory with a pool in it, and the program run on that.
+//! A directory with a pool in it, and the program run on it.
 
 use crate::PROGRAM;
 use assert_cmd::Command;
@@ -11,7 +11,7 @@ pub(crate) struct Scene {
     directory: TempDir,
 }
 
-/// What a command answered.
+/// The output of a command.
 pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -54,12 +54,12 @@ pub(crate) fn finish(program: &mut Command) -> Answer {
 }
 
 impl Scene {
-    /// An empty pool.
+    /// Returns an empty pool.
     pub(crate) fn new() -> Self {
         Self::with(&[])
     }
 
-    /// An empty pool, made with these options.
+    /// Returns an empty pool, created with these options.
     pub(crate) fn with(options: &[&str]) -> Self {
         let scene = Self { directory: tempfile::tempdir().unwrap() };
         let pool = format!("{}?size=32M&nodes=2", scene.url());
@@ -86,7 +86,7 @@ impl Scene {
         finish(&mut self.command(words))
     }
 
-    /// Loads a file of this text.
+    /// Loads a file with this text.
     pub(crate) fn load(&self, name: &str, text: impl AsRef<[u8]>, options: &[&str]) -> Answer {
         let path = self.path(name);
         fs::write(&path, text).unwrap();

@@ -3,7 +3,7 @@
 use crate::daemon::{Client, Daemon};
 
 #[test]
-fn a_gateway_ends_when_it_is_asked_to() {
+fn a_gateway_ends_on_signals() {
     use rustix::process::{Pid, Signal, kill_process};
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let mut gateway = Daemon::gateway("mem:32M", "127.0.0.1:0");

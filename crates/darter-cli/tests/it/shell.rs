@@ -15,7 +15,7 @@ fn a_script_reads_and_changes_a_pool() {
     let answer = script(&scene, text).code(0);
     assert!(answer.out.starts_with("0a\n{") && answer.out.contains("\"keys\":2"), "{}", answer.out);
     script(&scene, "help\n").code(0);
-    // What follows is the file.
+    // The lines after it are the file.
     script(&scene, "load - --format csv\nkey,value\nz,1\n").code(0).err("1 new key");
     scene.run(&["get", "z"]).code(0).out("1\n");
 }
@@ -27,7 +27,7 @@ fn a_script_ends_at_its_first_failure_and_remembers_a_no() {
     scene.run(&["get", "k"]).code(0);
     for (text, says) in [
         ("put k w\nfly\nput k x\n", "line 2: unrecognized subcommand"),
-        ("put k w\nget 'open\nput k x\n", "line 2: a quote"),
+        ("put k w\nget 'open\nput k x\n", "line 2: missing closing quote"),
         ("put k w\nload /no/such.csv\nput k x\n", "line 2: /no/such.csv"),
         ("put k w\nget\nput k x\n", "required"),
     ] {

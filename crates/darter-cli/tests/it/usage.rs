@@ -1,4 +1,4 @@
-//! What the command line gets wrong is told with exit code 2, and counts agree with their nouns.
+//! Usage errors exit with code 2, and counts agree with their nouns.
 
 use crate::common::darter;
 use crate::scene::{Scene, finish, program};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
 #[test]
-fn what_cannot_be_carried_out_is_exit_code_2() {
+fn invalid_commands_exit_with_code_2() {
     let scene = Scene::new();
     let directory = scene.path("");
     let directory = directory.to_str().unwrap();
@@ -24,15 +24,15 @@ fn what_cannot_be_carried_out_is_exit_code_2() {
         (&["load", directory, "--format", "csv"], "it is a directory"),
         (&["import", directory], "it is a directory"),
         (&["export", directory], "it is a directory"),
-        (&["man", "nonsense"], "there is no command"),
-        (&["get", "k", "--index", "sherman"], "there are:\n  quiver"),
+        (&["man", "nonsense"], "unknown command"),
+        (&["get", "k", "--index", "sherman"], "known indexes:\n  quiver"),
         (&["completions", "cmd"], "possible values"),
     ] {
         scene.run(words).code(2).err(says);
     }
 }
 
-/// A file without the right to write it is read as it is, unless somebody is changing it.
+/// A file without write permission is read as it is, unless another process is changing it.
 #[test]
 fn a_pool_that_may_not_be_written_is_read() {
     let scene = Scene::new();
@@ -42,7 +42,7 @@ fn a_pool_that_may_not_be_written_is_read() {
     let before = fs::read(scene.path("pool")).unwrap();
     let reader = |words: &[&str]| {
         let mut command = scene.command(words);
-        // Root may write everything, and so reads as somebody else.
+        // Root may write everything, and so reads as another user.
         if rustix::process::geteuid().is_root() {
             command = assert_cmd::Command::from_std({
                 let mut plain = std::process::Command::new(env!("CARGO_BIN_EXE_darter"));
@@ -64,7 +64,7 @@ fn a_pool_that_may_not_be_written_is_read() {
     reader(&["put", "pear", "red"]).code(1).err("Permission denied");
     reader(&["check", "--repair"]).code(1).err("Permission denied");
     assert!(fs::read(scene.path("pool")).unwrap() == before, "the file has changed");
-    // What somebody is changing cannot be read without saying so to them.
+    // A file that another process is changing cannot be read without registering with it.
     fs::set_permissions(scene.path("pool"), fs::Permissions::from_mode(0o644)).unwrap();
     let writer = ::darter::Store::open(scene.url()).unwrap();
     reader(&["get", "pear"]).code(1).err("is open in another process");
@@ -91,7 +91,7 @@ fn the_size_in_a_name_counts_only_when_a_pool_is_made() {
     scene
         .run(&["put", "k", "v", "--pool", &named("?size=64M")])
         .code(0)
-        .err("count only when a pool is made");
+        .err("have an effect only when a pool is created");
     scene
         .run(&["get", "k", "--pool", &named("?size=32M&nodes=4")])
         .code(0)

@@ -1,4 +1,4 @@
-//! A command at work, which gets a signal once it shows that it is at work.
+//! A running command that gets a signal once it shows that it is working.
 
 use crate::common::with_default_hangup;
 use crate::scene::Scene;
@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A command at work.
+/// A running command.
 pub(crate) struct Work {
     pub(crate) child: Child,
 }
@@ -37,12 +37,13 @@ impl Work {
         panic!("it never takes its signals over");
     }
 
-    /// Waits until the process waits for the other end of a FIFO. Returns whether the system tells.
+    /// Waits until the process waits for the other end of a FIFO. Returns whether the system
+    /// reports that.
     pub(crate) fn until_it_opens_a_fifo(&self) -> bool {
         let threads = format!("/proc/{}/task", self.child.id());
         loop {
             let threads = fs::read_dir(&threads).unwrap().map(|thread| thread.unwrap().path().join("wchan"));
-            // A thread can have ended.
+            // The thread may have ended.
             let places: Vec<_> = threads.map(|place| fs::read_to_string(place).unwrap_or_default()).collect();
             if places.iter().all(String::is_empty) {
                 return false;
@@ -54,7 +55,7 @@ impl Work {
         }
     }
 
-    /// Waits for the end. Returns the exit code, what went to stdout and to stderr.
+    /// Waits for the end. Returns the exit code, stdout and stderr.
     pub(crate) fn end(self) -> (Option<i32>, String, String) {
         let output = self.child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -1,5 +1,5 @@
-//! The connections to the other replicas, for what this one has to say to them. Each is made by a
-//! thread of its own, again and again until it stands.
+//! The connections on which this replica sends messages to the others. A separate thread connects
+//! each, and retries until it succeeds.
 
 use crate::bell::Bell;
 use darter_fabric::tcp::ReplicaLink;
@@ -10,13 +10,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// How long a replica may take to answer.
+/// Maximum time for a replica to reply.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two attempts to connect to one.
+/// The interval between attempts to connect.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Attempts in a row before a failure is logged again: some ten seconds.
+/// Number of attempts in a row before a failure is logged again: about ten seconds.
 const TOLD_EVERY: u32 = 200;
-/// Between two looks whether connections still stand.
+/// The interval between checks whether connections are still open.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -24,11 +24,11 @@ struct Link {
     address: String,
     /// `None` while a thread connects.
     up: Option<ReplicaLink>,
-    /// Counts the connections.
+    /// The number of connections made.
     attempt: u32,
-    /// Failures in a row.
+    /// The number of failures in a row.
     failures: u32,
-    /// A thread connects, or is about to.
+    /// Whether a thread is connecting, or about to.
     is_connecting: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Links {
     next_look: Option<Instant>,
 }
 
-/// Which link a thread has connected, or why it has not.
+/// The number of a link, and its connection or the error.
 type Made = (usize, Result<ReplicaLink, FabricError>);
 
 impl Links {
@@ -53,13 +53,13 @@ impl Links {
         Self { me, all, options, bell, made: mpsc::channel(), next_look: None }
     }
 
-    /// Returns the names of the first so many others if each of them was reached.
+    /// Returns the names of the first `count` other replicas if each of them was reached.
     pub(super) fn first_reached(&self, count: usize) -> Option<Vec<ReplicaId>> {
         self.all.iter().take(count).map(|link| link.up.as_ref().map(ReplicaLink::replica)).collect()
     }
 
-    /// Takes the connections that were made, looks at times whether the others still stand, and has
-    /// new ones made. Returns the replicas whose connections are gone.
+    /// Takes new connections, checks from time to time whether the others are still open, and
+    /// reconnects. Returns the replicas whose connections are lost.
     pub(super) fn turn(&mut self, now: Instant) -> Vec<ReplicaId> {
         let made: Vec<Made> = self.made.1.try_iter().collect();
         for (at, made) in made {
@@ -84,7 +84,7 @@ impl Links {
         lost
     }
 
-    /// Has a link connected, if it is not.
+    /// Starts connecting a link, if it is not connected.
     fn connect(&mut self, at: usize) {
         let link = &mut self.all[at];
         if link.up.is_some() || link.is_connecting {
@@ -106,7 +106,7 @@ impl Links {
         link.is_connecting = spawned.is_ok();
     }
 
-    /// Puts a message for a replica on its connection. Returns whether there is one.
+    /// Queues a message for a replica on its connection. Returns whether there is a connection.
     pub(super) fn send(&mut self, to: ReplicaId, message: &Message) -> bool {
         let mut up = self.all.iter_mut().filter_map(|link| link.up.as_mut());
         let Some(link) = up.find(|link| link.replica() == to) else { return false };
@@ -114,12 +114,12 @@ impl Links {
         true
     }
 
-    /// Sends what the sockets take. Returns the replicas whose connections are gone.
+    /// Sends as much as the sockets accept. Returns the replicas whose connections are lost.
     pub(super) fn flush(&mut self) -> Vec<ReplicaId> {
         self.part(|link| link.waiting() > 0 && link.flush().is_err())
     }
 
-    /// Drops the connections of which this holds, and returns whose they were.
+    /// Drops the connections for which `is_gone` is true, and returns their replicas.
     fn part(&mut self, is_gone: impl Fn(&mut ReplicaLink) -> bool) -> Vec<ReplicaId> {
         let mut gone = Vec::new();
         for link in &mut self.all {
@@ -130,12 +130,12 @@ impl Links {
         gone
     }
 
-    /// Returns whether there is something to send, or a look at the connections is due.
+    /// Returns whether there is data to send, or a check of the connections is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.has_waiting() || self.next_look.is_none_or(|next| now >= next)
     }
 
-    /// Returns whether a socket did not take all that it was to send.
+    /// Returns whether a socket has not accepted all its data.
     pub(super) fn has_waiting(&self) -> bool {
         self.all.iter().filter_map(|link| link.up.as_ref()).any(|link| link.waiting() > 0)
     }

@@ -1,14 +1,13 @@
-//! A memory node that is one replica of a memory group: what drives the state machine of
+//! A memory node that is one replica of a memory group: the driver of the state machine of
 //! [`darter_group`].
 //!
-//! The serving thread executes clients' frames through it, takes other replicas' messages, and sends
-//! at the end of each turn what has come of that. Two kinds of threads work beside it, since they
-//! wait: one asks the store of views (`view_keeper.rs`), and one for each other replica connects to
-//! it (`links.rs`). Both ring a bell that the event loop watches.
+//! The serving thread executes clients' frames through the state machine, receives other replicas'
+//! messages, and at the end of each turn sends the resulting messages and replies. Two kinds of
+//! threads do the blocking work: one makes requests to the store of views (`view_keeper.rs`), and
+//! one per other replica connects to it (`links.rs`). Both ring a bell that the event loop watches.
 //!
-//! A replica has a new name, drawn at random, each time it starts, and starts with nothing. The
-//! first in the list of replicas founds the group, once it has reached the others that are to be
-//! members.
+//! A replica draws a new random name each time it starts, and starts with zeroed memory. The first
+//! in the list of replicas founds the group, once it has reached the other future members.
 
 mod links;
 mod options;
@@ -34,12 +33,12 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use view_keeper::ViewKeeper;
 
-/// How long a session may have no connection before it is shut out. Clients wait for a group far
-/// less long.
+/// Time without a connection after which a session is fenced. Clients wait for a group much less
+/// long.
 const ABSENCE: Duration = Duration::from_secs(900);
-/// Between two looks for such sessions.
+/// The interval between checks for such sessions.
 const ABSENCE_LOOK: Duration = Duration::from_secs(60);
-/// Between two looks of a replica that waits for the group's first view.
+/// The interval between checks of a replica that waits for the group's first view.
 const FOUNDING_LOOK: Duration = Duration::from_millis(50);
 
 /// A reply for a client.
@@ -52,37 +51,37 @@ pub(crate) struct GroupReply {
     pub(crate) outcome: Outcome,
 }
 
-/// A replica, and what connects it to its group.
+/// A replica, with its connections to its group.
 #[derive(Debug)]
 pub(crate) struct Group {
     me: ReplicaId,
     options: GroupOptions,
-    /// When it began, by the clock of leases.
+    /// When it started, by the clock of leases.
     began: Duration,
-    /// `None` before the group's first view; its memory waits beside it then.
+    /// `None` before the group's first view; its memory is then in `memory`.
     replica: Option<Replica<Region>>,
     memory: Option<Region>,
     links: Links,
     keeper: ViewKeeper,
     bell: Arc<Bell>,
     next_tick: Instant,
-    /// When it last asked the store about the first view.
+    /// When the store was last requested for the first view.
     looked: Option<Instant>,
     /// The newest connection of each other replica.
     attempts: HashMap<ReplicaId, u32>,
-    /// Sessions whose frames are known and that have no connection, since when.
+    /// Sessions that have recorded frames and no connection, with the time since when.
     absent: HashMap<u64, Instant>,
     next_absence_look: Instant,
     metrics: Arc<GroupMetrics>,
-    /// What was last said in the log.
+    /// The view and role last logged.
     told: Option<(u64, Role)>,
 }
 
 impl Group {
-    /// Starts a replica of a region. Connects to the others as these options say.
+    /// Starts a replica of a region, which connects to the others with these options.
     ///
     /// # Errors
-    /// If the system has no thread or descriptor left, or the options make no sense.
+    /// Fails if the system has no thread or descriptor left, or the options are invalid.
     pub(crate) fn start(
         options: GroupOptions,
         memory: &Local,
@@ -91,7 +90,7 @@ impl Group {
     ) -> Result<Self, MemNodeError> {
         options.verify().map_err(|what| MemNodeError::GroupOptions { what })?;
         let me = random_word().max(1);
-        let bell = Arc::new(Bell::new("make a descriptor for the group's threads")?);
+        let bell = Arc::new(Bell::new("create a descriptor for the group's threads")?);
         let tcp = TcpOptions { token: token.to_vec(), tls: options.tls.clone(), ..TcpOptions::default() };
         let links = Links::new(me, options.others(), tcp, Arc::clone(&bell));
         let keeper = ViewKeeper::start(options.views.clone(), Arc::clone(&bell))?;
@@ -115,8 +114,8 @@ impl Group {
         })
     }
 
-    /// Returns what the event loop watches: it is readable when a thread of the group has done
-    /// something.
+    /// Returns the descriptor for the event loop to watch: it is readable when a thread of the
+    /// group has a result.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.descriptor()
     }
@@ -128,7 +127,7 @@ impl Group {
         self.next_copy().map_or(nap, |due| nap.min(due.saturating_sub(self.clock())))
     }
 
-    /// Returns when it may send a part of its memory to a new replica, if it is to.
+    /// Returns when to send the next part of its memory to a new replica, if there is one.
     fn next_copy(&self) -> Option<Duration> {
         self.replica.as_ref().and_then(Replica::next_copy)
     }
@@ -137,18 +136,18 @@ impl Group {
         self.options.times.lease / 8
     }
 
-    /// Quiets the bell, before what it has rung for is looked at.
+    /// Quiets the bell, before the results are taken.
     pub(crate) fn quiet(&self) {
         self.bell.quiet();
     }
 
-    /// Returns whether a turn in which nothing was asked of it has anything to end.
+    /// Returns whether a turn without requests has work to end.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         let has_copies = || self.next_copy().is_some_and(|due| due <= self.clock());
         self.replica.is_none() || now >= self.next_tick || self.links.is_due(now) || has_copies()
     }
 
-    /// What it says of itself to whoever is let in.
+    /// Adds the replica's description to the welcome of a client.
     pub(crate) fn introduce(&self, welcome: &mut wire::Welcome) {
         let view = self.replica.as_ref().and_then(Replica::view);
         welcome.flags |= wire::IS_REPLICA;
@@ -165,25 +164,25 @@ impl Group {
         self.replica.as_ref().map(Replica::role)
     }
 
-    /// Returns whether it serves.
+    /// Returns whether the replica serves.
     pub(crate) fn serves(&self) -> bool {
         self.role() == Some(Role::Primary)
     }
 
-    /// Returns whether clients' requests must wait, since others lack too much.
+    /// Returns whether clients' requests must wait, since other replicas are too far behind.
     pub(crate) fn is_full(&self) -> bool {
         let serves = |replica: &&Replica<Region>| replica.role() == Role::Primary;
         let is_full = |replica: &Replica<Region>| replica.log_bytes() > self.options.times.log_bytes_max;
         self.replica.as_ref().filter(serves).is_some_and(is_full)
     }
 
-    /// Returns whether a session was shut out.
+    /// Returns whether a session is fenced.
     pub(crate) fn is_fenced(&self, session: u64) -> bool {
         self.replica.as_ref().is_some_and(|replica| replica.is_fenced(session))
     }
 
-    /// Takes a client's frame; the reply comes at the end of this turn or later. Returns the outcome
-    /// if that is known at once.
+    /// Executes a client's frame; the reply comes at the end of this turn or later. Returns the
+    /// outcome if it is known at once.
     pub(crate) fn request(
         &mut self,
         (connection, attempt): (u64, u32),
@@ -197,8 +196,9 @@ impl Group {
         None
     }
 
-    /// Answers a request about sessions when it is certain that this replica served, and when what
-    /// was fenced for it is fenced everywhere. Returns the outcome if that is known at once.
+    /// Replies to a request about sessions after it is certain that this replica served, and after
+    /// the sessions fenced for it are fenced on all replicas. Returns the outcome if it is known at
+    /// once.
     pub(crate) fn settle(
         &mut self,
         connection: u64,
@@ -216,8 +216,8 @@ impl Group {
         None
     }
 
-    /// Takes a message of another replica, that came on the sender's `attempt`-th connection. Returns
-    /// whether the connection is the newest.
+    /// Processes a message of another replica, received on the sender's `attempt`-th connection.
+    /// Returns whether the connection is the newest.
     pub(crate) fn receive(&mut self, from: ReplicaId, attempt: u32, message: Message) -> bool {
         let newest = self.attempts.entry(from).or_default();
         if attempt < *newest {
@@ -227,7 +227,7 @@ impl Group {
         let now = self.clock();
         if let Message::View(view) | Message::Attach { view, .. } | Message::Heartbeat { view, .. } = &message
         {
-            // The store knows of it by now.
+            // The store has the view by now.
             self.begin(view);
         }
         if let Some(replica) = &mut self.replica {
@@ -236,26 +236,27 @@ impl Group {
         true
     }
 
-    /// A client's connection has ended.
+    /// Handles the end of a client's connection.
     pub(crate) fn disconnected(&mut self, connection: u64) {
         if let Some(replica) = &mut self.replica {
             replica.disconnected(connection);
         }
     }
 
-    /// Has it hand over to a replica, if it serves and that is a backup. Returns whether it does.
+    /// Hands over to a replica, if this one serves and that one is a backup. Returns whether it
+    /// does.
     pub(crate) fn hand_over(&mut self, to: ReplicaId) -> bool {
         let now = self.clock();
         self.replica.as_mut().is_some_and(|replica| replica.hand_over(to, now))
     }
 
-    /// Has it leave the view, since the node is about to stop. Returns whether that takes longer.
+    /// Leaves the view, since the node is about to stop. Returns whether that takes longer.
     pub(crate) fn leave(&mut self) -> bool {
         let now = self.clock();
         self.replica.as_mut().is_some_and(|replica| replica.leave(now))
     }
 
-    /// How it and its group are, as a reply's payload.
+    /// Returns the state of the replica and its group, as a reply's payload.
     pub(crate) fn status(&self) -> Vec<u8> {
         let replica = self.replica.as_ref();
         let view = replica.and_then(Replica::view);
@@ -272,7 +273,7 @@ impl Group {
         wire::as_bytes(&status).to_vec()
     }
 
-    /// Returns what it has in a part of its region, if it is a member and there is such a part.
+    /// Returns the digest of a part of its region, if it is a member and there is such a part.
     pub(crate) fn digest(&self, offset: u64) -> Option<wire::Digest> {
         let replica = self.replica.as_ref().filter(|replica| replica.role() != Role::Learner)?;
         let memory = replica.memory();
@@ -285,8 +286,8 @@ impl Group {
         Some(wire::Digest { lsn: replica.lsn(), digest: crc32fast::hash(&part).into() })
     }
 
-    /// Ends a turn: sees to what is due, and sends what has come of everything. Returns the replies
-    /// for clients, of which most are `answers`.
+    /// Ends a turn: does the work that is due, and sends the results. Returns the replies for
+    /// clients; most of them are in `answers`.
     pub(crate) fn end_turn(&mut self, sessions: &Sessions, answers: &mut Answers) -> Vec<GroupReply> {
         let now = Instant::now();
         self.take_views();
@@ -303,7 +304,7 @@ impl Group {
             self.next_tick = now + self.tick_interval();
             self.look_for_absent(now, sessions);
         }
-        // Read behind the execution of all frames of the turn.
+        // Read after the execution of all frames of the turn.
         let clock = self.clock();
         let Some(replica) = &mut self.replica else { return Vec::new() };
         if is_due {
@@ -336,13 +337,13 @@ impl Group {
         replies
     }
 
-    /// Returns the time by which leases are granted and end. A primary that was suspended must see
-    /// that its lease is over.
+    /// Returns the time by which leases are granted and end. A primary that was suspended must
+    /// notice that its lease is over.
     fn clock(&self) -> Duration {
         lease_clock().saturating_sub(self.began)
     }
 
-    /// Takes what the store has said.
+    /// Processes the replies of the store.
     fn take_views(&mut self) {
         for answer in self.keeper.answers() {
             match answer {
@@ -354,13 +355,13 @@ impl Group {
                 Ok(None) => {}
                 Err(why) => {
                     self.metrics.store_errors.add(1);
-                    warn!(%why, "the store of views did not do what it was asked; the group goes on without");
+                    warn!(%why, "a request to the store of views failed; the group goes on without it");
                 }
             }
         }
     }
 
-    /// Asks for the group's first view, or whether there is one by now.
+    /// Requests to create the group's first view, or to read it if it exists by now.
     fn found(&mut self, now: Instant) {
         if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < FOUNDING_LOOK) {
             return;
@@ -374,8 +375,8 @@ impl Group {
         });
     }
 
-    /// Begins with the first view that it hears of. Nothing has changed its memory, so that it is a
-    /// sound member of the group's first view if that names it.
+    /// Starts with the first view that it receives. Its memory is unchanged, so it is a sound
+    /// member of the group's first view if it is named in it.
     fn begin(&mut self, view: &Arc<View>) {
         let Some(memory) = self.memory.take() else { return };
         let now = self.clock();
@@ -388,8 +389,8 @@ impl Group {
         self.replica = Some(replica);
     }
 
-    /// Shuts out sessions that have had no connection for very long, so that nobody has to know
-    /// their frames any more.
+    /// Fences sessions that have had no connection for very long, so that their frames need not be
+    /// remembered any longer.
     fn look_for_absent(&mut self, now: Instant, sessions: &Sessions) {
         if now < self.next_absence_look {
             return;
@@ -408,7 +409,7 @@ impl Group {
         }
     }
 
-    /// Updates the metrics, and says in the log what has changed.
+    /// Updates the metrics, and logs changes.
     fn tell(&mut self, now: Instant) {
         let Some(replica) = &self.replica else { return };
         let (view, role) = (replica.view().map_or(0, |view| view.number), replica.role());
@@ -432,7 +433,7 @@ impl Group {
                     view,
                     replica = me,
                     primary = format_args!("{primary:#x}"),
-                    "is no member yet, and learns"
+                    "is not a member yet, and copies the region"
                 );
             }
         }

@@ -1,45 +1,48 @@
-//! How a memory node is a replica of a memory group.
+//! The options of a memory node that is a replica of a memory group.
 
 use darter_fabric::wire::ClientTls;
 use darter_group::{Options, StoreReply, StoreRequest};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How a memory node is a replica of a memory group.
+/// The options of a replica of a memory group.
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
-    /// Where all replicas are found, `host:port` each, in the same order at all of them. The first
-    /// founds the group.
+    /// The addresses of all replicas, as `host:port`, in the same order on each. The first founds
+    /// the group.
     pub replicas: Vec<String>,
-    /// Which of them this is.
+    /// The index of this replica in `replicas`.
     pub me: usize,
-    /// Where the group's views are kept.
+    /// The store of the group's views.
     pub views: Views,
-    /// The group's times and bounds, the same at all replicas.
+    /// The group's times and limits, the same on all replicas.
     pub times: Options,
-    /// How to use TLS with the other replicas.
+    /// TLS for connections to the other replicas.
     pub tls: Option<ClientTls>,
 }
 
 impl GroupOptions {
-    /// Says what makes no sense in them.
+    /// Returns an error message if the options are invalid.
     pub(super) fn verify(&self) -> Result<(), String> {
         let Options { lease, patience, .. } = self.times;
         if self.replicas.len() < 2 || self.me >= self.replicas.len() {
-            return Err("a memory group has two replicas or more, of which this node is one".to_owned());
+            return Err(
+                "a memory group has two replicas or more, and this node must be one of them".to_owned()
+            );
         }
         if self.times.members_max < 2 {
-            return Err("a memory group has two members or more at a time".to_owned());
+            return Err("a memory group must have two members or more".to_owned());
         }
         let is_twice = |(at, address)| self.replicas[..at].contains(address);
         if let Some((_, address)) = self.replicas.iter().enumerate().find(|&replica| is_twice(replica)) {
-            return Err(format!("{address}: it is named twice among the replicas"));
+            return Err(format!("{address}: occurs twice among the replicas"));
         }
         if self.times.copy_rate == 0 {
-            return Err("a new replica gets nothing at a rate of 0 bytes a second".to_owned());
+            return Err("the copy rate for a new replica must not be 0 bytes a second".to_owned());
         }
         if lease.is_zero() || patience < lease * 3 / 2 {
-            return Err("replicas must wait for each other for one and a half leases or more".to_owned());
+            return Err("the time after which a replica is suspected must be at least one and a half leases"
+                .to_owned());
         }
         Ok(())
     }
@@ -48,7 +51,7 @@ impl GroupOptions {
         self.me == 0
     }
 
-    /// Returns how many members the group is to have; further replicas are spares.
+    /// Returns the number of members of a full group; further replicas are spares.
     pub(crate) fn members(&self) -> usize {
         self.replicas.len().min(self.times.members_max)
     }
@@ -60,16 +63,17 @@ impl GroupOptions {
     }
 }
 
-/// What carries out a request to a store of views: the reply, `None` for a read that finds no view.
+/// Carries out a request to a store of views. Returns the reply; `None` for a read if there is no
+/// view.
 type CarryOut = dyn FnMut(&StoreRequest) -> Result<Option<StoreReply>, String> + Send;
 
-/// Where a group's views are kept. Calls block, so a thread of their own makes them.
+/// The store of a group's views. Calls block, so a separate thread makes them.
 #[derive(Clone)]
 pub struct Views(Arc<Mutex<CarryOut>>);
 
 impl Views {
-    /// Returns the store whose requests this carries out, or says why not. A request that has failed
-    /// may take effect later.
+    /// Returns a store whose requests are carried out by this function, which returns the reason if
+    /// it fails. A failed request may take effect later.
     pub fn new(
         carry_out: impl FnMut(&StoreRequest) -> Result<Option<StoreReply>, String> + Send + 'static,
     ) -> Self {

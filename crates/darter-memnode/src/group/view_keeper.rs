@@ -1,4 +1,4 @@
-//! The thread that asks the store of views, which may take its time to answer.
+//! The thread that makes requests to the store of views, which can take long.
 
 use super::options::Views;
 use crate::bell::Bell;
@@ -7,10 +7,10 @@ use darter_group::{StoreReply, StoreRequest};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the store has said, or why it has not.
+/// The reply of the store, or the reason of the failure.
 pub(super) type Answer = Result<Option<StoreReply>, String>;
 
-/// The serving thread's end.
+/// The serving thread's handle of the thread.
 #[derive(Debug)]
 pub(super) struct ViewKeeper {
     requests: Sender<StoreRequest>,
@@ -18,24 +18,24 @@ pub(super) struct ViewKeeper {
 }
 
 impl ViewKeeper {
-    /// Starts the thread. It ends when this is dropped and the store has answered.
+    /// Starts the thread. It ends after this is dropped and the store has replied.
     pub(super) fn start(views: Views, bell: Arc<Bell>) -> Result<Self, MemNodeError> {
         let (requests, received) = mpsc::channel();
         let answers = Arc::<Mutex<Vec<Answer>>>::default();
         let theirs = Arc::clone(&answers);
         let keeps = move || keep(&received, &views, &theirs, &bell);
         let spawned = std::thread::Builder::new().name("darter-views".to_owned()).spawn(keeps);
-        spawned.map_err(system("start the thread that asks the store of views"))?;
+        spawned.map_err(system("start the thread for the store of views"))?;
         Ok(Self { requests, answers })
     }
 
-    /// Has the store asked. The answer comes when it comes.
+    /// Sends a request to the store. The reply is returned by a later call of [`Self::answers`].
     pub(super) fn ask(&self, request: StoreRequest) {
-        // The thread is there as long as this is.
+        // The thread runs as long as `self` exists.
         let _ = self.requests.send(request);
     }
 
-    /// Returns the answers that have come.
+    /// Returns the replies received since the last call.
     pub(super) fn answers(&self) -> Vec<Answer> {
         std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -43,7 +43,8 @@ impl ViewKeeper {
 
 fn keep(received: &Receiver<StoreRequest>, views: &Views, answers: &Mutex<Vec<Answer>>, bell: &Bell) {
     while let Ok(request) = received.recv() {
-        // A replica asks again while it has no answer: what piled up meanwhile is asked once.
+        // A replica repeats a request until it gets a reply, so equal requests that have queued are
+        // made once.
         let mut requests = vec![request];
         for more in received.try_iter() {
             if !requests.contains(&more) {

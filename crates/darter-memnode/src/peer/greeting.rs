@@ -1,4 +1,4 @@
-//! How a connection begins: hello, challenge, proof, welcome.
+//! The handshake of a connection: hello, challenge, proof, welcome.
 
 use super::Peer;
 use crate::metrics::RefusedFor;
@@ -11,7 +11,7 @@ impl Peer {
     pub(super) fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
         let opening: Opening = wire::head(bytes)?;
         if opening.magic != wire::MAGIC {
-            // The client speaks another protocol and would understand no reply.
+            // The client speaks another protocol and would not understand a reply.
             self.is_closing = true;
             service.refused(self.address, RefusedFor::Protocol);
             return None;
@@ -50,7 +50,7 @@ impl Peer {
         let is_known = token.is_empty() || transcript.is_proven(token, Side::Client, &proof);
         let failure = service.log_failure();
         let (refusal, text) = if !is_known {
-            (Refusal::Credentials, "no token, or a wrong one")
+            (Refusal::Credentials, "missing or wrong token")
         } else if let Some(ended) = service.refusal(transcript.session) {
             ended
         } else if let Some(why) = &failure {
@@ -58,7 +58,7 @@ impl Peer {
         } else if service.is_draining {
             (Refusal::Closing, "the node is stopping")
         } else if service.greeted >= service.connections_max {
-            (Refusal::Busy, "no room for another connection")
+            (Refusal::Busy, "too many connections")
         } else {
             (Refusal::None, "")
         };

@@ -1,5 +1,5 @@
-//! A connection to a replica of a memory group: frames of clients, messages of other replicas, and
-//! what operators ask.
+//! A connection to a replica of a memory group: clients' frames, other replicas' messages, and
+//! operators' requests.
 
 use super::Peer;
 use crate::group::Group;
@@ -9,21 +9,21 @@ use crate::service::Service;
 use darter_fabric::wire::{self, FrameVerbs, FramedHead, Refusal, RequestHead, RequestKind};
 use darter_group::{FrameId, Message, Outcome};
 
-/// What a connection is to the group.
+/// A connection's state in the group.
 #[derive(Debug, Default)]
 pub(super) struct Grouped {
-    /// Which of the session's channels it is.
+    /// The number of the channel in its session.
     pub(super) channel: u32,
-    /// Counts the channel's connections.
+    /// The number of the channel's connections so far.
     pub(super) attempt: u32,
-    /// Requests whose outcome is not known yet.
+    /// The number of requests whose outcome is not known yet.
     pub(super) requests: usize,
-    /// The parts of a replica's message that have come.
+    /// The parts received so far of a replica's message.
     partial: Vec<u8>,
 }
 
 impl Grouped {
-    /// Returns whether another replica is at the other end.
+    /// Returns whether the peer is another replica.
     pub(super) fn is_replica(&self) -> bool {
         self.channel == wire::RELAY_CHANNEL
     }
@@ -34,7 +34,7 @@ impl Grouped {
 }
 
 impl Peer {
-    /// Takes a request to a replica. Returns whether the connection goes on.
+    /// Handles a request to a replica. Returns whether the connection goes on.
     pub(super) fn take_grouped(
         &mut self,
         kind: RequestKind,
@@ -51,7 +51,7 @@ impl Peer {
                 return true;
             }
             RequestKind::Batch | RequestKind::Pair => {
-                let text = "this is one replica of a memory group; name all of them for one node, as in `a:7000+b:7000`";
+                let text = "this is one replica of a memory group; name all replicas as one node, for example `a:7000+b:7000`";
                 self.refuse(head, Refusal::Failed, text);
                 return true;
             }
@@ -66,12 +66,16 @@ impl Peer {
             match service.group.as_ref().and_then(|group| group.digest(about.number)) {
                 Some(digest) => self.reply(head.id, Refusal::None, wire::as_bytes(&digest)),
                 None => {
-                    self.refuse(head, Refusal::Failed, "it is no member of the group, or has no such part");
+                    self.refuse(
+                        head,
+                        Refusal::Failed,
+                        "this replica is not a member of the group, or has no such part",
+                    );
                 }
             }
             return true;
         }
-        // Who asks a replica that does not serve turns to the one that does.
+        // A client of a replica that does not serve turns to the one that does.
         if service.group.as_ref().is_none_or(|group| !group.serves()) {
             self.reply(head.id, Refusal::View, &[]);
             return true;
@@ -91,7 +95,7 @@ impl Peer {
         true
     }
 
-    /// Replies to a request about sessions when others know what has come of it.
+    /// Replies to a request about sessions when the other replicas know its result.
     fn settle(&mut self, head: &RequestHead, service: &mut Service<'_>) {
         service.end_fenced();
         let fenced = service.sessions.take_facts().filter_map(|fact| match fact {
@@ -106,14 +110,14 @@ impl Peer {
         }
     }
 
-    /// Hands a client's frame to the replica.
+    /// Passes a client's frame to the replica.
     fn take_framed(&mut self, head: &RequestHead, payload: &[u8], service: &mut Service<'_>) -> bool {
         let parts = wire::head::<FramedHead>(payload).and_then(|framed| {
             let verbs = &payload[size_of::<FramedHead>()..];
             Some((framed, FrameVerbs::new(verbs, head.verbs, service.options.frame_bytes_max)?))
         });
         let Some((framed, verbs)) = parts else {
-            self.refuse(head, Refusal::Malformed, "a batch that is not what its head says");
+            self.refuse(head, Refusal::Malformed, "a batch that does not match its head");
             self.drop_for(DroppedFor::Malformed);
             return false;
         };
@@ -131,7 +135,7 @@ impl Peer {
         true
     }
 
-    /// Takes a part of another replica's message.
+    /// Processes a part of another replica's message.
     fn take_relayed(&mut self, head: &RequestHead, payload: &[u8], service: &mut Service<'_>) -> bool {
         let has_more = head.verbs == 1;
         let is_too_long = self.group.partial.len() + payload.len() > wire::MESSAGE_BYTES_MAX;
@@ -152,12 +156,12 @@ impl Peer {
             return false;
         };
         let is_newest = group.receive(self.session, self.group.attempt, message);
-        // What an older connection still holds is behind what the newer has brought.
+        // Messages still in an older connection are outdated by those of the newer one.
         self.is_closing |= !is_newest;
         is_newest
     }
 
-    /// Replies to a frame that was executed, with these words.
+    /// Replies to an executed frame, with these words.
     pub(crate) fn finish_answered(&mut self, id: u64, words: &[u8]) {
         self.group.requests = self.group.requests.saturating_sub(1);
         self.reply(id, Refusal::None, words);

@@ -1,4 +1,4 @@
-//! One connection of a client, as the node sees it.
+//! One connection of a client, on the node's side.
 
 mod greeting;
 mod grouped;
@@ -18,9 +18,9 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Maximum reads from one connection before others get their turn.
+/// Maximum number of reads from one connection before other connections are served.
 const READS_PER_TURN: usize = 4;
-/// Bytes of replies produced for one connection before others get their turn.
+/// Bytes of replies produced for one connection before other connections are served.
 const ANSWER_BYTES_AT_A_TIME: usize = 256 << 10;
 
 /// The result of serving a connection.
@@ -38,34 +38,34 @@ pub(crate) struct Peer {
     output: Outbox,
     /// Replies that wait for the log.
     held: HeldReplies,
-    /// The position up to which the log must be durable before the reply under way may be sent.
+    /// The position up to which the log must be durable before the current reply may be sent.
     need: u64,
     session: u64,
-    /// The queue pair that its verbs go through, if it asked for one.
+    /// The queue pair for its verbs, if it requested one.
     queue: Option<QueueId>,
     /// Its key in the event loop.
     key: u64,
-    /// Calls of it that have no outcome yet.
+    /// Number of its calls that have no outcome yet.
     calls: usize,
-    /// What it is to a memory group.
+    /// Its state in a memory group.
     group: Grouped,
-    /// The transcript that the client's proof must cover, once it was challenged.
+    /// The transcript that the client's proof must cover, after the challenge.
     transcript: Option<Transcript>,
     is_greeted: bool,
     /// No further requests are read; the contents of `output` are still sent.
     is_closing: bool,
-    /// Complete frames may have arrived that were not executed, because there was no room for their
-    /// replies.
+    /// Whether complete frames may have arrived that were not executed, because there was no room
+    /// for their replies.
     has_frames: bool,
     /// Why the node ends the connection, if it does.
     fault: Option<DroppedFor>,
-    /// When the client last made progress on what it owes (read replies, sent more of a request) or
-    /// owed nothing. Before the handshake: when it connected.
+    /// When the client last made progress (read replies, sent more of a request), or had no unread
+    /// replies and no incomplete request. Before the handshake: when it connected.
     prompt: Instant,
     /// When the connection was last served.
     served: Instant,
-    /// The bytes that the node counts for it: of buffers, of unread replies, and of replies that wait
-    /// for the log.
+    /// The bytes that the node counts for it: of buffers, of unread replies, and of replies that
+    /// wait for the log.
     counted: (usize, usize, usize),
     /// The events that the socket is watched for: readable, writable.
     pub(crate) watched: (bool, bool),
@@ -115,7 +115,8 @@ impl Peer {
         self.counted.0
     }
 
-    /// Ends the connection for a reason. The first reason counts; a refusal precedes all.
+    /// Ends the connection for a reason. The first reason counts; a refusal takes precedence over
+    /// all.
     pub(crate) fn drop_for(&mut self, fault: DroppedFor) {
         let is_refused = self.is_closing && !self.is_greeted;
         self.is_closing = true;
@@ -139,7 +140,7 @@ impl Peer {
         (service.now.saturating_duration_since(self.prompt) > service.options.patience).then_some(fault)
     }
 
-    /// Returns whether it was not served for so long.
+    /// Returns whether it was not served for this time.
     pub(crate) fn is_idle(&self, now: Instant, time: Duration) -> bool {
         now.saturating_duration_since(self.served) >= time
     }
@@ -153,7 +154,7 @@ impl Peer {
         self.count(service);
     }
 
-    /// Updates what the node counts for it.
+    /// Updates the counts of the node for it.
     fn count(&mut self, service: &Service<'_>) {
         let buffers = [
             self.channel.buffer_bytes(),
@@ -175,7 +176,7 @@ impl Peer {
     }
 
     /// Keeps the reply that begins at `at` of the output until the log is durable as far as it
-    /// needs, or behind those that are kept already.
+    /// needs and the replies kept earlier have been sent.
     fn hold_back(&mut self, at: usize, is_welcome: bool, service: &mut Service<'_>) {
         let Some(journal) = &mut service.journal else { return };
         let waits = self.need > journal.durable() || !self.held.is_empty();
@@ -187,7 +188,7 @@ impl Peer {
         }
     }
 
-    /// Sends the replies that wait no more to the output. Returns whether others still wait.
+    /// Moves the replies that no longer wait to the output. Returns whether others still wait.
     pub(crate) fn release(&mut self, service: &Service<'_>) -> bool {
         if let (Some(journal), Some(log)) = (&service.journal, &service.metrics.log) {
             log.released.add(self.held.release(journal.durable(), &mut self.output.bytes));
@@ -195,17 +196,17 @@ impl Peer {
         !self.held.is_empty()
     }
 
-    /// Refuses what waits for the log: it has failed.
+    /// Refuses the replies that wait for the log, which has failed.
     pub(crate) fn refuse_held(&mut self, why: &str) {
         if !self.held.refuse(why, &mut self.output.bytes) {
             self.drop_for(DroppedFor::System);
         }
     }
 
-    /// Ends it.
+    /// Ends the connection.
     pub(crate) fn part(mut self, service: &mut Service<'_>) {
         self.set_counted(service, (0, 0, 0));
-        // Before its session may count as gone.
+        // Before its session can count as gone.
         if let Some(queue) = self.queue {
             service.end_queue(queue);
         }
@@ -219,7 +220,7 @@ impl Peer {
         service.parted(self.address, self.session, self.fault);
     }
 
-    /// Sends what waits in the output, without reading what has arrived.
+    /// Sends the contents of the output, without reading from the socket.
     pub(crate) fn push(&mut self, service: &Service<'_>) -> Progress {
         let is_sent = self.send(service).is_ok();
         self.count(service);
@@ -227,7 +228,7 @@ impl Peer {
         if is_sent && !is_over { Progress::GoesOn } else { Progress::Ended }
     }
 
-    /// Reads what has arrived, executes it and sends the replies.
+    /// Reads the bytes that have arrived, executes their frames and sends the replies.
     pub(crate) fn serve(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) -> Progress {
         let progress = self.take_turn(service, endpoint);
         self.served = service.now;
@@ -241,8 +242,8 @@ impl Peer {
                 return Progress::Ended;
             }
             if self.is_closing || self.is_full(service.options) || self.defers(service) {
-                // Nothing more is read until the client reads its replies, the disk or the other
-                // replicas have caught up, or ever.
+                // Reading resumes when the client has read its replies, or the disk or the other
+                // replicas have caught up; if the connection is closing, never.
                 break;
             }
             if self.has_frames {
@@ -263,7 +264,7 @@ impl Peer {
                     }
                 }
                 Ok(false) => {
-                    // A request or a handshake that has begun may be completed.
+                    // A request or handshake that has begun may be completed.
                     let is_amid = !self.input.arrived().is_empty();
                     let is_done = self.is_greeted && !is_amid && !self.owes_answers();
                     self.is_closing = service.is_draining && is_done;
@@ -277,11 +278,11 @@ impl Peer {
                 }
             }
         }
-        // More frames may be waiting, which the next turn finds out. When the node drains, a client
-        // with nothing in progress gets its end without a message.
+        // More frames may be waiting, which the next turn handles. When the node drains, a client
+        // with nothing in progress is disconnected without a message.
         let owes_nothing = self.is_greeted && !self.owes_answers();
         self.has_frames |= service.is_draining && owes_nothing && self.input.arrived().is_empty();
-        // What was read may have been TLS records that need a response.
+        // The bytes read may have been TLS records that need a response.
         let is_sent = self.send(service).is_ok();
         let is_over = self.is_closing && self.output.waiting() == 0 && self.held.is_empty();
         if is_sent && !is_over { Progress::GoesOn } else { Progress::Ended }
@@ -297,18 +298,18 @@ impl Peer {
         }
     }
 
-    /// Returns whether requests of it were taken that have no reply in the output yet.
+    /// Returns whether there are requests without a reply in the output yet.
     fn owes_answers(&self) -> bool {
         self.calls > 0 || self.group.requests > 0 || !self.held.is_empty()
     }
 
-    /// Returns whether its requests must wait. What other replicas say never does: it may be what
-    /// others wait for.
+    /// Returns whether its requests must wait. Messages of other replicas never do, since other
+    /// requests may wait for them.
     fn defers(&self, service: &Service<'_>) -> bool {
         !self.group.is_replica() && service.defers_requests()
     }
 
-    /// Bytes of replies that the client has not read, or that wait for the log.
+    /// Returns the bytes of replies that the client has not read, or that wait for the log.
     fn waiting(&self) -> usize {
         self.output.waiting() + self.held.waiting()
     }
@@ -322,7 +323,7 @@ impl Peer {
     pub(crate) fn interest(&self, options: &MemNodeOptions) -> (bool, bool) {
         let is_full = self.is_full(options);
         let hears = !self.is_closing && !is_full;
-        // What waits for the log is sent when the log rings.
+        // Replies that wait for the log are sent when the log's bell rings.
         let sends = self.output.waiting() > 0
             || self.is_closing && self.held.is_empty()
             || self.has_frames && (!is_full || self.held.is_empty());
@@ -370,7 +371,7 @@ impl Peer {
     }
 }
 
-/// Has the processor fetch what the second of these requests touches first, while the node executes
+/// Prefetches the first memory that the second of these requests accesses, while the node executes
 /// the first.
 fn prefetch_behind(requests: &[u8], endpoint: &LocalEndpoint) {
     let end = |first: RequestHead| wire::HEADER_BYTES + first.bytes as usize;

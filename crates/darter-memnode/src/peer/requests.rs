@@ -1,4 +1,4 @@
-//! The requests of a connection that was let in: what each kind asks for, and the replies.
+//! The requests of an admitted connection, by kind, and their replies.
 
 use super::Peer;
 use crate::error::MemNodeError;
@@ -44,11 +44,15 @@ impl Peer {
             | RequestKind::Status
             | RequestKind::HandOver
             | RequestKind::Digest => {
-                self.refuse(&head, Refusal::Failed, "this memory node is no replica of a memory group");
+                self.refuse(&head, Refusal::Failed, "this memory node is not a replica of a memory group");
                 return Some(end);
             }
             RequestKind::Batch if service.queues.are_served() => {
-                self.refuse(&head, Refusal::Failed, "verbs go over RDMA here; name the pool rdma://");
+                self.refuse(
+                    &head,
+                    Refusal::Failed,
+                    "this memory node serves verbs over RDMA; use rdma:// in the pool's URL",
+                );
                 return Some(end);
             }
             RequestKind::Batch => {
@@ -68,7 +72,7 @@ impl Peer {
         let about = self.take_control(kind, &head, payload)?;
         let done = self.control(kind, about, service);
         service.end_fenced();
-        // A persist waits for all that was done before.
+        // A persist waits for everything done before.
         self.need = service.note_facts();
         match done {
             Ok(refusal) => self.refuse(&head, refusal, ""),
@@ -77,7 +81,7 @@ impl Peer {
         Some(end)
     }
 
-    /// Returns what a request is about; `None` if that makes no sense, which ends the connection.
+    /// Returns the arguments of a request; `None` if they are invalid, which ends the connection.
     pub(super) fn take_control(
         &mut self,
         kind: RequestKind,
@@ -88,13 +92,13 @@ impl Peer {
         let about = about.filter(|about| kind != RequestKind::Claim || about.number < wire::SLOTS_MAX);
         let about = about.filter(|_| payload.len() == size_of::<Control>());
         if about.is_none() {
-            self.refuse(head, Refusal::Malformed, "a request that is not about anything");
+            self.refuse(head, Refusal::Malformed, "a request with invalid arguments");
             self.drop_for(DroppedFor::Malformed);
         }
         about
     }
 
-    /// Does what a request about slots, sessions or the region asks for.
+    /// Carries out a request about slots, sessions or the region.
     pub(super) fn control(
         &mut self,
         kind: RequestKind,
@@ -115,16 +119,16 @@ impl Peer {
         }
     }
 
-    /// Pairs a queue of the client with one of the node, of which a connection has one at most.
+    /// Pairs a queue of the client with one of the node. A connection has one at most.
     fn pair(&mut self, head: &RequestHead, payload: &[u8], service: &mut Service<'_>) {
         let theirs = wire::head::<Pairing>(payload).filter(|_| payload.len() == size_of::<Pairing>());
         let Some(theirs) = theirs else {
-            self.refuse(head, Refusal::Malformed, "a pairing that is none");
+            self.refuse(head, Refusal::Malformed, "an invalid pairing request");
             self.drop_for(DroppedFor::Malformed);
             return;
         };
         if self.queue.is_some() {
-            return self.refuse(head, Refusal::Busy, "a connection has one queue pair");
+            return self.refuse(head, Refusal::Busy, "this connection already has a queue pair");
         }
         match service.pair(self.session, &theirs) {
             Ok((queue, ours)) => {
@@ -135,10 +139,10 @@ impl Peer {
         }
     }
 
-    /// Hands a call to the workers, or refuses it.
+    /// Passes a call to the workers, or refuses it.
     fn call(&mut self, head: &RequestHead, payload: &[u8], service: &mut Service<'_>) {
         let Some((procedure, words)) = wire::take_call(payload) else {
-            self.refuse(head, Refusal::Malformed, "a call that is not whole words");
+            self.refuse(head, Refusal::Malformed, "a call whose length is not a multiple of a word");
             self.drop_for(DroppedFor::Malformed);
             return;
         };
@@ -182,7 +186,7 @@ impl Peer {
     ) {
         let verbs = wire::FrameVerbs::new(payload, head.verbs, service.options.frame_bytes_max);
         let Some(verbs) = verbs else {
-            self.refuse(head, Refusal::Malformed, "a batch that is not what its head says");
+            self.refuse(head, Refusal::Malformed, "a batch that does not match its head");
             self.drop_for(DroppedFor::Malformed);
             return;
         };
@@ -224,7 +228,7 @@ impl Peer {
         self.reply(head.id, refusal, &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)]);
     }
 
-    /// Replies with a payload that is not verbs' results.
+    /// Replies with a payload that is not results of verbs.
     pub(super) fn reply(&mut self, id: u64, refusal: Refusal, payload: &[u8]) {
         let reply =
             ReplyHead { refusal: refusal as u8, reserved: 0, verbs: 0, bytes: payload.len() as u32, id };

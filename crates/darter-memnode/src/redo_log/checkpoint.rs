@@ -1,26 +1,26 @@
-//! Checkpoints: copies of the region, which bound what must be replayed.
+//! Checkpoints: copies of the region, which limit how much log must be replayed.
 //!
-//! There are two images, files as large as the region and sparse. A checkpoint writes to the one
-//! that the manifest does *not* name, in chunks of 64 KiB: those that have changed since that image
-//! was written last. So the image that is named stays whole whatever happens, and a chunk that
-//! changes now and then is written twice.
+//! There are two images, sparse files as large as the region. A checkpoint writes to the image that
+//! the manifest does *not* name, in chunks of 64 KiB: those that have changed since that image was
+//! last written. So the named image is never modified, and a chunk that changes now and then is
+//! written twice.
 //!
-//! The region goes on changing while it is copied. What an image holds is therefore of no one
-//! moment: each word has a value that it had at some time between two positions of the log, where
-//! the checkpoint began and where the last chunk was copied. Replaying the log from the first
-//! position repairs that, since records hold words and not what was done to them: in order, every
-//! word ends at its last value. But replay must reach the second position; an image that has a
-//! slot's new word, say, may lack the leaf that it names. So
+//! The region goes on changing while it is copied. So an image is not a snapshot of one moment:
+//! each word has a value that it had at some time between two positions of the log, where the
+//! checkpoint began and where the last chunk was copied. Replaying the log from the first position
+//! repairs that, since records hold words and not operations: in order, every word ends at its last
+//! value. But replay must reach the second position: otherwise an image with a slot's new word, for
+//! example, may lack the leaf that the word points to. So
 //!
 //! 1. all chunks are copied,
-//! 2. the log's position is asked for, and everything before it becomes durable,
+//! 2. the log's position is read, and everything before it becomes durable,
 //! 3. the image is synced, and only then
 //! 4. the manifest names it, is synced and renamed, and
 //! 5. the log before the first position is removed.
 //!
 //! After an error the image is void, and the next checkpoint writes it anew, as another file: after
-//! a failed sync nobody knows what a file holds. If it was the manifest that failed, there is no
-//! next one.
+//! a failed sync the contents of a file are unknown. If writing the manifest failed, there is no
+//! further checkpoint.
 
 use super::chunks::ChunkSet;
 use super::manifest::{CHUNK_BYTES, Image, Manifest, SessionFacts, chunk_word};
@@ -29,40 +29,39 @@ use super::segment;
 use std::io;
 use std::sync::Arc;
 
-/// Chunks written between two syncs of an image: a sync of the log may wait for what was written
-/// since.
+/// Number of chunks written between two syncs of an image: a sync of the log may wait for the
+/// chunks written since the last one.
 const CHUNKS_PER_SYNC: usize = 64;
 
-/// What a checkpoint begins with, all of one moment.
+/// The state of the log at the start of a checkpoint.
 #[derive(Debug)]
 pub(super) struct CheckpointRequest {
     /// The log's position.
     pub(super) position: u64,
-    /// The chunks that have changed since the request before.
+    /// The chunks that have changed since the previous request.
     pub(super) changed: ChunkSet,
     pub(super) sessions: SessionFacts,
 }
 
-/// What a checkpoint needs of a node that goes on meanwhile.
+/// A checkpoint's access to a node that goes on serving.
 pub(super) trait Source {
     /// Copies the region's bytes at an offset.
     fn copy(&mut self, offset: u64, buffer: &mut [u8]);
-    /// Returns a position of the log that lies behind everything copied so far; `None` if the node
-    /// has ended.
+    /// Returns a position of the log after everything copied so far; `None` if the node has ended.
     fn position(&mut self) -> Option<u64>;
     /// Waits until the log is durable up to a position. Returns `false` if it never will be.
     fn wait_until_durable(&mut self, position: u64) -> bool;
 }
 
-/// An image, and what is known of it.
+/// An image, and its state.
 #[derive(Debug)]
 struct ImageState {
     image: Image,
     /// The chunks that have changed since it was written.
     changed: ChunkSet,
-    /// A word for each chunk of it.
+    /// A word for each of its chunks.
     words: Vec<u64>,
-    /// It must be written anew.
+    /// Whether it must be written anew.
     is_void: bool,
 }
 
@@ -72,24 +71,24 @@ pub(super) struct Checkpointer {
     medium: Arc<dyn Medium>,
     boot_id: u64,
     region_bytes: u64,
-    /// The image that the manifest names comes second.
+    /// The two images; the second is the one that the manifest names.
     images: [ImageState; 2],
-    /// The chunks that may hold anything but zeros.
+    /// The chunks that may be nonzero.
     ever: ChunkSet,
-    /// Nobody knows which image the manifest names, so neither may be written any more.
+    /// Whether it is unknown which image the manifest names, so neither may be written.
     is_over: bool,
 }
 
-/// What a checkpoint did.
+/// The result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CheckpointDone {
     pub(super) position: u64,
-    /// Bytes of chunks written.
+    /// Number of bytes of chunks written.
     pub(super) bytes: u64,
 }
 
 impl Checkpointer {
-    /// Goes on from a manifest.
+    /// Continues from a manifest.
     pub(super) fn new(medium: Arc<dyn Medium>, manifest: &Manifest) -> Self {
         let count = manifest.chunks.len();
         let state =
@@ -110,10 +109,11 @@ impl Checkpointer {
         }
     }
 
-    /// Makes a checkpoint. Returns what it did; `None` if the node ended meanwhile.
+    /// Makes a checkpoint. Returns its result; `None` if the node ended before it was complete.
     ///
     /// # Errors
-    /// The medium's. The checkpoint before still counts, and the log is as long as it was.
+    /// Fails with the medium's errors. The previous checkpoint is then still valid, and the log is
+    /// not shortened.
     pub(super) fn run(
         &mut self,
         request: CheckpointRequest,
@@ -149,13 +149,14 @@ impl Checkpointer {
         Ok(Some(CheckpointDone { position: request.position, bytes }))
     }
 
-    /// Brings the image that is not named up to date, and syncs it. Returns the bytes written.
+    /// Updates the image that is not named, and syncs it. Returns the number of bytes written.
     fn write_image(&mut self, source: &mut dyn Source) -> io::Result<u64> {
         let target = &mut self.images[0];
         let file = if target.is_void {
             target.words.fill(0);
             target.changed = self.ever.clone();
-            // Another file: the one of this name may hold what a failed sync has left.
+            // Writes another file, since the old file may have been left inconsistent by a failed
+            // sync.
             self.medium.remove(target.image.name())?;
             self.medium.create(target.image.name())?
         } else {
@@ -172,7 +173,7 @@ impl Checkpointer {
     }
 }
 
-/// Copies the chunks of an image that have changed. Returns their bytes.
+/// Copies the chunks of an image that have changed. Returns the number of bytes.
 fn copy_chunks(
     target: &mut ImageState,
     region_bytes: u64,

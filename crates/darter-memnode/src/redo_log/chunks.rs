@@ -9,7 +9,7 @@ pub(super) struct ChunkSet {
 }
 
 impl ChunkSet {
-    /// Returns the empty set of a region with so many chunks.
+    /// Returns the empty set of a region with this number of chunks.
     pub(super) fn new(chunks: usize) -> Self {
         Self { bits: vec![0; chunks.div_ceil(64)] }
     }
@@ -19,7 +19,7 @@ impl ChunkSet {
         self.bits[chunk / 64] |= 1 << (chunk % 64);
     }
 
-    /// Adds the chunks that a range of the region's bytes lies in. The range is not empty.
+    /// Adds the chunks that overlap a range of the region's bytes. The range is not empty.
     #[inline]
     pub(super) fn add_range(&mut self, offset: u64, bytes: usize) {
         let last = (offset + bytes as u64 - 1) / CHUNK_BYTES;

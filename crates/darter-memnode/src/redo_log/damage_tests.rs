@@ -1,9 +1,9 @@
-//! Damage to the files of a log, of every kind: recovery finds what was acknowledged, all of it, or names
-//! the file that is damaged.
+//! Damage of every kind to the files of a log: recovery restores everything acknowledged, or names
+//! the damaged file.
 //!
-//! `DARTER_DAMAGES` sets how many bits are flipped; a fiftieth as many sectors are damaged, each in four
-//! ways, and as many files are cut short, and removed. Runs with another `DARTER_DAMAGE_SEED` damage
-//! other places.
+//! `DARTER_DAMAGES` sets the number of flipped bits; a fiftieth of it is the number of damaged
+//! sectors for each of four kinds, of truncated files, and of removed files. A different
+//! `DARTER_DAMAGE_SEED` damages other places.
 
 use super::manifest::{MANIFEST, Manifest, SessionFacts};
 use super::medium::Medium;
@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const SECTOR_BYTES: usize = 512;
-/// Damages by default.
+/// Default number of damages.
 const DAMAGES: usize = 400;
-/// Bits that are flipped for each sector that is damaged.
+/// Number of flipped bits per damaged sector.
 const BITS_PER_SECTOR: usize = 50;
 
-/// Workloads that end in the middle of a segment, with one record in the last batch or several, before
-/// the first checkpoint or after one, crashed or stopped.
+/// Workloads that end in the middle of a segment, with one record in the last batch or several,
+/// before the first checkpoint or after one, crashed or stopped.
 const WORKLOADS: [&[Step]; 4] = [
     WORKLOAD,
     &[Write(1), Commit, Add, Commit, Write(2), Add, Commit],
@@ -43,22 +43,22 @@ enum Kind {
     Removed,
 }
 
-/// How recoveries ended.
+/// The numbers of recoveries, by result.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     cases: usize,
-    /// All is there.
+    /// All data was restored.
     harmless: usize,
     /// Recovery named a file.
     refused: usize,
-    /// Anything else.
+    /// Any other result.
     wrong: usize,
 }
 
-/// What recovery finds.
+/// The result of a recovery.
 type Found = (Vec<u8>, SessionFacts, u64);
 
-/// Recovers a medium. Returns what it found, or why it did not.
+/// Recovers a medium. Returns its contents, or the error.
 fn found(medium: &Arc<SimulatedDisk>) -> Result<Found, String> {
     let mut memory = Bytes::new();
     let manifest = match Manifest::find(medium) {
@@ -73,7 +73,7 @@ fn found(medium: &Arc<SimulatedDisk>) -> Result<Found, String> {
     Ok((memory.into_bytes(), recovered.sessions, recovered.position))
 }
 
-/// Damages a file of a medium. Returns where.
+/// Damages a file of a medium. Returns the place.
 fn damage(
     kind: Kind,
     medium: &Arc<SimulatedDisk>,

@@ -1,4 +1,4 @@
-//! The log as the serving thread sees it.
+//! The serving thread's interface to the log.
 
 use super::LogOptions;
 use super::checkpoint::{CheckpointRequest, Checkpointer};
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 /// A fact about sessions that outlives the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
-    /// A session was let in.
+    /// A session was admitted.
     Entered(u64),
-    /// A session was shut out.
+    /// A session was fenced.
     Fenced(u64),
 }
 
-/// A log that was recovered, and whose threads do not run yet.
+/// A log that was recovered, and whose threads have not been started.
 #[derive(Debug)]
 pub(crate) struct OpenLog {
     pub(super) medium: Arc<dyn Medium>,
@@ -40,7 +40,7 @@ pub(crate) struct OpenLog {
     pub(super) checkpointed: u64,
     /// The chunks that the newest checkpoint may lack.
     pub(super) changed: ChunkSet,
-    /// The node had crashed.
+    /// Whether the node had crashed.
     pub(super) has_crashed: bool,
     pub(super) options: LogOptions,
 }
@@ -54,12 +54,12 @@ pub(crate) struct Journal {
     keeper: Option<JoinHandle<()>>,
     /// The position before which all records are handed over.
     handed_over: u64,
-    /// Where the newest checkpoint began that was made or asked for.
+    /// The start position of the newest checkpoint that was made or requested.
     checkpointed: u64,
     is_checkpointing: bool,
-    /// When records were handed over that are not durable, by the position behind them.
+    /// When the records that are not durable were handed over, with the positions after them.
     waiting_since: VecDeque<(u64, Instant)>,
-    /// Connections with replies that wait.
+    /// Connections with waiting replies.
     pub(crate) waiting: Vec<u64>,
     options: LogOptions,
 }
@@ -108,13 +108,14 @@ impl Journal {
         })
     }
 
-    /// Returns what becomes readable when the log is durable further, or never will be.
+    /// Returns a descriptor that becomes readable when the log is durable further, or never will
+    /// be.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.shared.bell.descriptor()
     }
 
-    /// Returns why every request must be refused, if the log has failed or cannot be written for
-    /// now.
+    /// Returns the reason to refuse every request, if the log has failed or currently cannot be
+    /// written.
     pub(crate) fn failure(&self) -> Option<Arc<str>> {
         self.shared.failure()
     }
@@ -123,7 +124,7 @@ impl Journal {
     /// may be sent.
     ///
     /// # Errors
-    /// Those of [`LocalEndpoint::execute_frame`]; nothing was done then.
+    /// Fails with the errors of [`LocalEndpoint::execute_frame`]; nothing was executed then.
     pub(crate) fn execute(
         &mut self,
         endpoint: &mut LocalEndpoint,
@@ -136,7 +137,7 @@ impl Journal {
         Ok(need)
     }
 
-    /// Records facts. Returns the position behind them.
+    /// Records facts. Returns the position after them.
     pub(crate) fn note(&mut self, facts: impl Iterator<Item = Fact>) -> u64 {
         for fact in facts {
             match fact {
@@ -153,18 +154,18 @@ impl Journal {
         self.recorder.durable()
     }
 
-    /// Returns whether so much waits for the disk that no more requests may be taken.
+    /// Returns whether too many bytes wait for the disk to take more requests.
     pub(crate) fn is_full(&self) -> bool {
         let waits = self.recorder.position() - self.recorder.durable();
         waits > self.options.queue_bytes_max as u64
     }
 
-    /// Waits until the log is durable further, or this time is over.
+    /// Waits until the log is durable further, or this time has passed.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.shared.wait_beyond(self.recorder.durable(), time);
     }
 
-    /// Stills the bell, and looks how far the log is durable. Returns whether it is further.
+    /// Quiets the bell, and updates the durable position. Returns whether it has advanced.
     pub(crate) fn look(&mut self) -> bool {
         self.shared.bell.quiet();
         let (before, durable) = (self.recorder.durable(), self.shared.durable());
@@ -177,7 +178,7 @@ impl Journal {
         durable > before
     }
 
-    /// Ends a turn: hands over what it has recorded, and sees to checkpoints.
+    /// Ends a turn: hands over its records, and starts or completes checkpoints.
     pub(crate) fn end_turn(&mut self, now: Instant, sessions: impl FnOnce() -> SessionFacts) {
         let position = self.recorder.position();
         if position > self.handed_over {
@@ -216,7 +217,7 @@ impl Journal {
     fn end(&mut self) {
         self.shared.close();
         for thread in [self.writer.take(), self.keeper.take()].into_iter().flatten() {
-            // One that has panicked has said so.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! The manifest: the file that names the newest checkpoint and says what is in it. It also says
-//! which memory this is, so it is there from the beginning.
+//! The manifest: the file that names the newest checkpoint and describes its contents. It also
+//! identifies the memory, so it exists from the beginning.
 //!
 //! ```text
 //! checkpoint
@@ -10,11 +10,11 @@
 //!      checksum of all of it 8
 //! ```
 //!
-//! *Replayed from* is the log's position when the checkpoint began: the image holds the effects of
-//! all records before it. *Reaches* is a position that no effect in the image is behind. Replay
-//! must come at least that far, or the image is ahead of its log.
+//! *Replayed from* is the log's position when the checkpoint began: the image has the effects of
+//! all records before it. *Reaches* is a position after all effects in the image. Replay must reach
+//! it, or the image is ahead of its log.
 //!
-//! It is written beside its name, synced, and renamed. So there is a whole one always.
+//! It is written under another name, synced, and renamed. So there is always a complete one.
 
 use super::medium::Medium;
 use super::record::word64;
@@ -23,16 +23,16 @@ use std::io;
 const MAGIC: u64 = u64::from_le_bytes(*b"DARTERCP");
 const VERSION: u64 = 1;
 const HEAD_BYTES: usize = 72;
-/// In the place of an image: there is none, and the log has a segment.
+/// In the field for the image: there is no image, and the log has a segment.
 const BEGUN: u64 = 3;
 /// The name of the manifest.
 pub(super) const MANIFEST: &str = "checkpoint";
-/// The name of the next manifest until it is whole.
+/// The name of the next manifest until it is complete.
 const MANIFEST_DRAFT: &str = "checkpoint.new";
-/// Bytes of a chunk: the unit in which the region is copied.
+/// Number of bytes of a chunk, the unit in which the region is copied.
 pub(super) const CHUNK_BYTES: u64 = 64 << 10;
 
-/// One of the two files that copies of the region lie in.
+/// One of the two files for copies of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Image {
     First = 1,
@@ -55,12 +55,12 @@ impl Image {
     }
 }
 
-/// What is known of sessions at a position of the log.
+/// Facts about sessions at a position of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionFacts {
     /// Sessions that are fenced, the oldest first.
     pub(crate) fenced: Vec<u64>,
-    /// Sessions that were let in and are not fenced, the oldest first.
+    /// Sessions that were admitted and are not fenced, the oldest first.
     pub(crate) known: Vec<u64>,
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct SessionFacts {
 pub(super) struct Manifest {
     pub(super) boot_id: u64,
     pub(super) region_bytes: u64,
-    /// `None`: nothing was copied yet, and the region is zeros.
+    /// `None` if nothing has been copied yet, and the region is zeros.
     pub(super) image: Option<Image>,
-    /// The log has a segment, so if there is none it was lost.
+    /// The log has a segment, so if none is found it was lost.
     pub(super) is_begun: bool,
     pub(super) replayed_from: u64,
     pub(super) reaches: u64,
@@ -85,7 +85,7 @@ pub(super) fn chunk_word(bytes: &[u8]) -> u64 {
     if bytes.iter().all(|byte| *byte == 0) { 0 } else { 1 << 32 | u64::from(crc32fast::hash(bytes)) }
 }
 
-/// Returns how many chunks a region has.
+/// Returns the number of chunks of a region.
 pub(super) fn chunk_count(region_bytes: u64) -> usize {
     region_bytes.div_ceil(CHUNK_BYTES) as usize
 }
@@ -119,7 +119,7 @@ impl Manifest {
         bytes
     }
 
-    /// Returns what some bytes say; `None` if they are no whole manifest of this version.
+    /// Parses a manifest; `None` if the bytes are not a complete manifest of this version.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| word64(bytes, at * 8);
         let body = bytes.len().checked_sub(8).filter(|body| *body >= HEAD_BYTES && body % 8 == 0)?;
@@ -157,16 +157,16 @@ impl Manifest {
     /// Makes this the manifest, durably.
     ///
     /// # Errors
-    /// The medium's. Then it is the manifest or the one before is.
+    /// Fails with the medium's errors. The manifest is then either this one or the previous one.
     pub(super) fn publish(&self, medium: &dyn Medium) -> io::Result<()> {
         self.draft(medium)?;
         Self::take_draft(medium)
     }
 
-    /// Makes this the manifest, if it is one of before the first segment, once that is there.
+    /// Records in the manifest that the first segment exists, if it was written before that.
     ///
     /// # Errors
-    /// As [`Manifest::publish`].
+    /// The same as of [`Manifest::publish`].
     pub(super) fn note_segment(&mut self, medium: &dyn Medium) -> io::Result<()> {
         if self.is_begun {
             return Ok(());
@@ -175,10 +175,10 @@ impl Manifest {
         self.publish(medium)
     }
 
-    /// Writes this to a file aside, durably.
+    /// Writes this to a draft file, durably.
     ///
     /// # Errors
-    /// The medium's. The manifest is the one before.
+    /// Fails with the medium's errors. The manifest is then the previous one.
     pub(super) fn draft(&self, medium: &dyn Medium) -> io::Result<()> {
         let file = medium.create(MANIFEST_DRAFT)?;
         file.write_at(0, &self.bytes())?;
@@ -188,7 +188,7 @@ impl Manifest {
     /// Makes the draft the manifest, durably.
     ///
     /// # Errors
-    /// The medium's. Then it is the manifest or the one before is.
+    /// Fails with the medium's errors. The manifest is then either the draft or the previous one.
     pub(super) fn take_draft(medium: &dyn Medium) -> io::Result<()> {
         medium.rename(MANIFEST_DRAFT, MANIFEST)?;
         medium.sync_names()
@@ -197,7 +197,8 @@ impl Manifest {
     /// Returns the manifest of a medium; `None` if it has none.
     ///
     /// # Errors
-    /// The medium's, and [`io::ErrorKind::InvalidData`] if it is damaged or of another version.
+    /// Fails with the medium's errors, and with [`io::ErrorKind::InvalidData`] if the manifest is
+    /// damaged or of another version.
     pub(super) fn find(medium: &dyn Medium) -> io::Result<Option<Self>> {
         if !medium.names()?.iter().any(|name| name == MANIFEST) {
             return Ok(None);

@@ -1,9 +1,9 @@
-//! The medium that the log's files lie on: a directory of a file system, or in tests a simulated
-//! one that loses power.
+//! The medium with the log's files: a directory of a file system, or in tests a simulated one that
+//! loses power.
 //!
-//! What is written to a file is durable once that file was synced without an error, and a name
-//! (made, changed or removed) once the names were. Everything else may be there after a power
-//! failure, or not, or in parts.
+//! Data written to a file is durable after a successful sync of that file, and a change of names
+//! (creation, renaming or removal) after a sync of the names. After a power failure everything else
+//! may be present, absent or partial.
 
 use darter_fabric::files::{Sharing, open_own};
 use std::fs::File;
@@ -16,17 +16,17 @@ use std::sync::Arc;
 pub(super) trait Medium: Send + Sync + std::fmt::Debug {
     /// Returns the names of all files.
     fn names(&self) -> io::Result<Vec<String>>;
-    /// Makes an empty file, in place of one that has the name.
+    /// Creates an empty file, and replaces an existing file of the name.
     fn create(&self, name: &str) -> io::Result<Box<dyn MediumFile>>;
     /// Opens a file.
     fn open(&self, name: &str) -> io::Result<Box<dyn MediumFile>>;
-    /// Gives a file another name, in place of one that has it.
+    /// Renames a file, and replaces an existing file of the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Waits until all names are durable.
     fn sync_names(&self) -> io::Result<()>;
-    /// Returns where a file is, for messages.
+    /// Returns the path of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
 
@@ -34,14 +34,14 @@ pub(super) trait Medium: Send + Sync + std::fmt::Debug {
 pub(super) trait MediumFile: Send + std::fmt::Debug {
     /// Returns its size in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// Gives it disk space for so many bytes from its beginning, which read as zeros.
+    /// Allocates disk space for this number of bytes from its beginning, which read as zeros.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
-    /// Fills a buffer from this offset on. What lies behind the file's end reads as zeros.
+    /// Fills a buffer from this offset on. Bytes beyond the file's end read as zeros.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes bytes at this offset.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Waits until its content is durable. After an error nobody knows what is: the system may have
-    /// dropped what it could not write, and a second call would say that all is well.
+    /// Waits until its content is durable. After an error it is unknown which part is: the system
+    /// may have dropped data that it could not write, and a second call would report success.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -49,20 +49,20 @@ pub(super) trait MediumFile: Send + std::fmt::Debug {
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    /// The directory itself, locked: it is one node's.
+    /// The directory itself, locked because it belongs to one node.
     handle: File,
-    /// Who can read and write new files.
+    /// The users that can read and write new files.
     sharing: Sharing,
 }
 
 impl Directory {
-    /// Opens a directory, made if it is absent, for one process alone.
+    /// Opens a directory for this process alone; creates it if it is absent.
     pub(super) fn open(path: &Path, sharing: Sharing) -> io::Result<Arc<dyn Medium>> {
         let is_new = sharing.create_directory(path)?;
         let handle = File::open(path)?;
         handle.try_lock().map_err(|error| match error {
             std::fs::TryLockError::WouldBlock => {
-                io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open")
+                io::Error::new(io::ErrorKind::ResourceBusy, "it is open in another process")
             }
             std::fs::TryLockError::Error(error) => error,
         })?;
@@ -124,7 +124,7 @@ impl MediumFile for File {
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         let mode = rustix::fs::FallocateFlags::empty();
         match rustix::fs::fallocate(self, mode, 0, bytes) {
-            // A file system without reservations: space is taken as it is written.
+            // On a file system without reservations, space is allocated as it is written.
             Err(rustix::io::Errno::OPNOTSUPP) if self.size()? < bytes => self.set_len(bytes),
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             reserved => Ok(reserved?),

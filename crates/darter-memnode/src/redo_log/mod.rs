@@ -1,23 +1,24 @@
-//! The redo log of a memory node that loses nothing acknowledged when the power fails.
+//! The redo log of a memory node, with which acknowledged writes survive a power failure.
 //!
-//! The region is memory of the process. Verbs execute at once, as ever, and the serving thread
-//! records what they change in the order in which it happens (`recorder.rs`). A thread writes the
-//! records to segments and syncs them (`shared.rs`, `segment.rs`). **A reply waits until the log is
-//! durable as far as what its frame wrote and what it saw**: behind the frame's own record, or behind
-//! the last record that changed a line which it has read (`chunks.rs`). So nobody ever learns of
-//! anything that a power failure can take back: a client that got no reply does not know whether its
-//! verbs took effect, as after any lost connection, and no other has seen them.
+//! The region is memory of the process. Verbs execute at once, as without a log, and the serving
+//! thread records their changes in order (`recorder.rs`). A thread writes the records to segments
+//! and syncs them (`shared.rs`, `segment.rs`). **A reply waits until the log is durable as far as
+//! everything that its frame wrote and read**: up to the frame's own record, or up to the last
+//! record that changed a line that it read (`chunks.rs`). So no client ever learns of anything that
+//! a power failure can undo: a client without a reply does not know whether its verbs took effect,
+//! as after any lost connection, and no other client has seen their effects.
 //!
-//! Another thread copies the region now and then (`checkpoint.rs`), which bounds how much is
-//! replayed when the node starts again (`recovery.rs`). The file `checkpoint` names the newest copy
-//! and says which memory it is (`manifest.rs`).
+//! Another thread copies the region from time to time (`checkpoint.rs`), which limits how much is
+//! replayed when the node restarts (`recovery.rs`). The file `checkpoint` names the newest copy and
+//! identifies the memory (`manifest.rs`).
 //!
-//! The files, and what power failures can do to them, are behind the trait in `medium.rs`. The tests
-//! run all of it but the threads on a simulated one, which loses power in every operation.
+//! The files, and the possible effects of power failures on them, are behind the trait in
+//! `medium.rs`. The tests run everything except the threads on a simulated medium, which loses
+//! power in every operation.
 //!
-//! Claims of member slots are not recorded. After a crash every session of before is shut out, so
-//! none of them holds a slot, and after an orderly stop a session claims again when it needs to, as
-//! with a region in a file.
+//! Claims of member slots are not recorded. After a crash every earlier session is fenced, so none
+//! holds a slot; after an orderly stop a session claims a slot again when it needs one, as with a
+//! region in a file.
 
 mod checkpoint;
 mod chunks;
@@ -64,19 +65,19 @@ use withholding::Withholding;
 /// The options of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Bytes of a segment: the files that the log consists of, whose disk space is reserved when
-    /// they are made.
+    /// Size in bytes of a segment, one of the files that make up the log. Its disk space is
+    /// reserved when it is created.
     pub segment_bytes: u64,
-    /// Bytes of the log after which a checkpoint begins. About twice as many are replayed at the
-    /// start at most, and kept on disk, beside one or two segments.
+    /// Bytes of the log after which a checkpoint begins. At most about twice this amount is
+    /// replayed at the start, and kept on disk in addition to one or two segments.
     pub checkpoint_bytes: u64,
-    /// Bytes of records that may wait for the disk. Beyond it the node takes no requests until the
-    /// disk has caught up.
+    /// Maximum bytes of records that wait for the disk. Beyond it the node takes no requests until
+    /// the disk has caught up.
     pub queue_bytes_max: usize,
-    /// Who can read and write the log's new files.
+    /// The users that can read and write the log's new files.
     pub sharing: Sharing,
-    /// For tests: what was not synced is lost when the process is killed, as if the power had
-    /// failed, and a sync takes so long at least.
+    /// For tests: unsynced data is lost when the process is killed, as if the power had failed, and
+    /// a sync takes at least this time.
     #[doc(hidden)]
     pub loses_unsynced: Option<Duration>,
 }
@@ -93,12 +94,12 @@ impl Default for LogOptions {
     }
 }
 
-/// What a log says of its node.
+/// A log's information about its node.
 #[derive(Debug)]
 pub(crate) struct LoggedNode {
     pub(crate) boot_id: u64,
     pub(crate) sessions: SessionFacts,
-    /// The sessions that the node's crash has ended, which are fenced as well.
+    /// The sessions ended by the node's crash, which are fenced as well.
     pub(crate) forgotten: Vec<u64>,
 }
 
@@ -124,8 +125,8 @@ impl Target for Region<'_> {
     }
 }
 
-/// Opens the log in a directory, or begins one in an empty directory, and brings zeroed memory to
-/// the state that the log says.
+/// Opens the log in a directory, or creates one in an empty directory, and restores its state to
+/// zeroed memory.
 ///
 /// # Errors
 /// Fails if the directory cannot be used or is in use, belongs to a region of another size, or was
@@ -148,16 +149,16 @@ pub(crate) fn open(
     let manifest = match Manifest::find(&*medium) {
         Ok(Some(manifest)) => manifest,
         Ok(None) if !segment::starts(&*medium).map_err(failed("read it"))?.is_empty() => {
-            let what = "it is missing, and segments of a log are there".to_owned();
+            let what = "it is missing, although there are segments of a log".to_owned();
             return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
         }
         Ok(None) => {
             let manifest = Manifest::new(random_word(), bytes);
-            manifest.publish(&*medium).map_err(failed("begin a log in it"))?;
+            manifest.publish(&*medium).map_err(failed("create a log in it"))?;
             manifest
         }
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            let what = "it is damaged, or of another release".to_owned();
+            let what = "it is damaged, or from another release".to_owned();
             return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
         }
         Err(source) => {
@@ -190,8 +191,8 @@ pub(crate) fn open(
     }
     let boot_id = manifest.boot_id;
     let writer = SegmentWriter::begin(Arc::clone(&medium), boot_id, position, options.segment_bytes)
-        .map_err(failed("begin a segment of the log in it"))?;
-    manifest.note_segment(&*medium).map_err(failed("begin a log in it"))?;
+        .map_err(failed("create a segment of the log in it"))?;
+    manifest.note_segment(&*medium).map_err(failed("create a log in it"))?;
     let log = OpenLog {
         writer,
         checkpointer: Checkpointer::new(Arc::clone(&medium), &manifest),
@@ -205,8 +206,8 @@ pub(crate) fn open(
     Ok((log, LoggedNode { boot_id, sessions, forgotten }))
 }
 
-/// Returns a warning if the directory's file system has less room than the log may come to need: two
-/// images of the region, and the log between two checkpoints.
+/// Returns a warning if the directory's file system has less space than the log may come to need:
+/// two images of the region, and the log between two checkpoints.
 fn missing_space(directory: &Path, region_bytes: u64, options: &LogOptions) -> Option<String> {
     let system = rustix::fs::statvfs(directory).ok()?;
     let free = system.f_bavail.saturating_mul(system.f_frsize);
@@ -216,7 +217,7 @@ fn missing_space(directory: &Path, region_bytes: u64, options: &LogOptions) -> O
     let needed = region_bytes.saturating_mul(2).saturating_add(log).saturating_sub(taken);
     (needed > free).then(|| {
         format!(
-            "{}: the log may come to need {} more of its file system, which has {} free; when it is full, the node \
+            "{}: the log may come to need {} more on its file system, which has {} free; when it is full, the node \
              refuses every request until there is room: make room, or choose another directory",
             directory.display(),
             ByteSize(needed),

@@ -1,6 +1,6 @@
-//! Power failures at every operation on the medium, with every subset of what was not synced, whole
-//! and torn: what was acknowledged is there after recovery, written or read, and what is there was a
-//! state of the memory once.
+//! Power failures at every operation on the medium, with every subset of the unsynced changes,
+//! complete and torn: everything that was acknowledged, written or read, is there after recovery,
+//! and the recovered memory is a state that it once had.
 
 use super::checkpoint::{CheckpointRequest, Checkpointer, Source};
 use super::chunks::ChunkSet;
@@ -19,18 +19,18 @@ use rand_pcg::Pcg64Mcg;
 use std::io;
 use std::sync::Arc;
 
-/// Two chunks and a part of one.
+/// Two chunks and a part of a third.
 pub(super) const REGION_BYTES: u64 = 2 * CHUNK_BYTES + 4096;
-/// Room for a few records.
+/// Enough for a few records.
 const SEGMENT_BYTES: u64 = 4096 + 400 + ENDS_BYTES as u64;
 const BOOT_ID: u64 = 77;
-/// Most outcomes tried for one point of failure.
+/// Maximum number of outcomes tried for one point of failure.
 const OUTCOMES_MAX: usize = 400;
 
 /// A step of a workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Writes three words, behind and in front of a chunk's end, and swaps one.
+    /// Writes three words, after and before a chunk's end, and swaps one.
     Write(u64),
     /// Adds to a word.
     Add,
@@ -38,18 +38,19 @@ pub(super) enum Step {
     Read,
     /// Hands over the records, and waits until they are durable.
     Commit,
-    /// Makes a checkpoint, during which this many of the next steps are done.
+    /// Makes a checkpoint, during which this number of the next steps are done.
     Checkpoint(usize),
     /// Makes a file ready for the next segment.
     Spare,
-    /// A session enters.
+    /// A session is admitted.
     Enter(u64),
     /// The node stops in order.
     Stop,
 }
 use Step::{Add, Checkpoint, Commit, Enter, Read, Spare, Stop, Write};
 
-/// The workload: records in several segments, two checkpoints while it goes on, all kinds of frames.
+/// The workload: records in several segments, two checkpoints while it goes on, all kinds of
+/// frames.
 pub(super) const WORKLOAD: &[Step] = &[
     Enter(5),
     Write(1),
@@ -89,7 +90,7 @@ pub(super) const WORKLOAD: &[Step] = &[
 pub(super) struct Bytes(Vec<u8>, ChunkSet);
 
 impl Bytes {
-    /// Zeros.
+    /// Returns zeros.
     pub(super) fn new() -> Self {
         Self(vec![0; REGION_BYTES as usize], ChunkSet::new(chunk_count(REGION_BYTES)))
     }
@@ -112,12 +113,12 @@ impl Target for Bytes {
     }
 }
 
-/// A reply that waits: its frame's number, and whether the client learned of that frame's writes or
-/// of those of frames before it.
+/// A reply that waits: the position that it needs, and the state of memory that it reveals to the
+/// client.
 #[derive(Clone, Copy, Debug)]
 struct Reply {
     need: u64,
-    /// The states that the client knows of: at least this one must be there.
+    /// The number of the state that the client knows of; at least this one must survive.
     state: usize,
 }
 
@@ -128,14 +129,14 @@ pub(super) struct Machine<'s> {
     recorder: Recorder,
     writer: SegmentWriter,
     medium: Arc<SimulatedDisk>,
-    /// The memory after each frame that changed it; the first is that at the beginning.
+    /// The memory after each frame that changed it; the first is the initial memory.
     states: Vec<Vec<u8>>,
     waiting: Vec<Reply>,
-    /// The newest state that a client was told of.
+    /// The newest state in a reply to a client.
     acknowledged: usize,
     sessions: SessionFacts,
     next: std::slice::Iter<'s, Step>,
-    /// Steps left to do while a checkpoint runs.
+    /// Number of steps to do while a checkpoint runs.
     during: usize,
 }
 
@@ -219,7 +220,7 @@ impl<'s> Machine<'s> {
                 for offset in [first, second, second + 64, third] {
                     batch.read(GlobalAddr::new(0, offset), 1);
                 }
-                // It fails, and sees the word.
+                // This one fails, and returns the word.
                 batch.cas(GlobalAddr::new(0, second), u64::MAX, 0);
             }
             Commit => return self.commit(),
@@ -239,7 +240,7 @@ impl<'s> Machine<'s> {
         Ok(())
     }
 
-    /// The memory in the newest acknowledged state.
+    /// Returns the memory in the newest acknowledged state.
     pub(super) fn newest_acknowledged(&self) -> &Vec<u8> {
         &self.states[self.acknowledged]
     }
@@ -264,12 +265,12 @@ impl<'s> Machine<'s> {
         if self.states.last() != Some(&memory) {
             self.states.push(memory);
         }
-        // Every read sees what the last frame has written.
+        // Every read returns the last frame's writes.
         self.waiting.push(Reply { need, state: self.states.len() - 1 });
         self.acknowledge();
     }
 
-    /// Sends the replies that need not wait.
+    /// Sends the replies that no longer wait.
     fn acknowledge(&mut self) {
         let durable = self.recorder.durable();
         for reply in self.waiting.extract_if(.., |reply| reply.need <= durable) {
@@ -338,7 +339,7 @@ fn recovered(medium: &Arc<SimulatedDisk>) -> Result<Vec<u8>, Unrecoverable> {
     Machine::start(medium, &[]).map(|(machine, _)| machine.states[0].clone())
 }
 
-/// Fails unless everything acknowledged is there, and a state that was.
+/// Fails unless recovery restores a former state with everything acknowledged.
 fn assert_recovers(medium: &Arc<SimulatedDisk>, machine: Option<&Machine<'_>>, what: &str) {
     let after = recovered(&medium.copy(None, None)).unwrap_or_else(|error| panic!("{what}: {error}"));
     match machine {
@@ -357,7 +358,7 @@ fn assert_recovers(medium: &Arc<SimulatedDisk>, machine: Option<&Machine<'_>>, w
 }
 
 #[test]
-fn what_was_acknowledged_survives_power_failures_everywhere() {
+fn acknowledged_writes_survive_power_failures_at_every_operation() {
     let whole = Arc::new(SimulatedDisk::default());
     let machine = run(&whole, WORKLOAD).unwrap();
     assert_eq!(machine.acknowledged, machine.states.len() - 1);
@@ -388,7 +389,7 @@ fn a_node_that_goes_on_after_a_power_failure_survives_the_next() {
         run(&medium, WORKLOAD);
         let outcomes = outcomes(&medium, &mut dice);
         let after = &outcomes[dice.random_range(0..outcomes.len())];
-        // Fails again in recovery or soon behind it, several times over.
+        // The power fails again in recovery or soon after it, several times.
         let mut base = Arc::clone(after);
         for round in 0..3 {
             let fails_at = dice.random_range(0..16);
@@ -399,7 +400,7 @@ fn a_node_that_goes_on_after_a_power_failure_survives_the_next() {
             let what = format!("operation {at}, round {round}, operation {fails_at}");
             match &machine {
                 Some(_) => assert_recovers(next, machine.as_ref(), &what),
-                // It had not begun, so that nothing has changed.
+                // The node had not started, so nothing has changed.
                 None => assert_eq!(
                     recovered(&next.copy(None, None)).unwrap(),
                     recovered(&base.copy(None, None)).unwrap(),
@@ -452,11 +453,11 @@ fn a_tail_that_is_cut_or_flipped_is_cut_off_or_named() {
             }
         }
     }
-    assert!(named > 0, "damage in front of groups that were durable later");
+    assert!(named > 0, "damage before groups that became durable later");
 }
 
 #[test]
-fn damage_before_what_was_durable_later_is_named() {
+fn damage_before_later_durable_records_is_reported() {
     let whole = Arc::new(SimulatedDisk::default());
     run(&whole, WORKLOAD).unwrap();
     let starts = segment::starts(&whole).unwrap();
@@ -493,7 +494,7 @@ fn sessions_of_before_a_crash_are_shut_out_and_of_before_a_stop_are_not() {
     run(&medium, &[Enter(7), Commit]).unwrap();
     let (machine, _) = Machine::start(&medium.copy(None, None), &[]).unwrap();
     assert_eq!(machine.sessions, SessionFacts { fenced: vec![5, 6, 7], known: vec![] });
-    // A stop after a crash lets nobody in again.
+    // A stop after a crash admits no session again.
     let medium = medium.copy(None, None);
     run(&medium, &[Enter(8), Commit, Checkpoint(0), Stop]).unwrap();
     let (machine, _) = Machine::start(&medium.copy(None, None), &[]).unwrap();

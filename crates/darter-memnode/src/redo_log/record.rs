@@ -14,34 +14,34 @@
 //! end          -
 //! ```
 //!
-//! All numbers are little-endian. The checksum (CRC-32) covers everything behind it, the position
-//! among it: what an earlier use of the file has left behind, or a record at another place, is no
-//! record here. *unsynced* tells a torn tail from damage (`recovery.rs`).
+//! All numbers are little-endian. The checksum (CRC-32) covers everything after it, including the
+//! position: leftovers of an earlier use of the file, or a record at another place, are not records
+//! here. *unsynced* distinguishes a torn tail from damage (`recovery.rs`).
 //!
-//! *end* is not part of the log: it lies where the next record will be written, over it. It says what
-//! is durable of the records before it, so that damage to the newest of them is not taken for a torn
-//! tail.
+//! *end* is not part of the log: it is at the place of the next record, which overwrites it. It
+//! states up to where the records before it are durable, so that damage to the newest of them is
+//! not mistaken for a torn tail.
 
 /// Bytes of a record's head.
 pub(super) const HEAD_BYTES: usize = 24;
 /// Maximum bytes of a payload: those of the largest frame, with a head for each verb.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Kind {
-    /// Words that a frame has written.
+    /// Words written by a frame.
     Effects = 1,
-    /// A session was let in.
+    /// A session was admitted.
     Entered = 2,
-    /// A session was shut out.
+    /// A session was fenced.
     Fenced = 3,
-    /// The node stopped in order, and nothing follows before it is started again.
+    /// The node stopped in order; no record follows before it is restarted.
     Stopped = 4,
-    /// The node came back from a crash: all sessions let in before are shut out.
+    /// The node recovered from a crash: all sessions admitted before are fenced.
     Recovered = 5,
-    /// No record follows so far.
+    /// No record follows yet.
     End = 6,
 }
 
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// A record as it lies in a segment.
+/// A record in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'b> {
     pub(super) kind: Kind,
@@ -63,7 +63,7 @@ pub(super) struct Record<'b> {
     pub(super) payload: &'b [u8],
 }
 
-/// Returns the bytes of a record with a payload of so many.
+/// Returns the number of bytes of a record with a payload of this size.
 pub(super) const fn record_bytes(payload: usize) -> usize {
     HEAD_BYTES + payload.next_multiple_of(8)
 }
@@ -83,19 +83,19 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Begins a record: whatever is appended to the buffer is its payload.
+    /// Begins a record: bytes appended to the buffer are its payload.
     pub(super) fn begin(out: &mut Vec<u8>) -> Self {
         let at = out.len();
         out.extend_from_slice(&[0; HEAD_BYTES]);
         Self { at }
     }
 
-    /// Takes back a record without a payload. Returns whether there was none.
+    /// Cancels a record without a payload. Returns whether there was none.
     pub(super) fn is_empty(&self, out: &[u8]) -> bool {
         out.len() == self.at + HEAD_BYTES
     }
 
-    /// Takes the record back.
+    /// Cancels the record.
     pub(super) fn cancel(self, out: &mut Vec<u8>) {
         out.truncate(self.at);
     }
@@ -116,21 +116,22 @@ impl Draft {
     }
 }
 
-/// Bytes from an end to its next copy: one damaged sector does not take two, nor a copy with the last
-/// record.
+/// Distance in bytes between copies of an end: one damaged sector does not affect two, or a copy
+/// and the last record.
 const ENDS_APART: usize = 512;
-/// An end and its copies: two sectors that have changed places do not take all of them.
+/// Number of copies of an end: swapping two sectors does not affect all of them.
 const ENDS: usize = 3;
-/// Bytes of an end and its copies.
+/// Number of bytes of all copies of an end.
 pub(super) const ENDS_BYTES: usize = (ENDS - 1) * ENDS_APART + HEAD_BYTES;
 
-/// Appends an end and its copies, which say what is durable of the records before this position.
+/// Appends the copies of an end, which state up to where the records before this position are
+/// durable.
 pub(super) fn put_ends(out: &mut Vec<u8>, position: u64, durable: u64) {
     put_copies(out, position, |_| durable);
 }
 
-/// Appends what lies in their place once another segment follows: ends that say that what is at this
-/// position is durable.
+/// Appends the replacement of the ends once another segment follows: ends which state that the
+/// record at this position is durable.
 pub(super) fn put_followed(out: &mut Vec<u8>, position: u64) {
     put_copies(out, position, |at| at);
 }
@@ -144,8 +145,8 @@ fn put_copies(out: &mut Vec<u8>, position: u64, durable: impl Fn(u64) -> u64) {
     }
 }
 
-/// Returns the bytes of the record that begins here, by its head alone; `None` if no record has
-/// such a head.
+/// Returns the length in bytes of the record that begins here, according to its head alone; `None`
+/// if the head is invalid.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     if bytes.len() < HEAD_BYTES {
         return None;
@@ -154,7 +155,7 @@ pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     (payload <= PAYLOAD_BYTES_MAX).then(|| record_bytes(payload))
 }
 
-/// Returns the record that begins here, if a whole one does and its position is this.
+/// Returns the record that begins here, if it is complete and has this position.
 pub(super) fn parse(bytes: &[u8], position: u64) -> Option<Record<'_>> {
     let record = bytes.get(..length(bytes)?)?;
     let is_here = word64(record, 8) == position;

@@ -1,5 +1,5 @@
-//! What the serving thread does for the log: it records what frames change, and knows for each
-//! reply up to which position the log must be durable before it may be sent.
+//! The serving thread's part of the log: it records the changes of frames, and computes for each
+//! reply the position up to which the log must be durable before the reply may be sent.
 
 use super::chunks::ChunkSet;
 use super::record::{Draft, HEAD_BYTES, Kind};
@@ -8,7 +8,7 @@ use darter_fabric::effects::{EffectsObserver, Lines, VolatileEffects, effects};
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
 
-/// Records that are not handed over yet, and what is not durable yet.
+/// Records that are not handed over yet, and information about changes that are not durable yet.
 #[derive(Debug)]
 pub(super) struct Recorder {
     /// Records of this turn.
@@ -20,12 +20,12 @@ pub(super) struct Recorder {
     lines: Lines,
     /// The chunks that have changed since the last checkpoint began.
     changed: ChunkSet,
-    /// Effects of one frame that nobody waits for.
+    /// Effects of one frame that no reply waits for.
     volatile: VolatileEffects,
 }
 
 impl Recorder {
-    /// Begins at a position, before which everything is durable. Chunks in `changed` are not in the
+    /// Starts at a position, before which everything is durable. Chunks in `changed` are not in the
     /// newest checkpoint.
     pub(super) fn new(position: u64, changed: ChunkSet) -> Self {
         let (lines, volatile) = (Lines::default(), VolatileEffects::default());
@@ -42,22 +42,22 @@ impl Recorder {
         self.durable
     }
 
-    /// Notes that everything before a position is durable.
+    /// Records that everything before a position is durable.
     pub(super) fn set_durable(&mut self, position: u64) {
         self.durable = self.durable.max(position);
     }
 
-    /// Takes the chunks that have changed since this was called last.
+    /// Takes the chunks that have changed since the last call.
     pub(super) fn take_changed(&mut self) -> ChunkSet {
         self.changed.take()
     }
 
     /// Executes a frame's verbs, and appends their results to `out`. Returns the position up to
-    /// which the log must be durable before anyone may see the results: behind the frame's own
-    /// record, or behind the last one that changed what it has read, if all that the frame itself
-    /// has changed is volatile.
+    /// which the log must be durable before a client may receive the results: the end of the
+    /// frame's own record, or, if all changes of the frame are volatile, the end of the last record
+    /// that changed what it has read.
     ///
-    /// # Errors
+    /// Fails with the errors of [`LocalEndpoint::execute_frame`]; nothing was executed then.
     /// Those of [`LocalEndpoint::execute_frame`]; nothing was done then.
     pub(super) fn execute(
         &mut self,
@@ -112,7 +112,7 @@ mod tests {
 
     const BYTES: u64 = 1 << 16;
 
-    /// A recorder over memory of zeros, with nothing durable but its beginning.
+    /// A recorder over zeroed memory, of which only the beginning of the log is durable.
     struct Scene {
         recorder: Recorder,
         endpoint: LocalEndpoint,
@@ -124,7 +124,8 @@ mod tests {
             Self { recorder: Recorder::new(8, ChunkSet::new(1)), endpoint }
         }
 
-        /// Executes a batch. Returns what its reply needs, and the position behind its record.
+        /// Executes a batch. Returns the position that its reply needs, and the position after its
+        /// record.
         fn execute(&mut self, fill: impl FnOnce(&mut Batch)) -> (u64, u64) {
             let (mut batch, mut frame) = (Batch::new(), Vec::new());
             fill(&mut batch);
@@ -143,12 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_volatile_words_alone() {
+    fn replies_do_not_wait_for_volatile_words_alone() {
         let mut scene = Scene::new();
         let (need, locked) = scene.execute(|batch| _ = batch.volatile().cas(at(0), 0, 7));
         assert_eq!(need, 0);
-        assert!(locked > 8, "it is in the log all the same");
-        // Neither who finds the word, in whatever way, nor who changes it again.
+        assert!(locked > 8, "it is in the log nevertheless");
+        // Neither a client that reads the word, in any way, nor a client that changes it again has
+        // to wait.
         assert_eq!(scene.execute(|batch| _ = batch.read(at(0), 8)), (0, locked));
         assert_eq!(scene.execute(|batch| _ = batch.volatile().cas(at(0), 0, 9)), (0, locked));
         assert_eq!(scene.execute(|batch| batch.volatile().write(at(0), &[0])).0, 0);
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_beside_volatile_words_is_waited_for() {
+    fn replies_wait_for_words_written_with_volatile_ones() {
         let mut scene = Scene::new();
         let (need, written) = scene.execute(|batch| {
             batch.volatile().write(at(0), &[1]);
@@ -164,10 +166,10 @@ mod tests {
             batch.volatile().cas(at(0), 1, 0);
         });
         assert_eq!(need, written);
-        // The line of what was written is known, and that of the lock is not.
+        // The line written by the frame is tracked, and the line of the lock is not.
         assert_eq!(scene.execute(|batch| _ = batch.read(at(9), 1)), (written, written));
         assert_eq!(scene.execute(|batch| _ = batch.read(at(0), 1)), (0, written));
-        // A lock, and beside it a READ of what is not durable.
+        // A lock, and in the same batch a READ of a line that is not durable.
         let (need, _) = scene.execute(|batch| {
             batch.volatile().cas(at(0), 0, 7);
             batch.read(at(8), 1);

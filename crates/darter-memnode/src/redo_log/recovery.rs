@@ -1,16 +1,17 @@
-//! Recovery: from what is on the medium to the memory that everybody was told of.
+//! Recovery: from the files on the medium to the memory that clients know of.
 //!
-//! 1. The manifest says which image is whole. Its chunks are checked and loaded.
-//! 2. The records behind its position are applied in order, up to the first position without a
-//!    sound record: from one segment to the next where the next one begins.
-//! 3. What lies behind that position is judged. The power may have failed while it was written: a
-//!    *torn tail*, of which nobody was told, and which is cut off. Or something that was durable is
-//!    gone: *damage*. A later record that was made when this position was durable already proves
-//!    damage, and so does a later segment, or a manifest that reaches further. The node then
-//!    refuses to start, since what it would serve was never a state of the memory.
+//! 1. The manifest names the sound image, whose chunks are checked and loaded.
+//! 2. The records from its position on are applied in order, up to the first position without a
+//! sound record; replay moves to the next segment where that segment begins.
+//! 3. The bytes after that position are classified. The power may have failed while they were
+//! written: a *torn tail*, which no client has learned of, and which is cut off. Or something
+//! durable is missing: *damage*. Damage is proved by a later record that was made when this
+//! position was already durable, by a later segment, or by a manifest that reaches further. The
+//! node then refuses to start, since the memory that it would serve was never a state of the
+//! region.
 //!
-//! Recovery changes nothing on the medium but what no manifest and no position leads to, and
-//! begins a new segment behind what it found. So it can be cut short and begun again at any point.
+//! Recovery only changes files that no manifest or position refers to, and begins a new segment
+//! after the recovered log. So it can be interrupted and restarted at any point.
 
 use super::manifest::{CHUNK_BYTES, Manifest, SessionFacts, chunk_word};
 use super::medium::Medium;
@@ -24,40 +25,40 @@ use std::path::PathBuf;
 /// Why a log cannot be recovered.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unrecoverable {
-    /// The system refused a file.
+    /// The system refused to read a file.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// What was durable is not there.
+    /// Durable data is missing.
     #[error("{}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
 }
 
-/// Where recovered words go.
+/// The destination of recovered words.
 pub(super) trait Target {
     /// Stores bytes of whole words at an offset. Returns `false` if they are not inside the region.
     fn store(&mut self, offset: u64, bytes: &[u8]) -> bool;
 
-    /// Notes that what was stored so far is in the image that the manifest names.
+    /// Signals that everything stored so far is in the image that the manifest names.
     fn image_is_loaded(&mut self) {}
 }
 
-/// What recovery found.
+/// The result of recovery.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) manifest: Manifest,
-    /// Where the log goes on.
+    /// The position at which the log continues.
     pub(super) position: u64,
     pub(super) sessions: SessionFacts,
-    /// The node had stopped in order.
+    /// Whether the node had stopped in order.
     pub(super) was_stopped: bool,
-    /// Records applied.
+    /// Number of records applied.
     pub(super) records: u64,
-    /// Bytes cut off behind the last sound record, as far as they may have been records.
+    /// Whether bytes that may have been records were cut off after the last sound record.
     pub(super) is_torn: bool,
 }
 
@@ -68,7 +69,7 @@ fn damaged<T>(medium: &dyn Medium, name: &str, what: impl Into<String>) -> Resul
 /// Recovers a region that has a manifest.
 ///
 /// # Errors
-/// As [`Unrecoverable`] says.
+/// Fails with an [`Unrecoverable`] error.
 pub(super) fn recover(
     medium: &dyn Medium,
     manifest: Manifest,
@@ -106,7 +107,7 @@ fn load_image(
     let Some(image) = manifest.image else { return Ok(()) };
     let file = match medium.open(image.name()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return damaged(medium, image.name(), "it is missing, and the checkpoint names it");
+            return damaged(medium, image.name(), "it is missing, but the checkpoint names it");
         }
         opened => opened?,
     };
@@ -139,11 +140,11 @@ impl Replay<'_> {
     /// Applies all records. Returns whether a torn tail was cut off.
     fn run(&mut self, manifest: &Manifest) -> Result<bool, Unrecoverable> {
         let mut starts = segment::starts(self.medium)?;
-        // What no checkpoint needs any more, because it was not removed in time.
+        // Segments before the checkpoint, which were not removed in time.
         let first = starts.partition_point(|start| *start <= manifest.replayed_from).saturating_sub(1);
         starts.drain(..first);
         if starts.first().is_none_or(|first| *first > self.position) {
-            // A node that ended before its first segment was there.
+            // The node ended before its first segment was created.
             return match starts.first() {
                 None if !manifest.is_begun => Ok(false),
                 None => {
@@ -170,7 +171,7 @@ impl Replay<'_> {
             match next {
                 Some(next) if self.position != next => {
                     let what = format!(
-                        "the record at {:#x} is damaged; the log goes on at {next:#x}, so that it was whole once",
+                        "the record at {:#x} is damaged; the log goes on at {next:#x}, so it was complete once",
                         self.position
                     );
                     return damaged(self.medium, &name, what);
@@ -187,8 +188,8 @@ impl Replay<'_> {
         segment::has_head(&*file, manifest.boot_id, start)
     }
 
-    /// Applies the records of a segment up to the next one's beginning, or to the first that is not
-    /// sound.
+    /// Applies the records of a segment up to the beginning of the next one, or to the first record
+    /// that is not sound.
     fn segment(
         &mut self,
         reader: &mut SegmentReader,
@@ -227,8 +228,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Judges what lies behind the last sound record of the last segment. Returns whether there are
-    /// sound records, which are void.
+    /// Classifies the bytes after the last sound record of the last segment. Returns whether there
+    /// are sound records, which are void.
     fn judge_tail(&self, reader: &mut SegmentReader, name: &str) -> Result<bool, Unrecoverable> {
         let mut is_torn = false;
         let mut position = self.position;
@@ -237,7 +238,7 @@ impl Replay<'_> {
                 is_torn |= record.kind != Kind::End;
                 if record.durable > self.position {
                     let what = format!(
-                        "the record at {:#x} is damaged, or the segment after it is missing: it was durable when what is at {position:#x} was written",
+                        "the record at {:#x} is damaged, or the segment after it is missing: it was durable when the record at {position:#x} was written",
                         self.position
                     );
                     return damaged(self.medium, name, what);

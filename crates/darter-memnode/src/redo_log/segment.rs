@@ -1,21 +1,22 @@
-//! Segments: the files that the log's records lie in, one behind the other.
+//! Segments: the files with the log's records, in sequence.
 //!
 //! ```text
 //! segment-0000000004a00000
 //!      0  "DARTERLG" | version 4, checksum 4 | boot id 8 | position of the first record 8 | bytes 8
-//!   4096  records, one behind the other
+//!   4096  records, in sequence
 //! ```
 //!
-//! A segment is made with all its disk space, and written with zeros before it is used where there
-//! was time for it, so that a sync of records changes none of the file system's own data. The next
-//! segment gets its name and head when everything in the one before is durable: so a segment proves
-//! that its predecessor was whole. It gets its name last, so a segment without a sound head, or with
-//! fewer bytes than the head states, is damaged. The one before then gets a mark that another follows
-//! it: so a segment that is missing is noticed, too.
+//! A segment is created with all its disk space and, if there was time for it, filled with zeros
+//! before it is used, so that a sync of records does not change the file system's own data. The
+//! next segment gets its name and head when everything in the previous one is durable: so a segment
+//! proves that its predecessor was complete. It gets its name last, so a segment without a sound
+//! head, or with fewer bytes than the head states, is damaged. The previous segment then gets a
+//! mark that another follows it, so a missing segment is detected too.
 //!
-//! A node never continues the segment that it finds at its start, but begins a new one at the
-//! position that recovery reached. What a crash has left behind that position, whole records
-//! perhaps that nobody was told of, is then behind the next segment's beginning and void.
+//! A node never continues the last segment that it finds at its start, but begins a new one at the
+//! position that recovery reached. Anything that a crash has left after that position, perhaps
+//! complete records that no client has learned of, is then beyond the next segment's beginning, and
+//! void.
 
 use super::medium::{Medium, MediumFile};
 use super::record::{self, ENDS_BYTES, word64};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"DARTERLG");
 const VERSION: u64 = 1;
-/// Bytes before the first record.
+/// Number of bytes before the first record.
 pub(super) const SEGMENT_HEAD_BYTES: usize = 4096;
 /// The name of a file that is ready to become a segment.
 pub(super) const SPARE: &str = "spare";
@@ -32,7 +33,7 @@ pub(super) const SPARE: &str = "spare";
 const SPARE_DRAFT: &str = "spare.new";
 /// The name of a file that becomes a segment, without a spare.
 const SEGMENT_DRAFT: &str = "segment.new";
-/// Bytes written at a time to a file that becomes a spare.
+/// Number of bytes written at a time to a file that becomes a spare.
 const SPARE_STEP: usize = 1 << 20;
 
 /// Returns the name of the segment whose first record is at this position.
@@ -40,7 +41,7 @@ pub(super) fn name_of(start: u64) -> String {
     format!("segment-{start:016x}")
 }
 
-/// Returns the positions at which the segments of a medium begin, ascending.
+/// Returns the positions at which the segments of a medium begin, in ascending order.
 pub(super) fn starts(medium: &dyn Medium) -> io::Result<Vec<u64>> {
     let parse = |name: &String| {
         let digits = name.strip_prefix("segment-").filter(|digits| digits.len() == 16)?;
@@ -78,7 +79,7 @@ pub(super) struct SegmentWriter {
     file: Box<dyn MediumFile>,
     /// The offset at which the next record is written.
     at: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     size: u64,
     has_failed: bool,
 }
@@ -87,7 +88,7 @@ impl SegmentWriter {
     /// Begins a segment at a position.
     ///
     /// # Errors
-    /// The medium's.
+    /// Fails with the medium's errors.
     pub(super) fn begin(
         medium: Arc<dyn Medium>,
         boot_id: u64,
@@ -95,7 +96,7 @@ impl SegmentWriter {
         segment_bytes: u64,
     ) -> io::Result<Self> {
         let former = starts(&*medium)?.into_iter().rfind(|former| *former < start);
-        // In place of one of this name, which has no sound record.
+        // Replaces a segment of this name that has no sound record.
         let (file, size) = segment(&*medium, boot_id, start, segment_bytes)?;
         if let Some(former) = former {
             let at = start - former + SEGMENT_HEAD_BYTES as u64;
@@ -112,20 +113,21 @@ impl SegmentWriter {
         })
     }
 
-    /// Has further segments be made on another medium.
+    /// Creates further segments on another medium.
     #[cfg(test)]
     pub(super) fn set_medium(&mut self, medium: Arc<dyn Medium>) {
         self.medium = medium;
     }
 
-    /// Writes whole records, the first of which is at this position, and ends after them, and waits
-    /// until they are durable. Everything before this position is durable. If the system is short of
-    /// something (descriptors, space), `waits` is called, and the step tried again if it returns
-    /// true. A sync that fails is not: the system may have dropped what it could not write.
+    /// Writes complete records, the first of which is at this position, and ends after them, and
+    /// waits until they are durable. Everything before this position is durable. If the system is
+    /// short of a resource (descriptors, space), calls `waits`, and retries the step if it returns
+    /// true. A failed sync is not retried: the system may have dropped data that it could not
+    /// write.
     ///
     /// # Errors
-    /// The medium's. Then nobody knows what is durable of these records, and every further call
-    /// fails.
+    /// Fails with the medium's errors. Then it is unknown which of these records are durable, and
+    /// every further call fails.
     pub(super) fn commit(
         &mut self,
         records: &mut Vec<u8>,
@@ -142,12 +144,13 @@ impl SegmentWriter {
         written.inspect_err(|_| self.has_failed = true)
     }
 
-    /// Writes after the records that all before this position, where the log ends, is durable. That is
-    /// not durable itself: if it is lost, damage to the newest records is taken for a torn tail.
+    /// Writes after the records that everything before this position, the end of the log, is
+    /// durable. That mark is not durable itself: if it is lost, damage to the newest records is
+    /// taken for a torn tail.
     pub(super) fn mark_durable(&mut self, position: u64) {
         let mut ends = Vec::with_capacity(ENDS_BYTES);
         record::put_ends(&mut ends, position, position);
-        // After an error the next records meet it, too.
+        // After an error the next records fail too.
         drop(self.file.write_at(self.at, &ends));
     }
 
@@ -173,7 +176,7 @@ impl SegmentWriter {
                 self.at = SEGMENT_HEAD_BYTES as u64;
                 continue;
             }
-            // Records that others follow in another segment need no ends: its head says as much.
+            // Records followed by another segment need no ends, since its head proves the same.
             let end = if at + fitting == bytes { records.len() } else { at + fitting };
             until_there_is_enough(|| self.file.write_at(self.at, &records[at..end]), waits)?;
             self.file.sync()?;
@@ -184,7 +187,7 @@ impl SegmentWriter {
     }
 }
 
-/// Tries a step of writing again after each shortage, as long as `waits` returns true.
+/// Retries a step of writing after each shortage, as long as `waits` returns true.
 fn until_there_is_enough<T>(
     mut step: impl FnMut() -> io::Result<T>,
     waits: &mut dyn FnMut(&io::Error) -> bool,
@@ -197,7 +200,7 @@ fn until_there_is_enough<T>(
     }
 }
 
-/// Returns whether the system was short of something that it may have again.
+/// Returns whether the error is a shortage that may end.
 fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [
@@ -213,7 +216,7 @@ fn is_shortage(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| shortages.iter().any(|shortage| shortage.raw_os_error() == code))
 }
 
-/// Returns the bytes of the whole records that fit into so much room.
+/// Returns the number of bytes of the complete records that fit into this space.
 fn fitting(records: &[u8], room: u64) -> usize {
     if records.len() as u64 <= room {
         return records.len();
@@ -227,8 +230,8 @@ fn fitting(records: &[u8], room: u64) -> usize {
     fitting
 }
 
-/// Writes after the last record of a segment, at an offset, that the segment from `start` on follows:
-/// recovery takes that for damage if there is none.
+/// Writes at an offset, after the last record of a segment, that the segment from `start` on
+/// follows. If that segment is missing, recovery reports damage.
 fn mark_followed(file: &dyn MediumFile, at: u64, start: u64) -> io::Result<()> {
     let mut mark = Vec::new();
     record::put_followed(&mut mark, start);
@@ -236,8 +239,8 @@ fn mark_followed(file: &dyn MediumFile, at: u64, start: u64) -> io::Result<()> {
     file.sync().map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// Makes the segment that begins at a position, from the spare if there is one. May be called again
-/// after an error: what is there of the segment then is made anew.
+/// Creates the segment that begins at a position, from the spare if there is one. Can be called
+/// again after an error: an incomplete segment is then created anew.
 fn segment(
     medium: &dyn Medium,
     boot_id: u64,
@@ -254,7 +257,7 @@ fn segment(
     file.reserve(bytes)?;
     let size = file.size()?;
     file.write_at(0, &head(boot_id, start, size))?;
-    // Not to be tried again, whatever the reason.
+    // Not retried, whatever the reason.
     let failed = |error: io::Error| io::Error::other(error.to_string());
     file.sync().map_err(failed)?;
     medium.rename(draft, &name_of(start))?;
@@ -262,10 +265,10 @@ fn segment(
     Ok((file, size))
 }
 
-/// Makes a spare, if there is none: a file of zeros that have been written.
+/// Creates a spare, if there is none: a file filled with zeros.
 ///
 /// # Errors
-/// The medium's. They can be ignored: a segment can be made without a spare.
+/// Fails with the medium's errors. They can be ignored: a segment can be created without a spare.
 pub(super) fn prepare_spare(medium: &dyn Medium, segment_bytes: u64) -> io::Result<()> {
     if medium.names()?.iter().any(|name| name == SPARE) {
         return Ok(());
@@ -277,7 +280,7 @@ pub(super) fn prepare_spare(medium: &dyn Medium, segment_bytes: u64) -> io::Resu
     while at < segment_bytes {
         let step = zeros.len().min((segment_bytes - at) as usize);
         file.write_at(at, &zeros[..step])?;
-        // Little by little: a sync of the log would wait for all of it.
+        // In small steps, since a sync of the log would wait for all of it.
         file.sync()?;
         at += step as u64;
     }
@@ -285,11 +288,11 @@ pub(super) fn prepare_spare(medium: &dyn Medium, segment_bytes: u64) -> io::Resu
     medium.sync_names()
 }
 
-/// Removes the segments that end at or before a position; one of them becomes the spare if there
-/// is none.
+/// Removes the segments that end at or before a position; one of them becomes the spare if there is
+/// none.
 ///
 /// # Errors
-/// The medium's.
+/// Fails with the medium's errors.
 pub(super) fn cut(medium: &dyn Medium, before: u64) -> io::Result<()> {
     let starts = starts(medium)?;
     let mut has_spare = medium.names()?.iter().any(|name| name == SPARE);
@@ -320,13 +323,13 @@ pub(super) struct SegmentReader {
     window_at: u64,
 }
 
-/// Bytes read ahead.
+/// Number of bytes read ahead.
 const WINDOW_BYTES: usize = 1 << 20;
 
 impl SegmentReader {
     /// Returns a reader of the segment that begins at a position.
     ///
-    /// # Errors
+    /// Fails with the medium's errors.
     /// The medium's.
     pub(super) fn new(file: Box<dyn MediumFile>, start: u64) -> io::Result<Self> {
         let size = file.size()?;
@@ -338,7 +341,7 @@ impl SegmentReader {
         self.start + self.size.saturating_sub(SEGMENT_HEAD_BYTES as u64)
     }
 
-    /// Returns at least so many bytes from a position on, or fewer at the segment's end.
+    /// Returns at least this number of bytes from a position on, or fewer at the segment's end.
     fn bytes(&mut self, position: u64, count: usize) -> io::Result<&[u8]> {
         let offset = position - self.start + SEGMENT_HEAD_BYTES as u64;
         let left = self.size.saturating_sub(offset).min(usize::MAX as u64) as usize;
@@ -353,16 +356,17 @@ impl SegmentReader {
         Ok(&self.window[(offset - self.window_at) as usize..])
     }
 
-    /// Returns the record at a position; `None` if there is no sound one.
+    /// Returns the record at a position; `None` if there is no sound record.
     ///
     /// # Errors
-    /// The medium's.
+    /// Fails with the medium's errors.
     pub(super) fn record(&mut self, position: u64) -> io::Result<Option<record::Record<'_>>> {
         if position < self.start {
             return Ok(None);
         }
         let head = self.bytes(position, record::HEAD_BYTES)?;
-        // Most of what is no record is known by its head, without reading what the head claims.
+        // Most invalid records are recognized by their head, without reading the bytes that the
+        // head claims.
         let is_here = head.len() >= record::HEAD_BYTES && word64(head, 8) == position;
         let Some(length) = record::length(head).filter(|_| is_here) else { return Ok(None) };
         Ok(record::parse(self.bytes(position, length)?, position))

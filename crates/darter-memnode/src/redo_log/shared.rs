@@ -1,9 +1,9 @@
-//! What the serving thread, the thread that writes the log and the one that makes checkpoints
-//! share.
+//! State shared by the serving thread, the thread that writes the log and the thread that makes
+//! checkpoints.
 //!
-//! The serving thread hands over records and goes on; the writing thread takes all that has been
-//! handed over, writes it, waits for one sync, and says up to which position the log is durable. So
-//! one sync serves all who wait meanwhile.
+//! The serving thread hands over records and goes on; the writing thread takes all records handed
+//! over, writes them, waits for one sync, and publishes the position up to which the log is
+//! durable. So one sync serves all replies that wait during it.
 
 use super::checkpoint::{CheckpointRequest, Checkpointer, Source};
 use super::segment::{self, SegmentWriter};
@@ -17,9 +17,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Most characters of a failure's text.
+/// Maximum number of characters of a failure's text.
 const FAILURE_CHARS_MAX: usize = 200;
-/// Between two attempts to get what the system was short of.
+/// The interval between attempts during a shortage.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 /// How long requests wait for a shortage to end, before they are refused.
 const SHORTAGE_PATIENCE: Duration = Duration::from_secs(1);
@@ -27,18 +27,18 @@ const SHORTAGE_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// There are records to write, or the node stops.
+    /// Signals that there are records to write, or that the node stops.
     has_records: Condvar,
-    /// The log is durable further, or never will be; a checkpoint is wanted; a question has an
-    /// answer; the node stops.
+    /// Signals that the log is durable further, or never will be; that a checkpoint is requested;
+    /// that a position is replied; or that the node stops.
     has_news: Condvar,
     /// Everything before this position is durable.
     durable: AtomicU64,
-    /// Why every request is refused, for good or for now.
+    /// Why every request is refused, permanently or for now.
     failure: Mutex<Option<Arc<str>>>,
-    /// There is such a reason.
+    /// Whether there is such a reason.
     is_refusing: AtomicBool,
-    /// It is for good.
+    /// Whether it is permanent.
     has_failed: AtomicBool,
     /// Rung for the serving thread when the log is durable further, or never will be.
     pub(super) bell: Bell,
@@ -47,7 +47,7 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Records handed over and not taken.
+    /// Records that are handed over and not yet taken.
     records: Vec<u8>,
     /// The position of the first of them.
     position: u64,
@@ -55,14 +55,14 @@ struct State {
     checkpoint: Checkpoint,
 }
 
-/// How far a checkpoint is.
+/// The state of a checkpoint.
 #[derive(Debug, Default)]
 enum Checkpoint {
     #[default]
     None,
     Wanted(Box<CheckpointRequest>),
     Running,
-    /// It asks for the log's position.
+    /// It requests the log's position.
     Asks,
     Answered(u64),
     /// It was made, or failed.
@@ -79,12 +79,12 @@ impl Shared {
             failure: Mutex::default(),
             is_refusing: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
-            bell: Bell::new("make a descriptor for the log's thread")?,
+            bell: Bell::new("create a descriptor for the log's thread")?,
             metrics,
         })
     }
 
-    /// A panic elsewhere leaves the state whole, so the poison is ignored.
+    /// A panic elsewhere leaves the state consistent, so the poison is ignored.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +93,8 @@ impl Shared {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Returns why nothing becomes durable, if that is so: for good, or until a shortage is over.
+    /// Returns why nothing becomes durable, permanently or until a shortage ends; `None` if the log
+    /// works.
     pub(super) fn failure(&self) -> Option<Arc<str>> {
         if !self.is_refusing.load(Ordering::Acquire) {
             return None;
@@ -107,9 +108,9 @@ impl Shared {
         self.refuse(Some(why));
     }
 
-    /// Has requests refused for a reason, or served again.
+    /// Refuses requests for a reason, or serves them again.
     fn refuse(&self, why: Option<&str>) {
-        // Clients are told, in frames that have room for no novel.
+        // The reason is sent to clients, in frames with limited room.
         let why = why.map(|why| why.chars().take(FAILURE_CHARS_MAX).collect::<String>().into());
         self.metrics.has_failed.set(u64::from(why.is_some()));
         let is_refusing = why.is_some();
@@ -118,16 +119,16 @@ impl Shared {
         self.ring();
     }
 
-    /// Waits while the system is short of something that the log needs. Requests wait, too, and are
+    /// Waits while the system is short of a resource that the log needs. Requests wait too, and are
     /// refused after a while. Returns false if the node stops.
     fn wait_out(&self, shortage: &mut Option<Instant>, error: &io::Error) -> bool {
         let since = *shortage.get_or_insert_with(|| {
-            warn!(%error, "the log cannot be written for now; trying on");
+            warn!(%error, "the log cannot be written for now; retrying");
             Instant::now()
         });
         if since.elapsed() > SHORTAGE_PATIENCE && !self.is_refusing.load(Ordering::Relaxed) {
             warn!(%error, "the log cannot be written for now; requests are refused until it can");
-            self.refuse(Some(&format!("cannot write the log for now: {error}; the node tries on")));
+            self.refuse(Some(&format!("cannot write the log for now: {error}; the node retries")));
         }
         let state = self.lock();
         let waited = self.has_records.wait_timeout_while(state, SHORTAGE_PAUSE, |state| !state.is_closed);
@@ -135,15 +136,15 @@ impl Shared {
         !state.is_closed
     }
 
-    /// Lets others see that something has changed.
+    /// Notifies the other threads of a change.
     fn ring(&self) {
         self.bell.ring();
-        // Whoever waits has looked under the lock, or looks now.
+        // A waiting thread has checked under the lock, or checks after this.
         drop(self.lock());
         self.has_news.notify_all();
     }
 
-    /// Hands over records. Leaves an empty buffer.
+    /// Hands over records, and leaves an empty buffer.
     pub(super) fn hand_over(&self, records: &mut Vec<u8>) {
         let mut state = self.lock();
         if state.records.is_empty() {
@@ -156,21 +157,21 @@ impl Shared {
         self.has_records.notify_one();
     }
 
-    /// Waits until the log is durable beyond a position, or never will be, or this time is over.
+    /// Waits until the log is durable beyond a position, or never will be, or this time has passed.
     pub(super) fn wait_beyond(&self, position: u64, time: Duration) {
         let state = self.lock();
         let waits = |_: &mut State| self.durable() <= position && self.failure().is_none();
         drop(self.has_news.wait_timeout_while(state, time, waits));
     }
 
-    /// Has the threads end: the one that writes when it has written everything.
+    /// Stops the threads; the writing thread stops after it has written everything.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.has_records.notify_all();
         self.has_news.notify_all();
     }
 
-    /// Returns whether a checkpoint that ran is over, and no other was asked for since.
+    /// Returns whether a checkpoint has ended, and no other was requested since.
     pub(super) fn take_over(&self) -> bool {
         let mut state = self.lock();
         let is_over = matches!(state.checkpoint, Checkpoint::Over);
@@ -180,13 +181,13 @@ impl Shared {
         is_over
     }
 
-    /// Asks for a checkpoint.
+    /// Requests a checkpoint.
     pub(super) fn want_checkpoint(&self, request: CheckpointRequest) {
         self.lock().checkpoint = Checkpoint::Wanted(Box::new(request));
         self.has_news.notify_all();
     }
 
-    /// Answers a checkpoint that asks for the log's position.
+    /// Replies to a checkpoint that requests the log's position.
     pub(super) fn answer(&self, position: u64) {
         let mut state = self.lock();
         if matches!(state.checkpoint, Checkpoint::Asks) {
@@ -219,7 +220,7 @@ impl Shared {
                 writer.commit(&mut records, position, |error| self.wait_out(&mut shortage, error))
             {
                 return self
-                    .fail(&format!("cannot write the log: {error}; see to its disk, then restart the node"));
+                    .fail(&format!("cannot write the log: {error}; check its disk, then restart the node"));
             }
             if let Some(since) = shortage {
                 info!(took = ?since.elapsed(), "the log can be written again");
@@ -233,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// Makes checkpoints when they are asked for, and spare segments, until the node stops.
+    /// Makes checkpoints on request, and spare segments, until the node stops.
     pub(super) fn keep(
         &self,
         mut checkpointer: Checkpointer,
@@ -242,7 +243,7 @@ impl Shared {
     ) {
         loop {
             if let Err(error) = spare() {
-                warn!(%error, "cannot prepare a segment of the log; it is made when it is needed");
+                warn!(%error, "cannot prepare a segment of the log; it will be created when it is needed");
             }
             let Some(request) = self.wanted() else { return };
             let (began, position) = (Instant::now(), request.position);
@@ -262,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a checkpoint that is asked for. Returns `None` if the node stops.
+    /// Waits for a request of a checkpoint. Returns `None` if the node stops.
     fn wanted(&self) -> Option<Box<CheckpointRequest>> {
         let mut state = self.lock();
         loop {
@@ -278,7 +279,7 @@ impl Shared {
     }
 }
 
-/// Says so if the writing thread ends by a panic: replies would wait for ever.
+/// Reports a panic of the writing thread, since replies would wait for ever.
 struct Alarm<'s>(&'s Shared);
 
 impl Drop for Alarm<'_> {
@@ -289,7 +290,7 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// The region of a node that serves meanwhile.
+/// The region of a node that goes on serving.
 pub(super) struct RegionSource<'s> {
     pub(super) endpoint: LocalEndpoint,
     pub(super) shared: &'s Shared,
@@ -297,13 +298,13 @@ pub(super) struct RegionSource<'s> {
 
 impl Source for RegionSource<'_> {
     fn copy(&mut self, offset: u64, buffer: &mut [u8]) {
-        // Chunks lie inside the region.
+        // Chunks are inside the region.
         let copied = self.endpoint.copy_words(offset, buffer);
         debug_assert!(copied.is_ok(), "a chunk of the region");
     }
 
-    /// The serving thread answers between two turns. What was seen here was stored before it was
-    /// asked, and each word of it was loaded with Acquire; so it has recorded all of that.
+    /// The serving thread replies between two turns. Everything copied was stored before this
+    /// request, and each word was loaded with Acquire; so it has recorded all of that.
     fn position(&mut self) -> Option<u64> {
         let mut state = self.shared.lock();
         state.checkpoint = Checkpoint::Asks;
@@ -331,7 +332,7 @@ impl Source for RegionSource<'_> {
     }
 }
 
-/// Returns what makes a spare segment where there is none.
+/// Returns a function that creates a spare segment if there is none.
 pub(super) fn spare_maker(
     medium: std::sync::Arc<dyn super::medium::Medium>,
     segment_bytes: u64,

@@ -1,4 +1,4 @@
-//! A medium on which the system is short of something now and then.
+//! A medium on which the system is sometimes short of a resource.
 
 use super::medium::{Medium, MediumFile};
 use super::record::{Draft, Kind};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Which calls fail: `count` of them, beginning with number `from` of the calls that may.
+/// The calls that fail: `count` of them, starting with number `from` of those that can.
 #[derive(Debug, Default)]
 struct Shortage {
     calls: AtomicUsize,
@@ -84,7 +84,7 @@ impl MediumFile for ScarceFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        // As a full disk does: a part is written.
+        // Writes a part, as a full disk does.
         self.1.meets().inspect_err(|_| self.0.write_at(offset, &bytes[..bytes.len() / 2]).unwrap())?;
         self.0.write_at(offset, bytes)
     }
@@ -94,7 +94,7 @@ impl MediumFile for ScarceFile {
     }
 }
 
-/// Commits records over several segments while calls fail, and returns the files and how often the
+/// Commits records over several segments while calls fail. Returns the files, and how often the
 /// writer waited.
 fn commit_while(from: usize, count: usize, has_spare: bool) -> (BTreeMap<String, Vec<u8>>, usize) {
     let disk = Arc::new(SimulatedDisk::default());

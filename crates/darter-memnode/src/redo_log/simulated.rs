@@ -1,5 +1,5 @@
-//! A medium that loses power: what was not synced is there afterwards, or not, or in parts, and the
-//! same holds for names.
+//! A medium that loses power: unsynced changes of files and names are then present, absent or
+//! partial.
 
 use super::medium::{Medium, MediumFile};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A change of a file that was not synced.
+/// An unsynced change of a file.
 #[derive(Clone, Debug)]
 enum Pending {
     Write { offset: usize, bytes: Vec<u8> },
@@ -21,7 +21,7 @@ struct Inode {
     pending: Vec<Pending>,
 }
 
-/// A change of names that was not synced: names with what they stand for afterwards.
+/// An unsynced change of names: names with the files that they refer to afterwards.
 type NameChange = Vec<(String, Option<usize>)>;
 
 #[derive(Clone, Debug, Default)]
@@ -30,11 +30,11 @@ struct State {
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     pending_names: Vec<NameChange>,
-    /// Operations that changed or synced anything.
+    /// Number of operations that changed or synced anything.
     operations: usize,
-    /// The power fails in this one.
+    /// The operation in which the power fails.
     fails_at: Option<usize>,
-    /// This one, a sync, fails, and drops what it could not write.
+    /// The sync that fails, and drops the data that it could not write.
     sync_fails_at: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct SimulatedDisk(Mutex<State>);
 
-/// Which of the things that were not synced are there after a power failure.
+/// Which part of an unsynced change is present after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Lost,
@@ -72,7 +72,7 @@ impl SimulatedDisk {
         self.state().operations
     }
 
-    /// Returns how many things were not synced: changes of files, changes of names.
+    /// Returns the numbers of unsynced changes of files and of names.
     pub(super) fn pending(&self) -> (usize, usize) {
         let state = self.state();
         (state.inodes.iter().map(|inode| inode.pending.len()).sum(), state.pending_names.len())
@@ -143,7 +143,7 @@ fn apply(content: &mut Vec<u8>, pending: &Pending, fate: Fate) {
 }
 
 impl State {
-    /// Counts an operation. Returns whether the power has failed in it, or before.
+    /// Counts an operation. Fails if the power fails in it, or has failed before.
     fn counted(&mut self) -> io::Result<()> {
         self.operations += 1;
         self.powered()
@@ -182,7 +182,7 @@ impl Medium for Arc<SimulatedDisk> {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn MediumFile>> {
         let mut state = self.state();
-        // What had the name before stays until the change is durable.
+        // The file that had the name before stays until the change is durable.
         state.inodes.push(Inode::default());
         let inode = state.inodes.len() - 1;
         state.change_names(vec![(name.to_owned(), Some(inode))])?;
@@ -264,8 +264,8 @@ impl MediumFile for SimulatedFile {
         let inode = &mut state.inodes[self.inode];
         let pending = std::mem::take(&mut inode.pending);
         if fails {
-            // As Linux does: the pages are clean now, and were not written.
-            return Err(io::Error::other("the disk does not answer"));
+            // As on Linux: the pages are clean now, but were not written.
+            return Err(io::Error::other("the disk does not respond"));
         }
         for pending in &pending {
             apply(&mut inode.durable, pending, Fate::Kept);

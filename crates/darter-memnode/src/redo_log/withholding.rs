@@ -1,6 +1,6 @@
-//! A medium whose unsynced bytes are lost when the process is killed, for tests: a kill alone loses
-//! nothing, since the system goes on writing what it was given. Here the system is given a file's
-//! bytes when the file is synced, and not before.
+//! A medium for tests whose unsynced bytes are lost when the process is killed. A kill alone would
+//! lose nothing, since the system still writes the data that it received. Here the system receives
+//! a file's bytes only when the file is synced.
 
 use super::medium::{Medium, MediumFile};
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Withholding {
     pub(super) medium: Arc<dyn Medium>,
-    /// How long a sync takes at least: what was acknowledged before its sync is missing meanwhile.
+    /// Minimum time of a sync, during which data acknowledged too early would be missing.
     pub(super) sync_time: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Pools one of whose memory nodes is away while a process opens them.
+//! Pools with an absent memory node while a process opens them.
 
 use crate::support::gate::gated;
 use crate::support::{ENDLESS, LONG, Node};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// So small that the keys need both nodes.
+/// Small enough that the keys need both nodes.
 const NODE_BYTES: u64 = 4 << 20;
 const KEYS: u32 = 4_000;
 
@@ -25,7 +25,7 @@ fn value(number: u32) -> Vec<u8> {
     format!("{number:01000}").into_bytes()
 }
 
-/// A node whose memory outlives it in a file.
+/// Starts a node whose memory is kept in a file.
 fn kept(path: &Path, address: &str) -> Node {
     Node::start(Region::file(path, NODE_BYTES).unwrap(), address, MemNodeOptions::default())
 }
@@ -38,7 +38,7 @@ fn roomy(bytes: u64, address: &str) -> Node {
     Node::start(Region::memory(bytes).unwrap(), address, MemNodeOptions::default())
 }
 
-/// A pool of both nodes with all keys in it.
+/// Creates a pool on both nodes with all keys in it.
 fn fill(nodes: [&Node; 2]) -> String {
     let url = format!("tcp://{},{}", nodes[0].address, nodes[1].address);
     let store = Store::options().create(true).open(&url).unwrap();
@@ -49,7 +49,8 @@ fn fill(nodes: [&Node; 2]) -> String {
     url
 }
 
-/// Reads all keys: how many are found. Each other one must fail with an error that names node 1.
+/// Reads all keys. Returns the number found. Every other key must fail with an error that names
+/// node 1.
 fn found(store: &Store) -> u32 {
     let session = store.session().unwrap();
     let mut found = 0;
@@ -78,7 +79,7 @@ fn a_pool_opens_while_a_memory_node_is_away() {
     let address = second.address.to_string();
     second.end();
 
-    // Also by a name that leaves the node to the directory.
+    // Also by a name that leaves the second node to the directory.
     for url in [url.as_str(), url.split_once(',').unwrap().0] {
         let store = Store::open(url).unwrap();
         assert_eq!(store.pool().nodes(), 2);
@@ -89,7 +90,9 @@ fn a_pool_opens_while_a_memory_node_is_away() {
         assert_eq!((usage.nodes[0].is_absent, usage.nodes[1].is_absent), (false, true));
         assert_eq!(usage.nodes[1].bytes, NODE_BYTES);
         match store.check() {
-            Ok(check) => assert!(check.is_sound(), "an absent node is no damage: {:?}", check.violations),
+            Ok(check) => {
+                assert!(check.is_sound(), "an absent node is not a violation: {:?}", check.violations)
+            }
             Err(error) => names_the_node(&error),
         }
     }
@@ -105,7 +108,7 @@ fn a_pool_opens_while_a_memory_node_is_away() {
     assert!(store.check().unwrap().is_sound());
 }
 
-/// What lies on the node that is there can be changed, and nothing is placed on the other.
+/// Objects on the present node can be changed, and no new object is placed on the absent one.
 #[test]
 fn new_objects_are_not_placed_on_an_absent_node() {
     let (first, mut second) = (roomy(64 << 20, "127.0.0.1:0"), roomy(64 << 20, "127.0.0.1:0"));
@@ -134,8 +137,8 @@ fn new_objects_are_not_placed_on_an_absent_node() {
     assert!(changed > 0);
 }
 
-/// A node that lost its memory while it was away is not believed, though no process that has the
-/// pool open has seen it before, and keeps no process from opening the pool.
+/// A node that lost its memory while it was absent is detected, even if no process that has the
+/// pool open has seen it before, and does not prevent processes from opening the pool.
 #[test]
 fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
     let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
@@ -172,7 +175,7 @@ fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
     }
 }
 
-/// Whether a node of a pool is where its directory says.
+/// Returns whether a node of a pool is where its directory says.
 fn is_there(node: &ExpectedNode) -> bool {
     let found = Tcp::connect(std::slice::from_ref(&node.address), TcpOptions::default());
     found.is_ok_and(|found| found.remote_nodes().node_id(0) == Some(node.id))
@@ -188,7 +191,7 @@ fn a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out() {
         block_on(erase_if_lost(&fabric, is_there))
     };
     erase(&second).unwrap();
-    // Another node was named in its place.
+    // The directory named another node in its place.
     let refused = erase(&in_memory("127.0.0.1:0")).unwrap_err();
     assert!(matches!(refused, PoolError::NodeMismatch { node: 1, .. }), "{refused:?}");
     assert_eq!(found(&store), KEYS, "the pool is whole");
@@ -212,7 +215,7 @@ fn a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out() {
 }
 
 #[test]
-fn a_process_that_opens_a_pool_that_is_replaced_meanwhile_leaves_it() {
+fn a_process_that_opens_a_pool_while_it_is_replaced_leaves_it() {
     let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
     fill([&first, &second]);
     let address = second.address.to_string();
@@ -234,7 +237,7 @@ fn a_process_that_opens_a_pool_that_is_replaced_meanwhile_leaves_it() {
     block_on(other.unwrap().confirm()).unwrap();
 }
 
-/// The deadline of a drop is the only one here: requests over connections that are there have none.
+/// Only the drop has a deadline here: requests over established connections have none.
 #[test]
 fn a_store_whose_node_hangs_is_dropped_in_spite_of_it() {
     for hanging in 0..2 {
@@ -264,8 +267,8 @@ fn a_store_whose_node_hangs_is_dropped_in_spite_of_it() {
     }
 }
 
-/// Whether an operation that fails at a node that is away has changed something before decides what
-/// its error says.
+/// The error of an operation that fails at an absent node depends on whether the operation has
+/// changed something before.
 #[test]
 fn an_operation_that_has_changed_something_does_not_say_that_nothing_was_sent() {
     let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
@@ -302,7 +305,7 @@ fn an_operation_that_has_changed_something_does_not_say_that_nothing_was_sent() 
     }
 }
 
-/// To make a pool all nodes must be there, and so must the first one to open it.
+/// All nodes must be present to create a pool, and the first one to open it.
 #[test]
 fn a_pool_is_made_of_nodes_that_are_there_and_opened_with_the_first() {
     let (mut first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));

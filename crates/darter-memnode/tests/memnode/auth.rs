@@ -1,5 +1,5 @@
-//! Tokens: which clients and nodes are accepted, and what replayed handshakes and impostors
-//! achieve.
+//! Tokens: which clients and nodes are accepted, and the effect of replayed handshakes and
+//! impostors.
 
 use crate::support::{Node, connect, hear, say};
 use bytemuck::Zeroable;
@@ -36,7 +36,7 @@ fn welcome(refusal: Refusal, proof: Proof) -> Welcome {
 }
 
 #[test]
-fn the_token_is_asked_for() {
+fn clients_without_the_token_are_refused() {
     let mut node = guarded();
     for wrong in [&b""[..], b"open", b"open sesamy", b"open sesame\0", &[0; 256]] {
         let error = connect(&[&node], wrong).unwrap_err().to_string();
@@ -82,7 +82,7 @@ fn a_recorded_greeting_is_worth_nothing() {
     say(&mut stream, &proof);
     let answer: Welcome = hear(&mut stream);
     assert_eq!(answer.refusal, Refusal::Credentials as u32);
-    // The client learned nothing.
+    // The client received no information.
     assert_eq!((answer.region_bytes, answer.boot_id, answer.proof), (0, 0, Proof::default()));
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
@@ -126,7 +126,7 @@ fn an_impostor_is_noticed() {
 }
 
 #[test]
-fn other_versions_are_told() {
+fn other_protocol_versions_are_reported() {
     let node = guarded();
     // The hello of version 1, followed by its token.
     let opening = Opening { magic: wire::MAGIC, version: 1, code: TOKEN.len() as u32 };

@@ -1,4 +1,4 @@
-//! Procedures at a memory node: answers in any order, beside verbs, and what callers are told when
+//! Procedures of a memory node: replies in any order, next to verbs, and the errors of callers if
 //! there is none.
 
 use crate::support::gate::gated;
@@ -14,15 +14,15 @@ use std::io::{Read, Write};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Answers with its request.
+/// Replies with its request.
 const ECHO: u64 = 1;
-/// Adds its request to the second word, and answers with what that held.
+/// Adds its request to the second word, and replies with the word's former value.
 const ADD: u64 = 2;
-/// Sets the first word to 1 and waits until it is 2. It gives up long after that was to happen.
+/// Sets the first word to 1 and waits until it is 2. It gives up long after the expected time.
 const WAIT: u64 = 3;
 /// Panics.
 const PANIC: u64 = 4;
-/// Answers with as many words as its request says.
+/// Replies with the number of words in its request.
 const FILL: u64 = 5;
 
 const WORD: u64 = 64;
@@ -92,7 +92,7 @@ async fn begun(endpoint: &mut TcpEndpoint) {
 }
 
 #[test]
-fn a_call_is_answered_or_told_why_not() {
+fn a_call_gets_a_reply_or_the_reason_of_its_failure() {
     let node = working(2);
     let fabric = connect(&[&node], b"").unwrap();
     assert!(fabric.capabilities().calls);
@@ -130,7 +130,7 @@ fn a_frame_limit_of_the_node_is_one_of_calls() {
 }
 
 #[test]
-fn a_panic_is_told_and_the_worker_goes_on() {
+fn a_panic_is_reported_and_the_worker_goes_on() {
     let node = working(1);
     let fabric = connect(&[&node], b"").unwrap();
     let (told, outcomes) = channel();
@@ -140,7 +140,7 @@ fn a_panic_is_told_and_the_worker_goes_on() {
             told.send(block_on(endpoint.call(0, procedure, words))).unwrap();
         }
     });
-    let next = || outcomes.recv_timeout(LONG).expect("the call is answered");
+    let next = || outcomes.recv_timeout(LONG).expect("the call gets a reply");
     for _ in 0..2 {
         let CallFault::Failed(error) = fault(next()) else { panic!() };
         assert_eq!(error.code, ProcedureError::PANIC);
@@ -148,8 +148,8 @@ fn a_panic_is_told_and_the_worker_goes_on() {
     assert_eq!(next().unwrap(), [1]);
 }
 
-/// One connection: the procedure ends because of a WRITE that is sent behind its call, and a second
-/// call is answered before the first.
+/// On one connection, the procedure ends because of a WRITE that is sent after its call, and a
+/// second call gets its reply before the first.
 #[test]
 fn a_procedure_that_waits_holds_up_neither_verbs_nor_other_calls() {
     let node = working(2);
@@ -211,7 +211,7 @@ fn a_call_that_waits_ends_with_its_session() {
         first.fence(Suspect { slot: 3, holder: held.holder(), lapsed: true }).unwrap();
         block_on(write(&mut endpoint, 2)).unwrap();
         assert_eq!(waits.join().unwrap().unwrap(), [2]);
-        // The worker is free, and nothing waits.
+        // The worker is free, and no call waits.
         assert_eq!(block_on(endpoint.call(0, ADD, vec![1])).unwrap(), [0]);
         shut_out.join().unwrap().unwrap_err();
     });
@@ -222,7 +222,7 @@ fn through(address: std::net::SocketAddr, patience: Duration) -> Tcp {
     Tcp::connect(&[address.to_string()], options).unwrap()
 }
 
-/// A call under way when `breaks` happens to the connection ends in the error, and READs go on.
+/// A call in progress when `breaks` happens to the connection ends in the error, and READs go on.
 fn lost(patience: Duration, breaks: impl FnOnce(&crate::support::gate::Gate)) {
     let node = working(1);
     let (address, gate) = gated(node.address);
@@ -242,7 +242,7 @@ fn lost(patience: Duration, breaks: impl FnOnce(&crate::support::gate::Gate)) {
     let mut endpoint = fabric.endpoint().unwrap();
     until("READs go on", || block_on(read(&mut endpoint)).is_ok());
     block_on(write(&mut other, 2)).unwrap();
-    // The procedure has ended all the same, and the worker is free.
+    // The procedure has ended nevertheless, and the worker is free.
     assert_eq!(block_on(endpoint.call(0, ECHO, vec![8])).unwrap(), [8]);
 }
 
@@ -267,7 +267,7 @@ fn a_long_call_outlasts_the_patience_with_a_node_that_is_there() {
         let mut other = connect(&[&node], b"").unwrap().endpoint().unwrap();
         block_on(begun(&mut other));
         let before = node.metrics.counts().frames;
-        until("the caller asks for a sign", || node.metrics.counts().frames > before);
+        until("the caller requests a sign of life", || node.metrics.counts().frames > before);
         block_on(write(&mut other, 2)).unwrap();
         assert_eq!(waits.join().unwrap().unwrap(), [2]);
     });
@@ -286,7 +286,7 @@ fn a_node_that_stops_answers_its_calls_first() {
         begun(&mut endpoint).await;
         node.stop.ask();
         until("it drains", || node.metrics.health() == Health::Draining);
-        // On the connection that the answer is to come by, which has not ended.
+        // On the connection for the reply, which has not ended.
         write(&mut endpoint, 2).await.unwrap();
         vec![]
     };
@@ -296,8 +296,8 @@ fn a_node_that_stops_answers_its_calls_first() {
     assert_eq!(node.end().calls, 1);
 }
 
-/// Sends the payload of a call over a bare connection; returns the reply, and whether the node ends
-/// the connection then.
+/// Sends the payload of a call over a bare connection; returns the reply, and whether the node then
+/// ends the connection.
 fn demand(node: &Node, payload: &[u8]) -> (Refusal, Vec<u8>, bool) {
     let mut stream = greeted(node, 9);
     let head = RequestHead {
@@ -323,7 +323,7 @@ fn a_malformed_call_is_refused() {
     for payload in [&[][..], &[0; 7], &[0; 9]] {
         let (refusal, text, has_ended) = demand(&node, payload);
         assert_eq!((refusal, has_ended), (Refusal::Malformed, true));
-        assert_eq!(text, b"a call that is not whole words");
+        assert_eq!(text, b"a call whose length is not a multiple of a word");
     }
     assert_eq!(demand(&node, &99_u64.to_le_bytes()).0, Refusal::Unknown);
     let long = [&ECHO.to_le_bytes()[..], &vec![0; (CALL_WORDS_MAX + 1) * 8]].concat();

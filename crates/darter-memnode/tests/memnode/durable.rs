@@ -1,5 +1,5 @@
-//! Memory nodes with a log: what survives a stop and a crash, who is let in afterwards, and what
-//! operators and clients learn when the log cannot be used.
+//! Memory nodes with a log: what survives a stop and a crash, which sessions are admitted
+//! afterwards, and what operators and clients are told if the log cannot be used.
 
 use crate::support::{Node, connect, connect_as, get, greet, greeted, hear, until, value};
 use darter_fabric::wire::{self, Control, Refusal, ReplyHead, RequestHead};
@@ -29,15 +29,15 @@ fn node(directory: &Path, address: &str) -> Node {
     Node::start(region(directory).unwrap(), address, MemNodeOptions::default())
 }
 
-/// A node whose disk is slow: what is told before its sync is not there yet when the directory is
-/// copied.
+/// A node with a slow disk: if a reply is sent before its sync, the data is missing from a copy of
+/// the directory.
 fn slow(directory: &Path) -> Node {
     let slow = LogOptions { loses_unsynced: Some(Duration::from_millis(200)), ..options() };
     let region = Region::memory(BYTES).unwrap().logged(directory, slow).unwrap();
     Node::start(region, "127.0.0.1:0", MemNodeOptions::default())
 }
 
-/// What a power failure would leave now, at best: a copy of the directory.
+/// Returns a copy of the directory, which is at least the state after a power failure now.
 fn copied(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -66,7 +66,7 @@ fn read(fabric: &Tcp, offset: u64, words: usize) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_acknowledged_outlives_a_node_that_stops() {
+fn acknowledged_writes_outlive_a_node_that_stops() {
     let directory = tempfile::tempdir().unwrap();
     let mut first = node(directory.path(), "127.0.0.1:0");
     let fabric = connect(&[&first], b"").unwrap();
@@ -83,7 +83,7 @@ fn what_was_acknowledged_outlives_a_node_that_stops() {
     first.end();
     let address = first.address.to_string();
     let second = node(directory.path(), &address);
-    // An orderly stop is no reason to send anybody away.
+    // An orderly stop ends no session.
     until("the session goes on", || submit(&fabric, |_| {}).is_ok() && write(&fabric, 0, &[1]).is_ok());
     assert_eq!(read(&fabric, 0, BYTES as usize / 8), before);
     assert_eq!(fabric.remote_nodes().node_id(0), id);
@@ -98,7 +98,7 @@ fn sessions_of_before_a_crash_are_shut_out() {
     let fabric = connect(&[&first], b"").unwrap();
     let held = fabric.claim(0).unwrap();
     write(&fabric, 4096, &[7; 8]).unwrap();
-    // A session that was never here, shut out because its lease is over.
+    // A session that never connected here, fenced because its lease has ended.
     let suspect = Suspect { slot: 1, holder: 99, lapsed: true };
     assert_eq!(fabric.fence(suspect).unwrap(), FenceOutcome::Fenced);
     let crashed = copied(directory.path());
@@ -116,7 +116,7 @@ fn sessions_of_before_a_crash_are_shut_out() {
         FenceOutcome::Fenced,
         "known to be dead, whatever its lease"
     );
-    // A stop in order lets those of before the crash in as little.
+    // After an orderly stop, the sessions from before the crash are still refused.
     second.end();
     let third = node(crashed.path(), "127.0.0.1:0");
     let mut stream = TcpStream::connect(third.address).unwrap();
@@ -124,7 +124,7 @@ fn sessions_of_before_a_crash_are_shut_out() {
 }
 
 #[test]
-fn what_was_read_is_there_though_its_writer_was_told_nothing() {
+fn a_value_that_was_read_survives_without_a_reply_to_its_writer() {
     let directory = tempfile::tempdir().unwrap();
     let first = slow(directory.path());
     let (writer, reader) = (connect(&[&first], b"").unwrap(), connect(&[&first], b"").unwrap());
@@ -172,7 +172,7 @@ fn a_log_that_cannot_be_used_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let mut held = node(directory.path(), "127.0.0.1:0");
     let error = region(directory.path()).unwrap_err().to_string();
-    assert!(error.contains("another process has it open"), "{error}");
+    assert!(error.contains("it is open in another process"), "{error}");
     write(&connect(&[&held], b"").unwrap(), 64, &[1]).unwrap();
     held.end();
     let larger = Region::memory(2 * BYTES).unwrap().logged(directory.path(), options());
@@ -180,7 +180,7 @@ fn a_log_that_cannot_be_used_is_refused_with_the_reason() {
     assert!(error.contains("a region of 1M"), "{error}");
     let with_device = MemNodeOptions { device: Some("rxe0".parse().unwrap()), ..MemNodeOptions::default() };
     let error = MemNode::bind("127.0.0.1:0".parse().unwrap(), region(directory.path()).unwrap(), with_device);
-    assert!(error.unwrap_err().to_string().contains("pass the log by"));
+    assert!(error.unwrap_err().to_string().contains("bypass the log"));
     let file = directory.path().join("file");
     let error = Region::file(&file, BYTES).unwrap().logged(directory.path(), options()).unwrap_err();
     assert!(error.to_string().contains("a region in a file"), "{error}");
@@ -202,7 +202,7 @@ fn a_node_whose_log_fails_says_so_and_acknowledges_nothing() {
     let mut other = greeted(&first, 5);
     write(&fabric, 64, &[1]).unwrap();
     assert_eq!(get(port.address(), "/healthz").lines().last(), Some("serving"));
-    // The next segment has nowhere to be.
+    // The next segment cannot be created.
     std::fs::remove_dir_all(&path).unwrap();
     let mut told = None;
     for round in 0..64 {
@@ -216,7 +216,7 @@ fn a_node_whose_log_fails_says_so_and_acknowledges_nothing() {
     assert!(told.to_string().contains("cannot write the log: "), "{told}");
     assert_eq!(first.metrics.health(), Health::LogFailed);
     assert!(get(port.address(), "/healthz").contains("503"));
-    // Others are told, too, whatever they ask for, and nobody is let in.
+    // Other clients get the error too, for every request, and no client is admitted.
     let head = RequestHead { kind: 5, reserved: 0, verbs: 0, bytes: 16, id: 9 };
     other
         .write_all(&[wire::as_bytes(&head), wire::as_bytes(&Control { number: 0, flag: 0 })].concat())
@@ -277,7 +277,7 @@ fn a_node_whose_disk_is_slow_takes_no_more_than_it_may_hold() {
             assert_eq!((reply.refusal, reply.bytes, reply.id), (0, 0, id));
         }
     });
-    // No sync serves more than what may wait and one frame.
+    // No sync serves more than the maximum waiting and one frame.
     let syncs = value(&get(port.address(), "/metrics"), "darter_memnode_log_syncs_total");
     assert!(syncs >= FRAMES / 6, "{syncs} syncs for {FRAMES} frames of 4 KiB");
 }

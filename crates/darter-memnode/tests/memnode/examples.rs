@@ -1,4 +1,4 @@
-//! Every example of the library, over memory nodes.
+//! Every example of the library, on memory nodes.
 
 use darter::Store;
 use darter_memnode::{MemNode, MemNodeOptions, Region, Stop};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[path = "../../../darter/tests/it/example_runner.rs"]
 mod example_runner;
 
-/// Those that take another pool.
+/// The examples that take another pool.
 const EXAMPLES: [&str; 4] = ["map", "multi_get_and_scan", "typed_values", "survive_kill"];
 
 #[test]

@@ -1,5 +1,5 @@
-//! Sessions on an executor that does not know the fabric: whatever a memory node does, other tasks
-//! go on.
+//! Sessions on an executor that does not know the fabric: other tasks go on during every failure of
+//! a memory node.
 
 use crate::support::Node;
 use crate::support::gate::gated;
@@ -21,7 +21,7 @@ fn start() -> Node {
     Node::start(region, "127.0.0.1:0", MemNodeOptions::default())
 }
 
-/// Makes a pool on memory nodes.
+/// Creates a pool on memory nodes.
 fn create_on(nodes: Tcp) -> Result<Store, darter::Error> {
     engine::create_on(&Store::options().maintenance(false), Provider::Tcp(nodes))
 }
@@ -35,14 +35,13 @@ fn other_tasks_go_on_while_a_node_is_slow() {
     let node = start();
     let (address, gate) = gated(node.address);
     let store = create_on(connect(address)).unwrap();
-    // All tasks share one thread: one that blocked in a poll would keep the others from ever
+    // All tasks share one thread: a task that blocked in a poll would prevent the others from
     // opening the gate.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let session = store.async_session().unwrap();
         session.put(b"pear", b"green").await.unwrap();
-        // Once with a connection, and once where the first thing to wait for is the connection
-        // itself.
+        // Once with a connection, and once while the connection itself is pending.
         for _ in 0..2 {
             gate.shut(true);
             let read = runtime.spawn({
@@ -171,8 +170,9 @@ impl Wake for Called {
     }
 }
 
-/// Polls a future to its end beside an external driver. Returns how often posts have called for it.
-fn poll_beside_driver<T>(driver: &mut ExternalDriver, future: impl Future<Output = T>) -> (T, usize) {
+/// Polls a future to completion next to an external driver. Returns how often posts requested a
+/// call.
+fn poll_with_driver<T>(driver: &mut ExternalDriver, future: impl Future<Output = T>) -> (T, usize) {
     let (mut future, task, poster) = (pin!(future), Arc::new(Called::default()), Arc::new(Called::default()));
     let (task_waker, poster_waker) = (Waker::from(Arc::clone(&task)), Waker::from(Arc::clone(&poster)));
     let mut calls = 0;
@@ -187,7 +187,7 @@ fn poll_beside_driver<T>(driver: &mut ExternalDriver, future: impl Future<Output
         while !task.0.load(Ordering::SeqCst) {
             let wait = Timespec { tv_sec: 30, tv_nsec: 0 };
             let ready = poll(&mut [PollFd::new(&*driver, PollFlags::IN)], Some(&wait)).unwrap();
-            assert!(ready > 0, "answers came that the driver's file does not tell of");
+            assert!(ready > 0, "replies arrived that the driver's file did not signal");
             while driver.turn().unwrap() {}
         }
     }
@@ -202,7 +202,7 @@ fn an_external_driver_sees_to_the_tasks_of_its_thread() {
     let mut driver = ExternalDriver::enter().unwrap();
     assert!(ExternalDriver::enter().is_err(), "two drivers of one thread");
     for round in 0..2_u32 {
-        // Ready tasks are polled side by side, as executors do.
+        // Ready tasks are polled one after another, as executors do.
         let mut tasks: Vec<Pin<Box<dyn Future<Output = ()>>>> = (0..20_u32)
             .map(|task| {
                 let session = store.async_session().unwrap();
@@ -219,10 +219,10 @@ fn an_external_driver_sees_to_the_tasks_of_its_thread() {
             tasks.retain_mut(|task| task.as_mut().poll(context).is_pending());
             if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         });
-        let ((), calls) = poll_beside_driver(&mut driver, all);
-        // Many posts leave at one call.
+        let ((), calls) = poll_with_driver(&mut driver, all);
+        // Many posts are sent by one call.
         assert!((1..20 * 20 * 4).contains(&calls), "{calls}");
-        // A loop of the fabric inside takes over and gives back.
+        // A nested loop of the fabric takes over and returns control.
         assert_eq!(store.session().unwrap().get(0_u32.to_be_bytes()).unwrap().unwrap(), round.to_be_bytes());
     }
     drop(driver);
@@ -240,9 +240,9 @@ fn an_external_driver_finds_a_node_again_that_has_hung_up() {
     let store = create_on(connect(address)).unwrap();
     let mut driver = ExternalDriver::enter().unwrap();
     let session = store.async_session().unwrap();
-    poll_beside_driver(&mut driver, session.put(b"pear", b"green")).0.unwrap();
+    poll_with_driver(&mut driver, session.put(b"pear", b"green")).0.unwrap();
     gate.hang_up();
     // The operation in progress may or may not have taken effect; later ones find the node again.
-    let found = (0..100).find_map(|_| poll_beside_driver(&mut driver, session.get(b"pear")).0.ok());
+    let found = (0..100).find_map(|_| poll_with_driver(&mut driver, session.get(b"pear")).0.ok());
     assert_eq!(found.unwrap().as_deref(), Some(&b"green"[..]));
 }

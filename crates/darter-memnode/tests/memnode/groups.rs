@@ -1,4 +1,4 @@
-//! Memory groups over TCP: several memory nodes that are one to their clients.
+//! Memory groups over TCP: several memory nodes that are one node to their clients.
 
 use crate::support::authority::{Authority, LATER};
 use crate::support::groups::TestGroup;
@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Long enough that a busy machine causes no failover by itself.
+/// Long enough that a busy machine causes no failover.
 const CALM: Duration = Duration::from_secs(20);
-/// Short enough that failovers do not take the test's time.
+/// Short enough that failovers do not dominate the test's time.
 const QUICK: Duration = Duration::from_millis(300);
 
 fn word(at: u64) -> GlobalAddr {
@@ -76,7 +76,7 @@ fn a_verb_outside_the_region_fails_alone() {
     assert_eq!(add(&mut endpoint, word(0), 1).unwrap(), 0);
 }
 
-/// Each increment is executed once, whatever dies: the sum says so.
+/// Each increment is executed exactly once, whichever replica dies, as the sum shows.
 #[test]
 fn primaries_that_die_lose_and_repeat_nothing() {
     const WRITERS: u64 = 3;
@@ -92,7 +92,7 @@ fn primaries_that_die_lose_and_repeat_nothing() {
                 let tcp = Tcp::connect(&[group], TcpOptions::default()).unwrap();
                 let mut endpoint = tcp.endpoint().unwrap();
                 while !is_over.load(Ordering::Relaxed) {
-                    // Its own counter, and one that all share.
+                    // Its own counter, and one shared by all writers.
                     let own = add(&mut endpoint, word(8 + writer * 8), 1).unwrap();
                     assert_eq!(own, count.load(Ordering::Relaxed), "an increment was lost or repeated");
                     add(&mut endpoint, word(0), 1).unwrap();
@@ -105,7 +105,7 @@ fn primaries_that_die_lose_and_repeat_nothing() {
             until("writers go on", || {
                 counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>() > so_far + 50
             });
-            // Five primaries, and a backup.
+            // Kills five primaries, and a backup.
             let primary = TestGroup::primary(&tcp);
             let victim = if round == 3 { 1 - primary } else { primary };
             group.kill(victim);
@@ -135,7 +135,7 @@ fn a_primary_hands_over_and_a_node_that_is_stopped_does_so_too() {
     group.settle(&tcp);
     let refused = tcp.hand_over(0, "127.0.0.1:1", CALM).unwrap_err().to_string();
     assert!(refused.contains("no replica of memory node 0"), "{refused}");
-    // With this patience a node that just went away would be missed for long.
+    // With this patience a node that left without notice would be detected late.
     let mut stopped = group.nodes[1 - primary].take().unwrap();
     stopped.end();
     let view = group.store.view().unwrap();
@@ -185,10 +185,12 @@ fn a_spare_takes_the_place_of_a_replica_that_is_lost() {
     until("the spare is a member", || members(&tcp) == [1, 2]);
     group.revive(0);
     add(&mut endpoint, word(1), 1).unwrap();
-    // It stands by, and is not compared.
+    // The replica is a spare, and is not compared.
     until("members are compared", || {
         let found = tcp.compare_replicas(0);
-        found.remarks.len() == 1 && found.remarks[0].contains("no member") && found.differences.is_empty()
+        found.remarks.len() == 1
+            && found.remarks[0].contains("member of the group")
+            && found.differences.is_empty()
     });
     until("both are members", || members(&tcp) == [1, 2]);
     group.kill(1);
@@ -196,8 +198,8 @@ fn a_spare_takes_the_place_of_a_replica_that_is_lost() {
     assert_eq!(read(&mut endpoint, word(1)), 8);
 }
 
-/// A replica that served before knows who held which slot then. Whoever is still with the other one
-/// when it serves again has no connection to it, and lives.
+/// A replica that served before knows which session held which slot then. A session that is still
+/// connected to the other replica when this one serves again has no connection here, but is alive.
 #[test]
 fn who_has_yet_to_come_back_to_a_replica_is_not_gone() {
     let group = TestGroup::start(2, 1 << 20, QUICK);
@@ -227,7 +229,7 @@ fn a_store_of_views_that_is_gone_holds_up_view_changes_only() {
     group.kill(primary);
     let waits = std::thread::spawn(move || add(&mut endpoint, word(1), 1));
     std::thread::sleep(QUICK * 2);
-    assert!(!waits.is_finished(), "nobody may serve");
+    assert!(!waits.is_finished(), "no replica may serve");
     group.store.shut(false);
     assert_eq!(waits.join().unwrap().unwrap(), 1);
 }
@@ -253,7 +255,7 @@ fn an_index_lives_on_groups_under_tls_and_outlives_their_primaries() {
         block_on(index.put(&mut client, &key(at), b"value", Condition::Always)).unwrap();
     }
     for group in &mut groups {
-        // Each knows itself as node 0 of a pool.
+        // Each node is node 0 of its own pool.
         let alone = group.connect();
         group.settle_members(&alone);
         let primary = TestGroup::primary(&alone);
@@ -303,7 +305,7 @@ fn a_word_in_which_replicas_differ_is_found() {
     let mut endpoint = tcp.endpoint().unwrap();
     add(&mut endpoint, word(1), 7).unwrap();
     assert_eq!(tcp.compare_replicas(0), ReplicaComparison::default());
-    // A bit of the backup flips, behind everybody's back.
+    // Flips a bit of the backup, bypassing the replicas.
     let mut memory = group.memories[1 - primary].endpoint().unwrap();
     add(&mut memory, GlobalAddr::new(0, (8 << 20) + 64), 1).unwrap();
     let found = tcp.compare_replicas(0);
@@ -314,7 +316,7 @@ fn a_word_in_which_replicas_differ_is_found() {
     assert_eq!((found.differences.len(), found.remarks.len()), (0, 1), "{found:?}");
 }
 
-/// Its members would be held to be dead while they wait.
+/// Otherwise its members would be declared dead while they wait.
 #[test]
 fn a_pool_whose_lease_does_not_outlast_failovers_is_refused() {
     let group = TestGroup::start(2, 8 << 20, Duration::from_secs(1));
@@ -326,7 +328,7 @@ fn a_pool_whose_lease_does_not_outlast_failovers_is_refused() {
     drop(make(5000).unwrap());
 }
 
-/// What an older connection still holds was sent before what the newer has brought.
+/// Messages still in an older connection were sent before those of the newer one.
 #[test]
 fn messages_that_a_replica_sent_on_an_older_connection_are_void() {
     let group = TestGroup::start(2, 1 << 20, CALM);
@@ -358,7 +360,7 @@ fn messages_that_a_replica_sent_on_an_older_connection_are_void() {
     assert_eq!(older.read(&mut [0]).unwrap(), 0, "it ends");
     newer.set_nonblocking(true).unwrap();
     assert_eq!(newer.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "it goes on");
-    // A client cannot say what replicas say.
+    // A client cannot send the messages of replicas.
     let mut stranger = greeted(node, 78);
     stranger.set_read_timeout(Some(LONG)).unwrap();
     let head = RequestHead { kind: RequestKind::Relay as u8, reserved: 0, verbs: 0, bytes: 0, id: 1 };
@@ -367,12 +369,15 @@ fn messages_that_a_replica_sent_on_an_older_connection_are_void() {
 }
 
 #[test]
-fn what_makes_no_group_is_refused() {
+fn invalid_group_options_are_refused() {
     let group = TestGroup::start(2, 1 << 20, CALM);
     let tcp = group.connect();
     group.settle(&tcp);
     let alone = Tcp::connect(&[group.addresses[0].clone()], TcpOptions::default()).unwrap_err().to_string();
-    assert!(alone.contains("one replica of a memory group") && alone.contains("name all of them"), "{alone}");
+    assert!(
+        alone.contains("one replica of a memory group") && alone.contains("name all replicas"),
+        "{alone}"
+    );
     let plain = Node::small(MemNodeOptions::default());
     let both = format!("{0}+{0}", plain.address);
     let both = Tcp::connect(&[both], TcpOptions::default()).unwrap_err().to_string();
@@ -393,7 +398,7 @@ fn what_makes_no_group_is_refused() {
         let group = options.group.as_mut().unwrap();
         group.replicas[1] = group.replicas[0].clone();
     });
-    assert!(twice.contains("named twice"), "{twice}");
+    assert!(twice.contains("occurs twice"), "{twice}");
     let hasty = with(|options| options.group.as_mut().unwrap().times.lease = CALM);
     assert!(hasty.contains("one and a half leases"), "{hasty}");
 }

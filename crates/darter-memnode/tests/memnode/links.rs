@@ -1,4 +1,4 @@
-//! What clients learn when links to some of the nodes fail, and nodes when sessions end.
+//! Errors of clients when links to some of the nodes fail, and of nodes when sessions end.
 
 use crate::support::gate::gated;
 use crate::support::{ENDLESS, LONG, Node, connect, greeted, hear, read_frame, say, until};
@@ -31,8 +31,8 @@ fn write(endpoint: &mut TcpEndpoint, nodes: &[u8]) -> Result<(), FabricError> {
     block_on(endpoint.submit(batch)).map(|done| endpoint.recycle(done))
 }
 
-/// Sends a request over a bare connection. Returns the refusal's code, or nothing if the node has
-/// ended the connection.
+/// Sends a request over a bare connection. Returns the refusal's code; `None` if the node has ended
+/// the connection.
 fn demand(stream: &mut TcpStream, kind: RequestKind, about: Control) -> Option<u8> {
     let head = RequestHead { kind: kind as u8, reserved: 0, verbs: 0, bytes: 16, id: 1 };
     stream.write_all(&[wire::as_bytes(&head), wire::as_bytes(&about)].concat()).ok()?;
@@ -42,7 +42,7 @@ fn demand(stream: &mut TcpStream, kind: RequestKind, about: Control) -> Option<u
 }
 
 #[test]
-fn a_batch_lost_by_one_node_is_not_told_as_unsent() {
+fn a_batch_lost_by_one_node_is_not_reported_as_unsent() {
     let (first, mut second) =
         (Node::small(MemNodeOptions::default()), Node::small(MemNodeOptions::default()));
     let (address, gate) = gated(first.address);
@@ -53,7 +53,7 @@ fn a_batch_lost_by_one_node_is_not_told_as_unsent() {
     assert!(matches!(write(&mut endpoint, &[1]), Err(FabricError::Unreachable { node: 1 })));
     gate.shut(true);
     let told = std::thread::scope(|scope| {
-        // Either of the two is noticed first.
+        // Either of the two may be detected first.
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(200));
             gate.hang_up();
@@ -83,12 +83,12 @@ fn a_dropped_batch_counts_until_it_has_landed() {
     }
     assert_eq!(endpoint.in_flight(), 1);
     gate.shut(false);
-    until("it has landed", || endpoint.in_flight() == 0);
+    until("it has taken effect", || endpoint.in_flight() == 0);
 }
 
 #[test]
 fn a_session_that_one_node_has_shut_out_gives_up_all() {
-    // Once by a reply, and once by the handshake of a node that has ended the connection meanwhile.
+    // Once by a reply, and once by the handshake of a node that has already ended the connection.
     for is_late in [false, true] {
         let nodes = [(); 2].map(|()| Node::small(MemNodeOptions::default()));
         let fabric = connect(&[&nodes[0], &nodes[1]], b"").unwrap();
@@ -131,7 +131,7 @@ fn a_fence_that_one_node_has_not_heard_of_is_none() {
 }
 
 #[test]
-fn nobody_claims_slots_of_another_memory() {
+fn slots_of_another_memory_cannot_be_claimed() {
     let mut node = Node::small(MemNodeOptions::default());
     let address = node.address.to_string();
     let fabric = connect(&[&node], b"").unwrap();
@@ -166,7 +166,7 @@ fn a_node_is_one_of_the_pools_once() {
 }
 
 #[test]
-fn what_is_sent_to_a_node_reaches_no_other_that_had_its_number() {
+fn messages_to_a_node_do_not_reach_another_one_that_had_its_number() {
     let nodes = [(); 2].map(|()| Node::small(MemNodeOptions::default()));
     let region = Local::memory(1 << 20, 1).unwrap();
     let next = Node::start(Region::of(region.clone()).unwrap(), "127.0.0.1:0", MemNodeOptions::default());
@@ -191,7 +191,7 @@ fn a_batch_that_waits_for_a_node_that_is_forgotten_ends() {
     let fabric = connect(&[&nodes[0]], b"").unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
     fabric.remote_nodes().add_node(1, &address.to_string()).unwrap();
-    // The node answers no handshake before it is forgotten.
+    // The node replies to no handshake before it is removed.
     gate.shut(true);
     let mut batch = endpoint.batch();
     batch.write(GlobalAddr::new(1, WORD), &[5]);
@@ -228,8 +228,8 @@ fn a_node_that_takes_its_time_each_time_is_waited_for() {
     }
 }
 
-/// A node that stands still is waited for once; then everything fails at once that needs it, until
-/// it goes on.
+/// A node that hangs is waited for once; then everything that needs it fails at once, until the
+/// node goes on.
 #[test]
 fn a_silent_node_is_waited_for_once() {
     let node = Node::small(MemNodeOptions::default());
@@ -256,7 +256,7 @@ fn a_batch_of_many_frames_is_one_batch() {
     let node = Node::small(options);
     let fabric = connect(&[&node], b"").unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
-    // More verbs than a frame may have, and more than one holds.
+    // More verbs than a frame may have, and more than a frame has room for.
     let mut batch = endpoint.batch();
     let counted: Vec<_> = (0..10_000).map(|_| batch.faa(GlobalAddr::new(0, WORD), 1)).collect();
     let done = block_on(endpoint.submit(batch)).unwrap();
@@ -301,7 +301,7 @@ fn a_recorded_node_is_not_believed() {
             (challenge, welcome)
         };
         let (challenge, welcome) = pass(&mut client);
-        // The next connection learns the same without asking.
+        // The next connection gets the same result without a request.
         let mut client = outside.accept().unwrap().0;
         hear::<Hello>(&mut client);
         say(&mut client, &challenge);

@@ -1,4 +1,4 @@
-//! Memory nodes on loopback, as their clients and their operators see them.
+//! Memory nodes on loopback, from the point of view of their clients and operators.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 

@@ -1,5 +1,5 @@
-//! What operators rely on: a node drains, counts, logs and limits its memory, whatever its clients
-//! do.
+//! Guarantees for operators: a node drains, counts, logs and limits its memory, whatever its
+//! clients do.
 
 use crate::support::{
     ENDLESS, LONG, Node, ask, connect, get, greet, greeted, provoke, read_frame, until, value,
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn the_numbers_are_those_of_what_was_done() {
+fn metrics_count_connections_frames_and_verbs() {
     let node = Node::small(MemNodeOptions { token: b"sesame".to_vec(), ..MemNodeOptions::default() });
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     assert!(connect(&[&node], b"wrong").is_err());
@@ -27,7 +27,7 @@ fn the_numbers_are_those_of_what_was_done() {
         batch.read(GlobalAddr::new(0, 256), 512);
         block_on(endpoint.submit(batch)).unwrap();
     }
-    until("the last answer is counted", || {
+    until("the last reply is counted", || {
         value(&get(port.address(), "/metrics"), "darter_memnode_sent_bytes_total") > 3 * 4096
     });
     let page = get(port.address(), "/metrics");
@@ -93,7 +93,8 @@ fn the_metrics_port_is_bounded() {
     assert!(!ask(address, &long).starts_with("HTTP/1.1 200"));
     let many = format!("GET /metrics HTTP/1.1\r\nHost: n\r\n{}\r\n", "X: y\r\n".repeat(200));
     assert!(!ask(address, &many).starts_with("HTTP/1.1 200"));
-    // More silent connections than the node keeps: it drops them, and others get their replies.
+    // More silent connections than the node keeps: it drops the oldest, and others get their
+    // replies.
     let idle: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     assert!(get(address, "/healthz").starts_with("HTTP/1.1 200"));
     drop(idle);
@@ -102,13 +103,13 @@ fn the_metrics_port_is_bounded() {
 }
 
 #[test]
-fn a_node_that_drains_answers_what_arrived_and_takes_nobody_new() {
+fn a_draining_node_replies_to_received_requests_and_accepts_no_client() {
     let mut node = Node::small(MemNodeOptions { drain: LONG, ..MemNodeOptions::default() });
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     assert!(get(port.address(), "/healthz").ends_with("serving\n"));
     let mut early = TcpStream::connect(node.address).unwrap();
-    // A reader with more replies to come than sockets hold, one in the middle of a request, and one
-    // with nothing in progress.
+    // A reader with more pending replies than sockets hold, a client in the middle of a request,
+    // and a client with nothing in progress.
     let (mut reader, mut slow, mut idle) = (greeted(&node, 5), greeted(&node, 5), greeted(&node, 5));
     let frame = read_frame(8192);
     let frames = 300;
@@ -118,7 +119,7 @@ fn a_node_that_drains_answers_what_arrived_and_takes_nobody_new() {
     node.stop.ask();
     until("draining", || node.metrics.health() == Health::Draining);
     assert!(get(port.address(), "/healthz").starts_with("HTTP/1.1 503"));
-    assert_eq!(idle.read(&mut [0]).unwrap(), 0, "nothing was owed");
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0, "no reply was pending");
     until("the listener closes", || TcpStream::connect(node.address).is_err());
     assert_eq!(greet(&mut early, 6), Refusal::Closing as u32);
     slow.write_all(&frame[20..]).unwrap();
@@ -131,8 +132,8 @@ fn a_node_that_drains_answers_what_arrived_and_takes_nobody_new() {
     assert_eq!(bytes.len(), frames * answer);
     let last: ReplyHead = wire::head(&bytes[(frames - 1) * answer..]).unwrap();
     assert_eq!(last.refusal, 0);
-    // All connections are gone, so the node ends before its drain time does; a second stop request,
-    // as `end` makes, ends it at once anyway.
+    // All connections have ended, so the node ends before its drain time does; a second stop
+    // request, as made by `end`, ends it at once anyway.
     let counts = node.end();
     assert_eq!((counts.frames, counts.refused, counts.dropped), (frames as u64 + 1, 1, 0));
 }
@@ -144,15 +145,16 @@ fn a_second_request_to_stop_does_not_wait() {
     let _silent = TcpStream::connect(node.address).unwrap();
     let mut reader = greeted(&node, 5);
     reader.write_all(&read_frame(8192).repeat(2000)).unwrap();
-    until("answers wait", || node.metrics.counts().frames > 0);
+    until("replies wait", || node.metrics.counts().frames > 0);
     node.stop.ask();
     until("draining", || node.metrics.health() == Health::Draining);
     assert!(node.end().dropped >= 1);
 }
 
-/// Words of a reply of which two sockets never hold as many as the node sends in a turn: they hold
-/// 4 MiB and a little with Linux's defaults. Of shorter replies they may hold exactly those of a
-/// turn; then nothing waits in the node, and the socket does not become writable again.
+/// Number of words of a reply such that two sockets never hold all replies that the node sends in a
+/// turn: they hold slightly more than 4 MiB with Linux's defaults. Of shorter replies they may hold
+/// exactly those of a turn; then none waits in the node, and the socket does not become writable
+/// again.
 const LONG_WORDS: u32 = 3 << 17;
 
 #[test]
@@ -169,7 +171,7 @@ fn requests_of_a_few_bytes_do_not_make_answers_without_bound() {
     for _ in 0..20 {
         assert!(waiting() <= 3 << 20);
     }
-    assert!(node.metrics.counts().frames < frames as u64, "sockets do not hold that much");
+    assert!(node.metrics.counts().frames < frames as u64, "sockets cannot hold all replies");
     // A client that reads gets all of them.
     let mut left = frames * (wire::HEADER_BYTES + (1 << 20));
     let mut buffer = vec![0; 1 << 20];
@@ -187,17 +189,17 @@ fn who_does_not_read_is_not_heard() {
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let mut stream = greeted(&node, 5);
     let waiting = || value(&get(port.address(), "/metrics"), "darter_memnode_waiting_bytes");
-    // One after the other, so that each could have a turn of its own.
+    // One after the other, so that each could have its own turn.
     for _ in 0..100 {
         stream.write_all(&read_frame(1 << 17)).unwrap();
         std::thread::sleep(Duration::from_millis(3));
         assert!(waiting() <= 3 << 20);
     }
-    assert!(node.metrics.counts().frames < 100, "sockets do not hold that much");
+    assert!(node.metrics.counts().frames < 100, "sockets cannot hold all replies");
 }
 
 #[test]
-fn who_holds_most_is_dropped_and_nobody_else() {
+fn only_the_connection_with_the_largest_buffers_is_dropped() {
     let options =
         MemNodeOptions { buffer_bytes_max: 1 << 20, patience: ENDLESS, ..MemNodeOptions::default() };
     let node = Node::start(Region::memory(8 << 20).unwrap(), "127.0.0.1:0", options);
@@ -225,7 +227,7 @@ fn slow_readers_together_stay_within_a_nodes_memory() {
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let mut streams: Vec<TcpStream> = (0..20).map(|_| greeted(&node, 5)).collect();
     for stream in &mut streams {
-        // Fails if the connection was dropped meanwhile.
+        // Fails if the connection has been dropped.
         let _ = stream.write_all(&read_frame(LONG_WORDS).repeat(16));
     }
     let page = || get(port.address(), "/metrics");
@@ -243,7 +245,7 @@ fn slow_readers_together_stay_within_a_nodes_memory() {
 }
 
 #[test]
-fn connections_that_do_not_greet_make_room_for_those_that_do() {
+fn connections_without_a_handshake_make_room_for_others() {
     let node = Node::small(MemNodeOptions { patience: ENDLESS, ..MemNodeOptions::default() });
     let _silent: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(node.address).unwrap()).collect();
     connect(&[&node], b"").unwrap();

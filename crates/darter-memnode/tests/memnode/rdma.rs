@@ -1,5 +1,5 @@
-//! Memory nodes whose verbs go through RDMA devices: two of Soft-RoCE's, as `scripts/rdma-vm` has
-//! them. Elsewhere these tests are skipped.
+//! Memory nodes whose verbs go through RDMA devices: the two Soft-RoCE devices of
+//! `scripts/rdma-vm`. Elsewhere these tests are skipped.
 
 use crate::support::devices::{device, has_devices, on_device, over_devices, reach, serving, through_device};
 use crate::support::{LONG, Node, connect_as, greeted, hear, say, until};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Adds one to a word in one operation. Returns the former value.
+/// Adds one to a word by one operation. Returns the former value.
 fn add(endpoint: &mut TcpEndpoint, word: GlobalAddr) -> Result<u64, FabricError> {
     endpoint.begin(OpKind::Update);
     let mut batch = endpoint.batch();
@@ -60,7 +60,7 @@ fn every_verb_does_what_it_says() {
         assert!(done.words(nothing).is_empty());
         endpoint.recycle(done);
         assert_eq!(endpoint.submit(Batch::new()).await.unwrap().len(), 0);
-        // Words from elsewhere are moved to where the device sees them.
+        // Words outside the device's memory are moved into it.
         let mut foreign = Batch::new();
         foreign.write(at(64), &[1, 2, 3]);
         let read = foreign.read(at(64), 3);
@@ -82,7 +82,7 @@ fn batches_longer_than_a_queue_and_transfers_longer_than_a_message_go_in_parts()
         let sums: Vec<_> = (0..1000).map(|n| batch.faa(GlobalAddr::new(0, 8 * n), 1)).collect();
         let done = endpoint.submit(batch).await.unwrap();
         assert!(sums.iter().enumerate().all(|(n, id)| done.fetched(*id) == n as u64));
-        // Soft-RoCE's longest message has 8 MiB.
+        // The longest message of Soft-RoCE is 8 MiB.
         let words: Vec<u64> = (0..(20 << 20) / 8).collect();
         let mut batch = endpoint.batch();
         batch.write(GlobalAddr::new(0, 8 << 20), &words);
@@ -110,13 +110,13 @@ fn an_address_at_fault_costs_an_error_and_not_the_connection() {
     assert_eq!(node.metrics.counts().accepted, 2, "one connection of the thread, one for requests");
 }
 
-/// Does the same with an index on any fabric, and returns what it cost.
+/// Does the same with an index on any fabric. Returns its costs.
 async fn build<F: Fabric>(fabric: F) -> String {
-    // The secret decides which keys share a bucket.
+    // The secret determines which keys share a bucket.
     let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
     let pool = Pool::create(fabric, &options).await.unwrap();
     let mut client = pool.client().unwrap();
-    // Every search is counted, instead of some by chance.
+    // Every search is counted, instead of a random sample.
     let options = DartOptions { frequency_every: 1, ..DartOptions::default() };
     let dart = Dart::open_or_create(&mut client, options).await.unwrap();
     for n in 0..300_u32 {
@@ -216,7 +216,7 @@ fn a_thread_that_sleeps_is_woken_by_completions() {
         return;
     }
     let node = serving(1 << 20);
-    // It never spins, so that it sleeps before each completion.
+    // The client never spins, so it sleeps before each completion.
     let options = TcpOptions { spin: std::time::Duration::ZERO, ..through_device() };
     let fabric = connect_as(&[&node], options).unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
@@ -297,7 +297,7 @@ fn after_a_fence_nothing_of_the_client_lands_and_it_learns_of_it() {
         }
         let errors = adds.join().unwrap();
         let learnt = errors.iter().map(|(_, when)| when.saturating_duration_since(fenced)).max().unwrap();
-        println!("fenced at {sum}; the last task of the client learnt of it after {learnt:?}");
+        println!("fenced at {sum}; the last task of the client detected it after {learnt:?}");
         for (error, _) in errors {
             assert!(matches!(error, FabricError::Disconnected { .. } | FabricError::Fenced), "{error}");
         }
@@ -344,7 +344,7 @@ fn a_node_that_ends_is_an_error_and_another_memory_is_refused() {
     assert!(matches!(error, FabricError::Unreachable { node: 0 }), "{error}");
     let other = Node::start(Region::memory(1 << 20).unwrap(), &address, on_device());
     let mut error = String::new();
-    until("it answers", || {
+    until("it replies", || {
         error = add(&mut endpoints[0], word).unwrap_err().to_string();
         !error.contains("cannot be reached")
     });
@@ -398,7 +398,7 @@ fn pairings_that_make_no_sense_are_refused_and_the_node_serves_on() {
         stream.set_read_timeout(Some(LONG)).unwrap();
         let bytes: Vec<u8> = (0..size_of::<Pairing>()).map(|_| dice.random::<u8>()).collect();
         let (refusal, _) = request(&mut stream, RequestKind::Pair, &bytes);
-        // A queue that nobody has at an address that nobody has may be paired with.
+        // Pairing with a nonexistent queue at a nonexistent address may succeed.
         assert!(matches!(refusal, Some(Refusal::None | Refusal::Failed)), "{refusal:?}");
     }
     let sound = Pairing {

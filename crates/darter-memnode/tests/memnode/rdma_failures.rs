@@ -1,6 +1,6 @@
-//! What clients and memory nodes do when queue pairs end under load for other reasons than a fence:
-//! the node closes them, a port goes down, a device is taken away. Runs where Soft-RoCE's two devices
-//! are (`scripts/rdma-vm`); elsewhere these tests are skipped.
+//! Behaviour of clients and memory nodes when queue pairs end under load for reasons other than a
+//! fence: the node closes them, a port goes down, a device is removed. Runs on the two Soft-RoCE
+//! devices of `scripts/rdma-vm`; elsewhere these tests are skipped.
 
 use crate::support::devices::{has_devices, reach, serving, through_device};
 use crate::support::gate::gated;
@@ -16,25 +16,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const THREADS: u64 = 2;
-/// Tasks of a thread.
+/// Number of tasks per thread.
 const TASKS: u64 = 4;
-/// Words that a task writes in one batch, behind its counter.
+/// Number of words that a task writes in one batch, after its counter.
 const WORDS: usize = 40;
 
-/// Keys of a thread.
+/// Number of keys per thread.
 const KEYS: u64 = 8;
 
-/// What a task has done.
+/// The work done by a task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
-    /// The last number written that was acknowledged, and the last one written.
+    /// The last number written that was acknowledged, and the last number written.
     acknowledged: u64,
     tried: u64,
-    /// Additions acknowledged.
+    /// Number of acknowledged additions.
     additions: u64,
 }
 
-/// Counts of all tasks together, for whoever waits for them.
+/// Counts of all tasks together, for the test to wait for.
 #[derive(Debug, Default)]
 struct Progress {
     acknowledged: AtomicU64,
@@ -42,7 +42,7 @@ struct Progress {
     ends: AtomicBool,
 }
 
-/// Whether an error says that the node, or its device, cannot be reached now.
+/// Returns whether an error says that the node, or its device, cannot be reached now.
 fn is_lost(error: &FabricError) -> bool {
     matches!(error, FabricError::Disconnected { node: 0 } | FabricError::Unreachable { node: 0 })
         || error.to_string().contains("cannot reach the other device")
@@ -52,7 +52,7 @@ fn place(task: u64) -> GlobalAddr {
     GlobalAddr::new(0, 4096 + 1024 * task)
 }
 
-/// Adds to a counter of its own and writes increasing numbers behind it until told to end.
+/// Adds to its own counter and writes increasing numbers after it until requested to end.
 async fn work(endpoint: &mut TcpEndpoint, task: u64, progress: &Progress) -> Done {
     let mut done = Done::default();
     while !progress.ends.load(Ordering::Relaxed) {
@@ -76,8 +76,7 @@ async fn work(endpoint: &mut TcpEndpoint, task: u64, progress: &Progress) -> Don
     done
 }
 
-/// Has tasks of several threads work on a fabric while `meanwhile` goes on. Returns what each has
-/// done.
+/// Runs tasks of several threads on a fabric while `meanwhile` runs. Returns the work of each task.
 fn under_load(fabric: &Tcp, meanwhile: impl FnOnce(&Progress)) -> Vec<Done> {
     let progress = Progress::default();
     std::thread::scope(|scope| {
@@ -99,20 +98,20 @@ fn under_load(fabric: &Tcp, meanwhile: impl FnOnce(&Progress)) -> Vec<Done> {
     })
 }
 
-/// Waits until much more is acknowledged than now.
+/// Waits until much more has been acknowledged than now.
 fn go_on(progress: &Progress) {
     let before = progress.acknowledged.load(Ordering::Relaxed);
     until("they work", || progress.acknowledged.load(Ordering::Relaxed) > before + 10 * THREADS * TASKS);
 }
 
-/// Waits until so much has failed that no task can be at work.
+/// Waits until enough operations have failed that no task can be working.
 fn all_fail(progress: &Progress) {
     let before = progress.failed.load(Ordering::Relaxed);
     until("they fail", || progress.failed.load(Ordering::Relaxed) > before + 2 * THREADS * TASKS);
 }
 
-/// Every word holds what was acknowledged last, or was tried after it; every addition that was
-/// acknowledged has happened, and no other but those that failed.
+/// Asserts that every word has the value last acknowledged, or one tried after it, and that every
+/// acknowledged addition has happened, and no other except failed ones.
 fn assert_kept(fabric: &Tcp, done: &[Done]) {
     let mut endpoint = fabric.endpoint().unwrap();
     for (task, done) in (0..).zip(done) {
@@ -136,7 +135,7 @@ fn queue_pairs(port: &HttpPort) -> u64 {
     value(&get(port.address(), "/metrics"), "darter_memnode_queue_pairs")
 }
 
-/// A client of a node behind a gate.
+/// Returns a client of a node behind a gate.
 fn behind(address: SocketAddr) -> Tcp {
     Tcp::connect(&[address.to_string()], through_device()).unwrap()
 }
@@ -152,7 +151,7 @@ fn queue_pairs_that_the_node_ends_cost_errors_and_nothing_else() {
     let fabric = behind(address);
     let done = under_load(&fabric, |progress| {
         for _ in 0..2 {
-            // The node ends its queue pairs; clients learn of it by their devices alone.
+            // The node ends its queue pairs; clients are notified by their devices only.
             let failed = progress.failed.load(Ordering::Relaxed);
             gate.shut(true);
             gate.hang_up_on_node();
@@ -238,8 +237,8 @@ fn an_index_whose_queue_pairs_end_loses_and_leaks_nothing() {
             assert!((done.acknowledged..=done.tried).contains(&found), "{found}, {done:?}");
         }
     }
-    // Reads may rebuild pages, in blocks that the first process has left. What is lost in those comes
-    // back when nobody has them any more.
+    // Reads may rebuild pages, in blocks left by the first process. Leaks in them are freed after
+    // the blocks are released.
     drop((session, store));
     let check = Store::open(&url).unwrap().repair().unwrap();
     assert_eq!((check.violations, check.leaked_bytes), (vec![], 0));
@@ -252,7 +251,7 @@ fn run(command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The second device's port is down; it is up again, with the way that it had, when this is dropped.
+/// The second device's port is down; when this is dropped, it is up again, with its former route.
 struct PortDown;
 
 impl PortDown {
@@ -289,15 +288,16 @@ fn a_port_that_goes_down_costs_errors_and_clients_come_back() {
     until("one for each thread that lives", || queue_pairs(&port) == 1);
 }
 
-/// Takes a device away while it is in use: the kernel lets nobody open it from now on, and takes it
-/// away once its last user has closed it (Soft-RoCE on Linux 6.1). Returns what waits for that.
+/// Removes a device that is in use: from now on the kernel refuses to open it, and it removes the
+/// device after its last user has closed it (Soft-RoCE on Linux 6.1). Returns a thread that waits
+/// for that.
 fn take_away(device: &'static str) -> std::thread::JoinHandle<()> {
     let taken = std::thread::spawn(move || run(&format!("rdma link delete {device}")));
     let is_listed = || {
         let output = Command::new("rdma").args(["link", "show"]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).contains(&format!("link {device}/"))
     };
-    until("it is listed no more", || !is_listed());
+    until("it is no longer listed", || !is_listed());
     taken
 }
 
@@ -336,7 +336,7 @@ fn a_node_s_device_that_is_taken_away_serves_until_the_node_ends() {
         go_on(progress);
     });
     assert_kept(&fabric, &done);
-    // The node serves who comes new, too.
+    // The node also serves new clients.
     assert_kept(&reach(&[&node]), &done);
     node.end();
     taken.unwrap().join().unwrap();

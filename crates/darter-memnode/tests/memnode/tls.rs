@@ -1,4 +1,4 @@
-//! TLS: everything that the index does, under it; and invalid certificates, files and peers.
+//! TLS: all operations of the index over it, and invalid certificates, files and peers.
 
 use crate::support::authority::{Authority, Certified, GONE, LATER};
 use crate::support::{Node, connect, connect_as, get, greet, read_frame, until, value};
@@ -102,8 +102,8 @@ fn thousands_of_verbs_and_frames_of_megabytes_share_a_connection() {
     let fabric = connect_as(&[&node], speaking(authority.client(None))).unwrap();
     let counter = GlobalAddr::new(0, 64);
     let mut endpoints: Vec<_> = (0..64).map(|_| fabric.endpoint().unwrap()).collect();
-    // Each task adds with verbs of its own frames, and writes and reads back three megabytes of the
-    // region's upper half.
+    // Each task adds with verbs in separate frames, and writes and reads back three megabytes of
+    // the region's upper half.
     run_all(endpoints.iter_mut().enumerate().map(|(at, endpoint)| async move {
         let mut batch = endpoint.batch();
         for _ in 0..100 {
@@ -140,7 +140,7 @@ fn thousands_of_verbs_and_frames_of_megabytes_share_a_connection() {
 }
 
 #[test]
-fn whoever_is_not_certified_is_refused() {
+fn clients_without_a_valid_certificate_are_refused() {
     let (authority, other) = (Authority::new("one"), Authority::new("another"));
     let mut node = Node::small(serving(authority.node(Some(&authority.ca()))));
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
@@ -189,7 +189,7 @@ fn a_node_with_a_bad_certificate_is_not_trusted() {
 }
 
 #[test]
-fn one_side_alone_with_tls_is_told() {
+fn tls_on_one_side_only_is_reported() {
     let authority = Authority::new("one");
     let (plain, secure) =
         (Node::small(MemNodeOptions::default()), Node::small(serving(authority.node(None))));
@@ -217,7 +217,7 @@ fn client_hello(authority: &Authority) -> Vec<u8> {
 }
 
 #[test]
-fn half_a_handshake_and_garbage_harm_nobody_else() {
+fn half_a_handshake_and_garbage_do_not_affect_other_clients() {
     let authority = Authority::new("one");
     let patience = Duration::from_millis(300);
     let mut node = Node::small(MemNodeOptions { patience, ..serving(authority.node(None)) });
@@ -229,8 +229,8 @@ fn half_a_handshake_and_garbage_harm_nobody_else() {
         block_on(endpoint.submit(batch)).unwrap();
     };
     let hello = client_hello(&authority);
-    // Half a hello, a whole one without what follows, and nothing at all: each is dropped, and
-    // others are served meanwhile.
+    // Half a hello, a complete hello without a continuation, and no bytes at all: each connection
+    // is dropped, and other clients are served.
     let mut silent: Vec<TcpStream> = [&hello[..hello.len() / 2], &hello[..3], &hello, b""]
         .into_iter()
         .map(|bytes| {
@@ -283,7 +283,7 @@ fn bytes_rest_nowhere_unseen() {
     let (total, mut put, mut got) = (24_u32 << 20, 0, 0);
     let (mut was_full, mut dice) = (false, Pcg64Mcg::seed_from_u64(1));
     while got < total {
-        // Pieces from a byte to megabytes, faster than the other end reads.
+        // Pieces from a byte to megabytes, faster than the peer reads.
         let end = total.min(put + (dice.random_range(0..1_u32 << 24) >> dice.random_range(0..24)));
         near_out.bytes.extend((put..end).map(|at| (at ^ at >> 9) as u8));
         put = end;
@@ -406,7 +406,7 @@ fn files_that_are_not_right_are_named() {
 }
 
 #[test]
-fn a_certificate_that_no_longer_holds_is_told_when_connecting_again() {
+fn an_expired_certificate_is_reported_when_reconnecting() {
     let authority = Authority::new("one");
     let region = || Region::file(&authority.file("region"), 1 << 20).unwrap();
     let mut node = Node::start(region(), "127.0.0.1:0", serving(authority.node(None)));

@@ -1,5 +1,4 @@
-//! Verbs on memory nodes on loopback: the whole index over them, and everything that a client can
-//! do wrong.
+//! Verbs on memory nodes on loopback: the whole index on them, and all errors of clients.
 
 use crate::support::{Node, connect, greeted, provoke, read_frame};
 use darter_fabric::wire::{self, Control, Refusal, RequestHead, RequestKind};
@@ -28,7 +27,7 @@ fn an_index_lives_on_three_memory_nodes() {
             let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
             dart.put(&mut client, &key, &n.to_le_bytes(), Condition::Always).await.unwrap();
         }
-        // Another process, as far as the nodes can tell.
+        // From the nodes' point of view, another process.
         let other = Pool::open(connect(&nodes.iter().collect::<Vec<_>>(), b"").unwrap()).await.unwrap();
         let mut theirs = other.client().unwrap();
         let same = Dart::open(&mut theirs, DartOptions::default()).await.unwrap();
@@ -39,7 +38,7 @@ fn an_index_lives_on_three_memory_nodes() {
         }
         let kept = 3000 - 3000_usize.div_ceil(7);
         assert_eq!(dart.scan(&mut client, &ScanRange::all(), usize::MAX).await.unwrap().len(), kept);
-        // A value longer than a frame may be is refused by size; one that is not is split over
+        // A value longer than a frame may be is refused by size; a shorter value is split over the
         // frames of a batch.
         let long = vec![5; 1 << 20];
         dart.put(&mut client, b"long", &long, Condition::Always).await.unwrap();
@@ -138,7 +137,7 @@ fn a_lost_node_is_an_error_and_comes_back() {
     let address = node.address.to_string();
     node.end();
     assert!(matches!(write(&mut endpoint, 2), Err(FabricError::Disconnected { node: 0 })));
-    // The same memory is accepted again, another is not.
+    // The same memory is accepted again, other memory is not.
     let mut again = Node::start(region(), &address, MemNodeOptions::default());
     write(&mut endpoint, 3).unwrap();
     again.end();
@@ -165,7 +164,7 @@ fn a_member_is_fenced_when_its_connections_are_gone_or_its_lease_is_over() {
     assert!(matches!(one.claim(3), Err(FabricError::IdentityTaken { slot: 3 })));
     assert_eq!(one.fence(suspect).unwrap(), FenceOutcome::Alive);
     drop(stream);
-    // The node notices by the end of its connection.
+    // The node detects the end of its connection.
     let fenced = (0..500).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         one.fence(suspect).unwrap() == FenceOutcome::Fenced
@@ -243,7 +242,7 @@ fn malformed_frames_touch_no_memory() {
         let answer = provoke(&node, true, wire::as_bytes(&bad));
         assert_eq!(refusal(&answer), Some(Refusal::Malformed), "{bad:?}");
     }
-    // A frame whose only verb is a write that announces more words than follow.
+    // A frame whose only verb is a write that announces more words than it has.
     let mut dice = Pcg64Mcg::seed_from_u64(1);
     for length in 0..40_u32 {
         let noise: Vec<u8> = (0..length).map(|_| dice.random::<u8>() | 0x80).collect();
@@ -272,7 +271,7 @@ fn a_peer_that_does_not_read_is_dropped() {
     let mut node = Node::small(options);
     let mut stream = greeted(&node, 5);
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
-    // READs of 64 KiB without end, whose replies are not read.
+    // An endless sequence of READs of 64 KiB, whose replies are not read.
     let frame = read_frame(8192);
     let ended = (0..10_000_000_u32).any(|_| stream.write_all(&frame).is_err());
     assert!(ended);

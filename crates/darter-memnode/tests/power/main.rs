@@ -1,9 +1,9 @@
-//! Memory nodes with a log, each a process, killed by SIGKILL in a loop under load, with all that was
-//! not synced thrown away: everything that a client was told of is there afterwards, whether it had
-//! written it or read it.
+//! Memory nodes with a log, each in a process that is killed by SIGKILL in a loop under load, and
+//! whose unsynced data is discarded: everything that a client has read or has an acknowledgement
+//! for is present afterwards.
 //!
 //! The node is this program, started again to run the test `node_process`.
-//! `DARTER_POWER_ROUNDS=200 cargo test -p darter-memnode --test power` goes on for longer.
+//! `DARTER_POWER_ROUNDS=200 cargo test -p darter-memnode --test power` runs longer.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 const NODE_BYTES: u64 = 16 << 20;
 const WRITERS: usize = 3;
-/// Keys of each writer.
+/// Number of keys per writer.
 const KEYS: usize = 40;
 /// The directory of the node's log, for its process.
 const DIRECTORY: &str = "DARTER_POWER_DIRECTORY";
 
-/// Runs a node, if this process is one: until it is killed.
+/// If this process is a node, runs the node until it is killed.
 #[test]
 #[ignore = "the other test starts it"]
 fn node_process() {
@@ -44,7 +44,7 @@ fn node_process() {
 struct NodeProcess(Child);
 
 impl NodeProcess {
-    /// Starts one. Returns the pool's name, too.
+    /// Starts a node. Returns the pool's name too.
     fn start(directory: &Path) -> (Self, String) {
         let address = directory.join("address");
         let _ = std::fs::remove_file(&address);
@@ -79,12 +79,12 @@ impl Drop for NodeProcess {
     }
 }
 
-/// What is known of one key, whose value is a number that grows.
+/// The known values of one key, which are increasing numbers.
 #[derive(Default)]
 struct Known {
-    /// The last value that somebody tried to write.
+    /// The last value that a client tried to write.
     tried: AtomicU64,
-    /// The last value that somebody was told of: it was written, or read.
+    /// The last value that a client has read or has an acknowledgement for.
     told: AtomicU64,
 }
 
@@ -98,7 +98,7 @@ fn number(value: &[u8]) -> u64 {
 
 fn value(number: u64) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
-    // Of several lines.
+    // Spans several lines.
     value.resize(8 + (number % 5) as usize * 100, number as u8);
     value
 }
@@ -136,7 +136,7 @@ fn read_until_killed(store: &Store, known: &[Vec<Known>], is_over: &AtomicBool) 
     }
 }
 
-/// Checks all keys. Returns how many have a value.
+/// Checks all keys. Returns the number of keys with a value.
 fn judge(store: &Store, known: &[Vec<Known>], round: usize) -> usize {
     let session = store.session().unwrap();
     let mut there = 0;
@@ -148,11 +148,11 @@ fn judge(store: &Store, known: &[Vec<Known>], round: usize) -> usize {
             let (told, tried) = (known.told.load(Ordering::Relaxed), known.tried.load(Ordering::Relaxed));
             assert!(
                 told <= number && number <= tried,
-                "round {round}, {}: {number} is there, {told} was told, {tried} was tried",
+                "round {round}, {}: {number} is present, {told} was reported, {tried} was tried",
                 key(writer, at)
             );
             assert!(found.is_none_or(|found| found == value(number)), "round {round}: a torn value");
-            // What is there now was told just now.
+            // The present value was read just now.
             known.told.store(number, Ordering::Relaxed);
         }
     }
@@ -160,14 +160,14 @@ fn judge(store: &Store, known: &[Vec<Known>], round: usize) -> usize {
 }
 
 #[test]
-fn what_was_told_survives_a_node_killed_again_and_again() {
+fn acknowledged_writes_survive_a_node_killed_repeatedly() {
     let rounds = std::env::var("DARTER_POWER_ROUNDS").map_or(8, |rounds| rounds.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let known: Vec<Vec<Known>> =
         (0..WRITERS).map(|_| (0..KEYS).map(|_| Known::default()).collect()).collect();
     for round in 0..rounds {
         let (mut node, url) = NodeProcess::start(directory.path());
-        // Killed at once, too, while it recovers and begins.
+        // Sometimes killed at once, while it recovers and starts.
         if round % 4 == 3 {
             node.kill();
             continue;

@@ -1,6 +1,6 @@
-//! What verbs through an RDMA device cost this process: no allocation, no lock that another thread
-//! has, and little more time than a bare loop of verbs. Runs where Soft-RoCE's two devices are (`scripts/rdma-vm`), and is skipped
-//! elsewhere.
+//! Costs of verbs through an RDMA device for this process: no allocation, no lock held by another
+//! thread, and little more time than a bare loop of verbs. Runs on the two Soft-RoCE devices of
+//! `scripts/rdma-vm`; elsewhere it is skipped.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 
@@ -28,11 +28,11 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that ends may allocate after its counter is gone.
+    // A thread that ends may allocate after its counter was destroyed.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -55,9 +55,9 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// How `/proc/PID/syscall` begins while a thread waits for a lock (x86-64).
+/// Prefix of `/proc/PID/syscall` while a thread waits for a lock (x86-64).
 const FUTEX: &str = "202 ";
-/// Verbs in flight when rates are measured.
+/// Number of verbs in flight when rates are measured.
 const IN_FLIGHT: usize = 64;
 
 /// Adds one verb on the word of a task.
@@ -94,7 +94,7 @@ fn a_round_trip_allocates_nothing() {
     assert_eq!(allocated, 0, "in 200 round trips");
 }
 
-/// Makes so many round trips with every kind of verb.
+/// Makes this number of round trips with every kind of verb.
 async fn round_trips(endpoint: &mut TcpEndpoint, count: usize, task: usize) {
     for _ in 0..count {
         let mut batch = endpoint.batch();
@@ -106,8 +106,8 @@ async fn round_trips(endpoint: &mut TcpEndpoint, count: usize, task: usize) {
     }
 }
 
-/// A thread that polls a task has its connections locked. One that does so for long keeps nobody
-/// from working.
+/// A thread that polls a task holds the locks of its connections. If it does so for long, other
+/// threads must not be blocked.
 #[test]
 fn a_thread_needs_no_lock_that_another_has() {
     let Some((_node, fabric)) = over_devices(1 << 20) else { return };
@@ -120,7 +120,7 @@ fn a_thread_needs_no_lock_that_another_has() {
             block_on(async {
                 round_trips(&mut endpoint, 1, 0).await;
                 has_locked.send(()).unwrap();
-                // The loop of this thread stands still.
+                // The loop of this thread is blocked.
                 assert!(over.recv_timeout(LONG).is_ok(), "the other thread waits for this one");
             });
         });
@@ -131,8 +131,8 @@ fn a_thread_needs_no_lock_that_another_has() {
     });
 }
 
-/// Ends `strace`, which watches a thread, and returns how many times that called futex: to wait for
-/// a lock, or to wake another who waits.
+/// Ends `strace`, which traces a thread. Returns how many times the thread called futex, to wait
+/// for a lock or to wake a waiting thread.
 fn futexes_seen(mut strace: Child) -> usize {
     assert!(Command::new("kill").args(["-INT", &strace.id().to_string()]).status().unwrap().success());
     let mut lines = String::new();
@@ -141,7 +141,7 @@ fn futexes_seen(mut strace: Child) -> usize {
     lines.matches("futex(").count()
 }
 
-/// Watches a thread's futex calls from now on.
+/// Traces a thread's futex calls from now on.
 fn watch(thread: &str) -> Child {
     let mut strace = Command::new("strace");
     strace.args(["-e", "trace=futex", "-p", thread]).stderr(Stdio::piped());
@@ -194,8 +194,8 @@ fn threads_at_work_wait_for_no_lock() {
         let strace = watch(thread);
         reach(1);
         wait(2);
-        assert_eq!(futexes_seen(strace), 0, "in 500 round trips beside two other threads");
-        // What is watched for is seen.
+        assert_eq!(futexes_seen(strace), 0, "in 500 round trips with two other threads");
+        // Verifies that the trace detects such calls.
         reach(3);
         let strace = watch(thread);
         let held = lock.lock().unwrap();
@@ -226,7 +226,7 @@ fn through_provider(fabric: &Tcp, kind: VerbKind, count: usize) -> Duration {
 
 #[test]
 #[ignore = "a measurement: build it with --release and run it alone in the guest"]
-fn rates_beside_a_bare_loop() {
+fn rates_compared_with_a_bare_loop() {
     let Some((_node, fabric)) = over_devices(1 << 20) else { return };
     let (mut bare, _connection) = fabric.bare_loop(0).unwrap();
     let count = 100 * IN_FLIGHT;

@@ -1,5 +1,5 @@
-//! Soft-RoCE's two devices, as `scripts/rdma-vm` has them: memory nodes are on the second, clients
-//! on the first. Elsewhere the tests that want them are skipped.
+//! The two Soft-RoCE devices of `scripts/rdma-vm`: memory nodes use the second, clients the first.
+//! Elsewhere the tests that need them are skipped.
 
 use super::{Node, connect_as};
 use darter_fabric::rdma::DeviceName;
@@ -39,7 +39,7 @@ pub fn reach(nodes: &[&Node]) -> Tcp {
     connect_as(nodes, through_device()).unwrap()
 }
 
-/// A node with so many bytes and a client of it; `None` where there are no devices.
+/// Returns a node with this number of bytes and a client of it; `None` if there are no devices.
 pub fn over_devices(bytes: u64) -> Option<(Node, Tcp)> {
     has_devices().then(|| {
         let node = serving(bytes);

@@ -26,7 +26,7 @@ impl Gate {
         }
     }
 
-    /// Ends all connections to the node. Clients notice once the gate is open.
+    /// Ends all connections to the node. Clients detect it when the gate is open.
     pub fn hang_up_on_node(&self) {
         for [_, server] in self.ways.lock().unwrap().drain(..) {
             let _ = server.shutdown(Shutdown::Both);

@@ -39,33 +39,33 @@ impl Store {
     }
 }
 
-/// A group, some of whose replicas may be gone.
+/// A group; some replicas may have ended.
 pub struct TestGroup {
     pub store: Store,
     pub addresses: Vec<String>,
     pub nodes: Vec<Option<Node>>,
-    /// The replicas' regions, as their own processes see them.
+    /// The replicas' regions, accessed as by their own processes.
     pub memories: Vec<Local>,
     pub region_bytes: u64,
     pub times: Options,
     pub token: Vec<u8>,
-    /// How nodes and their clients, replicas among them, speak TLS.
+    /// TLS of nodes and of their clients, including replicas.
     pub tls: Option<(NodeTls, ClientTls)>,
 }
 
-/// Returns so many addresses at which nobody listens.
+/// Returns this number of addresses that no process listens on.
 pub fn free_addresses(count: usize) -> Vec<String> {
     let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
 }
 
 impl TestGroup {
-    /// Starts replicas that suspect each other after so long.
+    /// Starts replicas that suspect each other after this time.
     pub fn start(replicas: usize, region_bytes: u64, patience: Duration) -> Self {
         Self::start_guarded(replicas, region_bytes, patience, b"", None)
     }
 
-    /// Starts replicas of which so many are members at a time.
+    /// Starts replicas of which this number are members at a time.
     pub fn start_with_spares(
         replicas: usize,
         members_max: usize,
@@ -76,7 +76,7 @@ impl TestGroup {
         Self::start_so(replicas, region_bytes, times, b"", None)
     }
 
-    /// Starts replicas that ask for a token, and speak TLS with each other and with clients.
+    /// Starts replicas that require a token, and use TLS with each other and with clients.
     pub fn start_guarded(
         replicas: usize,
         region_bytes: u64,
@@ -121,7 +121,7 @@ impl TestGroup {
         MemNodeOptions { group: Some(group), token: self.token.clone(), tls, ..MemNodeOptions::default() }
     }
 
-    /// Starts a replica with nothing.
+    /// Starts a replica with zeroed memory.
     pub fn revive(&mut self, at: usize) {
         self.memories[at] = Local::memory(self.region_bytes, 1).unwrap();
         let region = Region::of(self.memories[at].clone()).unwrap();
@@ -137,7 +137,7 @@ impl TestGroup {
         }
     }
 
-    /// Its address as a node of a pool.
+    /// Returns its address as a node of a pool.
     pub fn address(&self) -> String {
         self.addresses.join("+")
     }
@@ -147,7 +147,7 @@ impl TestGroup {
         Tcp::connect(&[self.address()], TcpOptions { token, tls, ..TcpOptions::default() }).unwrap()
     }
 
-    /// Which replica serves, once one does.
+    /// Returns the number of the replica that serves, when there is one.
     pub fn primary(tcp: &Tcp) -> usize {
         let mut found = None;
         until("a primary", || {

@@ -1,5 +1,5 @@
-//! Memory nodes in threads of the test, and connections to them, with a client of the fabric and
-//! without.
+//! Memory nodes in threads of the test, and connections to them, with and without a client of the
+//! fabric.
 
 #![allow(dead_code, unreachable_pub)] // no test file uses all of it
 
@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Long enough for anything that is going to happen.
+/// Long enough for anything that is expected to happen.
 pub const LONG: Duration = Duration::from_secs(60);
-/// A patience that never ends, even if the whole machine stands still for minutes.
+/// A patience that never ends, even if the whole machine hangs for minutes.
 pub const ENDLESS: Duration = Duration::from_secs(1 << 30);
 
 /// A memory node in a thread of this process.
@@ -46,13 +46,13 @@ impl Node {
         Self::start(Region::memory(1 << 20).unwrap(), "127.0.0.1:0", options)
     }
 
-    /// Requests a stop, once more than was done before, and waits until the node has ended.
+    /// Requests a stop, in addition to earlier requests, and waits until the node has ended.
     pub fn end(&mut self) -> MemNodeCounts {
         self.stop.ask();
         self.ended().unwrap()
     }
 
-    /// Waits until the node has ended. Returns how.
+    /// Waits until the node has ended. Returns its result.
     pub fn ended(&mut self) -> Result<MemNodeCounts, MemNodeError> {
         self.thread.take().unwrap().join().unwrap()
     }
@@ -105,7 +105,7 @@ pub fn greeted(node: &Node, session: u64) -> TcpStream {
     stream
 }
 
-/// Returns a frame with one READ of so many words.
+/// Returns a frame with one READ of this number of words.
 pub fn read_frame(words: u32) -> Vec<u8> {
     let mut verb = [0_u8; wire::HEADER_BYTES];
     verb[4..8].copy_from_slice(&words.to_le_bytes());
@@ -113,7 +113,7 @@ pub fn read_frame(words: u32) -> Vec<u8> {
     [wire::as_bytes(&head), &verb[..]].concat()
 }
 
-/// Sends bytes as they are. Returns what comes back until the node ends the connection or falls
+/// Sends bytes unchanged. Returns the bytes received until the node ends the connection or falls
 /// silent.
 pub fn provoke(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
     let mut stream = if is_greeted { greeted(node, 5) } else { TcpStream::connect(node.address).unwrap() };
@@ -124,7 +124,7 @@ pub fn provoke(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// Waits until a condition holds that other threads bring about.
+/// Waits for a condition that other threads will make true.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if holds() {
@@ -135,7 +135,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("never: {what}");
 }
 
-/// Sends a request to the metrics port. Returns everything that comes back.
+/// Sends a request to the metrics port. Returns the complete response.
 pub fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();

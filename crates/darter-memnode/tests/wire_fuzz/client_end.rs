@@ -1,4 +1,4 @@
-//! The fuzzed client: its node sends anything at all, and then behaves again.
+//! The fuzzed client: its node sends arbitrary bytes, and then correct ones again.
 
 use super::corpus;
 use super::corpus::{Conversation, Frame};
@@ -19,22 +19,22 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a client waits in cases where nothing arrives.
+/// How long a client waits if nothing arrives.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// A refusal's text together with the text around it.
 const ERROR_BYTES_MAX: usize = 2 * wire::TEXT_BYTES_MAX + 512;
 /// The requests that a client makes, see [`ask`]; the corpus has replies to them.
 pub const REQUESTS: usize = 4;
 
-/// What the fake node sends on the connections to come.
+/// The messages that the fake node sends on the next connections.
 #[derive(Default)]
 struct Script {
-    /// For each connection, one frame for each frame received. `None`, and the end of the list:
-    /// what a good node sends.
+    /// For each connection, one frame for each frame received. `None`, and the end of the list,
+    /// stand for a correct node's messages.
     says: Vec<Option<Vec<Frame>>>,
     token: Vec<u8>,
     dice: u64,
-    /// What happens when a script has ended and another request arrives.
+    /// The behaviour when a script has ended and another request arrives.
     at_end: AtEnd,
     /// Payloads of the correct replies.
     good: Vec<Vec<u8>>,
@@ -81,7 +81,7 @@ impl Imposter {
         Tcp::connect(&[self.address.to_string()], options)
     }
 
-    /// Runs one mutated conversation, and checks what the client makes of it.
+    /// Runs one mutated conversation, and checks the client's results.
     pub fn case(&self, dice: &mut Pcg64Mcg, corpus: &[Conversation], is_long: bool) {
         let mut frames = corpus.choose(dice).unwrap().frames(0);
         let other = corpus.choose(dice).unwrap().frames(0);
@@ -95,8 +95,8 @@ impl Imposter {
             0..60 => AtEnd::HangsUp,
             _ => AtEnd::Behaves,
         };
-        // The first connection is only mutated now and then: the size of memory that it announces
-        // is final, and persisting, which uses it, may take a node minutes.
+        // The first connection is only mutated sometimes: the size of memory that it announces is
+        // final, and persisting, which uses the size, may take a node minutes.
         let is_late = at_end == AtEnd::IsSilent || !dice.random_ratio(1, 4);
         let says = if is_late { vec![None, Some(frames)] } else { vec![Some(frames)] };
         self.set(says, token, dice.random::<u64>(), at_end);
@@ -131,7 +131,7 @@ impl Imposter {
             outcomes.push(match ask(&mut endpoint, request, way) {
                 Ok(brought) => {
                     let is_said = self.script().good.contains(&brought);
-                    assert!(is_said, "{brought:?} came of no proper reply");
+                    assert!(is_said, "{brought:?} has no valid reply");
                     "Ok".to_owned()
                 }
                 Err(error) => told(&error),
@@ -142,8 +142,8 @@ impl Imposter {
     }
 }
 
-/// Who polls the futures: the thread's own loop, or another executor, with the fabric's thread
-/// behind it.
+/// The executor of the futures: the thread's own loop, or another executor together with the
+/// fabric's thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
     Loop,
@@ -159,8 +159,8 @@ impl Way {
     }
 }
 
-/// Makes one of the requests. Returns the bytes that it read: 3 words, 1, 4, as many as a call is
-/// answered with.
+/// Makes one of the requests. Returns the words that it read: 3, 1, 4, or the words of the reply to
+/// a call.
 fn ask(endpoint: &mut TcpEndpoint, request: usize, way: Way) -> Result<Vec<u8>, FabricError> {
     let at = |offset| GlobalAddr::new(0, offset);
     let mut batch = endpoint.batch();
@@ -186,7 +186,8 @@ fn ask(endpoint: &mut TcpEndpoint, request: usize, way: Way) -> Result<Vec<u8>, 
     Ok(bytemuck::cast_slice(&words).to_vec())
 }
 
-/// The node behaves again: leftovers of a connection may cost the first requests, but no others.
+/// Verifies that the client works with a correct node again: leftovers of a connection may cost the
+/// first requests, but no others.
 fn assert_works_again(fabric: &Tcp, way: Way) {
     let mut endpoint = fabric.endpoint().unwrap();
     let mut failures = Vec::new();
@@ -198,7 +199,7 @@ fn assert_works_again(fabric: &Tcp, way: Way) {
     assert!(persisted.iter().any(Result::is_ok), "{persisted:?}");
 }
 
-/// Returns the name of an error that callers can be given.
+/// Returns the name of an error that callers can receive.
 fn told(error: &FabricError) -> String {
     let text = error.to_string();
     assert!(text.len() <= ERROR_BYTES_MAX, "{} bytes of error: {}", text.len(), &text[..80]);
@@ -219,7 +220,7 @@ fn converse(stream: &mut TcpStream, script: &Mutex<Script>) -> std::io::Result<(
     let (mut hello, mut said, mut requests) = (None, Vec::new(), 0);
     loop {
         let mut heard = Vec::new();
-        // A reply that is incomplete continues before another request is read.
+        // An incomplete reply continues before another request is read.
         let is_asked = whole_answers(&said) >= requests;
         if is_asked {
             heard = hear(stream, requests)?;
@@ -233,7 +234,7 @@ fn converse(stream: &mut TcpStream, script: &Mutex<Script>) -> std::io::Result<(
             (Some(frame), _) => frame.with(&proof),
             (None, AtEnd::Behaves) if is_asked => well_behaved(requests - 1, &heard, &proof, &mut dice),
             (None, AtEnd::Behaves | AtEnd::HangsUp) => return Ok(()),
-            // Until the client has enough of it.
+            // Until the client ends the connection.
             (None, AtEnd::IsSilent) => return stream.read_to_end(&mut heard).map(drop),
         };
         said.extend_from_slice(&bytes);
@@ -244,7 +245,7 @@ fn converse(stream: &mut TcpStream, script: &Mutex<Script>) -> std::io::Result<(
     }
 }
 
-/// Returns the next message of a client that has sent so many bytes before.
+/// Returns the next message of a client that has sent this number of bytes before.
 fn hear(stream: &mut TcpStream, before: usize) -> std::io::Result<Vec<u8>> {
     let head = [size_of::<Hello>(), size_of::<Proof>(), HEADER_BYTES][before.min(2)];
     let mut heard = vec![0; head];
@@ -271,7 +272,7 @@ fn whole_answers(said: &[u8]) -> usize {
 }
 
 /// Returns the payloads of the replies that a client may accept: those before the first invalid
-/// one.
+/// reply.
 fn proper_replies(said: &[u8]) -> Vec<Vec<u8>> {
     let mut proper = Vec::new();
     for (at, answer) in answers(said).enumerate() {
@@ -291,7 +292,7 @@ fn proper_replies(said: &[u8]) -> Vec<Vec<u8>> {
     proper
 }
 
-/// Returns a good node's reply to what it received, after so many bytes of replies.
+/// Returns a correct node's reply to the bytes received, after this number of bytes of replies.
 fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Pcg64Mcg) -> Vec<u8> {
     let frame = |line: &str| Conversation::of(line).frames(0).remove(0);
     match before {
@@ -312,8 +313,7 @@ fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Pcg64Mcg)
     [wire::as_bytes(&reply), bytemuck::cast_slice(&payload)].concat()
 }
 
-/// Returns the results of the client's requests when a node sends this on the connection that they
-/// use.
+/// Returns the results of the client's requests if a node sends this on the connection for them.
 pub fn outcome(conversation: &Conversation) -> String {
     let imposter = Imposter::start();
     imposter.set(vec![None, Some(conversation.frames(0))], b"open sesame", 0, AtEnd::Behaves);
@@ -321,7 +321,8 @@ pub fn outcome(conversation: &Conversation) -> String {
     outcomes.join(" ")
 }
 
-/// Returns the client's errors when a node falls silent after so many bytes of a good conversation.
+/// Returns the client's errors if a node falls silent after this number of bytes of a correct
+/// conversation.
 pub fn outcome_of_silence(conversation: &Conversation, bytes: usize, way: Way) -> Vec<String> {
     let imposter = Imposter::start();
     let mut left = bytes;

@@ -1,12 +1,12 @@
-//! The corpus: conversations as text, one frame a line, and the frames they stand for.
+//! The corpus: conversations as text, one frame per line, and the frames that they denote.
 //!
 //! ```text
 //! hello [version=N]                  what a client sends
 //! proof [wrong]
-//! batch [kind=N] [verbs=N] [bytes=N] what its head says of the verbs below, if not the truth
+//! batch [kind=N] [verbs=N] [bytes=N] wrong values in its head, about the verbs below
 //! read OFFSET WORDS
 //! write OFFSET WORD...
-//! fill OFFSET WORDS WORD             a WRITE of the same word again and again
+//! fill OFFSET WORDS WORD             a WRITE of one word repeated
 //! cas OFFSET EXPECTED DESIRED
 //! faa OFFSET ADDEND
 //! claim N, release N, fence N|own [lapsed], persist, pair
@@ -17,13 +17,13 @@
 //! reply ID WORD...
 //! refuse ID REFUSAL [TEXT]
 //!
-//! raw HEX                            bytes as they are
+//! raw HEX                            bytes, unchanged
 //! => OUTCOME...                      the expected outcome; `#` begins a comment
 //! ```
 //!
-//! The version of the protocol and the proofs are inserted when a conversation runs, so that a new
-//! version leaves the corpus as it is, except `raw` lines. `DARTER_FUZZ_KEEP=1` writes the actual
-//! outcomes into the files.
+//! The version of the protocol and the proofs are inserted when a conversation runs, so a new
+//! version does not change the corpus, except `raw` lines. `DARTER_FUZZ_KEEP=1` writes the actual
+//! outcomes to the files.
 
 use super::reading;
 use bytemuck::Zeroable;
@@ -34,16 +34,17 @@ use darter_fabric::wire::{
 };
 use std::path::PathBuf;
 
-/// Bytes of the region that conversations refer to.
+/// Number of bytes of the region that conversations refer to.
 pub const REGION_BYTES: u64 = 256 << 10;
-/// Bytes of the fake node's memory.
+/// Boot id of the fake node's memory.
 pub const BOOT_ID: u64 = 7;
 
-/// What one side sends without waiting for the other's reply.
+/// Bytes that one side sends without waiting for the other's reply.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
     pub bytes: Vec<u8>,
-    /// Where the side's proof is inserted, by exclusive or, so that a mutated proof stays mutated.
+    /// The offset at which the side's proof is inserted, by exclusive or, so that a mutated proof
+    /// stays mutated.
     pub proof_at: Option<usize>,
 }
 
@@ -80,7 +81,7 @@ pub fn read(towards: &str) -> Vec<Conversation> {
 }
 
 impl Conversation {
-    /// Returns a conversation that is in no file.
+    /// Returns a conversation that is not in a file.
     pub fn of(text: &str) -> Self {
         Self { path: PathBuf::new(), text: text.to_owned() }
     }
@@ -95,7 +96,7 @@ impl Conversation {
         self.lines().find_map(|line| line.strip_prefix("=>")).unwrap_or_default().trim()
     }
 
-    /// Writes another outcome into the file.
+    /// Writes another outcome to the file.
     pub fn keep(&self, outcome: &str) {
         let kept = self.text.lines().filter(|line| !line.starts_with("=>"));
         let lines: Vec<&str> = kept.collect();
@@ -145,7 +146,7 @@ impl Conversation {
 
 fn number(text: &str) -> u64 {
     let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
-    hex.unwrap_or_else(|| text.parse()).unwrap_or_else(|_| panic!("{text} is no number"))
+    hex.unwrap_or_else(|| text.parse()).unwrap_or_else(|_| panic!("{text} is not a number"))
 }
 
 /// Returns the refusal with a name.
@@ -245,6 +246,6 @@ fn frame(line: &str, words: &[&str], session: u64, id: u64) -> Frame {
             let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
             Frame { bytes: digits.chunks(2).map(byte).collect(), proof_at: None }
         }
-        other => panic!("{other}: no such line"),
+        other => panic!("{other}: unknown line"),
     }
 }

@@ -1,10 +1,10 @@
-//! Fuzzing of the wire protocol: whatever is sent, both ends keep running, execute what was valid,
-//! and hold nothing afterwards.
+//! Fuzzing of the wire protocol: for arbitrary bytes, both ends keep running, execute valid
+//! requests, and hold no resources afterwards.
 //!
 //! `DARTER_FUZZ_SECONDS=600 cargo test -p darter-memnode --test wire_fuzz -- --ignored` runs
-//! longer; `DARTER_FUZZ_CASE=…`, as a failure prints it, repeats one case.
+//! longer; `DARTER_FUZZ_CASE=…`, as printed by a failure, repeats one case.
 //!
-//! These tests are a process of their own because they limit its memory.
+//! These tests are a separate process because they limit its memory.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 
@@ -27,7 +27,7 @@ use support::LONG;
 
 const TOKEN: &[u8] = b"open sesame";
 
-/// A corpus with fewer outcomes than intended would be a poor one; check each new outcome by hand.
+/// A corpus with fewer outcomes than intended would be weak, so check each new outcome by hand.
 #[test]
 fn the_corpus_is_true() {
     let keeps = std::env::var_os("DARTER_FUZZ_KEEP").is_some();
@@ -81,17 +81,17 @@ fn a_client_lives_through_whatever_answers() {
 }
 
 #[test]
-fn whoever_leaves_things_unfinished_is_not_waited_for() {
+fn clients_with_unfinished_requests_are_not_waited_for() {
     let mut node = node_end::NodeUnderTest::new(b"", Duration::from_millis(300));
     let unfinished = node.leave_all_unfinished(&mut Pcg64Mcg::seed_from_u64(1), &node_end::corpus());
-    // All of them are still open at this end.
+    // All of them are still open on this side.
     node.settle();
     assert!(node.dropped() > 0);
     drop(unfinished);
     node.end();
 }
 
-/// Bytes that a node sends until it has let a client in, and until it has replied once.
+/// Number of bytes that a node sends until it has admitted a client, and until it has replied once.
 const GREETED: usize = size_of::<Challenge>() + size_of::<Welcome>();
 const REPLIED: usize = GREETED + 40;
 

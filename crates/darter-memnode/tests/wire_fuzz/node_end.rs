@@ -1,4 +1,4 @@
-//! The fuzzed memory node, beside a client that behaves.
+//! The fuzzed memory node, with a second client that behaves correctly.
 
 use super::corpus;
 use super::corpus::{Conversation, Frame, REGION_BYTES};
@@ -22,12 +22,12 @@ use std::time::Duration;
 
 /// The node's own limit, below the protocol's.
 const FRAME_BYTES: u32 = 64 << 10;
-/// Words at the region's end that belong to the client that behaves.
+/// Number of words at the region's end that belong to the correct client.
 const GOOD_WORDS: usize = 8;
-/// Maximum connections left incomplete at a time.
+/// Maximum number of connections left incomplete at a time.
 const LEFT_MAX: usize = 4;
 
-/// A node, a model of its memory, and a client that uses it all the time.
+/// A node, a model of its memory, and a correct client that uses it all the time.
 pub struct NodeUnderTest {
     token: &'static [u8],
     node: Node,
@@ -79,14 +79,14 @@ impl Good {
     /// Waits until a round that began after this call is complete.
     fn goes_on(&self) {
         let before = self.rounds.load(Ordering::Acquire);
-        soon("the client that behaves is served", || {
-            assert!(!self.thread.is_finished(), "the client that behaves has failed");
+        soon("the correct client is served", || {
+            assert!(!self.thread.is_finished(), "the correct client has failed");
             self.rounds.load(Ordering::Acquire) >= before + 2
         });
     }
 }
 
-/// [`until`], for conditions that mostly hold within a millisecond.
+/// The same as [`until`], for conditions that mostly hold within a millisecond.
 fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let looks = (0..100).any(|_| {
         std::thread::sleep(Duration::from_micros(100));
@@ -97,13 +97,13 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// One connection, and what was transferred over it.
+/// One connection, and the bytes transferred over it.
 struct Talk {
     stream: TcpStream,
     said: Vec<u8>,
     heard: Vec<u8>,
     nonce: Nonce,
-    /// Nothing more can be sent, or received.
+    /// Whether nothing more can be sent or received.
     is_over: bool,
     was_reset: bool,
 }
@@ -121,7 +121,7 @@ impl Talk {
     fn say(&mut self, bytes: &[u8]) {
         self.said.extend_from_slice(bytes);
         if let Err(error) = self.stream.write_all(bytes) {
-            assert!(error.kind() != ErrorKind::WouldBlock, "the node does not take what is said");
+            assert!(error.kind() != ErrorKind::WouldBlock, "the node does not read from the socket");
             // The error is returned here, and not again to a reader.
             self.was_reset = true;
         }
@@ -148,8 +148,8 @@ impl Talk {
         behind.iter().map(|frame| frame.with(&proof)).collect()
     }
 
-    /// Reads until there are so many replies, or no more. Returns them, and whether anything
-    /// follows.
+    /// Reads until this number of replies has arrived, or until there are no more. Returns them,
+    /// and whether more bytes follow.
     fn answers(&mut self, enough: usize) -> (Vec<Answer>, bool) {
         loop {
             let (mut answers, mut rest) = (Vec::new(), &self.heard[..]);
@@ -170,7 +170,7 @@ impl Talk {
             Ok(0) => self.is_over = true,
             Ok(count) => self.heard.extend_from_slice(&bytes[..count]),
             Err(error) => {
-                assert!(error.kind() != ErrorKind::WouldBlock, "the node owes an answer, or an end");
+                assert!(error.kind() != ErrorKind::WouldBlock, "the node must reply or end the connection");
                 (self.is_over, self.was_reset) = (true, true);
             }
         }
@@ -186,11 +186,11 @@ impl Talk {
 /// How a case's connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// When everything expected has arrived.
+    /// After everything expected has arrived.
     Answered,
-    /// The sending half, as soon as everything is sent; the rest when the node has noticed.
+    /// The sending half, as soon as everything is sent; the rest after the node has detected it.
     Shut,
-    /// At once, perhaps in the middle of a frame, whatever is in flight.
+    /// At once, perhaps in the middle of a frame.
     Torn,
     /// Later, with other cases in between.
     Left,
@@ -218,7 +218,7 @@ impl NodeUnderTest {
         value(&get(self.port.address(), "/metrics"), &format!("darter_memnode_{name}"))
     }
 
-    /// Returns the region without the words of the client that behaves.
+    /// Returns the region without the words of the correct client.
     fn region(&self) -> Vec<u64> {
         let mut endpoint = self.memory.endpoint().unwrap();
         let mut batch = endpoint.batch();
@@ -226,7 +226,7 @@ impl NodeUnderTest {
         block_on(endpoint.submit(batch)).unwrap().words(all).to_vec()
     }
 
-    /// Returns whether the region is what the model says.
+    /// Returns whether the region is equal to the model.
     fn is_as_modelled(&self) -> bool {
         self.region() == self.model[..self.model.len() - GOOD_WORDS]
     }
@@ -235,17 +235,17 @@ impl NodeUnderTest {
         reading::read(&talk.said, self.token, talk.nonce, FRAME_BYTES)
     }
 
-    /// Waits until the node has noticed all ended connections, and asserts that it holds nothing
-    /// for them.
+    /// Waits until the node has detected the end of all ended connections, and asserts that it
+    /// holds no resources for them.
     pub fn settle(&self) {
         let others = if self.good.is_some() { 2 } else { 0 };
-        soon("connections that have ended are given up", || {
+        soon("ended connections are dropped", || {
             self.metric("connections") <= (others + self.left.len()) as u64
         });
         let most = (others + self.left.len()) << 20;
         soon("buffers shrink again", || self.metric("buffers_bytes") <= most as u64);
         if self.left.is_empty() {
-            soon("answers are sent", || self.metric("waiting_bytes") == 0);
+            soon("replies are sent", || self.metric("waiting_bytes") == 0);
         }
         if let Some(good) = &self.good {
             good.goes_on();
@@ -274,7 +274,7 @@ impl NodeUnderTest {
         crate::run::assert_modest();
     }
 
-    /// Runs conversations after their handshakes, in turns.
+    /// Runs conversations after their handshakes, alternating.
     fn hold(&mut self, dice: &mut Pcg64Mcg, talks: Vec<(Talk, Vec<Vec<u8>>)>, sessions: &[u64]) {
         let whole = |(talk, said): &(Talk, Vec<Vec<u8>>)| {
             let all = [&talk.said[..], &said.concat()].concat();
@@ -293,7 +293,7 @@ impl NodeUnderTest {
             wire::head(&talk.said).is_none_or(|hello: Hello| hello.session == *session)
         });
         if !are_apart || !are_fresh || changed.last().is_some_and(|&last| last >= mine) {
-            // The order of the two is unknown: the model takes the region as it is now.
+            // The order of the two is unknown, so the model is set to the current region.
             drop(talks);
             self.settle();
             let now = self.region();
@@ -338,8 +338,8 @@ impl NodeUnderTest {
         soon("the region is as modelled", || self.is_as_modelled());
     }
 
-    /// Returns whether the model predicts what a verb reads, which it does not for the words of the
-    /// client that behaves.
+    /// Returns whether the model predicts the result of a verb, which it does not for the words of
+    /// the correct client.
     fn is_known(&self, due: &Due) -> bool {
         due.verbs().iter().all(|verb| verb.range().end <= self.model.len() - GOOD_WORDS)
     }
@@ -353,8 +353,8 @@ impl NodeUnderTest {
         }
         talk.hear_out();
         let (answers, has_more) = talk.answers(due + 1);
-        // A node that ends a connection while the other side still sends resets it, and loses what
-        // was in flight.
+        // A node that ends a connection while its peer is still sending resets it, and loses bytes
+        // in flight.
         let is_cut = reading.ends && talk.was_reset;
         assert!(is_cut || (answers.len(), has_more) == (due, false), "{answers:?} to {reading:?}");
         assert!(answers.len() <= due, "{answers:?} to {reading:?}");
@@ -371,10 +371,10 @@ impl NodeUnderTest {
         let reading = self.read(&talk);
         drop(talk);
         let gone = 2 + self.left.len() as u64;
-        soon("the connection is given up", || self.metric("connections") <= gone);
+        soon("the connection is dropped", || self.metric("connections") <= gone);
         let mut dues = reading.dues.iter();
         while !self.is_as_modelled() {
-            dues.next().expect("the region is as some of the frames leave it").act(&mut self.model);
+            dues.next().expect("the region is the result of some of the frames").act(&mut self.model);
         }
     }
 
@@ -390,7 +390,7 @@ impl NodeUnderTest {
             due.act(&mut self.model);
         }
         if !reading.ends {
-            // Otherwise the node ends it, and whose end is counted would be unknown.
+            // Otherwise the node ends it, and it would be unknown whose end is counted.
             self.left.push(talk.stream);
         }
         if self.left.len() > LEFT_MAX {
@@ -398,7 +398,7 @@ impl NodeUnderTest {
         }
     }
 
-    /// Leaves every conversation incomplete, each at another point, without closing anything.
+    /// Leaves every conversation incomplete, each at another point, without closing any.
     pub fn leave_all_unfinished(&mut self, dice: &mut Pcg64Mcg, corpus: &[Conversation]) -> Vec<TcpStream> {
         let mut unfinished = Vec::new();
         for conversation in corpus {
@@ -406,8 +406,8 @@ impl NodeUnderTest {
                 let mut talk = Talk::begin(&self.node);
                 let frames = conversation.frames(dice.random::<u64>());
                 let said = talk.greet(dice, self.token, &frames).concat();
-                // In the middle of the proof, or of the first request's head: a connection with
-                // nothing in progress may stay.
+                // In the middle of the proof, or of the first request's head, since a connection
+                // with nothing in progress may stay.
                 let keep = dice.random_range(0..said.len().min(size_of::<Proof>() + wire::HEADER_BYTES));
                 talk.say(&said[..if keep == size_of::<Proof>() { 1 } else { keep }]);
                 unfinished.push(talk.stream);
@@ -421,7 +421,7 @@ impl NodeUnderTest {
         self.node.metrics.counts().dropped
     }
 
-    /// Returns the node's replies to a conversation, and asserts that they are the expected ones.
+    /// Returns the node's replies to a conversation, and asserts that they are as expected.
     pub fn outcome(&mut self, conversation: &Conversation, session: u64) -> String {
         let mut talk = Talk::begin(&self.node);
         for segment in talk.greet(&mut Pcg64Mcg::seed_from_u64(0), self.token, &conversation.frames(session))
@@ -437,7 +437,7 @@ impl NodeUnderTest {
         [&names.join(" "), hangs_up].join(" ").trim().to_owned()
     }
 
-    /// Ends the client that behaves, and with it the last of what the node holds.
+    /// Ends the correct client, and with it the last resources that the node holds.
     pub fn end(mut self) {
         self.left.clear();
         self.settle();

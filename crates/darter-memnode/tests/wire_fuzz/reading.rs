@@ -1,5 +1,5 @@
-//! A second implementation of the wire format, written from its description alone: what a node must
-//! do with the bytes that it receives, and what a client must make of its replies.
+//! A second implementation of the wire format, written only from its description: how a node must
+//! process the bytes that it receives, and a client the replies.
 
 use super::corpus::REGION_BYTES;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript};
@@ -13,7 +13,7 @@ pub const WRITE: u8 = 1;
 pub const CAS: u8 = 2;
 pub const FAA: u8 = 3;
 
-/// A reply that a node owes, in order.
+/// A reply that a node must send, in order.
 #[derive(Debug)]
 pub enum Due {
     Challenge(Refusal),
@@ -65,23 +65,23 @@ impl Verb {
     }
 }
 
-/// What a node must do with everything that it received on one connection.
+/// The required reaction of a node to all bytes received on one connection.
 #[derive(Debug)]
 pub struct Reading {
     pub dues: Vec<Due>,
-    /// It ends the connection after the last reply.
+    /// Whether it ends the connection after the last reply.
     pub ends: bool,
 }
 
-/// Interprets what was sent to a node with `token` that challenged with `nonce` and accepts frames
-/// of so many bytes.
+/// Interprets the bytes sent to a node with `token` that challenged with `nonce` and accepts frames
+/// of this number of bytes.
 pub fn read(said: &[u8], token: &[u8], nonce: Nonce, frame_bytes_max: u32) -> Reading {
     let mut dues = Vec::new();
     let ends = follow(said, token, nonce, frame_bytes_max, &mut dues).is_some();
     Reading { dues, ends }
 }
 
-/// `None` if the node waits for more.
+/// Returns `None` if the node waits for more.
 fn follow(said: &[u8], token: &[u8], nonce: Nonce, most: u32, dues: &mut Vec<Due>) -> Option<()> {
     let opening: Opening = wire::head(said)?;
     if opening.magic != wire::MAGIC {
@@ -152,7 +152,7 @@ fn follow(said: &[u8], token: &[u8], nonce: Nonce, most: u32, dues: &mut Vec<Due
             RequestKind::Digest,
         ];
         if of_groups.contains(&kind) {
-            // These nodes are replicas of nothing.
+            // These nodes are not replicas.
             dues.push(Due::Control { head, refusals: &[Refusal::Failed] });
             continue;
         }
@@ -184,8 +184,8 @@ fn refused(verb: &Verb) -> Option<Refusal> {
     }
 }
 
-/// Returns the verbs of a frame if they are well-formed, as many as announced, and read no more
-/// words than allowed.
+/// Returns the verbs of a frame if they are well-formed, of the announced number, and do not read
+/// more words than allowed.
 pub fn verbs(mut payload: &[u8], count: u16, mut words_left: usize) -> Option<Vec<Verb>> {
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
     if usize::from(count) > wire::VERBS_MAX {
@@ -222,7 +222,7 @@ pub enum Answer {
     Reply(ReplyHead, Vec<u8>),
 }
 
-/// Returns the next complete reply after `at` others, and its bytes; `None` if more has to arrive.
+/// Returns the next complete reply after `at` others, and its bytes; `None` if it is incomplete.
 pub fn answer(heard: &[u8], at: usize) -> Option<(Answer, usize)> {
     let with_text = |head: usize, bytes: u32| {
         // A reply that is longer than allowed never completes.
@@ -245,7 +245,7 @@ pub fn answer(heard: &[u8], at: usize) -> Option<(Answer, usize)> {
 }
 
 impl Due {
-    /// Executes what is due on a copy of the region. Returns the words that it reads.
+    /// Executes the frame on a copy of the region. Returns the words that it reads.
     pub fn act(&self, region: &mut [u64]) -> Vec<u64> {
         match self {
             Self::Batch { refusal: Refusal::None, verbs, .. } => {
@@ -255,7 +255,7 @@ impl Due {
         }
     }
 
-    /// Returns the verbs that are to be executed.
+    /// Returns the verbs that must be executed.
     pub fn verbs(&self) -> &[Verb] {
         match self {
             Self::Batch { refusal: Refusal::None, verbs, .. } => verbs,

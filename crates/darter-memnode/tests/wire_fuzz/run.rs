@@ -1,5 +1,5 @@
-//! The choice of fuzzing cases, and the watch over them: which one runs, whether it hangs, and how
-//! much memory it takes.
+//! The choice of fuzzing cases, and their supervision: the current case, whether it hangs, and its
+//! memory use.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// The time after which a case counts as hanging.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Which cases to run: a number of them, as many as a time allows, or a given one.
+/// The cases to run: a number of them, those of a time span, or a given one.
 pub struct Run {
     end: &'static str,
     seeds: Pcg64Mcg,
@@ -104,7 +104,7 @@ impl Drop for Watch {
         if std::thread::panicking()
             && let Some((line, _)) = &*self.case.lock().unwrap_or_else(PoisonError::into_inner)
         {
-            eprintln!("once more with: {line} cargo test -p darter-memnode --test wire_fuzz");
+            eprintln!("repeat it with: {line} cargo test -p darter-memnode --test wire_fuzz");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Memberships that end: in files, whose members nothing else ends, so that each test says when.
+//! Memberships that end: in files, whose members end only when a test ends them.
 
 use super::Reopen;
 use crate::link::{Attempts, Link, Repeat};
@@ -14,9 +14,9 @@ use tempfile::TempDir;
 struct Scene {
     files: TempDir,
     attempts: Arc<AtomicUsize>,
-    /// Attempts fail.
+    /// Whether attempts fail.
     is_away: Arc<AtomicBool>,
-    /// Attempts find the other pool.
+    /// Whether attempts find the other pool.
     is_other: Arc<AtomicBool>,
 }
 
@@ -127,7 +127,7 @@ fn operations_say_why_while_the_pool_cannot_be_joined_and_work_afterwards() {
     assert!(matches!(error, Error::Outside(_)), "{error:?}");
     assert!(error.is_unsent() && error.is_shut_out() && error.is_disconnected());
     assert!(error.to_string().contains("memory node 0 cannot be reached"), "{error}");
-    // After the first wait they fail at once: as many attempts as there are now.
+    // After the first wait they fail at once: the number of attempts does not change.
     let before = scene.attempts.load(Ordering::SeqCst);
     for _ in 0..1000 {
         assert!(matches!(session.get("key"), Err(Error::Outside(_))));
@@ -145,7 +145,7 @@ fn operations_say_why_while_the_pool_cannot_be_joined_and_work_afterwards() {
 }
 
 #[test]
-fn what_may_have_happened_is_not_done_again() {
+fn operations_that_may_have_taken_effect_are_not_repeated() {
     let scene = Scene::new();
     let store = scene.store(&Store::options());
     let mut link = Link::open(store.membership()).unwrap();
@@ -164,7 +164,7 @@ fn what_may_have_happened_is_not_done_again() {
     let text = error.to_string();
     assert!(text.contains("may have taken effect or not") && text.contains("by itself"), "{text}");
     assert!(matches!(recover(forgotten(), Repeat::Never), Err(Error::Fabric(FabricError::Forgotten { .. }))));
-    // An error that does not end the membership is the operation's.
+    // An error that does not end the membership is returned by the operation.
     assert!(recover(Error::Fabric(FabricError::Unreachable { node: 0 }), Repeat::Always).is_err());
     assert!(recover(Error::Fabric(FabricError::Lost { node: 1 }), Repeat::Always).is_err());
     recover(Error::Fabric(FabricError::Lost { node: 0 }), Repeat::Always).unwrap();

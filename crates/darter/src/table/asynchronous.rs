@@ -12,7 +12,7 @@ use std::borrow::Borrow;
 use std::ops::RangeBounds;
 
 /// A named part of an [`AsyncStore`] whose keys and values have types, from [`AsyncStore::table`];
-/// otherwise as [`Table`].
+/// otherwise the same as [`Table`].
 ///
 /// ```
 /// # fn main() -> Result<(), darter::Error> {
@@ -31,7 +31,7 @@ pub struct AsyncTable<K, V> {
 }
 
 impl AsyncStore {
-    /// Returns the table of a name.
+    /// Returns the table with a name.
     ///
     /// # Errors
     /// Fails as [`Store::table`] does.
@@ -64,7 +64,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         self.codec.name()
     }
 
-    /// Returns the pairs whose keys lie in a range, in ascending order.
+    /// Returns the pairs whose keys are in a range, in ascending order.
     pub fn range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> AsyncTableRange<'_, K, V>
     where
         K: Borrow<Q>,
@@ -130,7 +130,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         self.pairs().limit(1).next_back().await.transpose()
     }
 
-    /// Returns whether the table has no key.
+    /// Returns whether the table has no keys.
     ///
     /// # Errors
     /// Fails as [`Store::get`] does.
@@ -176,8 +176,8 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         self.store.try_insert(self.codec.place(key), self.codec.encode(value)?).await
     }
 
-    /// Replaces the value of a key if the key is present. Returns the former value; `None` if the key is
-    /// absent.
+    /// Replaces the value of a key if the key is present. Returns the former value; `None` if the
+    /// key is absent.
     ///
     /// # Errors
     /// Fails as [`Store::put`] does.
@@ -198,11 +198,11 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         self.store.put_many(&self.codec.encode_pairs(pairs)?).await
     }
 
-    /// Puts, keeps or removes a key as `decide` returns for its value, which is `None` if the key is
-    /// absent. Returns whether anything changed.
+    /// Puts, keeps or removes a key as `decide` returns for its value, which is `None` if the key
+    /// is absent. Returns whether anything changed.
     ///
-    /// `decide` is called again if another client changes the key before the decision takes effect. The
-    /// decision of its last call takes effect.
+    /// `decide` is called again if another client changes the key before the decision takes effect.
+    /// The decision of its last call takes effect.
     ///
     /// # Errors
     /// Fails as [`Store::put`] does, and if the table holds a value of another type.
@@ -233,8 +233,8 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     /// Removes a key and returns its value; `None` if the key is absent.
     ///
     /// # Errors
-    /// Fails as [`Store::remove`] does, and if the table holds a value of another type. The key is then
-    /// removed.
+    /// Fails as [`Store::remove`] does, and if the table holds a value of another type. The key is
+    /// then removed.
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, Error>
     where
         K: Borrow<Q>,
@@ -289,7 +289,7 @@ impl<K, V> std::fmt::Debug for AsyncTable<K, V> {
     }
 }
 
-/// The pairs of a table, whose arrival is awaited; otherwise as [`AsyncRange`].
+/// The pairs of a table, as awaited values; otherwise the same as [`AsyncRange`].
 #[must_use = "a range does nothing until polled"]
 pub struct AsyncTableRange<'s, K, V> {
     range: AsyncRange<'s>,

@@ -12,8 +12,8 @@ use std::ops::{Bound, RangeBounds};
 /// A named part of a [`Store`] whose keys and values have types, from [`Store::table`]. Clones are
 /// the same table.
 ///
-/// A table exists if it has a key; nothing has to be created. Guarantees and errors are those of the
-/// store's calls. A call that meets a pair of other types fails with [`Error::Table`].
+/// A table exists if it has a key; it need not be created. Guarantees and errors are those of the
+/// store's calls. A call that reads a pair of other types fails with [`Error::Table`].
 ///
 /// ```
 /// use darter::{Store, Table};
@@ -44,11 +44,11 @@ pub struct Table<K, V> {
 }
 
 impl Store {
-    /// Returns the table of a name. See [`Table`] for an example.
+    /// Returns the table with a name. See [`Table`] for an example.
     ///
     /// # Errors
-    /// Fails as [`Store::get`] does, and with [`Error::Table`] if the first pair of the table has other
-    /// types.
+    /// Fails as [`Store::get`] does, and with [`Error::Table`] if the first pair of the table has
+    /// other types.
     pub fn table<K: TableKey, V: TableValue>(&self, name: &str) -> Result<Table<K, V>, Error> {
         let table = Table { store: self.clone(), codec: Codec::new(name) };
         table.first()?;
@@ -86,8 +86,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         (&self.store, &self.codec)
     }
 
-    /// Returns the pairs whose keys lie in a range, in ascending order; `rev()` iterates in descending
-    /// order.
+    /// Returns the pairs whose keys are in a range, in ascending order; `rev()` iterates in
+    /// descending order.
     pub fn range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> TableRange<K, V>
     where
         K: Borrow<Q>,
@@ -163,7 +163,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         self.iter().limit(1).next_back().transpose()
     }
 
-    /// Returns whether the table has no key.
+    /// Returns whether the table has no keys.
     ///
     /// # Errors
     /// Fails as [`Store::get`] does.
@@ -219,8 +219,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         self.store.try_insert(self.codec.place(key), self.codec.encode(value)?)
     }
 
-    /// Replaces the value of a key if the key is present. Returns the former value; `None` if the key is
-    /// absent.
+    /// Replaces the value of a key if the key is present. Returns the former value; `None` if the
+    /// key is absent.
     ///
     /// # Errors
     /// Fails as [`Store::put`] does.
@@ -241,11 +241,11 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         self.store.put_many(&self.codec.encode_pairs(pairs)?)
     }
 
-    /// Puts, keeps or removes a key as `decide` returns for its value, which is `None` if the key is
-    /// absent. Returns whether anything changed.
+    /// Puts, keeps or removes a key as `decide` returns for its value, which is `None` if the key
+    /// is absent. Returns whether anything changed.
     ///
-    /// `decide` is called again if another client changes the key before the decision takes effect. The
-    /// decision of its last call takes effect.
+    /// `decide` is called again if another client changes the key before the decision takes effect.
+    /// The decision of its last call takes effect.
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
@@ -283,8 +283,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// Removes a key and returns its value; `None` if the key is absent.
     ///
     /// # Errors
-    /// Fails as [`Store::remove`] does, and if the table holds a value of another type. The key is then
-    /// removed.
+    /// Fails as [`Store::remove`] does, and if the table holds a value of another type. The key is
+    /// then removed.
     pub fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, Error>
     where
         K: Borrow<Q>,
@@ -348,7 +348,7 @@ impl<K: TableKey, V: TableValue> IntoIterator for &Table<K, V> {
     }
 }
 
-/// An iterator over the pairs of a table; otherwise as [`Range`].
+/// An iterator over the pairs of a table; otherwise the same as [`Range`].
 #[must_use = "a range does nothing until iterated"]
 pub struct TableRange<K, V> {
     range: Range<'static>,

@@ -1,4 +1,4 @@
-//! Where a table's pairs lie in the store, and how their types become bytes.
+//! The places of a table's pairs in the store, and the encoding of their types.
 
 use super::{TableKey, TableValue};
 use crate::Error;
@@ -15,7 +15,7 @@ const STRING: u8 = 2;
 /// A table's encoding.
 pub(super) struct Codec<K, V> {
     name: String,
-    /// What the table's keys begin with.
+    /// The prefix of the table's keys.
     prefix: Vec<u8>,
     types: PhantomData<fn(K) -> V>,
 }
@@ -42,7 +42,7 @@ impl<K: TableKey, V: TableValue> Codec<K, V> {
         Error::Table { table: self.name.clone(), what, why: why.to_string() }
     }
 
-    /// The place of a key in the store.
+    /// Returns the place of a key in the store.
     pub(super) fn place<Q: ?Sized>(&self, key: &Q) -> Vec<u8>
     where
         K: Borrow<Q>,
@@ -53,7 +53,7 @@ impl<K: TableKey, V: TableValue> Codec<K, V> {
         place
     }
 
-    /// The part of the store that holds a part of the table.
+    /// Returns the part of the store with a part of the table.
     pub(super) fn range<Q: ?Sized>(&self, range: &impl RangeBounds<Q>) -> ScanRange
     where
         K: Borrow<Q>,
@@ -68,7 +68,7 @@ impl<K: TableKey, V: TableValue> Codec<K, V> {
         ScanRange { from: place(range.start_bound(), from), to: place(range.end_bound(), to), reverse }
     }
 
-    /// The part of the store that holds the table.
+    /// Returns the part of the store with the table.
     pub(super) fn all(&self) -> ScanRange {
         let (from, to) = (Bound::Included(self.prefix.clone()), Bound::Excluded(end_of(&self.prefix)));
         ScanRange { from, to, reverse: false }
@@ -95,21 +95,21 @@ impl<K: TableKey, V: TableValue> Codec<K, V> {
     }
 }
 
-/// Where the table ends whose keys begin with `prefix`: no key's encoding begins with 255, which is
-/// what follows in the name of a table whose name is this one's, a zero and more.
+/// Returns the end of the table whose keys begin with `prefix`: no key's encoding begins with 255,
+/// which follows the prefix in a table whose name is this one's name, a zero and more.
 fn end_of(prefix: &[u8]) -> Vec<u8> {
     [prefix, &[0xff]].concat()
 }
 
-/// Where tables begin in the store.
+/// Returns the range of the store with all tables.
 pub(super) fn all_tables() -> ScanRange {
     ScanRange::prefix(&[STRING])
 }
 
-/// Returns the name of the table that a place belongs to, and where that table ends. A place that is
-/// no table's has neither.
+/// Returns the name of the table that a place belongs to, and the end of that table; `None` if the
+/// place does not belong to a table.
 pub(super) fn table_at(place: &[u8]) -> Option<(String, Bound<Vec<u8>>)> {
-    // A zero ends a string, one followed by 255 is part of it.
+    // A zero ends a string; a zero followed by 255 is part of it.
     let mut at = 1;
     while *place.get(at)? != 0 || place.get(at + 1) == Some(&0xff) {
         at += if place[at] == 0 { 2 } else { 1 };

@@ -1,9 +1,9 @@
 //! Typed tables: named parts of a store whose keys and values have types.
 //!
-//! A table's pair lies in the store under the table's name, followed by its key, both in the tuple
-//! encoding of [FoundationDB](https://github.com/apple/foundationdb/blob/master/design/tuple.md). So
-//! the keys of one table lie together, in the order of their type, and the first components of a
-//! tuple form a prefix of it. Values are serialized by postcard.
+//! A table's pair is in the store under the table's name, followed by its key, both in the tuple
+//! encoding of [FoundationDB](https://github.com/apple/foundationdb/blob/master/design/tuple.md).
+//! So the keys of one table are adjacent, in the order of their type, and the first components of a
+//! tuple are a prefix of it. Values are serialized by postcard.
 //!
 //! Encoded table names begin with the byte 2. A program that also stores keys outside of tables
 //! should begin those with another byte.
