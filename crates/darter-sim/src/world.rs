@@ -444,8 +444,7 @@ impl World {
                     if stores { memory.end_atomic(verb, start, word, pin) } else { misuse }
                 };
                 let by = if stores { verb.kind } else { VerbKind::Read };
-                // The reply waits until the words that the verb has read or stored are on the
-                // medium.
+                // The reply waits until the words read or stored are on the medium.
                 if !verb.is_volatile {
                     memory.add_needs(lane.node, touched, by, &mut posted.needs);
                 }

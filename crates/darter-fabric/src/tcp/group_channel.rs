@@ -57,8 +57,7 @@ impl GroupChannel {
             // A frame whose caller has gone needs no reply.
             let Some(pending) = batches.get(sent.batch) else { continue };
             let (verbs, data) = pending.batch.parts_mut();
-            // The oldest unanswered id is determined first, since the frame itself has no reply
-            // yet.
+            // It is listed first, so that its own id does not count as answered.
             connection.sent.push_back(sent);
             connection.put_verbs(Some(sent.id), node, &verbs[sent.first..sent.end], data);
         }
