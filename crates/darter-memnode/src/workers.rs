@@ -4,7 +4,6 @@
 //! procedure to its end, puts the outcome on a list and rings a bell that the event loop watches.
 //! The number of calls that wait for a worker is limited, which also limits the outcomes that wait
 //! for the serving thread.
-//! them.
 
 use crate::bell::Bell;
 use crate::error::{MemNodeError, system};

@@ -4,7 +4,6 @@
 //! every block. Objects that the pool has and the index does not reach are leaked; a repair frees
 //! them. A repair frees memory only if the index's walk found no violation: objects that a failed
 //! walk did not reach may be in use.
-//! reach may be alive.
 
 use crate::Error;
 use crate::open_index::OpenIndex;

@@ -70,10 +70,9 @@ impl StoreOptions {
     /// Opens the pool that `url` names. By default, a pool is created if the name is `mem:`, or if
     /// the file is absent or empty and the name has `?size=`. An existing pool keeps its size.
     ///
+    /// # Errors
     /// Fails if the name is malformed, the pool does not exist and may not be created, the pool is
-    /// damaged, its memory does not match the options, or the system refuses the memory or the
-    /// file.
-    /// its memory does not match the options, or the system refuses the memory or the file.
+    /// damaged, its memory does not match the options, or the system refuses the memory or the file.
     pub fn open(&self, url: impl IntoPoolUrl) -> Result<Store, Error> {
         engine::open_as(self, &url.into_pool_url()?, self.index, std::convert::identity)
     }

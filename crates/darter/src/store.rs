@@ -152,9 +152,9 @@ impl Store {
     /// Frees the memory left by dead processes, then checks. If an invariant is violated, only
     /// reports it.
     ///
+    /// # Errors
     /// Fails as [`Store::check`] does. Memory that was not freed stays leaked; repair can be called
     /// again.
-    /// be tried.
     pub fn repair(&self) -> Result<Check, Error> {
         self.read(async |link| {
             if let Some(sweeper) = &link.store.sweeper {
@@ -175,6 +175,7 @@ impl Store {
     /// Verifies that everything read so far belongs to one state of the pool. This can fail only if
     /// the store was opened with [`read_only`](crate::StoreOptions::read_only).
     ///
+    /// # Errors
     /// Fails if another process has opened the file since: read again.
     pub fn verify(&self) -> Result<(), Error> {
         Ok(self.membership().current().open.pool.fabric().verify()?)

@@ -370,7 +370,7 @@ fn a_flood_of_refusals_is_logged_as_a_sum() {
         match event["message"].as_str().unwrap() {
             "connection refused" => lines += 1,
             "more connections refused, not logged individually" => {
-                left_out += event["count"].as_u64().unwrap()
+                left_out += event["count"].as_u64().unwrap();
             }
             _ => {}
         }

@@ -2,13 +2,13 @@
 //!
 //! 1. The manifest names the sound image, whose chunks are checked and loaded.
 //! 2. The records from its position on are applied in order, up to the first position without a
-//! sound record; replay moves to the next segment where that segment begins.
+//!    sound record; replay moves to the next segment where that segment begins.
 //! 3. The bytes after that position are classified. The power may have failed while they were
-//! written: a *torn tail*, which no client has learned of, and which is cut off. Or something
-//! durable is missing: *damage*. Damage is proved by a later record that was made when this
-//! position was already durable, by a later segment, or by a manifest that reaches further. The
-//! node then refuses to start, since the memory that it would serve was never a state of the
-//! region.
+//!    written: a *torn tail*, which no client has learned of, and which is cut off. Or something
+//!    durable is missing: *damage*. Damage is proved by a later record that was made when this
+//!    position was already durable, by a later segment, or by a manifest that reaches further. The
+//!    node then refuses to start, since the memory that it would serve was never a state of the
+//!    region.
 //!
 //! Recovery only changes files that no manifest or position refers to, and begins a new segment
 //! after the recovered log. So it can be interrupted and restarted at any point.

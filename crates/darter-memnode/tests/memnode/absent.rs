@@ -91,7 +91,7 @@ fn a_pool_opens_while_a_memory_node_is_away() {
         assert_eq!(usage.nodes[1].bytes, NODE_BYTES);
         match store.check() {
             Ok(check) => {
-                assert!(check.is_sound(), "an absent node is not a violation: {:?}", check.violations)
+                assert!(check.is_sound(), "an absent node is not a violation: {:?}", check.violations);
             }
             Err(error) => names_the_node(&error),
         }
