@@ -167,7 +167,7 @@ mod tests {
         for text in ["\\", "ab\\q", "\\x", "\\x1", "\\xg0"] {
             assert!(Notation::Escaped.read(text.as_bytes()).unwrap_err().contains("position"), "{text}");
         }
-        assert!(Notation::Hex.read(b"abc").unwrap_err().contains("two each"));
+        assert!(Notation::Hex.read(b"abc").unwrap_err().contains("needs two"));
         assert!(Notation::Hex.read(b"ab0g").unwrap_err().contains("position 3"));
     }
 }

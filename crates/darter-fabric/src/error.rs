@@ -67,14 +67,14 @@ pub enum FabricError {
     /// Other processes have declared this process dead and fenced it.
     #[error(
         "this process was shut out of the pool, since it was silent beyond its lease or a memory node lost its session \
-         in a crash; the pool must be opened again, which a `Store` does automatically"
+         in a crash; the pool must be opened again, which a `Store` does by itself"
     )]
     Fenced,
     /// A memory node with a log has crashed, and its disk may lack the last words of this session.
     /// So it has ended the session. Verbs to it were not sent.
     #[error(
         "memory node {node} crashed and was restarted, which has ended this process's session; nothing was sent to it; \
-         the pool must be opened again, which a `Store` does automatically"
+         the pool must be opened again, which a `Store` does by itself"
     )]
     Forgotten {
         /// The node.
