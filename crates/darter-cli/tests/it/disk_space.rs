@@ -20,7 +20,11 @@ fn on_a_small_disk(commands: &str) -> Option<String> {
 
 /// Returns the number of warnings about a file.
 fn warnings(said: &str, file: &str) -> usize {
-    let about = |line: &&str| line.contains(file) && line.contains("may need") && line.contains("make room");
+    let about = |line: &&str| {
+        line.contains(file)
+            && (line.contains("may need") || line.contains("may come to need"))
+            && line.contains("make room")
+    };
     said.lines().filter(about).count()
 }
 

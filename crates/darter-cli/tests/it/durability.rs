@@ -125,7 +125,7 @@ fn a_disk_that_is_full_loses_nothing_that_was_acknowledged() {
             Err(error) => break error,
         }
     };
-    assert!(error.to_string().contains("acknowledges nothing"), "{error}");
+    assert!(error.to_string().contains("no longer acknowledges"), "{error}");
     assert!(acknowledged > 50, "the disk had room for {acknowledged} values");
     // It keeps refusing, including reads of values that were not acknowledged.
     assert!(session.put("later", "value").is_err());
@@ -196,7 +196,7 @@ fn conflicting_options_exit_with_code_2() {
         (&["--log", "/nowhere/log"], "--durability log"),
         (&["--durability", "log", "--log", "/nowhere/log", "--file", "/nowhere/region"], "leave out --file"),
         (&["--durability", "log", "--log", "/nowhere/log", "--rdma", "rxe0"], "leave out --rdma"),
-        (&["--durability", "log", "--log", "/nowhere/log", "--checkpoint-bytes", "1K"], "1M"),
+        (&["--durability", "log", "--log", "/nowhere/log", "--checkpoint-bytes", "1K"], "1 MiB"),
     ] {
         let refused = darter(&[&node[..], more].concat());
         assert_eq!(refused.status.code(), Some(2), "{more:?}: {}", said(&refused));

@@ -246,7 +246,7 @@ fn operators_see_replicas_and_have_another_serve() {
     assert_eq!(said(&darter(&["get", "pear", "--pool", &url])), "green\n");
     let refused = darter(&["pool", "handoff", "0", "127.0.0.1:9", "--pool", &url]);
     assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
-    assert!(said(&refused).contains("no replica of memory node 0"), "{}", said(&refused));
+    assert!(said(&refused).contains("not a replica of memory node 0"), "{}", said(&refused));
 }
 
 #[test]

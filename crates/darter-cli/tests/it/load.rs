@@ -197,7 +197,7 @@ fn a_file_that_is_no_export_is_imported_with_a_remark_unless_strict() {
     let old = scene.path("old.tsv");
     fs::write(&old, "key\tvalue\na\t1\nb\tcut her").unwrap();
     let old = old.to_str().unwrap();
-    scene.run(&["import", old, "--strict"]).code(1).err("does not begin as an export");
+    scene.run(&["import", old, "--strict"]).code(1).err("does not begin like an export");
     scene.run(&["scan"]).out("");
     scene.run(&["import", old]).code(1).err("a cut or a change would not be detected").err("old.tsv:3: ");
     scene.run(&["scan"]).out("a\t1\n");

@@ -143,7 +143,7 @@ fn loads_report_bad_lines_and_keep_the_others() {
     let text = "id,note,name\n1,x,Ada\n2,\"open,Bob\n3,\"a \"\"b\"\", c\",Cleo\nonly\n4,\"two\nlines\",Dora\n5,,Eve\n";
     let answer = scene.load("people.csv", text, &["--key", "id", "--value", "name"]).code(1);
     let answer = answer
-        .err("people.csv:3: a quote")
+        .err("people.csv:3: missing closing quote")
         .err("people.csv:5: 1 field; the header has 3")
         .err("4 new keys")
         .err("2 bad lines");
