@@ -48,62 +48,63 @@ pub struct RunArgs {
     /// records are bulk-loaded
     #[arg(long, value_delimiter = ',', default_value = "load,a,b,c,d,e,f", value_name = "LIST")]
     pub workload: Vec<Workload>,
-    /// Records to load (K, M, G for thousands and up) [default: 1M, or as many as the file has]
+    /// Records to load; K, M, G are powers of 1000 [default: 1M, or all keys of the file that the
+    /// workloads do not insert]
     #[arg(long, value_parser = parse_count, value_name = "N")]
     pub records: Option<u64>,
-    /// Operations of each workload but `load`
+    /// Operations of each workload except `load`
     #[arg(long, value_parser = parse_count, default_value = "1M", value_name = "N")]
     pub ops: u64,
-    /// Threads; several numbers run each workload with each
+    /// Threads; with several numbers, each workload runs with each of them
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
     pub threads: Vec<usize>,
-    /// Operations each thread has under way at a time; several numbers run each workload with each
+    /// Operations that each thread keeps in flight; with several numbers, each workload runs with
+    /// each of them
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
     pub in_flight: Vec<usize>,
-    /// Processes that drive the pool together, each with its own threads; for workloads without
-    /// inserts, on pools in files and on memory nodes
+    /// Processes that drive the pool together, each with its own threads; only for workloads
+    /// without inserts, on pools in files and on memory nodes
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub processes: usize,
-    /// Bytes of a value
+    /// Size of a value in bytes
     #[arg(long, default_value_t = 64, value_name = "BYTES")]
     pub value_size: usize,
     /// Zipf exponent of the access frequencies; 0 is uniform
     #[arg(long, default_value_t = 0.99, value_name = "THETA", allow_negative_numbers = true)]
     pub theta: f64,
-    /// Bytes the client may cache (K, M, G for powers of 1024)
+    /// Bytes the client may cache; K, M, G are powers of 1024
     #[arg(long, default_value = "1M", value_name = "BYTES")]
     pub cache: ByteSize,
     /// Empty pool to run on: `mem:SIZE`, `file:PATH?size=SIZE`, `tcp://HOST:PORT,…` or
-    /// `rdma://HOST:PORT,…?device=DEVICE` [default: memory of this process, large enough]
+    /// `rdma://HOST:PORT,…?device=DEVICE` [default: a large enough pool in this process's memory]
     #[arg(long, value_name = "URL")]
     pub pool: Option<PoolUrl>,
-    /// Make the pool on memory nodes that hold none, with the secret that makes counts repeatable
+    /// Create the pool on memory nodes that hold none, with the secret that makes counts repeatable
     #[arg(long)]
     pub create: bool,
-    /// Prefix list: auto adjusts it after a warm-up, powers keeps the powers of two
+    /// Prefix list: `auto` adjusts it after a warm-up, `powers` keeps the powers of two
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     pub prefix_list: PrefixList,
-    /// Unmeasured searches before the prefix list adjusts itself [default: as many as --ops, at
-    /// most 1M]
+    /// Unmeasured searches before the prefix list is adjusted [default: --ops, at most 1M]
     #[arg(long, value_parser = parse_count, value_name = "N")]
     pub warm_up: Option<u64>,
     /// Seed of keys and operations
     #[arg(long, default_value_t = 42, value_name = "N")]
     pub seed: u64,
-    /// Delete everything at the end, check the pool, and report what is left or leaked
+    /// Delete all keys at the end, check the pool, and report remaining and leaked bytes
     #[arg(long)]
     pub check: bool,
-    /// Print one JSON object per workload and line
+    /// Print one JSON object per workload, one per line
     #[arg(long)]
     pub json: bool,
 }
 
 impl RunArgs {
-    /// Checks what can be checked without keys or pool. `has_server` says whether the index needs a
-    /// server.
+    /// Checks the arguments that need neither keys nor a pool. `has_server` says whether the index
+    /// needs a server.
     ///
     /// # Errors
-    /// Fails if an argument is out of its range, or does not go with another; the message names it.
+    /// Fails if an argument is out of range or conflicts with another; the message names it.
     pub fn validate(&self, has_server: bool) -> Result<(), BenchError> {
         let usage = |what: String| Err(BenchError::Usage(what));
         if self.workload.is_empty() {
@@ -149,11 +150,11 @@ impl RunArgs {
             return Ok(());
         }
         if has_server {
-            return usage("the server of this index runs in one process, whose calls others cannot make");
+            return usage("the server of this index runs in one process, and other processes cannot call it");
         }
         if self.workload.iter().any(|workload| workload.inserts()) {
             return usage(
-                "choose workloads among a, b, c, f; which keys others have inserted, a process cannot know",
+                "choose workloads among a, b, c, f; the others insert keys, which processes do not share",
             );
         }
         let is_shared = |pool: &PoolUrl| pool.path().is_some() || pool.addresses().is_some();
@@ -187,7 +188,7 @@ impl RunArgs {
 /// Reads a count with a decimal suffix: `60M` is sixty million.
 ///
 /// # Errors
-/// Fails if `text` is no such count.
+/// Fails if `text` is not such a count.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a count; write 250000 or 250K, 60M, 1G");
     let (number, unit) = match text.char_indices().next_back() {

@@ -1,4 +1,4 @@
-//! What `bench` needs of a target, and darter's store as such a target.
+//! The interface that `bench` needs of a target, and its implementation for darter's store.
 
 use crate::BenchError;
 use crate::report::Sizes;
@@ -12,7 +12,7 @@ use darter::{IndexKind, block_on};
 #[allow(async_fn_in_trait)] // each future runs in the thread that made it
 #[allow(clippy::missing_errors_doc)] // all methods fail if the pool or the index fails
 pub trait BenchTarget: Target {
-    /// Returns remarks on how the pool's memory is had.
+    /// Returns remarks on how the pool's memory was allocated.
     fn notes(&self) -> Vec<String>;
 
     /// Returns whether the pool holds any key.
@@ -20,10 +20,10 @@ pub trait BenchTarget: Target {
         Ok(block_on(self.session()?.scan(b"", 1, &mut Vec::new()))? > 0)
     }
 
-    /// Returns the use of the pool.
+    /// Returns the pool's usage.
     fn usage(&self) -> Result<PoolUsage, BenchError>;
 
-    /// Returns bytes in use, by a walk of the index.
+    /// Returns the bytes in use, counted by a walk of the index.
     fn sizes(&self) -> Result<Sizes, BenchError>;
 
     /// Returns the prefix list, if the index has one.
@@ -32,7 +32,7 @@ pub trait BenchTarget: Target {
     /// Adjusts the index to the searches it has seen, if it can. Returns whether it did.
     fn adjust(&self) -> Result<bool, BenchError>;
 
-    /// Walks index and pool. Returns broken invariants and the bytes leaked.
+    /// Walks the index and the pool. Returns broken invariants and the bytes leaked.
     fn check(&self) -> Result<(Vec<String>, u64), BenchError>;
 
     /// Removes a key. Returns whether it was there.
@@ -57,7 +57,7 @@ impl BenchTarget for StoreTarget {
     }
 
     fn holds_keys(&self) -> Result<bool, BenchError> {
-        // Those of gateways count too.
+        // Keys of gateways count too.
         Ok(!self.store.session_in(KeySpace::Whole)?.is_empty()?)
     }
 
@@ -77,7 +77,7 @@ impl BenchTarget for StoreTarget {
     }
 
     fn prefix_list(&self) -> Option<Vec<u8>> {
-        // Only DART's is known without a READ.
+        // Only DART's list is available without a READ.
         let index = self.store.index();
         (index.kind() == Some(IndexKind::Dart)).then(|| index.prefix_list())
     }

@@ -1,9 +1,9 @@
 //! Runs one workload on one target: threads, operations in flight, time, latencies, counts.
 //!
-//! A thread has a task and a session for each operation that it keeps under way; a task takes the
-//! next operation when it has finished one. Each thread prepares its operations a chunk at a time,
-//! keys included, and only the running of a chunk is timed; upkeep runs inline at the end of each
-//! chunk, inside the measured time. So with one thread nothing else happens meanwhile, and the
+//! A thread has a task and a session for each operation that it keeps in flight; a task takes the
+//! next operation when it has finished one. Each thread prepares operations and their keys a chunk
+//! at a time, and only the execution of a chunk is timed. Upkeep runs inline at the end of each
+//! chunk, inside the measured time. With one thread, nothing else runs during the phase, so the
 //! counts of two runs are equal. `seconds` is the busy time of the busiest thread.
 
 use crate::BenchError;
@@ -23,16 +23,16 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Of how many operations one is timed, in runs of at least [`SAMPLED_FROM_OPS`].
+/// One in this many operations is timed, in runs of at least [`SAMPLED_FROM_OPS`].
 const LATENCY_EVERY: usize = 8;
-/// Operations of a thread from which on latencies are sampled. Shorter runs time every operation.
+/// Threads with at least this many operations sample latencies; others time every operation.
 const SAMPLED_FROM_OPS: u64 = 1_000_000;
 
-/// Runs a phase to its end, then inserts the records that uneven threads left out, so that records
-/// are contiguous again.
+/// Runs a phase to its end, then inserts the records that threads of unequal speed left out, so
+/// that records are contiguous again.
 ///
 /// # Errors
-/// Fails if the target fails, returns a wrong result, or the run is interrupted.
+/// Fails if the target fails or returns a wrong result, or if the run is interrupted.
 pub fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
     let space = KeySpace::new(phase.loaded, phase.threads * phase.part.processes);
     let sessions = |_| (0..phase.in_flight).map(|_| target.session()).collect::<Result<Vec<_>, _>>();
@@ -94,7 +94,7 @@ pub fn fill_holes<T: Target>(target: &T, phase: &Phase<'_>, space: &KeySpace) ->
 /// Fills an empty target with the dataset's first `records` records.
 ///
 /// # Errors
-/// Fails if the target fails, returns a wrong result, or the run is interrupted.
+/// Fails if the target fails or returns a wrong result, or if the run is interrupted.
 pub fn bulk_load<T: Target>(
     target: &T,
     dataset: &dyn Dataset,
@@ -126,8 +126,8 @@ pub fn bulk_load<T: Target>(
     }
 }
 
-/// Pairs that say how many they are: an index on several memory nodes gives each its share. They are
-/// fewer only when the user ends the program.
+/// Pairs with a known count: an index on several memory nodes divides them by it. There are fewer
+/// only if the user ends the program.
 struct Announced<I> {
     pairs: I,
     left: usize,
@@ -147,11 +147,11 @@ impl<I: Iterator> Iterator for Announced<I> {
     }
 }
 
-/// One thread at work: a session for each operation it has under way.
+/// One thread of a phase, with a session for each operation that it keeps in flight.
 struct Worker<'a, S> {
     phase: &'a Phase<'a>,
     space: &'a KeySpace,
-    /// Counted over all processes.
+    /// The thread's number, counted over all processes.
     thread: usize,
     sessions: Vec<S>,
     index: &'static str,
@@ -231,7 +231,7 @@ impl Work<'_> {
             let begin = at.is_multiple_of(self.every).then(Instant::now);
             let done = pin!(executor.execute(session, self.chunk.key(op), op)).await;
             if done.is_err() {
-                // The others stop as well.
+                // The other tasks stop as well.
                 self.next.set(self.chunk.ops.len());
                 return done;
             }
@@ -253,7 +253,7 @@ mod tests {
     use std::ops::Bound;
     use std::sync::{Arc, Mutex};
 
-    /// The driver's own baseline: a locked map that can lie.
+    /// The driver's own baseline: a locked map that can return wrong results.
     #[derive(Default)]
     struct Model {
         map: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_load_brings_the_records_that_workloads_ask_for() {
+    fn bulk_load_stores_the_records_that_workloads_read() {
         let progress = Progress::hidden(&Arc::default());
         let model = Model::default();
         bulk_load(&model, &Dense, 5000, 64, &progress).unwrap();

@@ -1,4 +1,4 @@
-//! What can keep a benchmark from finishing, and what to do about it.
+//! The errors that end a benchmark, and what to do about them.
 
 use darter_fabric::files::is_wrong_name;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// The arguments ask for something that cannot be done.
+    /// The arguments request something impossible.
     #[error("{0}")]
     Usage(String),
     /// The file of keys cannot be read.
@@ -15,22 +15,22 @@ pub enum BenchError {
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The error from the system.
         source: std::io::Error,
     },
     /// The store failed, most often because it is out of space.
     #[error(transparent)]
     Store(#[from] darter::Error),
-    /// The index returned a wrong result: its figures mean nothing.
-    #[error("wrong answer from {index}: {what}")]
+    /// The index returned a wrong result, so its figures mean nothing.
+    #[error("wrong result from {index}: {what}")]
     WrongAnswer {
         /// The index.
         index: &'static str,
         /// What was wrong.
         what: String,
     },
-    /// A check of the pool, after everything was deleted or clients were killed, found something.
-    #[error("the pool is not as it should be: {0}")]
+    /// A check of the pool found an error, after all keys were deleted or clients were killed.
+    #[error("the check of the pool failed: {0}")]
     Unsound(String),
     /// A memory node, or another process of the benchmark, did not start or failed.
     #[error("cannot measure with another process: {0}")]
@@ -40,15 +40,15 @@ pub enum BenchError {
     In {
         /// The index.
         index: &'static str,
-        /// What it was doing.
+        /// The workload.
         workload: &'static str,
-        /// What happened.
+        /// Its error.
         source: Box<BenchError>,
     },
-    /// The run was to end before its time: what was measured until then has been written.
-    #[error("interrupted; what was measured until then is above")]
+    /// The run was interrupted. The results up to then have been written.
+    #[error("interrupted; the results up to then are above")]
     Interrupted,
-    /// What was measured failed in a way that its own crate describes.
+    /// The target failed; the message comes from the target's own crate.
     #[error("{0}")]
     Failed(String),
     /// A file of results cannot be written.
@@ -56,7 +56,7 @@ pub enum BenchError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The error from the system.
         source: std::io::Error,
     },
     /// The results cannot be written.
@@ -65,7 +65,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Returns the error of a dataset without keys left.
+    /// Returns the error for a dataset that has no keys left.
     pub fn no_fresh_key() -> Self {
         Self::Usage("the dataset has no key left to insert; use fewer --records or --ops".to_owned())
     }

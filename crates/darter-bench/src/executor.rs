@@ -1,7 +1,7 @@
 //! Runs single operations of a workload on a session and checks their results.
 //!
-//! Futures are pinned where they are made, on the way to the store too: to await one moves it, which
-//! would be counted as the index's.
+//! Futures are pinned where they are created, including those on the way to the store: awaiting one
+//! moves it, and that cost would be counted as the index's.
 
 use crate::BenchError;
 use crate::target::TargetSession;
@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use std::hint::black_box;
 use std::pin::pin;
 
-/// Values to write: random bytes, of which the first eight count up.
+/// Values to write: random bytes, of which the first eight are a counter.
 #[derive(Debug)]
 pub struct Values {
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Returns the values of `value_bytes` bytes each that `seed` names.
+    /// Returns values of `value_bytes` bytes each, drawn from `seed`.
     pub fn new(value_bytes: usize, seed: u64) -> Self {
         let mut bytes = vec![0; value_bytes];
         Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut bytes);
@@ -28,7 +28,7 @@ impl Values {
 
     /// Returns the next value.
     #[inline]
-    #[allow(clippy::should_implement_trait)] // what it returns is borrowed
+    #[allow(clippy::should_implement_trait)] // the returned value is borrowed
     pub fn next(&mut self) -> &[u8] {
         self.next += 1;
         let counted = self.bytes.len().min(8);
@@ -110,7 +110,7 @@ impl Executor {
                     black_box(&self.read);
                     Ok(())
                 } else {
-                    Err(Failure::Wrong("a scan brought values of another length"))
+                    Err(Failure::Wrong("a scan returned values of another length"))
                 }
             }
         }
@@ -121,7 +121,7 @@ impl Executor {
         if !pin!(session.read(key, &mut self.read)).await? {
             self.not_found += 1;
         } else if self.read.len() != self.value_bytes {
-            return Err(Failure::Wrong("a read brought a value of another length"));
+            return Err(Failure::Wrong("a read returned a value of another length"));
         }
         black_box(&self.read);
         Ok(())

@@ -1,24 +1,24 @@
-//! How well darter does: keys, the YCSB workloads, a driver that counts exactly, reports.
+//! Benchmarks of darter: keys, the YCSB workloads, a driver with exact counts, and reports.
 //!
-//! A run loads records into an empty pool, lets the prefix list adjust itself to a warm-up, and
-//! measures each workload (DART, section 5.1). Counts (round trips, verbs, bytes) are exact and
-//! repeatable on one thread: no upkeep thread runs, keys and operations depend on the seed alone,
-//! and of two runs only the pools' secrets differ, which place hashed entries (a few thousandths of
-//! a round trip). Times are of this machine, in this run; compare them within it only.
+//! A run loads records into an empty pool, adjusts the prefix list to a warm-up, and measures each
+//! workload (DART, section 5.1). Counts (round trips, verbs, bytes) are exact, and repeatable on
+//! one thread: no upkeep thread runs, and keys and operations depend only on the seed. Two runs
+//! differ only in their pools' secrets, which place hashed entries (a few thousandths of a round
+//! trip). Times depend on the machine and the run; compare them only within one run.
 //!
-//! A program can measure more than the store by an implementation of [`Benchmark`], which names an
-//! index and keys and opens a target.
+//! A program can measure other targets than the store if it implements [`Benchmark`], which names
+//! an index and keys and opens a target.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`datasets`] | the keys |
-//! | [`zipf`], [`permutation`], [`ycsb`] | which operation on which record comes next |
-//! | [`target`], [`bench_target`], [`store_target`] | what is measured |
-//! | [`phase`], [`outcome`] | one workload under certain conditions, and what came of it |
-//! | [`executor`], [`driver`] | how it is measured |
+//! | [`zipf`], [`permutation`], [`ycsb`] | the next operation and its record |
+//! | [`target`], [`bench_target`], [`store_target`] | the indexes under test |
+//! | [`phase`], [`outcome`] | one workload under given conditions, and its results |
+//! | [`executor`], [`driver`] | the measurement |
 //! | [`plan`], `open_target`, `run`, `teardown` | `bench` on one index |
 //! | `processes` | several processes that drive one pool |
-//! | [`report`], [`progress`] | output for people and for programs |
+//! | [`report`], [`progress`] | output for users and for programs |
 
 pub mod args;
 pub mod bench_target;
@@ -56,17 +56,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What a benchmark needs to know about the program that runs it.
+/// The program that runs a benchmark, and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
-    /// How `tcp://` and `rdma://` pools are reached.
+    /// Options of connections to `tcp://` and `rdma://` pools.
     pub tcp: TcpOptions,
-    /// The program, to be started again for `--processes`.
+    /// The program's path, to start it again for `--processes`.
     pub program: PathBuf,
-    /// The arguments of its command that calls [`run_worker`] with this benchmark's arguments;
-    /// [`WORKER_PART`] follows.
+    /// The arguments for the program's command that calls [`run_worker`] with this benchmark's
+    /// arguments; [`WORKER_PART`] follows them.
     pub worker: Vec<OsString>,
-    /// Ends the run at the next chunk of operations once it is set, with
-    /// [`BenchError::Interrupted`].
+    /// Once set, ends the run at the next chunk of operations, with [`BenchError::Interrupted`].
     pub stop: Arc<AtomicBool>,
 }

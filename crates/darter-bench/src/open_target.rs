@@ -1,5 +1,5 @@
-//! Opens what `darter bench` measures: darter's store over one of its indexes, as a program would use
-//! it.
+//! Opens the target of `darter bench`: darter's store over one of its indexes, as a program would
+//! use it.
 
 use crate::BenchError;
 use crate::args::{BenchArgs, RunArgs};
@@ -9,14 +9,14 @@ use crate::plan::{Benchmark, IndexTraits, Plan};
 use crate::store_target::StoreTarget;
 use darter::IndexKind;
 
-/// Returns what a run must know of an index of the store.
+/// Returns the traits of one of the store's indexes.
 pub const fn traits_of(kind: IndexKind) -> IndexTraits {
     // Quiver's pages are larger than DART's leaves.
     let room = if matches!(kind, IndexKind::Dart) { 256 } else { 1024 };
     IndexTraits { name: kind.name(), room, keeps: true, has_server: false }
 }
 
-/// Opens the plan's pool with darter's store, and does the work on it.
+/// Opens the plan's pool with darter's store and does the work on it.
 ///
 /// # Errors
 /// Fails if the pool cannot be opened, or the work fails.

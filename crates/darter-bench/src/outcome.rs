@@ -15,13 +15,13 @@ pub struct Outcome {
     pub seconds: f64,
     /// Reads, updates and scans that did not find their key.
     pub not_found: u64,
-    /// In nanoseconds.
+    /// Latencies in nanoseconds.
     pub latency: Histogram<u64>,
-    /// `None` when the target does not count.
+    /// `None` if the target does not count.
     pub counters: Option<Counters>,
     /// Records in the index at the end.
     pub records: u64,
-    /// The busiest resource, where a model reports it.
+    /// The busiest resource, if a model reports it.
     pub bottleneck: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl Outcome {
         Self { ops: 0, seconds: 0.0, not_found: 0, latency, counters, records, bottleneck: None }
     }
 
-    /// Adds the outcome of others that ran at the same time.
+    /// Adds the outcome of operations that ran at the same time.
     pub fn add(&mut self, other: &Self) {
         self.ops += other.ops;
         self.not_found += other.not_found;
@@ -43,14 +43,14 @@ impl Outcome {
         let _ = self.latency.add(&other.latency);
     }
 
-    /// Returns operations a second, all threads together.
+    /// Returns the operations per second of all threads together.
     pub fn ops_per_s(&self) -> f64 {
         if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
     }
 }
 
-/// Returns a histogram of nanoseconds with fixed bounds: one that resizes itself does not when
-/// recording saturates.
+/// Returns a histogram of nanoseconds with fixed bounds, because a saturating record does not
+/// resize an automatic histogram.
 pub fn latency_histogram() -> Histogram<u64> {
     // Bounds and precision are constants that the constructor accepts.
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)

@@ -1,9 +1,9 @@
-//! Bijections on integers: how a record number becomes a key without a table of the keys given out.
+//! Bijections on integers. They map record numbers to keys without a table of the keys in use.
 //!
-//! [`Permutation`] shuffles `0..n` for any `n` by a four-round Feistel network on the next even
-//! power of two, walking on while it lands outside (Black and Rogaway, "Ciphers with Arbitrary
-//! Finite Domains", CT-RSA 2002). [`Mixer`] shuffles all integers of a given width by invertible
-//! multiplications and shifts. Neither is a cipher.
+//! [`Permutation`] shuffles `0..n` for any `n`. It applies a four-round Feistel network on the next
+//! even power of two, and repeats it until the result is below `n` (Black and Rogaway, "Ciphers
+//! with Arbitrary Finite Domains", CT-RSA 2002). [`Mixer`] shuffles all integers of a given width
+//! by invertible multiplications and shifts. Neither is a cipher.
 
 /// Scrambles one word (the finaliser of Steele's `SplitMix64`); a bijection on 64 bits.
 #[inline]
@@ -13,7 +13,7 @@ pub const fn mix64(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// A seed for one of several independent streams drawn from `seed`.
+/// Returns a seed for one of several independent streams drawn from `seed`.
 #[inline]
 pub const fn derive_seed(seed: u64, stream: u64) -> u64 {
     mix64(seed ^ mix64(stream.wrapping_add(0x9e37_79b9_7f4a_7c15)))
@@ -27,14 +27,14 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// A shuffle of `0..n`; `n` is at least 1 and below 2^62.
+    /// Creates a shuffle of `0..n`; `n` is at least 1 and below 2^62.
     pub fn new(n: u64) -> Self {
         debug_assert!((1..1 << 62).contains(&n));
         let bits = 64 - n.saturating_sub(1).leading_zeros();
         Self { n, half_bits: bits.div_ceil(2).max(1) }
     }
 
-    /// Where `i`, below `n`, goes under the shuffle that `key` names.
+    /// Returns the image of `i`, which must be below `n`, under the shuffle chosen by `key`.
     #[inline]
     pub fn apply(&self, i: u64, key: u64) -> u64 {
         debug_assert!(i < self.n);
@@ -68,12 +68,13 @@ pub struct Mixer {
 }
 
 impl Mixer {
-    /// A shuffle of `0..2^bits`, `bits` from 2 to 63, chosen by `seed`.
+    /// Creates a shuffle of `0..2^bits`, `bits` from 2 to 63, chosen by `seed`.
     pub const fn new(bits: u32, seed: u64) -> Self {
         Self { bits, add: mix64(seed) }
     }
 
-    /// Where `i`, below `2^bits`, goes. Every step is invertible modulo `2^bits`.
+    /// Returns the image of `i`, which must be below `2^bits`. Every step is invertible modulo
+    /// `2^bits`.
     #[inline]
     pub const fn apply(&self, i: u64) -> u64 {
         let mask = (1 << self.bits) - 1;

@@ -1,4 +1,4 @@
-//! A phase: one run of a workload, and the share of one process in it.
+//! A phase: one run of a workload, and one process's share of it.
 
 use crate::datasets::Dataset;
 use crate::progress::Progress;
@@ -14,11 +14,11 @@ pub struct Phase<'a> {
     pub dataset: &'a dyn Dataset,
     /// Records in the index at the beginning; 0 for LOAD.
     pub loaded: u64,
-    /// Operations, all threads and processes together.
+    /// Operations of all threads and processes together.
     pub ops: u64,
     /// Threads of each process.
     pub threads: usize,
-    /// Operations that each thread has under way at a time.
+    /// Operations that each thread keeps in flight.
     pub in_flight: usize,
     /// This process's part. Each process has `threads` threads.
     pub part: Part,
@@ -30,7 +30,7 @@ pub struct Phase<'a> {
     pub seed: u64,
     /// Number of this draw of the workload.
     pub run: u64,
-    /// Where progress is shown, and the flag that ends the phase.
+    /// Shows the progress, and holds the flag that ends the phase.
     pub progress: &'a Progress,
 }
 
@@ -45,13 +45,13 @@ impl Phase<'_> {
 /// One process among several that share a phase's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its number, from 0.
+    /// The process's number, from 0.
     pub process: usize,
     /// Processes that take part.
     pub processes: usize,
 }
 
 impl Part {
-    /// The part of a process that runs everything.
+    /// The part of a process that runs the whole phase.
     pub const WHOLE: Self = Self { process: 0, processes: 1 };
 }

@@ -1,5 +1,4 @@
-//! What a benchmark on darter's store has decided before it begins: keys, number of records, pool
-//! and phases.
+//! The settings of a benchmark, fixed before it begins: keys, number of records, pool and phases.
 
 use crate::args::{PrefixList, RunArgs};
 use crate::bench_target::{BenchTarget, TargetWork};
@@ -13,26 +12,26 @@ use crate::{BenchError, Setting};
 use darter::{ByteSize, PoolUrl};
 use darter_fabric::counted;
 
-/// Records, unless the arguments or the dataset give a number.
+/// Records to load, unless the arguments or the dataset give a number.
 const RECORDS_DEFAULT: u64 = 1_000_000;
 /// Number of the warm-up's draw of a workload; rounds count from 0.
 const WARM_UP_RUN: u64 = u64::MAX;
 
-/// An index, as far as a run must know it before it is opened.
+/// The properties of an index that a run needs before it opens the index.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexTraits {
     /// The name on the command line and in tables.
     pub name: &'static str,
-    /// Most bytes of pool that a record can take beyond its key and value. Pools are sized by it.
+    /// Most bytes of pool that a record can take beyond its key and value. It sizes the pools.
     pub room: u64,
-    /// Whether it keeps all it was given; an index without locks may lose writes.
+    /// Whether the index keeps all records; an index without locks may lose writes.
     pub keeps: bool,
     /// Whether it needs a server in addition to the memory.
     pub has_server: bool,
 }
 
-/// A run as a program's command line gives it: the index and the keys by the names that this program
-/// knows, and how it opens that index.
+/// A run as given on a program's command line: the index and the keys, by the names that the
+/// program uses, and how the index is opened.
 pub trait Benchmark {
     /// Returns the arguments of the run.
     fn args(&self) -> &RunArgs;
@@ -43,8 +42,8 @@ pub trait Benchmark {
     /// Returns the keys.
     fn keys(&self) -> &dyn KeySource;
 
-    /// Opens the plan's pool with the index, and does the work on it. `create` makes a pool on memory
-    /// nodes that hold none.
+    /// Opens the plan's pool with the index and does the work on it. `create` creates a pool on
+    /// memory nodes that hold none.
     ///
     /// # Errors
     /// Fails if the pool or the index cannot be opened, or the work fails.
@@ -56,27 +55,27 @@ pub trait Benchmark {
     ) -> Result<W::Output, BenchError>;
 }
 
-/// The settings of a run, complete.
+/// The complete settings of a run.
 pub struct Plan<'a> {
     /// The arguments.
     pub args: &'a RunArgs,
-    /// The program that runs it.
+    /// The program that runs the benchmark.
     pub setting: &'a Setting,
     /// The index.
     pub index: IndexTraits,
-    /// The keys' name.
+    /// The name of the keys.
     pub keys: String,
     /// The keys.
     pub dataset: Box<dyn Dataset>,
     /// Records to load.
     pub records: u64,
-    /// Where they go.
+    /// The pool to load them into.
     pub pool: PoolUrl,
 }
 
 impl<'a> Plan<'a> {
-    /// Prepares the keys and chooses what the arguments leave open. Each workload will run `rounds`
-    /// times.
+    /// Prepares the keys and chooses the settings that the arguments leave open. Each workload will
+    /// run `rounds` times.
     ///
     /// # Errors
     /// Fails if the arguments cannot be met.
@@ -103,15 +102,14 @@ impl<'a> Plan<'a> {
         Ok(Self { args, setting, index, keys: keys.to_string(), dataset, records, pool })
     }
 
-    /// Refuses a pool that holds keys or cannot hold the records, before any memory is spent on
-    /// keys.
+    /// Rejects a pool that holds keys or cannot hold the records, before memory is spent on keys.
     ///
     /// # Errors
-    /// Fails if the pool cannot be used, or it fails.
+    /// Fails if the pool is unsuitable or fails.
     pub fn accept(&self, target: &impl BenchTarget) -> Result<(), BenchError> {
         if target.holds_keys()? {
             return Err(BenchError::Usage(format!(
-                "the pool {} holds keys already; a benchmark needs an empty one and leaves its own keys behind",
+                "the pool {} holds keys already; a benchmark needs an empty pool, and leaves its keys in it",
                 self.pool
             )));
         }
@@ -181,8 +179,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Runs searches as workload C does without measuring them, then adjusts the prefix list to
-    /// them. Returns a line that describes the list.
+    /// Runs searches like those of workload C without measuring them, then adjusts the prefix list
+    /// to them. Returns a line that describes the list.
     ///
     /// # Errors
     /// Fails as [`run_phase`] does.
@@ -199,7 +197,7 @@ impl<'a> Plan<'a> {
         Ok(format!("prefix list: {after:?}, adjusted from {before:?}; {warm}"))
     }
 
-    /// Runs searches without measuring them, and has an index adjust itself that shows no list.
+    /// Runs unmeasured searches, then adjusts an index that does not show its list.
     fn warm_up(&self, target: &impl BenchTarget, loaded: u64) -> Result<String, BenchError> {
         let ops = self.args.warm_up_ops();
         if ops > 0 {
@@ -215,23 +213,23 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Returns the least bytes that a record takes.
+/// Returns the least number of bytes that a record takes.
 fn record_bytes(dataset: &dyn Dataset, value_bytes: usize) -> u64 {
     dataset.key_bytes_mean() + value_bytes as u64
 }
 
-/// Returns the URL of a pool in memory with ample room for `records` records. Memory that is not
-/// touched costs nothing.
+/// Returns the URL of a pool in memory with ample space for `records` records. Untouched memory
+/// costs nothing.
 fn memory_pool(
     dataset: &dyn Dataset,
     records: u64,
     value_bytes: usize,
     room: u64,
 ) -> Result<PoolUrl, BenchError> {
-    // A leaf's header and rounding and the record's share of the nodes, twice over for what waits
-    // to be reclaimed.
+    // A leaf's header and rounding, and the record's share of the nodes. Twice over, for blocks
+    // that wait to be reclaimed.
     let bytes = record_bytes(dataset, value_bytes).saturating_add(64).saturating_mul(2);
-    // DART's share is in these 64 bytes; others say how much more they can take.
+    // DART's share is within these 64 bytes; other indexes state how much more they can take.
     let bytes = bytes.saturating_add(room.saturating_sub(256)).saturating_mul(records);
     let mebibytes = bytes.div_ceil(1 << 20).saturating_add(256);
     let size = ByteSize(mebibytes.saturating_mul(1 << 20));

@@ -1,10 +1,10 @@
-//! Several processes that drive one pool: each runs its share of a phase's operations, and the
-//! results are added up.
+//! Several processes that drive one pool. Each runs its share of a phase's operations, and the
+//! parent adds up the results.
 //!
-//! The program starts itself again with the benchmark's own arguments and a *part*, which adds what
-//! these leave open. A worker opens the pool, prints that it is ready, waits for a line on its
-//! standard input, and prints its results in one line. The token of memory nodes reaches it as it
-//! reached the parent, by a file or the environment.
+//! The program starts itself again with the benchmark's own arguments and a *part*, which adds the
+//! settings that the arguments leave open. A worker opens the pool, prints that it is ready, waits
+//! for a line on its standard input, and prints its results in one line. It gets the memory nodes'
+//! token as the parent did, from a file or the environment.
 
 use crate::bench_target::{BenchTarget, TargetWork};
 use crate::driver;
@@ -27,10 +27,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Between two looks whether a phase is to end.
+/// Interval at which upkeep runs and checks whether the phase should end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The argument that a worker's part follows.
+/// The argument before a worker's part.
 pub const WORKER_PART: &str = "--part";
 
 /// A worker's task, beyond the benchmark's arguments.
@@ -49,9 +49,9 @@ struct Answer {
     ops: u64,
     seconds: f64,
     not_found: u64,
-    /// Nanoseconds, and how many operations took them.
+    /// Latencies in nanoseconds, each with its number of operations.
     latency: Vec<(u64, u64)>,
-    /// By kind: [`OpCounters::to_array`].
+    /// Counters of each kind: [`OpCounters::to_array`].
     counters: Option<Vec<[u64; OpCounters::COUNT]>>,
 }
 
@@ -88,7 +88,7 @@ impl Answer {
     }
 }
 
-/// A worker process; killed when dropped before its end.
+/// A worker process. It is killed if dropped before it exits.
 struct Worker {
     child: Child,
     input: ChildStdin,
@@ -100,12 +100,12 @@ impl Worker {
         let part = serde_json::to_string(task).map_err(std::io::Error::from)?;
         let mut command = Command::new(&setting.program);
         command.args(&setting.worker).args([WORKER_PART, &part]);
-        // A signal from the terminal is for the parent, which ends its workers.
+        // A signal from the terminal should reach only the parent, which ends its workers.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| BenchError::Process(error.to_string()))?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(input), Some(output)) => Ok(Self { child, input, output: BufReader::new(output) }),
-            _ => Err(BenchError::Process("it has no pipes".to_owned())),
+            _ => Err(BenchError::Process("no pipes to it".to_owned())),
         }
     }
 
@@ -113,17 +113,18 @@ impl Worker {
     fn hear(&mut self) -> Result<String, BenchError> {
         let mut line = String::new();
         match self.output.read_line(&mut line) {
-            Ok(0) => Err(BenchError::Process("a worker ended early; what it said is above".to_owned())),
+            Ok(0) => Err(BenchError::Process("a worker exited early; its messages are above".to_owned())),
             Ok(_) => Ok(line),
             Err(error) => Err(BenchError::Process(error.to_string())),
         }
     }
 
-    /// Waits until the worker has closed its pool and ended. Its process number stays its own.
+    /// Waits until the worker has closed its pool and its output. No other process gets its number,
+    /// because it is not reaped here.
     fn await_end(&mut self) -> Result<(), BenchError> {
         match std::io::copy(&mut self.output, &mut std::io::sink()) {
             Ok(0) => Ok(()),
-            Ok(_) => Err(BenchError::Process("a worker said more than its results".to_owned())),
+            Ok(_) => Err(BenchError::Process("a worker printed more than its results".to_owned())),
             Err(error) => Err(BenchError::Process(error.to_string())),
         }
     }
@@ -131,14 +132,14 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs a phase in `processes` processes and adds up their results. This process does upkeep
-/// meanwhile: without, nothing that they replace would become free.
+/// Runs a phase in `processes` processes and adds up their results. This process runs upkeep during
+/// the phase; without it, the memory of replaced records would never become free.
 pub(crate) fn run_phase(
     target: &impl BenchTarget,
     setting: &Setting,
@@ -161,7 +162,7 @@ pub(crate) fn run_phase(
     )
 }
 
-/// Has workers run, and adds up their results.
+/// Starts the workers' operations and adds up the results.
 fn drive(workers: &mut [Worker], phase: &Phase<'_>) -> Result<Outcome, BenchError> {
     for worker in &mut *workers {
         worker.hear()?;
@@ -176,13 +177,13 @@ fn drive(workers: &mut [Worker], phase: &Phase<'_>) -> Result<Outcome, BenchErro
             serde_json::from_str(&line).map_err(|error| BenchError::Process(error.to_string()))?;
         all.add(&answer.outcome(phase.loaded));
     }
-    // A worker that were killed now would leave the pool as one that has died.
+    // A worker killed now would look to the pool like a crashed client.
     workers.iter_mut().try_for_each(Worker::await_end)?;
     Ok(all)
 }
 
-/// Does work that waits for processes, with upkeep beside it. Kills the processes when the phase is to
-/// end.
+/// Does work that waits for processes while a thread runs upkeep. Kills the processes if the phase
+/// should end.
 fn beside_upkeep<T>(
     (target, phase): (&impl BenchTarget, &Phase<'_>),
     processes: &[Pid],
@@ -195,13 +196,13 @@ fn beside_upkeep<T>(
             let mut kept = Ok(());
             while !is_done.load(Ordering::Relaxed) {
                 if phase.progress.is_over() {
-                    // Nobody has waited for them yet, so their numbers name nobody else.
+                    // They have not been reaped yet, so no other process has their numbers.
                     for process in processes {
                         let _ = kill_process(*process, Signal::KILL);
                     }
                     break;
                 }
-                // Whatever becomes of upkeep, an end of the phase must reach the processes.
+                // Even if upkeep has failed, the end of the phase must reach the processes.
                 if kept.is_ok() {
                     kept = block_on(session.maintain());
                 }
@@ -218,10 +219,10 @@ fn beside_upkeep<T>(
     })
 }
 
-/// Runs a worker: `part` is what the parent passed, `input` and `out` are the pipes to it.
+/// Runs a worker. `part` is the parent's argument; `input` and `out` are the pipes to the parent.
 ///
 /// # Errors
-/// Fails as [`crate::run`] does; the parent notices.
+/// Fails as [`crate::run`] does, which the parent detects.
 pub fn run_worker(
     benchmark: &impl Benchmark,
     setting: &Setting,
@@ -234,7 +235,7 @@ pub fn run_worker(
     let workload: Workload = task.workload.parse().map_err(usage)?;
     let Part { process, processes } = task.part;
     if process >= processes || task.threads == 0 || task.in_flight == 0 || task.loaded == 0 {
-        return Err(usage("not as a parent says it".to_owned()));
+        return Err(usage("not in the form that a parent passes".to_owned()));
     }
     let plan = Plan::new(benchmark, setting, 1)?;
     let progress = Progress::hidden(&setting.stop);
@@ -280,6 +281,6 @@ mod tests {
         let mut twice = back.clone();
         twice.add(&back);
         assert_eq!((twice.ops, twice.latency.len(), twice.counters.unwrap().total().verbs), (6, 6, 18));
-        assert!((twice.seconds - 0.5).abs() < f64::EPSILON, "they ran side by side");
+        assert!((twice.seconds - 0.5).abs() < f64::EPSILON, "they ran at the same time");
     }
 }

@@ -1,5 +1,5 @@
-//! How far a piece of work is, shown on the standard error where that is a terminal, and whether it
-//! is to go on: whoever runs a benchmark can end it at the next chunk of operations.
+//! Shows the progress of work on standard error if that is a terminal, and says whether to go on: a
+//! user can end a benchmark at the next chunk of operations.
 
 use crate::BenchError;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -7,10 +7,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Redraws a second: few, since the measured threads share the cores with the bar.
+/// Redraws per second; few, because the bar shares the cores with the measured threads.
 const REDRAWS_PER_SECOND: u8 = 5;
 
-/// A bar of a piece of work, and the flag that ends it.
+/// A progress bar, and the flag that ends the work.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -18,9 +18,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns a bar of `length` operations.
+    /// Returns a bar for `length` operations.
     pub fn new(title: &str, length: u64, stop: &Arc<AtomicBool>) -> Self {
-        // Hidden by itself when the standard error is no terminal.
+        // Hidden automatically if standard error is not a terminal.
         let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
         let bar = ProgressBar::with_draw_target(Some(length), target).with_message(title.to_owned());
         let bar = match ProgressStyle::with_template(
@@ -37,22 +37,22 @@ impl Progress {
         Self { bar: ProgressBar::hidden(), stop: Arc::clone(stop) }
     }
 
-    /// Returns a bar of another piece of the same work.
+    /// Returns a bar for another part of the same work.
     #[must_use]
     pub fn of_part(&self, title: &str, length: u64) -> Self {
         Self::new(title, length, &self.stop)
     }
 
-    /// Returns whether the work is to end.
+    /// Returns whether the work should end.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Fails if the work is to end.
+    /// Checks that the work should go on.
     ///
     /// # Errors
-    /// Fails with [`BenchError::Interrupted`].
+    /// Fails with [`BenchError::Interrupted`] if it should end.
     pub fn go_on(&self) -> Result<(), BenchError> {
         if self.is_over() { Err(BenchError::Interrupted) } else { Ok(()) }
     }

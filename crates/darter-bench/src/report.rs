@@ -16,21 +16,21 @@ use std::io::Write;
 pub struct LatencyUs {
     /// Half of the operations took at most this long.
     pub p50: f64,
-    /// 99% did.
+    /// 99% took at most this long.
     pub p99: f64,
-    /// 99.9% did.
+    /// 99.9% took at most this long.
     pub p999: f64,
 }
 
 impl LatencyUs {
-    /// Of a histogram of nanoseconds.
+    /// Returns the percentiles of a histogram of nanoseconds.
     pub fn of(latency: &Histogram<u64>) -> Self {
         let us = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1000.0;
         Self { p50: us(0.5), p99: us(0.99), p999: us(0.999) }
     }
 }
 
-/// What operations of one kind cost, on average.
+/// The average costs of one kind of operation.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct KindReport {
     /// Operations of this kind. A read-modify-write counts as one get and one update.
@@ -43,12 +43,12 @@ pub struct KindReport {
     pub read_bytes_per_op: f64,
     /// Payload bytes to memory nodes.
     pub write_bytes_per_op: f64,
-    /// Lost races after which the operation went on.
+    /// Lost races after which the operation continued.
     pub retries_per_op: f64,
 }
 
 impl KindReport {
-    /// The averages over `ops` operations.
+    /// Returns the averages over `ops` operations.
     pub fn new(cost: OpCounters, ops: u64) -> Self {
         let per_op = |count: u64| if ops == 0 { 0.0 } else { count as f64 / ops as f64 };
         Self {
@@ -65,7 +65,7 @@ impl KindReport {
 /// Sizes in bytes after a workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
-    /// Not bytes: keys that the walk found.
+    /// Keys that the walk found; not a size in bytes.
     pub keys: u64,
     /// Inner nodes and skip table in the pool.
     pub index: u64,
@@ -77,7 +77,7 @@ pub struct Sizes {
     pub cache_used: u64,
 }
 
-/// What an index holds after everything was deleted (`--check`).
+/// The contents of an index after all keys were deleted (`--check`).
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CheckOutcome {
     /// Broken invariants; empty when the pool is sound.
@@ -88,7 +88,7 @@ pub struct CheckOutcome {
     pub pool_used_bytes_empty: u64,
     /// Bytes of the pool in use after everything was deleted.
     pub pool_used_bytes_after: u64,
-    /// The most bytes of the pool in use in between, of those measured.
+    /// The highest measured use of the pool in between, in bytes.
     pub pool_used_bytes_full: u64,
     /// Bytes of the objects in the pool before anything was stored.
     pub object_bytes_empty: u64,
@@ -113,7 +113,7 @@ pub struct WorkloadReport {
     pub ops: u64,
     /// Threads of each process.
     pub threads: usize,
-    /// Operations each thread has under way at a time.
+    /// Operations that each thread keeps in flight.
     pub in_flight: usize,
     /// Processes that drove the pool together.
     pub processes: usize,
@@ -125,9 +125,9 @@ pub struct WorkloadReport {
     pub pool: String,
     /// Bytes the client may cache.
     pub cache_bytes: Option<u64>,
-    /// Busy time of the busiest thread: making keys is not in it.
+    /// Busy time of the busiest thread, without the time to make keys.
     pub seconds: f64,
-    /// Operations a second, all threads together. With several rounds, the median.
+    /// Operations per second of all threads together; the median if there are several rounds.
     pub ops_per_s: f64,
     /// Round trips per operation, upkeep left out.
     pub round_trips_per_op: Option<f64>,
@@ -139,7 +139,7 @@ pub struct WorkloadReport {
     pub write_bytes_per_op: Option<f64>,
     /// Lost races per operation, upkeep left out.
     pub retries_per_op: Option<f64>,
-    /// Operations whose key was not there; 0 in a sound run.
+    /// Operations whose key was not found; 0 in a correct run.
     pub not_found: u64,
     /// Latencies; every eighth operation is timed in long runs.
     pub latency_us: LatencyUs,
@@ -155,11 +155,11 @@ pub struct WorkloadReport {
     pub prefix_list: Option<Vec<u8>>,
     /// The seed: the same arguments with the same seed run the same operations.
     pub seed: u64,
-    /// Rounds whose median is given.
+    /// Number of rounds of which the median is given.
     pub rounds: u32,
-    /// Costs by kind of operation, `maintain` (upkeep run inline) among them.
+    /// Costs by kind of operation, including `maintain` (upkeep run inline).
     pub kinds: BTreeMap<&'static str, KindReport>,
-    /// The check after everything was deleted, where asked for.
+    /// The check after all keys were deleted, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckOutcome>,
 }
@@ -230,8 +230,8 @@ const WORKLOAD_COLUMNS: [&str; 14] = [
     "p99.9 µs",
 ];
 
-/// Returns the head of the table of workloads, whose rows come one by one. Each column is as wide
-/// as its title, as no later row is known; a longer number is shown all the same.
+/// Returns the head of the table of workloads. Rows are printed one by one, so each column is as
+/// wide as its title; a longer number is still printed in full.
 pub fn workload_head() -> String {
     let rules = WORKLOAD_COLUMNS.iter().enumerate().map(|(at, title)| {
         let width = column_width(title);

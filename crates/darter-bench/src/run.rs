@@ -14,8 +14,8 @@ use darter_fabric::counted;
 use std::io::Write;
 
 /// Runs a benchmark and writes its results to `out`: a table, or with `--json` one object per
-/// workload and line, each as soon as it is known. Progress goes to the standard error, when that is
-/// a terminal.
+/// workload and line, each as soon as it is known. Progress goes to standard error if that is a
+/// terminal.
 ///
 /// # Errors
 /// Fails if the arguments cannot be met ([`BenchError::is_usage`]), the pool fails, or the index
@@ -72,15 +72,15 @@ struct Run<'a, T> {
     reports: Vec<WorkloadReport>,
     /// Records in the index.
     records: u64,
-    /// Use of the pool when empty, and at the most.
+    /// Pool use when empty and at its highest.
     used: UsedBefore,
-    /// What the warm-up came to.
+    /// Result of the warm-up.
     adjusted: Option<String>,
 }
 
 impl<T: BenchTarget> Run<'_, T> {
-    /// Runs all workloads. Returns a description of what the check at the end finds wrong, if
-    /// anything is.
+    /// Runs all workloads. Returns a description of the error that the check at the end finds, if
+    /// any.
     fn all(&mut self) -> Result<Option<String>, BenchError> {
         let (plan, args) = (self.plan, self.plan.args);
         self.load()?;
@@ -165,7 +165,7 @@ impl<T: BenchTarget> Run<'_, T> {
             return Err(BenchError::WrongAnswer {
                 index: self.plan.index.name,
                 what: format!(
-                    "a walk after {} finds {} where {} were stored",
+                    "a walk after {} finds {}, but {} were stored",
                     report.workload,
                     counted(sizes.keys, "key"),
                     outcome.records
@@ -183,8 +183,7 @@ impl<T: BenchTarget> Run<'_, T> {
         Ok(())
     }
 
-    /// Deletes everything and checks the pool. Returns a description of what is wrong, if anything
-    /// is.
+    /// Deletes all keys and checks the pool. Returns a description of the error found, if any.
     fn check(&mut self) -> Result<Option<String>, BenchError> {
         let progress = Progress::new("delete", self.records, &self.plan.setting.stop);
         let (outcome, check) =
@@ -203,7 +202,7 @@ impl<T: BenchTarget> Run<'_, T> {
         Ok(unsound)
     }
 
-    /// Prints a row of the table of workloads, the head of it before the first.
+    /// Prints a row of the table of workloads, and the table's head before the first row.
     fn print_row(&mut self, report: &WorkloadReport) -> Result<(), BenchError> {
         if self.reports.is_empty() {
             writeln!(self.out, "\nPer operation, upkeep left out:\n\n{}", workload_head())?;
@@ -212,7 +211,7 @@ impl<T: BenchTarget> Run<'_, T> {
         Ok(self.out.flush()?)
     }
 
-    /// Prints what is known at the end, unless the output is JSON.
+    /// Prints the summary, unless the output is JSON.
     fn summarize(&mut self) -> Result<(), BenchError> {
         if self.plan.args.json {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Darter's own store, over either of its indexes, as a target of the driver.
+//! Darter's own store over one of its indexes, as a target of the driver.
 //!
-//! No upkeep thread and no automatic adjustment: upkeep is called inline by the driver, so that
-//! what is counted depends on the operations alone.
+//! There is no upkeep thread and no automatic adjustment. The driver calls upkeep inline, so that
+//! the counts depend only on the operations.
 
 use crate::BenchError;
 use crate::target::{SortedPairs, Target, TargetSession};
@@ -11,7 +11,8 @@ use darter_fabric::TcpOptions;
 use std::ops::Bound;
 use std::pin::pin;
 
-/// A fixed secret: keys have the same positions in hash tables in every run, so all counts repeat.
+/// A fixed secret: keys have the same positions in hash tables in every run, so all counts are
+/// repeatable.
 pub const SECRET: [u64; 4] =
     [0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
 
@@ -24,7 +25,7 @@ pub struct StoreTarget {
 }
 
 impl StoreTarget {
-    /// Opens the pool with whatever is in it. `create` makes one on memory nodes that hold none.
+    /// Opens the pool with its contents. `create` creates a pool on memory nodes that hold none.
     ///
     /// # Errors
     /// Fails as [`darter::StoreOptions::open`] does.

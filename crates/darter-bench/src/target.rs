@@ -1,4 +1,4 @@
-//! What the driver can run on: darter's store, or another ordered index in the same process.
+//! Targets of the driver: darter's store, or another ordered index in the same process.
 
 use crate::BenchError;
 use darter::Counters;
@@ -37,11 +37,11 @@ pub trait TargetSession: Send {
     /// Adds an absent key. Returns whether it was absent.
     async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError>;
 
-    /// Appends the values of the first `limit` keys from `from` on to `values`, after clearing it.
-    /// Returns how many.
+    /// Replaces the contents of `values` with the values of the first `limit` keys at or after
+    /// `from`. Returns their number.
     async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError>;
 
-    /// Fills the empty index. Returns how many pairs it took.
+    /// Fills the empty index. Returns the number of pairs it stored.
     async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError>;
 
     /// Runs the upkeep that is due.
@@ -49,7 +49,7 @@ pub trait TargetSession: Send {
         Ok(())
     }
 
-    /// Returns what this session's operations have cost so far, if the target counts.
+    /// Returns the cost of this session's operations so far, if the target counts.
     fn counters(&self) -> Option<Counters> {
         None
     }

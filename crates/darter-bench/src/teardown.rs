@@ -1,4 +1,4 @@
-//! The end of `--check`: delete everything, then check what is left and what leaked.
+//! The end of `--check`: deletes all keys, then checks for remaining and leaked bytes.
 
 use crate::BenchError;
 use crate::bench_target::BenchTarget;
@@ -41,11 +41,11 @@ pub(crate) fn delete_and_check(
 /// Use of the pool at other times, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UsedBefore {
-    /// In blocks, before anything was stored.
+    /// Blocks in use before anything was stored.
     pub(crate) pool_bytes_empty: u64,
-    /// In blocks, with everything in it.
+    /// Blocks in use when everything is stored.
     pub(crate) pool_bytes_full: u64,
-    /// In objects, before anything was stored.
+    /// Objects before anything was stored.
     pub(crate) object_bytes_empty: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The YCSB workloads (Cooper et al., 2010) as the papers use them, two that only write, and the
-//! streams of operations they make.
+//! The YCSB workloads (Cooper et al., 2010) as the papers use them, two workloads that only write,
+//! and the streams of operations that they generate.
 //!
 //! | workload | operations | records |
 //! |---|---|---|
@@ -10,13 +10,13 @@
 //! | D | 95% read, 5% insert | latest: Zipf by age, the newest first |
 //! | E | 95% scan of 1 to 100 records, uniformly, 5% insert | scrambled Zipf |
 //! | F | 50% read, 50% read-modify-write | scrambled Zipf |
-//! | I | 100% insert, not one of YCSB's: LOAD into what is loaded | fresh ones |
-//! | U | 100% update, not one of YCSB's | scrambled Zipf |
+//! | I | 100% insert, not part of YCSB: LOAD into loaded records | fresh records |
+//! | U | 100% update, not part of YCSB | scrambled Zipf |
 //!
-//! Each thread has a stream and a generator of its own, so that what it does depends on the seed,
-//! the workload and its number alone; the one exception is D on several threads, where "newest"
-//! depends on how far the others are. Inserts take fresh records: the k-th of thread t is number
-//! `loaded + k × threads + t`.
+//! Each thread has its own stream and generator, so that its operations depend only on the seed,
+//! the workload and the thread's number. The one exception is D on several threads, where "newest"
+//! depends on the progress of the other threads. Inserts take fresh records: the k-th of thread t
+//! is number `loaded + k × threads + t`.
 
 use crate::datasets::Dataset;
 use crate::permutation::derive_seed;
@@ -31,12 +31,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const SCAN_RECORDS_MAX: u32 = 100;
 /// Operations prepared at a time, outside the measured time.
 const CHUNK_OPS: usize = 1024;
-/// The same for each of a thread's tasks, where that is more.
+/// Operations prepared for each of a thread's tasks, if that is more.
 const CHUNK_OPS_OF_TASK: usize = 64;
 /// Bytes of keys after which a chunk is cut short.
 const CHUNK_KEY_BYTES: usize = 1 << 20;
 
-/// A workload: one of YCSB's, or one of a single kind of write.
+/// A workload: one of YCSB's, or one with a single kind of write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Workload {
     /// Every record is inserted, once.
@@ -47,7 +47,7 @@ pub enum Workload {
     B,
     /// Reads only.
     C,
-    /// Reads of what was inserted last, some inserts.
+    /// Reads of the newest records, some inserts.
     D,
     /// Short scans, some inserts.
     E,
@@ -77,10 +77,10 @@ pub enum Action {
 impl Workload {
     /// YCSB's workloads, in the order of their names.
     pub const ALL: [Self; 7] = [Self::Load, Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
-    /// Those that are not YCSB's.
+    /// Workloads that are not part of YCSB.
     pub const OTHERS: [Self; 2] = [Self::I, Self::U];
 
-    /// The name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Load => "load",
@@ -95,7 +95,7 @@ impl Workload {
         }
     }
 
-    /// Actions with their percentages.
+    /// Returns the actions with their percentages.
     pub const fn mix(self) -> &'static [(Action, u32)] {
         match self {
             Self::Load | Self::I => &[(Action::Insert, 100)],
@@ -109,13 +109,13 @@ impl Workload {
         }
     }
 
-    /// Whether it adds records.
+    /// Returns whether it adds records.
     pub fn inserts(self) -> bool {
         self.mix().iter().any(|(action, _)| *action == Action::Insert)
     }
 
-    /// Fresh records that `ops` operations on `threads` threads need at most, LOAD aside. The
-    /// number is drawn; the bound is ten standard deviations above its mean.
+    /// Returns the most fresh records that `ops` operations on `threads` threads need, except for
+    /// LOAD. The number is random; the bound is ten standard deviations above its mean.
     pub fn fresh_records_max(self, ops: u64, threads: u64) -> u64 {
         let per_thread = ops.div_ceil(threads);
         match self {
@@ -146,15 +146,15 @@ impl FromStr for Workload {
     }
 }
 
-/// A counter in a cache line of its own.
+/// A counter in its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Padded(AtomicU64);
 
-/// The records there are while a workload runs.
+/// The records that exist while a workload runs.
 #[derive(Debug)]
 pub struct KeySpace {
-    /// Records `0..loaded` are there from the beginning.
+    /// Records `0..loaded` exist from the beginning.
     pub loaded: u64,
     /// Inserts that each thread has finished.
     finished: Box<[Padded]>,
@@ -166,30 +166,31 @@ impl KeySpace {
         Self { loaded, finished: (0..threads).map(|_| Padded::default()).collect() }
     }
 
-    /// The record of a thread's `k`-th insert.
+    /// Returns the record of a thread's `k`-th insert.
     fn fresh(&self, thread: usize, k: u64) -> u64 {
         self.loaded + k * self.finished.len() as u64 + thread as u64
     }
 
-    /// Notes that a thread's first `inserts` inserts are done.
+    /// Marks a thread's first `inserts` inserts as finished.
     pub fn finish(&self, thread: usize, inserts: u64) {
         self.finished[thread].0.store(inserts, Ordering::Release);
     }
 
-    /// A thread's inserts that are done.
+    /// Returns the number of inserts that a thread has finished.
     fn finished(&self, thread: usize) -> u64 {
         self.finished[thread].0.load(Ordering::Acquire)
     }
 
-    /// Records `0..n` are there, as far as this thread can know once its own first `inserted` are.
+    /// Returns `n` if this thread, after its own first `inserted` inserts, can rely on records
+    /// `0..n`.
     fn present(&self, thread: usize, inserted: u64) -> u64 {
         let others = self.finished.iter().enumerate().filter(|(other, _)| *other != thread);
         let least = others.map(|(_, finished)| finished.0.load(Ordering::Acquire)).fold(inserted, u64::min);
         self.loaded + least * self.finished.len() as u64
     }
 
-    /// Fresh records below the highest one inserted that no thread got to, once all have stopped;
-    /// inserting them makes the records contiguous again.
+    /// Returns the fresh records below the highest inserted one that no thread inserted, after all
+    /// threads have stopped. Inserting them makes the records contiguous again.
     pub fn holes(&self) -> Vec<u64> {
         let inserted: Vec<u64> =
             self.finished.iter().map(|finished| finished.0.load(Ordering::Acquire)).collect();
@@ -198,7 +199,7 @@ impl KeySpace {
         inserted.iter().enumerate().flat_map(missing).collect()
     }
 
-    /// Records there are once the holes are filled.
+    /// Returns the number of records after the holes are filled.
     pub fn total(&self) -> u64 {
         let most = self.finished.iter().map(|finished| finished.0.load(Ordering::Acquire)).max().unwrap_or(0);
         self.loaded + most * self.finished.len() as u64
@@ -208,25 +209,25 @@ impl KeySpace {
 /// One operation of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// What it does.
+    /// The action.
     pub action: Action,
     key_at: u32,
     key_bytes: u32,
-    /// Records that a scan returns at most.
+    /// Most records that a scan returns.
     pub limit: u32,
 }
 
 /// Operations ready to run, with their keys.
 #[derive(Debug)]
 pub struct Chunk {
-    /// The operations, in their order.
+    /// The operations, in order.
     pub ops: Vec<Op>,
     keys: Vec<u8>,
     ops_max: usize,
 }
 
 impl Chunk {
-    /// Returns a chunk for `tasks` tasks, long enough that all are busy most of the time.
+    /// Returns a chunk for `tasks` tasks, long enough to keep all of them busy most of the time.
     pub fn for_tasks(tasks: usize) -> Self {
         Self::of(CHUNK_OPS.max(CHUNK_OPS_OF_TASK * tasks))
     }
@@ -243,31 +244,31 @@ impl Chunk {
     }
 }
 
-/// How a stream chooses among the records there are.
+/// How a stream chooses among the existing records.
 #[derive(Clone, Copy, Debug)]
 enum Chooser {
     Zipf(ScrambledZipf),
     Latest(Ranks),
-    /// Nothing is there to choose from.
+    /// There are no records to choose from.
     None,
 }
 
-/// What a stream is made from.
+/// The parameters of a stream.
 #[derive(Clone, Copy)]
 pub struct StreamSpec<'a> {
     /// The workload.
     pub workload: Workload,
     /// The keys.
     pub dataset: &'a dyn Dataset,
-    /// The records there are.
+    /// The existing records.
     pub space: &'a KeySpace,
     /// Zipf exponent of the access frequencies.
     pub theta: f64,
-    /// Names the popular records; the same for all workloads of a run.
+    /// Selects the popular records; the same for all workloads of a run.
     pub seed: u64,
-    /// Names the draws; different for warm-up and measurement, and for each round.
+    /// Selects the random draws; different for warm-up and measurement, and for each round.
     pub run: u64,
-    /// Whether a thread's operations run one after another, so that an insert is done before a
+    /// Whether a thread's operations run one after another, so that an insert is finished before a
     /// later operation accesses its record.
     pub in_order: bool,
 }
@@ -284,7 +285,7 @@ pub struct OpStream<'a> {
 }
 
 impl<'a> OpStream<'a> {
-    /// `ops` operations for thread number `thread`.
+    /// Returns a stream of `ops` operations for thread number `thread`.
     pub fn new(spec: StreamSpec<'a>, thread: usize, ops: u64) -> Self {
         let loaded = spec.space.loaded;
         let chooser = match spec.workload {
@@ -297,13 +298,13 @@ impl<'a> OpStream<'a> {
         Self { spec, chooser, thread, rng, left: ops, inserted: 0, key: Vec::new() }
     }
 
-    /// Inserts handed out so far.
+    /// Returns the number of inserts handed out so far.
     pub fn inserted(&self) -> u64 {
         self.inserted
     }
 
-    /// Puts the next operations into `chunk`; none are left when it stays empty. `None` when the
-    /// dataset has no fresh record left for an insert.
+    /// Replaces the contents of `chunk` with the next operations; it stays empty if none are left.
+    /// Returns `None` if the dataset has no fresh record for an insert.
     pub fn fill(&mut self, chunk: &mut Chunk) -> Option<()> {
         chunk.ops.clear();
         chunk.keys.clear();
@@ -364,7 +365,7 @@ mod tests {
         StreamSpec { workload, dataset, space, theta: 0.99, seed: 5, run: 0, in_order: true }
     }
 
-    /// All operations of a stream: action, dense key, limit.
+    /// Returns all operations of a stream: action, dense key, limit.
     fn drain(mut stream: OpStream<'_>) -> Vec<(Action, u64, u32)> {
         let (mut chunk, mut all) = (Chunk::for_tasks(1), Vec::new());
         loop {

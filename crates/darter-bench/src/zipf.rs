@@ -1,16 +1,17 @@
-//! Which record an operation accesses: scrambled Zipf, or latest (YCSB, section 5.1 of DART).
+//! Chooses the record that an operation accesses: scrambled Zipf, or latest (YCSB, section 5.1 of
+//! DART).
 //!
-//! Ranks come from [`rand_distr::Zipf`], which samples in constant time for any number of records
-//! and any theta by rejection; YCSB's own generator (Gray et al., SIGMOD 1994) approximates and
-//! needs a sum over all records first. Scrambling is a seeded shuffle of the records, where YCSB
-//! hashes ranks into them and lets some collide: here the most popular record has exactly the share
-//! that theta says, and every record can be accessed.
+//! Ranks come from [`rand_distr::Zipf`], which samples by rejection in constant time for any number
+//! of records and any theta; YCSB's own generator (Gray et al., SIGMOD 1994) approximates, and
+//! needs a sum over all records first. Scrambling is a seeded shuffle of the records. YCSB hashes
+//! ranks to records instead, and some ranks collide. Here the most popular record has exactly the
+//! share that theta gives, and every record can be accessed.
 
 use crate::permutation::{Permutation, derive_seed};
 use rand::Rng;
 use rand_distr::{Distribution, Zipf};
 
-/// Largest exponent that makes sense; at 10 the first record gets 99.9% of all accesses.
+/// Largest useful exponent; at 10 the first record gets 99.9% of all accesses.
 pub const THETA_MAX: f64 = 10.0;
 
 /// Zipf-distributed ranks: rank r has a share proportional to 1 / (r + 1)^theta.
@@ -21,12 +22,12 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Ranks below `n` (at least 1) with exponent `theta` from 0 to [`THETA_MAX`].
+    /// Returns ranks below `n` (at least 1) with exponent `theta` from 0 to [`THETA_MAX`].
     pub fn new(n: u64, theta: f64) -> Self {
         Self { zipf: Zipf::new(n as f64, theta).ok(), n }
     }
 
-    /// The next rank, from 0.
+    /// Returns the next rank, from 0.
     #[inline]
     pub fn sample(&self, rng: &mut impl Rng) -> u64 {
         let rank = self.zipf.map_or(1.0, |zipf| zipf.sample(rng));
@@ -34,7 +35,7 @@ impl Ranks {
     }
 }
 
-/// Zipf-distributed records, the popular ones spread over all.
+/// Zipf-distributed records, with the popular ones spread over all.
 #[derive(Clone, Copy, Debug)]
 pub struct ScrambledZipf {
     ranks: Ranks,
@@ -43,13 +44,13 @@ pub struct ScrambledZipf {
 }
 
 impl ScrambledZipf {
-    /// Records below `n` (at least 1); `seed` names which of them are popular.
+    /// Returns records below `n` (at least 1); `seed` selects the popular ones.
     pub fn new(n: u64, theta: f64, seed: u64) -> Self {
         let key = derive_seed(seed, 0x5a69_7066);
         Self { ranks: Ranks::new(n, theta), shuffle: Permutation::new(n), key }
     }
 
-    /// The next record.
+    /// Returns the next record.
     #[inline]
     pub fn sample(&self, rng: &mut impl Rng) -> u64 {
         self.shuffle.apply(self.ranks.sample(rng), self.key)

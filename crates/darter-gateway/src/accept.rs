@@ -20,7 +20,7 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// The pause after the system refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Stack of a serving thread: a build without optimization keeps the futures of all commands apart in
+/// Stack of a serving thread: a build without optimization puts the futures of all commands into
 /// one frame.
 const STACK_BYTES: usize = 8 << 20;
 
@@ -61,7 +61,7 @@ pub(super) fn run(
     })
 }
 
-/// Accepts connections until asked to stop, and gives them to the threads in turn.
+/// Accepts connections until a stop is requested, and gives them to the threads round-robin.
 fn accept(
     listener: TcpListener,
     shared: &Arc<GatewayState>,
@@ -110,11 +110,11 @@ fn refuse(mut socket: &TcpStream, shared: &GatewayState) {
     if shared.may_log(LogLine::Refused) {
         warn!(
             connections = shared.options.connections_max,
-            "connection refused: there are as many as may be"
+            "connection refused: the limit of connections is reached"
         );
     }
-    // A client that expects TLS would not understand it, and a client that does not take it now is
-    // not waited for.
+    // A client that expects TLS would not understand the message, and a client that does not accept
+    // it now is not waited for.
     if shared.options.tls.is_none() && socket.set_nonblocking(true).is_ok() {
         let _ = socket.write_all(b"-ERR max number of clients reached\r\n");
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)] // switches, most of which go together
 pub(super) struct Client {
-    /// What other clients can learn about it.
+    /// The information that other clients can request about it.
     pub info: Arc<ClientInfo>,
     /// The client has authenticated, or no password is set.
     pub is_trusted: bool,
@@ -64,10 +64,10 @@ impl Call<'_> {
 
 /// Returns the error for replies that exceed what a client may leave unread.
 pub(super) fn too_long() -> Fault {
-    Fault::said("ERR the reply is longer than --output-bytes allows; ask for less at a time")
+    Fault::said("ERR the reply is longer than --output-bytes allows; request less at a time")
 }
 
-/// Returns the error for an argument that no value of this pool can be as long as.
+/// Returns the error for an argument that is longer than any value of this pool can be.
 pub(super) fn argument_too_long(bytes: usize, most: usize) -> Fault {
     Fault::said(format!(
         "ERR an argument of {bytes} bytes is longer than this pool's largest value, {most} bytes (proto-max-bulk-len); split it, \
@@ -94,12 +94,12 @@ pub(super) fn help(reply: &mut Reply<'_>, lines: &[&str]) {
     }
 }
 
-/// Returns at most so many bytes of an argument, up to the first zero, as text.
+/// Returns up to `bytes` bytes of an argument, up to the first zero byte, as text.
 pub(super) fn shown(argument: &[u8], bytes: usize) -> String {
     String::from_utf8_lossy(cut(argument, bytes)).into_owned()
 }
 
-/// Returns at most so many bytes of an argument, up to the first zero.
+/// Returns up to `bytes` bytes of an argument, up to the first zero byte.
 pub(super) fn cut(argument: &[u8], bytes: usize) -> &[u8] {
     let argument = &argument[..argument.len().min(bytes)];
     argument.split(|&byte| byte == 0).next().unwrap_or_default()

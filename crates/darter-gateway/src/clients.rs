@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
-/// Stands for no command yet.
+/// Means that no command has run yet.
 const NO_COMMAND: u32 = u32::MAX;
 
-/// What other clients can learn about a client.
+/// The information about a client that other clients can request.
 #[derive(Debug)]
 pub(super) struct ClientInfo {
     /// The client's id, never reused by this gateway.
@@ -27,16 +27,16 @@ pub(super) struct ClientInfo {
     /// The address at which the gateway accepted it.
     pub local: SocketAddr,
     since: Instant,
-    /// When its last request began, in ms after that.
+    /// When its last request began, in ms after `since`.
     active_ms: AtomicU64,
-    /// The socket's number in this process.
+    /// The socket's file descriptor.
     descriptor: i32,
-    /// The last command's position in the table, and one more than its subcommand's in that list,
-    /// or 0, in the upper half.
+    /// The last command's position in the table. The upper half holds the subcommand's position in
+    /// its list plus one, or 0.
     command: AtomicU32,
     held: HeldBytes,
     is_resp3: AtomicBool,
-    /// Requests of the client are in progress.
+    /// Whether requests of the client are in progress.
     pub is_busy: AtomicBool,
     pub(super) names: Mutex<Names>,
 }
@@ -44,11 +44,11 @@ pub(super) struct ClientInfo {
 /// The bytes of a client's buffers. A client that waits for its next request holds none.
 #[derive(Debug, Default)]
 struct HeldBytes {
-    /// Requests that have arrived.
+    /// Requests received.
     arrived: AtomicUsize,
-    /// Room for more.
+    /// Unused space for requests.
     room: AtomicUsize,
-    /// Replies that wait.
+    /// Replies that wait to be sent.
     waiting: AtomicUsize,
     /// The buffer for replies.
     output: AtomicUsize,
@@ -114,9 +114,9 @@ impl ClientInfo {
     }
 
     /// Appends the client's line of `CLIENT LIST`, with the fields of Redis 7.0, and the names of
-    /// its library, which came with 7.2.
+    /// its library, which Redis 7.2 added.
     pub(super) fn line(&self, line: &mut String) {
-        // By no wall clock, which steps.
+        // Not from the wall clock, which can step.
         let age_ms = self.since.elapsed().as_millis() as u64;
         let idle_ms = age_ms.saturating_sub(self.active_ms.load(Ordering::Relaxed));
         let (names, held) = (self.names(), &self.held);
@@ -156,10 +156,10 @@ pub(super) struct Clients {
 
 #[derive(Debug, Default)]
 struct Connected {
-    /// With the handle that aborts the task, once that is running.
+    /// With the handle that aborts the task, once the task runs.
     clients: BTreeMap<u64, (Arc<ClientInfo>, Option<AbortHandle>)>,
-    /// Clients that have to authenticate, or to complete a TLS handshake, and since when; the client
-    /// that connected first is the first.
+    /// Clients that must authenticate or complete a TLS handshake, and since when, in the order of
+    /// their connections.
     strangers: BTreeMap<u64, Instant>,
 }
 
@@ -169,7 +169,7 @@ pub(super) const STRANGERS_MAX: usize = 256;
 const STRANGER_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Clients {
-    /// Adds a client that was accepted.
+    /// Adds an accepted client.
     pub(super) fn admit(
         &self,
         address: SocketAddr,
@@ -198,7 +198,8 @@ impl Clients {
         info
     }
 
-    /// Takes the handle that aborts the task of a client, and uses it if the client has to go already.
+    /// Stores the handle that aborts a client's task, and uses it if the client has been ended
+    /// already.
     pub(super) fn enter(&self, id: u64, task: AbortHandle) {
         match lock(&self.all).clients.get_mut(&id) {
             Some((_, entered)) => *entered = Some(task),
@@ -206,7 +207,7 @@ impl Clients {
         }
     }
 
-    /// Records that a client has authenticated, or no longer has.
+    /// Records whether a client must authenticate.
     pub(super) fn is_stranger(&self, id: u64, is_stranger: bool) {
         let mut all = lock(&self.all);
         if !is_stranger {
@@ -216,8 +217,8 @@ impl Clients {
         }
     }
 
-    /// Ends the connection of the stranger that came first, if there are as many clients or strangers
-    /// as may be. Returns whether there is room for one more client then.
+    /// Ends the connection of the oldest stranger if the limit of clients or strangers is reached.
+    /// Returns whether there is then room for one more client.
     pub(super) fn make_room(&self, clients_max: usize) -> bool {
         let mut all = lock(&self.all);
         let is_full = |all: &Connected| all.clients.len() >= clients_max;
@@ -275,7 +276,7 @@ impl Clients {
 impl Connected {
     fn end_stranger(&mut self, id: u64) {
         self.strangers.remove(&id);
-        // Without a task it is aborted when it gets one.
+        // If it has no task yet, the task is aborted when it gets one.
         if let Some((_, Some(task))) = self.clients.remove(&id) {
             task.abort();
         }
@@ -298,7 +299,8 @@ mod tests {
         clients.end_strangers(now + STRANGER_PATIENCE + Duration::from_secs(1));
         assert_eq!(clients.list(|info| ids.contains(&info.id)).len(), 1);
         assert_eq!(clients.count(), 2);
-        // A client that was known for long, and has reset its connection, has a minute too.
+        // A client that was authenticated for a long time, and has reset its connection, also gets
+        // a minute.
         clients.is_stranger(ids[1], true);
         clients.end_strangers(Instant::now());
         assert_eq!(clients.count(), 2);

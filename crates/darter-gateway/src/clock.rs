@@ -1,9 +1,10 @@
-//! The time of commands, in ms since the Unix epoch, to the millisecond. Redis defines when keys
-//! expire by the wall clock, and what the slow log says; no other time of a gateway is taken from it.
+//! The time of commands in ms since the Unix epoch, precise to the millisecond. Redis defines
+//! expiry times and the slow log's timestamps by the wall clock; a gateway uses it for nothing
+//! else.
 //!
-//! The kernel's coarse clock would be cheaper to read, but lags by up to a tick (4 ms at 250 Hz), so
-//! that a key with a deadline would outlive it. A connection therefore reads the precise clock once
-//! for all requests that have arrived together, and adds what has passed since by the monotonic
+//! The kernel's coarse clock would be cheaper to read but lags by up to a tick (4 ms at 250 Hz), so
+//! that a key would outlive its deadline. A connection therefore reads the precise clock once for
+//! all requests that have arrived together, and adds the time elapsed since then on the monotonic
 //! clock, which it reads for each command anyway.
 
 use rustix::time::{ClockId, clock_gettime};
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
-    #[expect(clippy::disallowed_methods, reason = "what is compared with")]
+    #[expect(clippy::disallowed_methods, reason = "the reference of the test")]
     fn system_ms() -> u64 {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
     }

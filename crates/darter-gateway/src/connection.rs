@@ -1,11 +1,12 @@
-//! A client's connection: reads what has arrived, executes the complete requests, and sends their
+//! A client's connection: reads the received bytes, executes the complete requests, and sends their
 //! replies together.
 //!
 //! A client that waits for its next request holds no buffers: the connection borrows them from the
-//! thread's spares when something arrives and returns them afterwards. If a client does not read its
-//! replies, its next request waits once many bytes of replies do. Requests are still received, so
-//! that a client may write all of its requests before it reads; the gateway drops the client when
-//! too many bytes of requests are waiting. A client that has shut its side down gets all replies.
+//! thread's spares when bytes arrive, and returns them afterwards. If a client does not read its
+//! replies and many bytes of them are waiting, its next request waits too. Requests are still
+//! received, so that a client may write all of its requests before it reads; the gateway drops the
+//! client if too many bytes of requests are waiting. A client that has shut down its side gets all
+//! replies.
 
 use super::call::{Call, Client, argument_too_long};
 use super::clients::ClientInfo;
@@ -32,12 +33,12 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tracing::{info, warn};
 
-/// Maximum number of a client's requests that are parsed before the first of them runs.
+/// Most requests of a client that are parsed before the first of them runs.
 const FORESEEN: usize = 16;
-/// Bytes of replies that are sent even though requests are still to be executed, and maximum bytes
-/// sent in one turn that does nothing else.
+/// Bytes of replies that are sent even though more requests are to be executed, and most bytes sent
+/// in a turn that does nothing else.
 const SENT_AT_ONCE: usize = 256 << 10;
-/// Maximum bytes sent by one call.
+/// Most bytes sent by one call.
 const SENT_AT_A_TIME: usize = 64 << 10;
 /// Bytes of unsent replies beyond which the client's next request waits.
 const UNSENT_MAX: usize = 16 << 20;
@@ -79,16 +80,16 @@ pub(super) struct Connection {
     parser: Parser,
     inbox: Inbox,
     outbox: Outbox,
-    /// The client has to authenticate, or to complete a TLS handshake.
+    /// Whether the client must authenticate or complete a TLS handshake.
     is_stranger: bool,
-    /// The client has shut its side down: it sends no more requests.
+    /// Whether the client has shut down its side: it sends no more requests.
     has_ended: bool,
     /// The bytes that the gateway counts for this connection.
     held_bytes: usize,
 }
 
 impl Connection {
-    /// Sets a connection up. Must be called in the thread's executor.
+    /// Sets up a connection. Must be called in the thread's executor.
     pub(super) fn new(
         socket: std::net::TcpStream,
         worker: Rc<Worker>,
@@ -117,7 +118,7 @@ impl Connection {
         })
     }
 
-    /// Tells the gateway of a client that has become a stranger, or is none any longer.
+    /// Reports to the gateway that the client has become a stranger, or is no longer one.
     fn note_stranger(&mut self) {
         let is_stranger = !self.client.is_trusted || self.channel.is_handshaking();
         if std::mem::replace(&mut self.is_stranger, is_stranger) != is_stranger {
@@ -125,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// Serves until either side ends the connection.
+    /// Serves the client until either side ends the connection.
     pub(super) async fn run(mut self) {
         while self.turn().await.is_ok() {
             if self.client.is_closing {
@@ -140,13 +141,13 @@ impl Connection {
         poll_fn(|context| self.poll_receive(context)).await?;
         let has_more = self.inbox.is_filled();
         self.client.info.is_busy.store(true, Ordering::Release);
-        // The futures of all commands together are large: the task has room for them only while it
-        // has requests.
+        // The futures of all commands together are large: the task has memory for them only while
+        // it has requests.
         Box::pin(self.do_requests()).await?;
         self.note_stranger();
         self.rest();
-        // Replies are sent after all ready clients have had their turn, one after the other, so
-        // that a thread that they wake sleeps only once.
+        // Replies are sent one after the other after all ready clients have had their turn, so that
+        // a thread that they wake sleeps only once.
         tokio::task::yield_now().await;
         self.send()?;
         self.rest();
@@ -161,8 +162,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends waiting replies as far as the socket takes them, and waits until something was
-    /// received, or the client has ended its side.
+    /// Sends waiting replies as far as the socket accepts them, and waits until bytes are received
+    /// or the client has shut down its side.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.outbox.waiting() > 0
             && let Poll::Ready(sent) = self.poll_send(0, context)
@@ -175,7 +176,7 @@ impl Connection {
         self.poll_fill(context)
     }
 
-    /// Waits until something was received, or the client has ended its side.
+    /// Waits until bytes are received or the client has shut down its side.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.stream.poll_read_ready(context))?;
@@ -203,7 +204,7 @@ impl Connection {
                 Err(error) => return Poll::Ready(Err(error)),
             }
             if is_tls {
-                // TLS may have records of its own to send.
+                // TLS may need to send its own records.
                 self.send()?;
                 self.note_stranger();
             }
@@ -232,7 +233,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what the socket takes at once, up to a limit.
+    /// Sends as much as the socket accepts at once, up to a limit.
     fn send(&mut self) -> io::Result<()> {
         self.outbox.send_up_to(SENT_AT_ONCE, &mut self.channel).map(drop)
     }
@@ -245,7 +246,8 @@ impl Connection {
         most.min(shared.options.output_bytes_max)
     }
 
-    /// Sends waiting replies until there is room for more, and receives further requests while it waits.
+    /// Sends waiting replies until there is room for more, and receives further requests during the
+    /// wait.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let most = self.unsent_max() / 2;
@@ -271,8 +273,8 @@ impl Connection {
         self.channel.rest();
     }
 
-    /// Updates the bytes counted for all clients together: those of the buffers, not only of what is
-    /// in them.
+    /// Updates the bytes counted for all clients together: the size of the buffers, not only of
+    /// their contents.
     fn count(&mut self) -> io::Result<()> {
         let now = self.inbox.buffer_bytes() + self.parser.buffer_bytes() + self.outbox.buffer_bytes();
         self.client.info.holds(&self.inbox, &self.outbox, now);
@@ -287,7 +289,7 @@ impl Connection {
             self.worker.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
             if self.worker.shared.may_log(LogLine::Dropped) {
                 let ClientInfo { id, address, .. } = &*self.client.info;
-                warn!(client = id, %address, bytes = now, "connection dropped: it holds too much");
+                warn!(client = id, %address, bytes = now, "connection dropped: its buffers hold too much");
             }
             return Err(io::ErrorKind::OutOfMemory.into());
         }
@@ -330,7 +332,7 @@ impl Connection {
         outcome
     }
 
-    /// Executes parsed requests in their order.
+    /// Executes parsed requests in order.
     async fn do_parsed<'w>(
         &mut self,
         worker: &'w Worker,
@@ -373,9 +375,9 @@ impl Connection {
                 break;
             }
             let is_full = self.outbox.waiting() > self.unsent_max();
-            // Early: a turn that ends within the next command would keep the session.
+            // Early, because a turn that ends within the next command would keep the session.
             if is_full || turns::work() >= TURN_BYTES / 2 {
-                // Others may use the session.
+                // Other connections may use the session.
                 if let Some(lease) = held.take() {
                     worker.give_keyspace(lease);
                 }

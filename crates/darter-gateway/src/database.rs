@@ -1,8 +1,8 @@
-//! The keys of a pool's gateways, for a program that opens the pool itself: it reads, sets and
-//! removes strings as a client's `GET`, `SET` and `DEL` do, with or without a gateway that runs.
+//! The keys of a pool's gateways, for a program that opens the pool itself. It reads, sets and
+//! removes strings as a client's `GET`, `SET` and `DEL` do, whether or not a gateway is running.
 //!
-//! Every call blocks its thread. It reads the clock of this machine once, so that keys expire as
-//! they do for a gateway here.
+//! Every call blocks its thread. It reads this machine's clock once, so that keys expire as they do
+//! for a gateway on this machine.
 
 use crate::clock::now_ms;
 use crate::fault::Fault;
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A type of keys that hold elements, which [`Database`] does not read.
+/// A type of keys with elements, which [`Database`] does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collection {
@@ -23,7 +23,7 @@ pub enum Collection {
 }
 
 impl Collection {
-    /// Returns the name of the type, as `TYPE` replies.
+    /// Returns the name of the type, as in replies of `TYPE`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Collection {
     }
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisValue {
     /// A string.
@@ -72,14 +72,14 @@ impl RedisValue {
     }
 }
 
-/// Why a key cannot be read or changed.
+/// The reason why a key cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
     /// The key is not a string.
     #[error("holds a {}, not a string; read it through a gateway, with {}", found.name(), found.command())]
     WrongType {
-        /// What it is.
+        /// The key's type.
         found: Collection,
     },
     /// The key's record was not written by a gateway of this version, or is damaged.
@@ -94,7 +94,7 @@ impl From<Fault> for DatabaseError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Store(error) => Self::Store(error),
-            // Without the code that a client reads.
+            // Without the error code for clients.
             Fault::Said(Cow::Borrowed(text)) => {
                 Self::Refused(text.split_once(' ').map_or(text, |(_, text)| text).into())
             }
@@ -123,7 +123,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the database of a pool; an empty pool has an empty one.
+    /// Opens the database of a pool. The database of an empty pool is empty.
     #[must_use]
     pub fn new(store: Store) -> Self {
         Self { keys: Keyspace::new(store, Arc::default()) }
@@ -137,17 +137,17 @@ impl Database {
     /// Returns the value of a string, as `GET`; `None` if the key is absent or has expired.
     ///
     /// # Errors
-    /// Fails if the key is no string, or if the store fails.
+    /// Fails if the key is not a string, or if the store fails.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, DatabaseError> {
         let look = self.now().look(key, |head| head.as_ref().map(RedisValue::of).transpose());
         block_on(look)??.map(RedisValue::string).transpose()
     }
 
-    /// Sets a key to a string without expiry time if a condition holds, as `SET`, `SET … NX` and
-    /// `SET … XX`. Returns whether it did.
+    /// Sets a key to a string without an expiry time if a condition holds, as `SET`, `SET … NX` and
+    /// `SET … XX` do. Returns whether the key was set.
     ///
     /// # Errors
-    /// Fails if the value is to equal another and the key is no string, or if the store fails.
+    /// Fails if the condition compares values and the key is not a string, or if the store fails.
     pub fn set(&mut self, key: &[u8], value: &[u8], condition: Condition<'_>) -> Result<bool, DatabaseError> {
         let keys = self.now();
         if condition == Condition::Always {
@@ -173,7 +173,7 @@ impl Database {
         block_on(change)?.map_err(|found| DatabaseError::WrongType { found })
     }
 
-    /// Removes a key of any type, as `DEL`. Returns whether it existed.
+    /// Removes a key of any type, as `DEL` does. Returns whether it existed.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -181,7 +181,7 @@ impl Database {
         Ok(block_on(self.now().remove(key))?)
     }
 
-    /// Returns the keys of a range that exist, with what they hold, in the order of the range.
+    /// Returns the existing keys of a range with their values, in the order of the range.
     pub fn scan(&mut self, range: &ScanRange) -> DatabaseScan<'_> {
         let (from, to) = (range.from.as_ref(), range.to.as_ref());
         let part = KeyRange::between(from.map(Vec::as_slice), to.map(Vec::as_slice));
@@ -197,7 +197,7 @@ impl Database {
 
 /// The keys of a range, read in chunks; made by [`Database::scan`].
 #[derive(Debug)]
-#[must_use = "a scan does nothing until asked for its next key"]
+#[must_use = "a scan does nothing until its next key is requested"]
 pub struct DatabaseScan<'d> {
     keys: &'d mut Keyspace,
     /// The rest of the range; `None` at its end or after an error.
@@ -207,13 +207,13 @@ pub struct DatabaseScan<'d> {
 }
 
 impl DatabaseScan<'_> {
-    /// Reads the next chunk, which may have no key that exists.
+    /// Reads the next chunk, which may contain no existing key.
     fn advance(&mut self, mut left: KeyRange) -> Result<(), DatabaseError> {
         self.keys.now = now_ms();
         let (asked, mut bytes, read) = (self.chunk.of(usize::MAX), 0, &mut self.read);
         let walked = self.keys.walk(&mut left, asked, |key, head| {
             bytes += key.len() + head.body.len();
-            // Of a head that was parsed.
+            // The head was parsed before.
             read.extend(RedisValue::of(head).ok().map(|value| (key.to_vec(), value)));
         });
         if block_on(walked)? == Walked::Paused {
@@ -248,7 +248,7 @@ mod tests {
         (store.clone(), Database::new(store))
     }
 
-    /// Sets strings of which some have expired, and others will not for long.
+    /// Sets strings, of which some have expired and the others expire much later.
     fn strings(database: &mut Database, count: u32) {
         let now = now_ms();
         for key in 0..count {
@@ -334,7 +334,7 @@ mod tests {
         let (store, mut database) = database();
         store.session_in(darter::engine::KeySpace::Gateway).unwrap().put("kpear", b"\x7fgreen").unwrap();
         let error = database.get(b"pear").unwrap_err().to_string();
-        assert_eq!(error, "the pool holds under this key what no gateway of this version wrote");
+        assert_eq!(error, "the record of this key was not written by a gateway of this version");
         assert!(database.remove(b"pear").unwrap());
     }
 }

@@ -1,31 +1,31 @@
-//! The errors of a gateway that serves; a client's fault is never one of them.
+//! The errors of a gateway. They never result from a client's request.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a gateway cannot serve.
+/// The reason why a gateway cannot serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// The address cannot be listened on.
+    /// The gateway cannot listen on the address.
     #[error("{address}: cannot listen there: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The error of the system.
+        /// The error from the system.
         source: io::Error,
     },
-    /// The system refused something that serving needs.
+    /// The system rejected an operation that serving needs.
     #[error("cannot {action}: {source}")]
     System {
         /// The operation that failed.
         action: &'static str,
-        /// The error of the system.
+        /// The error from the system.
         source: io::Error,
     },
 }
 
-/// Wraps an error of the system.
+/// Wraps an error from the system.
 pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> GatewayError {
     move |source| GatewayError::System { action, source }
 }

@@ -15,7 +15,7 @@ const POWER_MAX: i64 = 16_383 - 63;
 /// The smallest exponent of two at full precision; smaller numbers are rounded as if it did not
 /// exist.
 const POWER_MIN: i64 = -16_445;
-/// Digits behind the decimal point.
+/// Digits after the decimal point.
 const DECIMALS: u32 = 17;
 
 /// A number.
@@ -65,7 +65,7 @@ impl Extended {
         if digits == BigUint::ZERO {
             return Some(Self::exactly(BigInt::ZERO, 0));
         }
-        // With so many digits before the point, or zeros behind it, the result is infinite or zero.
+        // With this many digits before the point or zeros after it, the result is infinite or zero.
         if !(-10_000..=5_000).contains(&exponent) {
             return None;
         }
@@ -99,7 +99,7 @@ impl Extended {
         Self::Finite { mantissa, power }
     }
 
-    /// Rounds a number to the nearest representable one; `is_inexact` says that the true value is
+    /// Rounds a number to the nearest representable one; `is_inexact` means that the exact value is
     /// slightly larger.
     fn rounded(sign: Sign, number: &BigUint, is_inexact: bool, power: i64) -> Self {
         let excess = number.bits().saturating_sub(BITS);
@@ -131,8 +131,7 @@ impl Extended {
         }
     }
 
-    /// Formats the number in decimal, rounded to 17 digits behind the point, without trailing
-    /// zeros.
+    /// Formats the number in decimal, rounded to 17 digits after the point, without trailing zeros.
     pub(super) fn text(&self) -> String {
         let Self::Finite { mantissa, power } = self else { return "inf".to_owned() };
         let scaled = mantissa.magnitude() * BigUint::from(10_u8).pow(DECIMALS);
@@ -161,7 +160,7 @@ fn exponent(text: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // An exponent that does not fit means infinity or zero, too.
+    // An exponent that does not fit also means infinity or zero.
     let size = std::str::from_utf8(digits).ok()?.parse().unwrap_or(i64::from(i32::MAX));
     Some(if text[0] == b'-' { -size } else { size })
 }
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn text_that_is_not_a_number_is_refused() {
         for text in [
             "",
             "-",

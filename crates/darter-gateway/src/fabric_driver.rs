@@ -1,6 +1,6 @@
-//! The task that drives a thread's connections to memory nodes. Requests of all its clients leave
-//! together, once each ready client has had its turn, and one look at the sockets delivers all
-//! replies that have arrived.
+//! The task that drives a thread's connections to memory nodes. Requests of all its clients are
+//! sent together after each ready client has had its turn, and one check of the sockets delivers
+//! all replies that have arrived.
 
 use darter_fabric::ExternalDriver;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::error;
 
 /// The interval between two checks for memory nodes that do not respond: a fraction of the time
-/// after which a client looks for another replica.
+/// after which a client tries another replica.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A thread's connections to memory nodes.
@@ -25,17 +25,17 @@ impl FabricDriver {
     pub(super) fn enter() -> io::Result<Self> {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // SAFETY: the driver has one file, which it opens when it is made and closes when it is
+        // SAFETY: the driver has one file, which it opens when it is created and closes when it is
         // dropped.
         let driver = unsafe { AsyncFd::register(ExternalDriver::enter()?) }?;
         Ok(Self { driver, look })
     }
 
-    /// Drives the connections for ever.
+    /// Drives the connections forever.
     pub(super) async fn run(mut self) {
         let Err(failed) = std::future::poll_fn(|context| self.poll(context)).await;
-        // From here on the fabric's own thread drives what is posted.
-        error!(error = %failed, "connections to memory nodes cannot be watched");
+        // From now on the fabric's own thread drives the posted requests.
+        error!(error = %failed, "cannot watch the connections to memory nodes");
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<std::convert::Infallible, io::Error>> {

@@ -1,11 +1,11 @@
-//! Why a command failed, as its client learns it.
+//! The errors of commands, as reported to clients.
 
 use std::borrow::Cow;
 
 /// An error reply.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The client's fault: an error text in Redis's words, with its code first.
+    /// The client's fault: an error text in Redis's words that begins with its code.
     Said(Cow<'static, str>),
     /// An error of the store.
     Store(darter::Error),
@@ -21,10 +21,10 @@ pub(super) const NO_INTEGER: Fault =
     Fault::Said(Cow::Borrowed("ERR value is not an integer or out of range"));
 /// The record of the key was not written by a gateway, or is damaged.
 pub(super) const FOREIGN: Fault =
-    Fault::Said(Cow::Borrowed("ERR the pool holds under this key what no gateway of this version wrote"));
+    Fault::Said(Cow::Borrowed("ERR the record of this key was not written by a gateway of this version"));
 
 impl Fault {
-    /// Returns an error with a text of its own.
+    /// Returns an error with the given text.
     pub(super) fn said(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Said(text.into())
     }

@@ -1,18 +1,18 @@
 //! Glob patterns as Redis matches them: `*`, `?`, `[a-z]`, `[^…]`, `\`.
 //!
-//! When the pattern after a `*` fails to match, that `*` takes one byte more and the `*` before it
-//! is forgotten. So nothing recurses, and a match costs at most the product of both lengths. A match
-//! stops after a number of steps and goes on later, so that other clients get their turn however
-//! long pattern and text are.
+//! When the pattern after a `*` fails to match, that `*` takes one byte more, and the `*` before it
+//! is forgotten. So there is no recursion, and a match costs at most the product of both lengths. A
+//! match stops after a number of steps and continues later, so that other clients get their turn
+//! regardless of the lengths of pattern and text.
 
 use super::fault::Fault;
 use darter_fabric::turns;
 
 /// Maximum bytes of a pattern: those of the longest key.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-/// Steps of matching between two points at which a turn may end: some 0.1 ms.
+/// Steps of matching between two points at which a turn may end: about 0.1 ms.
 const TURN_STEPS: usize = 32 << 10;
-/// What a step counts as work, in bytes.
+/// The work of a step, in bytes.
 const STEP_BYTES: usize = 8;
 
 /// An element of a pattern.
@@ -36,14 +36,14 @@ pub(super) struct Glob {
     shortest: usize,
 }
 
-/// How far a match has come.
+/// The progress of a match.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     /// The next element.
     at: usize,
     /// The next byte of the text.
     behind: usize,
-    /// Where to resume with one byte more for the last `*`.
+    /// The position at which to resume with one byte more for the last `*`.
     retry: Option<(usize, usize)>,
 }
 
@@ -51,7 +51,7 @@ impl Glob {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// If it is longer than every key.
+    /// Fails if it is longer than every key.
     pub(super) fn parse(pattern: &[u8]) -> Result<Self, Fault> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(Fault::said(format!(
@@ -83,8 +83,8 @@ impl Glob {
         self.advance(&mut progress, text, &mut steps).unwrap_or(false)
     }
 
-    /// Goes on with a match for so many steps at most, which it takes from `steps`. Returns whether
-    /// the text matches, or `None` if the steps are used up before that is decided.
+    /// Continues a match for at most `steps` steps, which it subtracts from `steps`. Returns
+    /// whether the text matches, or `None` if the steps are used up before that is decided.
     fn advance(&self, progress: &mut Progress, text: &[u8], steps: &mut usize) -> Option<bool> {
         if text.is_empty() {
             return Some(self.elements.is_empty());
@@ -132,7 +132,7 @@ fn class(pattern: &[u8]) -> (Element, usize) {
     let is_inverse = pattern.get(1) == Some(&b'^');
     let mut at = 1 + usize::from(is_inverse);
     let mut bits = [0_u64; 4];
-    // A range costs as much as a byte: there may be 20,000 in a pattern.
+    // A range costs as much as a byte: a pattern can have 20,000 of them.
     let mut add = |from: u8, to: u8| {
         for (number, word) in bits.iter_mut().enumerate() {
             let first = usize::from(from).max(number * 64);
@@ -180,7 +180,7 @@ pub(super) fn literal_prefix(pattern: &[u8]) -> &[u8] {
 pub(super) struct Matching<T> {
     /// `None` matches everything.
     glob: Option<Glob>,
-    /// Steps that are left in this turn.
+    /// Steps left in this turn.
     steps: usize,
     found: Vec<T>,
     /// Undecided texts, and the number of texts found before each.
@@ -188,21 +188,21 @@ pub(super) struct Matching<T> {
 }
 
 impl<T: AsRef<[u8]>> Matching<T> {
-    /// Begins with a pattern.
+    /// Starts with a pattern.
     ///
     /// # Errors
-    /// As [`Glob::parse`].
+    /// As for [`Glob::parse`].
     pub(super) fn new(pattern: &[u8]) -> Result<Self, Fault> {
         let glob = if pattern == b"*" { None } else { Some(Glob::parse(pattern)?) };
         Ok(Self { glob, steps: TURN_STEPS, found: Vec::new(), undecided: Vec::new() })
     }
 
-    /// Counts the steps that were taken, and begins with new ones.
+    /// Returns the work of the steps taken, and starts a new count.
     fn count_steps(&mut self) -> usize {
         (TURN_STEPS - std::mem::replace(&mut self.steps, TURN_STEPS)) * STEP_BYTES
     }
 
-    /// Adds a text, of which `keep` makes what is kept of it, unless it does not match.
+    /// Adds a text if it matches; `keep` returns the part of it to keep.
     pub(super) fn see(&mut self, text: &[u8], keep: impl FnOnce() -> T) {
         let glob = self.glob.as_ref();
         match glob.map_or(Some(true), |glob| glob.advance(&mut Progress::default(), text, &mut self.steps)) {
@@ -212,7 +212,8 @@ impl<T: AsRef<[u8]>> Matching<T> {
         }
     }
 
-    /// Returns what matches of the texts added since the last call, with turns for other clients.
+    /// Returns the matching texts among those added since the last call. Lets other clients have
+    /// turns.
     pub(super) async fn decided(&mut self) -> Vec<T> {
         let undecided = std::mem::take(&mut self.undecided);
         let found = std::mem::take(&mut self.found);

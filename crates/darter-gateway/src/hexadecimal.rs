@@ -14,7 +14,7 @@ pub(super) struct Hexadecimal {
 }
 
 impl Hexadecimal {
-    /// Returns whether a text, without its sign, begins as a hexadecimal number.
+    /// Returns whether a text without its sign begins like a hexadecimal number.
     pub(super) fn is_begun_by(text: &[u8]) -> bool {
         matches!(text, [b'0', b'x' | b'X', ..])
     }
@@ -37,7 +37,8 @@ impl Hexadecimal {
         Some(Self { mantissa, power: exponent - 4 * super::number::signed(fraction.len()) })
     }
 
-    /// Returns the nearest `f64`, of two the even one: infinity or zero where none is near.
+    /// Returns the nearest `f64`, or the even one of two nearest; infinity or zero if the number is
+    /// out of range.
     pub(super) fn to_f64(&self) -> f64 {
         const BITS: i64 = 53;
         const POWER_MIN: i64 = -1074;
@@ -48,7 +49,7 @@ impl Hexadecimal {
         if self.power + bits > 1024 {
             return f64::INFINITY;
         }
-        // The power of the last bit that is kept.
+        // The power of the last bit kept.
         let power = (self.power + bits - BITS).max(POWER_MIN);
         let dropped = power - self.power;
         let kept = match u64::try_from(dropped) {
@@ -62,7 +63,7 @@ impl Hexadecimal {
                 kept + u8::from(is_up)
             }
         };
-        // Of at most 53 bits, or a power of two, so that every step is exact but an overflow.
+        // At most 53 bits, or a power of two, so every step is exact unless it overflows.
         let kept = kept.iter_u64_digits().next().unwrap_or(0) as f64;
         let half = power / 2;
         kept * 2_f64.powi(half as i32) * 2_f64.powi((power - half) as i32)

@@ -30,7 +30,7 @@ pub fn index(stats: &IndexStats) -> Value {
     })
 }
 
-/// Returns the members of a pool, and the use of its memory.
+/// Returns the members of a pool and the usage of its memory.
 pub fn pool(usage: &PoolUsage) -> Value {
     let replica = |replica: &ReplicaStatus| {
         let state = replica.state.as_ref();

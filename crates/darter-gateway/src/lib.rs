@@ -1,12 +1,12 @@
-//! A gateway: serves a store to Redis clients over RESP, and keeps no state of its own. All data is
-//! in the pool, so several gateways of one pool serve the same keys, and any of them may be killed.
+//! A gateway, which serves a store to Redis clients over RESP. It is stateless: all data is in the
+//! pool, so several gateways of one pool serve the same keys, and any of them may be killed.
 //!
 //! Each worker is a thread with its own executor and a task for each of its clients (`thread.rs`,
 //! `worker.rs`, `connection.rs`). A task parses the requests that have arrived (`request.rs`),
 //! executes them one after the other (`call.rs`, `commands/`), and sends their replies together.
-//! `keyspace/` and docs/gateway.md describe how keys are stored in the index. Over a pool of this
-//! machine a task only ever waits for its socket; over memory nodes other clients are served while
-//! a request waits for its round trips.
+//! `keyspace/` and docs/gateway.md describe how keys are stored in the index. Over a pool on this
+//! machine, a task only waits for its socket; over memory nodes, other clients are served while a
+//! request waits for its round trips.
 
 mod accept;
 mod call;
@@ -54,7 +54,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tracing::info;
 
-/// The version of Redis that the gateway implements, for clients that ask.
+/// The version of Redis that the gateway reports to clients.
 pub const REDIS_VERSION: &str = "7.0.15";
 
 /// A gateway that is listening.
@@ -68,7 +68,7 @@ impl Gateway {
     /// Listens at an address, for clients of a store.
     ///
     /// # Errors
-    /// If the address cannot be listened on.
+    /// Fails if the gateway cannot listen on the address.
     pub fn bind(address: SocketAddr, store: Store, options: GatewayOptions) -> Result<Self, GatewayError> {
         let listener =
             TcpListener::bind(address).map_err(|source| GatewayError::Listen { address, source })?;
@@ -83,28 +83,29 @@ impl Gateway {
     /// Returns the address that it listens on.
     ///
     /// # Errors
-    /// If the system does not report it.
+    /// Fails if the system does not report it.
     pub fn address(&self) -> Result<SocketAddr, GatewayError> {
-        self.listener.local_addr().map_err(system("ask for the listening address"))
+        self.listener.local_addr().map_err(system("get the listening address"))
     }
 
     /// Opens the HTTP port of the status page at an address; port 0 chooses a free port. It serves
-    /// `/` for people, `/metrics` for Prometheus, and `/healthz`, until it is dropped. With
-    /// [`GatewayOptions::password`] the pages that show keys require it; without, anyone who
-    /// reaches the address can read them.
+    /// `/` for browsers, `/metrics` for Prometheus, and `/healthz`, until it is dropped. With
+    /// [`GatewayOptions::password`] the pages that show keys require the password; without it,
+    /// anyone who can reach the address can read them.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or the system refuses a thread.
+    /// Fails if the gateway cannot listen on the address, or if the system cannot start a thread.
     pub fn serve_status(&self, address: SocketAddr) -> Result<HttpPort, PortError> {
         HttpPort::open(address, status::handler(&self.shared))
     }
 
-    /// Serves until a stop is requested, then accepts no more connections, finishes the requests in
+    /// Serves until a stop is requested. Then accepts no more connections, finishes the requests in
     /// progress, and ends all connections.
     ///
     /// # Errors
-    /// If the system refuses what serving needs. A client's fault is never an error, and neither is
-    /// the end of this process's membership of the pool, which is opened again.
+    /// Fails if the system rejects an operation that serving needs. A client's fault is never an
+    /// error, and neither is the end of this process's membership in the pool, which is then opened
+    /// again.
     pub fn serve(self, stop: &Stop) -> Result<(), GatewayError> {
         let address = self.address()?;
         let Self { listener, shared } = self;

@@ -1,6 +1,6 @@
 //! Integers in requests and values, parsed as strictly as Redis does.
 
-/// Parses an integer without a plus sign, spaces or leading zeros; `-0` is not one.
+/// Parses an integer without a plus sign, spaces or leading zeros. Rejects `-0`.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let (digits, sign) = match text {
         [b'-', digits @ ..] => (digits, -1),

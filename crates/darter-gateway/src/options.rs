@@ -12,10 +12,11 @@ pub struct GatewayOptions {
     pub tls: Option<NodeTls>,
     /// Number of threads that serve clients.
     pub threads: usize,
-    /// Maximum number of connections.
+    /// Most connections.
     pub connections_max: usize,
-    /// Maximum number of connections that wait to be accepted; the system may allow fewer
-    /// (`net.core.somaxconn`). Beyond it a client tries again after a second, and later.
+    /// Most connections that wait to be accepted; the system may allow fewer
+    /// (`net.core.somaxconn`). If it is exceeded, a client retries after a second, and then less
+    /// often.
     pub backlog: u32,
     /// Bytes of pending requests of one client beyond which the gateway drops it.
     pub input_bytes_max: usize,
@@ -26,8 +27,7 @@ pub struct GatewayOptions {
     pub buffer_bytes_max: usize,
     /// How long a client may leave its socket full of unread replies.
     pub patience: Duration,
-    /// Maximum number of a thread's requests that wait for memory nodes at once; each has a session
-    /// of its own.
+    /// Most requests of a thread that wait for memory nodes at once; each has its own session.
     pub sessions_max: usize,
     /// Whether `FLUSHALL` and `FLUSHDB` remove keys.
     pub allow_flush: bool,
@@ -35,9 +35,9 @@ pub struct GatewayOptions {
     pub expires: bool,
     /// The duration from which a command enters the slow log.
     pub slow: Duration,
-    /// Maximum number of commands in the slow log.
+    /// Most commands in the slow log.
     pub slow_entries: usize,
-    /// How long requests in progress may take once a stop was requested.
+    /// How long requests in progress may take after a stop was requested.
     pub drain: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Default for GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Returns whether clients have to authenticate, or to complete a TLS handshake.
+    /// Returns whether clients must authenticate or complete a TLS handshake.
     pub(super) fn has_strangers(&self) -> bool {
         !self.password.is_empty() || self.tls.is_some()
     }

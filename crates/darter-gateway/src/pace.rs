@@ -1,18 +1,18 @@
-//! The pace of the background walk: fast while it finds something, slow on a pool that rests, and
-//! slower still while the pool fails. And whether the wall clock can be trusted, by which the walk
-//! judges the age of records.
+//! The pace of the background walk: fast while it finds records to remove, slow on an idle pool,
+//! and slower still while the pool fails. Also decides whether the wall clock, by which the walk
+//! determines the age of records, can be trusted.
 
 use super::keyspace::{Census, Stepped};
 use std::time::{Duration, Instant};
 
 /// The pause between two steps.
 const FAST: Duration = Duration::from_millis(100);
-/// The same if the last round found nothing, or there is no key that expires.
+/// The pause if the last round found nothing, or if no key expires.
 const SLOW: Duration = Duration::from_secs(1);
 /// The longest pause between two rounds that find nothing, and after a failure.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Decides how long the walk pauses between two steps.
+/// Chooses the pause between two steps of the walk.
 #[derive(Debug)]
 pub(super) struct Pace {
     step: Duration,
@@ -20,7 +20,7 @@ pub(super) struct Pace {
     failure: Duration,
     /// The counts of the last round.
     last: Option<Census>,
-    /// Something was found since.
+    /// Whether something was found since.
     found: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Returns the pause after a step. It ends when the first key expires that the round has met.
+    /// Returns the pause after a step. It ends when the first key expires that the round has found.
     pub(super) fn after(&mut self, stepped: &Stepped, now_ms: u64) -> Duration {
         self.failure = FAST;
         self.found |= stepped.found;
@@ -52,7 +52,7 @@ impl Pace {
     }
 }
 
-/// A step of the wall clock against the monotonic one that counts, in ms.
+/// The smallest step of the wall clock against the monotonic clock that counts, in ms.
 const STEP_MS: u64 = 2000;
 
 /// Compares the wall clock with the monotonic one.
@@ -64,7 +64,7 @@ pub(super) struct ClockWatch {
 }
 
 impl ClockWatch {
-    /// Takes a reading of both clocks. Returns whether the wall clock has not stepped for so long.
+    /// Reads both clocks. Returns whether the wall clock has not stepped for `long`.
     pub(super) fn is_steady(&mut self, wall_ms: u64, now: Instant, long: Duration) -> bool {
         if let Some((wall, at)) = self.last.replace((wall_ms, now)) {
             let passed = u64::try_from(now.saturating_duration_since(at).as_millis()).unwrap_or(u64::MAX);
@@ -92,7 +92,7 @@ mod tests {
         let idle = round(2, 1, Some(NOW + 3_600_000), false);
         let pauses: Vec<u64> = (0..8).map(|_| pace.after(&idle, NOW).as_millis() as u64).collect();
         assert_eq!(pauses, [100, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000]);
-        // A key more, a removal.
+        // One key more, and a removal.
         assert_eq!(pace.after(&round(3, 1, None, false), NOW), FAST);
         assert_eq!(pace.after(&round(3, 1, None, false), NOW), SLOW);
         assert_eq!(pace.after(&round(3, 1, None, true), NOW), FAST);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_fails_is_asked_seldom() {
+    fn a_failing_pool_is_walked_seldom() {
         let mut pace = Pace::default();
         let pauses: Vec<u64> = (0..6).map(|_| pace.after_failure().as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
@@ -124,7 +124,7 @@ mod tests {
             let (mut watch, start) = (ClockWatch::default(), Instant::now());
             assert!(watch.is_steady(NOW, start, HOUR));
             let second = Duration::from_secs(1);
-            assert!(watch.is_steady(NOW + 1500, start + second, HOUR), "some skew is no step");
+            assert!(watch.is_steady(NOW + 1500, start + second, HOUR), "some skew is not a step");
             assert!(!watch.is_steady(wall, start + 2 * second, HOUR), "{wall}");
             assert!(!watch.is_steady(wall + 3_600_000, start + 2 * second + HOUR, HOUR), "{wall}");
             assert!(watch.is_steady(wall + 3_601_000, start + 3 * second + HOUR, HOUR), "{wall}");

@@ -1,15 +1,15 @@
-//! Requests that have arrived together, parsed before the first of them runs so that the keys they
-//! name can be prefetched.
+//! Requests that have arrived together. They are parsed before the first of them runs, so that the
+//! keys they name can be prefetched.
 
 use super::request::{Arguments, Malformed, Parser, SPANS_KEPT, Span, Step};
 use std::ops::Range;
 
-/// Requests that are parsed and were not executed yet.
+/// Requests that are parsed but not executed yet.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     spans: Vec<Span>,
     requests: Vec<Request>,
-    /// The last request is an inline command, whose words the parser holds.
+    /// Whether the last request is an inline command, whose words the parser holds.
     ends_with_line: bool,
 }
 
@@ -18,16 +18,16 @@ pub(super) struct Pipeline {
 struct Request {
     bytes: Range<usize>,
     spans: Range<usize>,
-    /// The announced length of an argument for which the request is refused. Such a request has no
-    /// arguments, as have the parts of it that were dropped before.
+    /// The announced length of an argument for which the request is rejected. Such a request has no
+    /// arguments, nor do the parts of it that were dropped before.
     too_long: Option<usize>,
 }
 
 impl Pipeline {
-    /// Parses up to so many requests from the received bytes, replacing the requests held so far.
+    /// Parses up to `most` requests from the received bytes, replacing the requests held so far.
     ///
     /// # Errors
-    /// As [`Parser::advance`], for the bytes behind the parsed requests.
+    /// As for [`Parser::advance`], for the bytes after the parsed requests.
     pub(super) fn fill(
         &mut self,
         parser: &mut Parser,
@@ -69,7 +69,7 @@ impl Pipeline {
         self.requests[number].bytes.end
     }
 
-    /// Returns the announced length of an argument for which a request is refused.
+    /// Returns the announced length of an argument for which a request is rejected.
     pub(super) fn too_long(&self, number: usize) -> Option<usize> {
         self.requests[number].too_long
     }
@@ -100,7 +100,7 @@ impl Pipeline {
         Arguments::new(&self.spans[request.spans.clone()], &arrived[request.bytes.clone()])
     }
 
-    /// Frees the memory that an unusually large request took.
+    /// Frees the memory that an unusually large request used.
     pub(super) fn rest(&mut self) {
         if self.spans.capacity() > SPANS_KEPT {
             self.spans = Vec::new();
@@ -112,8 +112,8 @@ impl Pipeline {
 mod tests {
     use super::*;
 
-    /// Parses bytes that arrive in pieces, at most so many requests at a time. Returns all
-    /// requests, and the error they end with.
+    /// Parses bytes that arrive in pieces, at most `most` requests at a time. Returns all requests,
+    /// and the error at their end.
     fn requests(pieces: &[&[u8]], most: usize) -> (Vec<Vec<Vec<u8>>>, Option<Malformed>) {
         let (mut pipeline, mut parser) = (Pipeline::default(), Parser::default());
         let (mut arrived, mut found) = (Vec::new(), Vec::new());

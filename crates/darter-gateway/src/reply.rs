@@ -3,14 +3,14 @@
 use darter_fabric::turns;
 use darter_fabric::wire::Outbox;
 
-/// What a line counts as work, in bytes.
+/// The work of a line, in bytes.
 const LINE_BYTES: usize = 64;
 
-/// The writer of one reply, which is appended to those that wait.
+/// The writer of one reply, which is appended to the waiting replies.
 #[derive(Debug)]
 pub(super) struct Reply<'o> {
     out: &'o mut Outbox,
-    /// Where the reply begins.
+    /// The position at which the reply begins.
     start: usize,
     is_resp3: bool,
 }
@@ -70,7 +70,7 @@ impl<'o> Reply<'o> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// Writes an error, its code first. Line ends within it become spaces.
+    /// Writes an error that begins with its code. Line ends in it become spaces.
     pub(super) fn error(&mut self, text: &str) {
         let text = text.trim_matches(['\r', '\n']);
         self.line(b'-', text.replace(['\r', '\n'], " ").as_bytes());
@@ -125,7 +125,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Writes text for people.
+    /// Writes text for users.
     pub(super) fn text(&mut self, text: &str) {
         if self.is_resp3 {
             self.counted(b'=', text.len() + 4);
@@ -142,32 +142,32 @@ impl<'o> Reply<'o> {
         self.out.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Writes null where RESP2 has a null array.
+    /// Writes null, which is a null array in RESP2.
     pub(super) fn null_array(&mut self) {
         self.out.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// Begins an array of so many replies.
+    /// Begins an array of `count` replies.
     pub(super) fn array(&mut self, count: usize) {
         self.counted(b'*', count);
     }
 
-    /// Begins a map of so many pairs of replies.
+    /// Begins a map of `pairs` pairs of replies.
     pub(super) fn map(&mut self, pairs: usize) {
         if self.is_resp3 { self.counted(b'%', pairs) } else { self.counted(b'*', pairs * 2) }
     }
 
-    /// Begins a set of so many replies.
+    /// Begins a set of `count` replies.
     pub(super) fn set(&mut self, count: usize) {
         self.counted(if self.is_resp3 { b'~' } else { b'*' }, count);
     }
 
-    /// Makes an array of everything written from a position on, by inserting its header.
+    /// Turns everything written from a position on into an array, by inserting its header.
     pub(super) fn array_from(&mut self, position: usize, count: usize) {
         self.put_head(position, b'*', count);
     }
 
-    /// Makes a map of everything written from a position on, by inserting its header.
+    /// Turns everything written from a position on into a map, by inserting its header.
     pub(super) fn map_from(&mut self, position: usize, pairs: usize) {
         let (kind, count) = if self.is_resp3 { (b'%', pairs) } else { (b'*', pairs * 2) };
         self.put_head(position, kind, count);

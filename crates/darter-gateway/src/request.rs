@@ -2,50 +2,52 @@
 //! error messages.
 //!
 //! The parser keeps its position, reads no byte twice, and returns ranges of the buffer, so that it
-//! copies nothing but the words of inline commands. It does not recurse, since an array holds bulk
-//! strings only. It allocates nothing for announced lengths.
+//! copies only the words of inline commands. It does not recurse, since an array contains only bulk
+//! strings. It allocates nothing for announced lengths.
 //!
-//! A request that announces an argument longer than the limit is refused from the announcement: the
-//! parser reports its bytes as they arrive, to be dropped, and behind the last of them the request
-//! as too long. So it never takes more memory than one read, and the connection stays usable. A reset
-//! under a client that is still writing would rarely let it see the error.
+//! A request that announces an argument longer than the limit is rejected from the announcement on.
+//! The parser reports its bytes as they arrive, so that they can be dropped, and with the last of
+//! them that the request is too long. So the request never takes more memory than one read, and the
+//! connection stays usable. A reset while the client is still writing would rarely let it see the
+//! error.
 
 use darter_fabric::turns;
 use std::borrow::Cow;
 
-/// Maximum bytes of a bulk string.
+/// Most bytes of a bulk string.
 pub(super) const BULK_BYTES_MAX: usize = 512 << 20;
-/// Maximum bulk strings of an array.
+/// Most bulk strings of an array.
 pub(super) const ARGUMENTS_MAX: i64 = 1 << 20;
-/// Maximum bytes of a line: an inline command, or the header of an array or a bulk string.
+/// Most bytes of a line: an inline command, or the header of an array or a bulk string.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
-/// Maximum bulk strings of an array before authentication.
+/// Most bulk strings of an array before authentication.
 const STRANGERS_ARGUMENTS_MAX: i64 = 10;
-/// Maximum bytes of a bulk string before authentication.
+/// Most bytes of a bulk string before authentication.
 const STRANGERS_BULK_BYTES_MAX: usize = 16 << 10;
-/// What the parsing of an argument counts as work, in bytes.
+/// The work of parsing an argument, in bytes.
 const ARGUMENT_BYTES: usize = 64;
 /// Spans whose memory is kept from one request to the next.
 pub(super) const SPANS_KEPT: usize = 256;
 
-/// Why the bytes of a client are not a request: an error text in Redis's words, for the client.
+/// The reason why a client's bytes are not a request: an error text in Redis's words, for the
+/// client.
 pub type Malformed = Cow<'static, str>;
 
-/// The result of parsing the bytes that have arrived.
+/// The result of parsing the received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A complete request of so many bytes. [`Parser::arguments`] returns its arguments; an empty
-    /// request has none.
+    /// A complete request, with its length in bytes. [`Parser::arguments`] returns its arguments;
+    /// an empty request has none.
     Request(usize),
-    /// So many bytes of a request that is refused, to be dropped: it has announced an argument that
-    /// is longer than the limit.
+    /// Bytes of a rejected request, to be dropped: it has announced an argument that is longer than
+    /// the limit.
     Dropped {
         /// The number of bytes.
         bytes: usize,
         /// The announced length, if these are the last bytes of the request.
         too_long: Option<usize>,
     },
-    /// More bytes have to arrive.
+    /// More bytes must arrive.
     Incomplete,
 }
 
@@ -56,20 +58,21 @@ pub(super) struct Span {
     to: u32,
 }
 
-/// The position of the parser in the bytes that have arrived.
+/// The position of the parser in the received bytes.
 #[derive(Debug)]
 pub struct Parser {
-    /// The longest argument that is accepted, in bytes.
+    /// The longest accepted argument, in bytes.
     argument_bytes_max: usize,
-    /// The announced length of an argument that is longer.
+    /// The announced length of an argument that exceeds it.
     too_long: Option<usize>,
-    /// Bytes of the request that are parsed, and were not reported as dropped.
+    /// Bytes of the request that are parsed and were not reported as dropped.
     parsed: usize,
-    /// Bytes behind them that contain no end of a line.
+    /// Bytes after the parsed ones that contain no end of a line.
     searched: usize,
-    /// Arguments of an array that are still to come.
+    /// Arguments of an array that have not arrived yet.
     missing: usize,
-    /// Bytes to come of the bulk string whose header is parsed, with the end of the line behind it.
+    /// Missing bytes of the bulk string whose header is parsed, including the end of the line after
+    /// it.
     bulk: Option<usize>,
     spans: Vec<Span>,
     /// The words of an inline command; the spans refer to them.
@@ -84,7 +87,7 @@ impl Default for Parser {
     }
 }
 
-/// The arguments of a request, the command's name first.
+/// The arguments of a request, beginning with the command's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'b> {
     spans: &'b [Span],
@@ -102,7 +105,7 @@ impl<'b> Arguments<'b> {
         self.spans.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -110,14 +113,14 @@ impl<'b> Arguments<'b> {
     /// Returns an argument.
     ///
     /// # Panics
-    /// If there is no such argument.
+    /// Panics if there is no such argument.
     #[inline]
     pub fn get(&self, number: usize) -> &'b [u8] {
         let Span { from, to } = self.spans[number];
         &self.bytes[from as usize..to as usize]
     }
 
-    /// Returns the arguments from one on.
+    /// Returns the arguments from a position on.
     pub fn from(&self, number: usize) -> impl ExactSizeIterator<Item = &'b [u8]> + Clone + use<'b> {
         let bytes = self.bytes;
         let spans = self.spans.get(number..).unwrap_or_default();
@@ -126,7 +129,7 @@ impl<'b> Arguments<'b> {
 }
 
 impl Parser {
-    /// Creates a parser that refuses requests with longer arguments.
+    /// Creates a parser that rejects requests with longer arguments.
     pub fn with_argument_bytes_max(argument_bytes_max: usize) -> Self {
         Self {
             argument_bytes_max,
@@ -142,11 +145,11 @@ impl Parser {
         }
     }
 
-    /// Parses on. `arrived` begins where the last request ended, and since the last call bytes were
-    /// only appended to it.
+    /// Continues parsing. `arrived` begins where the last request ended; since the last call, bytes
+    /// may only have been appended to it.
     ///
     /// # Errors
-    /// If the bytes can never become a request; the connection is unusable then.
+    /// Fails if the bytes can never become a request; the connection is then unusable.
     pub fn advance(&mut self, arrived: &[u8], is_trusted: bool) -> Result<Step, Malformed> {
         if self.is_done {
             self.begin();
@@ -233,7 +236,7 @@ impl Parser {
         }
     }
 
-    /// Ends a call without the end of a request.
+    /// Ends a call without a complete request.
     fn incomplete(&mut self) -> Step {
         if self.too_long.is_none() || self.parsed == 0 {
             return Step::Incomplete;
@@ -241,7 +244,7 @@ impl Parser {
         Step::Dropped { bytes: std::mem::take(&mut self.parsed), too_long: None }
     }
 
-    /// Returns the line behind the parsed bytes, up to the byte that ends it.
+    /// Returns the line after the parsed bytes, up to the byte that ends it.
     fn line<'b>(
         &mut self,
         arrived: &'b [u8],
@@ -259,11 +262,11 @@ impl Parser {
         Ok(found.map(|at| &rest[..self.searched + at]))
     }
 
-    /// Returns the header line of an array or a bulk string once its line end has arrived.
+    /// Returns the header line of an array or a bulk string if its line end has arrived.
     fn head<'b>(&mut self, arrived: &'b [u8], too_long: &'static str) -> Result<Option<&'b [u8]>, Malformed> {
         let Some(line) = self.line(arrived, b'\r', too_long)? else { return Ok(None) };
         if arrived.len() < self.parsed + line.len() + 2 {
-            // The next call finds it at once.
+            // The next call finds the end at once.
             self.searched = line.len();
             return Ok(None);
         }
@@ -320,7 +323,7 @@ impl Parser {
         self.is_line = true;
         self.pass(line.len() + 1);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // Up to the first zero, as Redis reads it.
+        // Up to the first zero byte, as Redis reads it.
         let line = line.split(|&byte| byte == 0).next().unwrap_or_default();
         self.split_words(line).ok_or("Protocol error: unbalanced quotes in request")?;
         Ok(self.done())
@@ -398,7 +401,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Parses bytes that arrive in pieces. Returns all requests, and the error they end with.
+    /// Parses bytes that arrive in pieces. Returns all requests, and the error at their end.
     fn requests(pieces: &[&[u8]], is_trusted: bool) -> (Vec<Vec<Vec<u8>>>, Option<Malformed>) {
         let (mut parser, mut buffer, mut found) = (Parser::default(), Vec::new(), Vec::new());
         for piece in pieces {
@@ -420,7 +423,7 @@ mod tests {
     }
 
     /// Parses bytes that arrive in pieces, with arguments of up to 4 bytes. Returns the first word
-    /// of each request, the announced length of each refused one, and the most bytes that waited.
+    /// of each request, the announced length of each rejected one, and the most bytes that waited.
     fn limited_requests(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Vec<usize>, usize) {
         let (mut parser, mut buffer) = (Parser::with_argument_bytes_max(4), Vec::new());
         let (mut found, mut refused, mut waiting) = (Vec::new(), Vec::new(), 0);
@@ -491,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_told_in_redis_words() {
+    fn bytes_that_are_not_a_request_get_redis_errors() {
         for (bytes, error) in [
             (&b"*x\r\n"[..], "invalid multibulk length"),
             (b"*1048577\r\n", "invalid multibulk length"),

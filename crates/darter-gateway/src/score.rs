@@ -29,7 +29,7 @@ fn read(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 
-/// Parses a score; a finite number that overflows to infinity or underflows to zero is not one.
+/// Parses a score. Rejects a finite number that overflows to infinity or underflows to zero.
 pub(super) fn parse(text: &[u8]) -> Option<f64> {
     let score = read(text)?;
     let is_word = split_sign(text).1.first().is_some_and(u8::is_ascii_alphabetic);

@@ -1,5 +1,5 @@
-//! The slow log: the last commands that took long, as `SLOWLOG` shows them. It keeps no passwords,
-//! and only the beginning of long commands.
+//! The slow log: the last slow commands, as `SLOWLOG` shows them. It keeps no passwords, and only
+//! the beginning of long commands.
 
 use super::clients::ClientInfo;
 use super::clock::now_ms;
@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Maximum arguments kept of a command; the last of them gives the number of those left out.
+/// Most arguments kept of a command; the last one gives the number of those left out.
 const ARGUMENTS_MAX: usize = 32;
-/// Maximum bytes kept of an argument.
+/// Most bytes kept of an argument.
 pub(super) const ARGUMENT_BYTES_MAX: usize = 128;
 
 /// An entry of the slow log.
@@ -29,7 +29,7 @@ pub(super) struct SlowEntry {
     pub(super) arguments_all: usize,
     /// The client that sent it.
     pub(super) client: Arc<ClientInfo>,
-    /// The name of the client at the time.
+    /// The client's name at that time.
     pub(super) name: String,
 }
 
@@ -39,11 +39,11 @@ pub(super) struct SlowLog {
     /// The duration from which a command is kept.
     pub(super) threshold: Duration,
     entries_max: usize,
-    /// The next id, and the entries with the newest first.
+    /// The next id, and the entries, newest first.
     kept: Mutex<(u64, VecDeque<Arc<SlowEntry>>)>,
 }
 
-/// Returns what is kept of an argument.
+/// Returns the part of an argument that is kept.
 fn shortened(argument: &[u8]) -> Vec<u8> {
     match argument.split_at_checked(ARGUMENT_BYTES_MAX) {
         None | Some((_, [])) => argument.to_vec(),
@@ -51,7 +51,7 @@ fn shortened(argument: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns what is kept of a command.
+/// Returns the part of a command that is kept.
 fn kept(command: &Command, args: &Arguments<'_>) -> Vec<Vec<u8>> {
     if command.is_for_strangers() && args.len() > 1 {
         return vec![args.get(0).to_vec(), b"(redacted)".to_vec()];

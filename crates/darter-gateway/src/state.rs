@@ -1,4 +1,4 @@
-//! The state that all threads of a gateway share: its store, its clients, its counts and its log.
+//! The state shared by all threads of a gateway: its store, its clients, its counts and its log.
 
 use super::clients::Clients;
 use super::fault::Fault;
@@ -21,9 +21,9 @@ use tracing::{info, warn};
 pub(super) struct GatewayState {
     pub(super) options: GatewayOptions,
     pub(super) store: Store,
-    /// How many times the store had joined its pool again, when that was last logged.
+    /// How many times the store had rejoined its pool when that was last logged.
     joins_logged: AtomicU64,
-    /// The log says that the store is shut out.
+    /// Whether it was logged that the store is shut out.
     is_out_logged: AtomicBool,
     pub(super) clients: Clients,
     pub(super) counts: Counts,
@@ -33,17 +33,17 @@ pub(super) struct GatewayState {
     base: Mutex<Baseline>,
     log: Mutex<LogLimiter<LogLine>>,
     pub(super) since: Instant,
-    /// The longest argument that is accepted, in bytes: the largest value of the pool.
+    /// The longest accepted argument, in bytes: the largest value of the pool.
     pub(super) argument_bytes_max: usize,
     /// Bytes of the buffers of requests and replies that are waiting.
     pub(super) held_bytes: AtomicUsize,
     pub(super) is_stopping: AtomicBool,
-    /// The last failure to reach a memory node, and when it was.
+    /// The last failure to reach a memory node, and its time.
     node_failure: Mutex<Option<(String, Instant)>>,
 }
 
-/// How long the gateway counts as degraded after it has failed to reach a memory node: beyond the
-/// longest pause of the background walk, which tries again.
+/// How long the gateway counts as degraded after it has failed to reach a memory node: longer than
+/// the longest pause of the background walk, which tries again.
 const DEGRADED: Duration = Duration::from_secs(30);
 
 /// The kinds of log lines that clients can cause.
@@ -74,8 +74,8 @@ impl LogKind for LogLine {
     }
 }
 
-/// Bytes that a pair has beyond a Redis key and its value: two before the key, for the key space of
-/// gateways and the kind of the record, and one before the value, for its type.
+/// Bytes of a pair without a Redis key and its value: two before the key, for the gateways' key
+/// space and the kind of the record, and one before the value, for its type.
 const RECORD_BYTES: usize = 3;
 
 /// Returns the length of the largest value that a pool can store, under an empty key.
@@ -83,13 +83,13 @@ fn value_bytes_max(store: &Store) -> usize {
     store.max_value_bytes().saturating_sub(RECORD_BYTES)
 }
 
-/// Descriptors that clients leave to the status page and to the system.
+/// Descriptors kept free of clients, for the status page and the system.
 const DESCRIPTORS_KEPT: usize = 64;
-/// Those that a serving thread has beside its connections to memory nodes.
+/// Descriptors of a serving thread without its connections to memory nodes.
 const DESCRIPTORS_OF_A_THREAD: usize = 8;
 
-/// Returns how many clients there may be, as the options say or by the limit of open files. Without
-/// descriptors for its connections to memory nodes a gateway serves no client.
+/// Returns the most clients that the options and the limit of open files allow. A gateway without
+/// descriptors for its connections to memory nodes serves no client.
 fn connections_max(store: &Store, options: &GatewayOptions) -> usize {
     let nodes = usize::from(store.pool().nodes());
     let kept = DESCRIPTORS_KEPT + (options.threads.max(1) + 1) * (nodes + DESCRIPTORS_OF_A_THREAD);
@@ -150,7 +150,7 @@ impl GatewayState {
         }
     }
 
-    /// Remembers a failure of the pool.
+    /// Records a failure of the pool.
     fn failed(&self, error: &darter::Error) {
         if error.is_disconnected() {
             *self.node_failure() = Some((error.to_string(), Instant::now()));
@@ -162,7 +162,7 @@ impl GatewayState {
     }
 
     /// Returns the reason why commands may fail now, if there is one: the pool's upkeep fails, or a
-    /// memory node could not be reached lately.
+    /// memory node could not be reached recently.
     pub(super) fn degraded(&self, now: Instant) -> Option<String> {
         let fabric = self.store.pool().fabric().notes();
         let upkeep = self.store.notes().into_iter().find(|note| !fabric.contains(note));
@@ -171,18 +171,18 @@ impl GatewayState {
         upkeep.or_else(recent)
     }
 
-    /// Handles a failure of the background walk, which no client has caused: logs it if it is the
-    /// first in a row.
+    /// Handles a failure of the background walk, which was not caused by a client: logs it if it is
+    /// the first in a row.
     pub(super) fn note_of_walk(&self, fault: &Fault, is_first: bool) {
         if is_first {
-            warn!(error = %fault.text(), "the walk that removes expired keys cannot go on, and tries again");
+            warn!(error = %fault.text(), "the walk that removes expired keys has failed, and tries again");
         }
         if let Fault::Store(error) = fault {
             self.failed(error);
         }
     }
 
-    /// Returns whether one more line of a kind may be logged now.
+    /// Returns whether another line of a kind may be logged now.
     pub(super) fn may_log(&self, line: LogLine) -> bool {
         self.log().allows(line, Instant::now())
     }

@@ -1,5 +1,5 @@
-//! The counts of a gateway. Each thread counts its own commands with plain stores and is read
-//! meanwhile; the threads count rare events together.
+//! The counts of a gateway. Each thread counts its own commands with plain stores, which other
+//! threads may read at any time; the threads share the counts of rare events.
 
 use super::fault::Fault;
 use super::table::{Command, TABLE};
@@ -38,7 +38,7 @@ pub(super) enum Ending {
 /// The counts of one thread.
 #[derive(Debug)]
 pub(super) struct ThreadCounts {
-    /// By command, those that ran.
+    /// Commands that ran, by command.
     commands: Vec<Counter>,
     /// Durations of commands in ns, by family.
     latencies: Vec<Histogram>,
@@ -48,9 +48,9 @@ pub(super) struct ThreadCounts {
     fabric: [[Counter; OpCounters::COUNT]; OpKind::COUNT],
     /// Sessions opened.
     pub(super) sessions: Counter,
-    /// When the thread last did its accounting, in ms since the gateway started.
+    /// When the thread last updated its counts, in ms since the gateway started.
     pub(super) looked_ms: Counter,
-    /// Bytes of the buffers that the thread keeps for its next clients.
+    /// Bytes of the buffers that the thread keeps for later clients.
     pub(super) spare_bytes: Counter,
     /// The most work of a turn, in bytes.
     pub(super) longest_turn_bytes: Counter,
@@ -97,12 +97,12 @@ impl ThreadCounts {
     }
 }
 
-/// What is counted of a command.
+/// The counts of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandSums {
     /// How often it ran.
     pub(super) calls: u64,
-    /// How long it took, in ns.
+    /// Its total duration, in ns.
     pub(super) nanos: u64,
     /// How often it did not run.
     pub(super) rejected: u64,
@@ -115,9 +115,9 @@ pub(super) struct CommandSums {
 pub(super) struct Sums {
     /// By command, in the order of the table.
     pub(super) commands: Vec<u64>,
-    /// The same with details.
+    /// The details, in the same order.
     pub(super) details: Vec<CommandSums>,
-    /// Bytes of the buffers that threads keep for their next clients.
+    /// Bytes of the buffers that threads keep for later clients.
     pub(super) spare_bytes: u64,
     /// The most work of a turn of any thread, in bytes.
     pub(super) longest_turn_bytes: u64,
@@ -179,12 +179,12 @@ pub(super) struct Counts {
     pub(super) refused: AtomicU64,
     /// Connections dropped because they held too much.
     pub(super) dropped: AtomicU64,
-    /// By [`FAULTS`].
+    /// Error replies, in the order of [`FAULTS`].
     errors: [AtomicU64; FAULTS.len()],
     /// Error replies by their code, since the statistics were reset.
     codes: Mutex<BTreeMap<String, u64>>,
     pub(super) expired: AtomicU64,
-    /// As the last complete round of the expiry walk counted them.
+    /// As counted by the last complete round of the expiry walk.
     pub(super) keys: AtomicU64,
     pub(super) expiring: AtomicU64,
     pub(super) slow: AtomicU64,
@@ -208,7 +208,7 @@ impl Counts {
         }
     }
 
-    /// Returns the error replies by their code, of which the gateway has a fixed number.
+    /// Returns the error replies by their code. A gateway has a fixed number of codes.
     pub(super) fn codes(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
         self.codes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,8 +219,8 @@ impl Counts {
     }
 }
 
-/// The counts when `CONFIG RESETSTAT` was last called, which `INFO` subtracts. Prometheus sees them
-/// go on.
+/// The counts when `CONFIG RESETSTAT` was last called, which `INFO` subtracts. In Prometheus they
+/// continue.
 #[derive(Debug, Default)]
 pub(super) struct Baseline {
     details: Vec<CommandSums>,
@@ -231,7 +231,7 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
-    /// Returns the counts as they are.
+    /// Returns the current counts.
     pub(super) fn of(sums: &Sums, counts: &Counts) -> Self {
         Self {
             details: sums.details.clone(),
@@ -255,7 +255,7 @@ pub(super) struct Since {
 }
 
 impl Since {
-    /// Subtracts a baseline from the counts as they are.
+    /// Subtracts a baseline from the current counts.
     pub(super) fn new(sums: &Sums, counts: &Counts, base: &Baseline) -> Self {
         let now = Baseline::of(sums, counts);
         let none = CommandSums::default();

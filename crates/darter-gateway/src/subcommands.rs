@@ -1,4 +1,4 @@
-//! The subcommands of those commands that have some, for `COMMAND` and `CLIENT LIST`.
+//! The subcommands of commands, for `COMMAND` and `CLIENT LIST`.
 
 use super::table::{Command, CommandId};
 
@@ -11,7 +11,7 @@ pub(super) struct Subcommand {
     pub name: &'static str,
     /// The number of arguments, including both names; if negative, the minimum.
     pub arity: i64,
-    /// Which arguments are keys, as for [`Command::keys`].
+    /// The arguments that are keys, as for [`Command::keys`].
     pub keys: (i64, i64, i64),
 }
 
@@ -67,8 +67,8 @@ impl Subcommand {
         SUBCOMMANDS.iter().filter(move |subcommand| subcommand.of == of)
     }
 
-    /// Returns the position in the list of a command's subcommand, by its own name in upper or
-    /// lower case.
+    /// Returns the position of a command's subcommand in its list, by the subcommand's own name in
+    /// upper or lower case.
     pub(super) fn position(command: &Command, name: &[u8]) -> Option<usize> {
         SUBCOMMANDS.iter().position(|subcommand| {
             subcommand.of == command.id && name.eq_ignore_ascii_case(subcommand.own_name().as_bytes())
@@ -81,12 +81,12 @@ impl Subcommand {
         matches!(command.id, Client | CommandOfCommands | Config | Memory | Object | Slowlog)
     }
 
-    /// Returns the name without the command's.
+    /// Returns the name without the command's name.
     pub(super) fn own_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, own)| own)
     }
 
-    /// Returns whether the subcommand takes so many arguments, including both names.
+    /// Returns whether the subcommand can have `arguments` arguments, including both names.
     pub(super) fn takes(&self, arguments: usize) -> bool {
         super::table::takes(self.arity, arguments)
     }

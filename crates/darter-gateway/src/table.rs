@@ -18,8 +18,8 @@ pub(super) struct Command {
     pub arity: i64,
     /// The command's flags, in Redis's words.
     pub flags: &'static [&'static str],
-    /// Which arguments are keys: the first, the last (from the end if negative) and the step. All 0
-    /// if there are none.
+    /// The arguments that are keys: the first, the last (from the end if negative) and the step.
+    /// All are 0 if there are none.
     pub keys: (i64, i64, i64),
     /// The version of Redis, or of darter, that introduced it.
     pub since: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Command {
     pub note: &'static str,
 }
 
-/// Passes the list of commands, by their groups, to a macro: `table!` below makes the table of it,
+/// Passes the list of commands, by group, to a macro: `table!` below builds the table, and
 /// `commands/mod.rs` the dispatch.
 ///
 /// An entry gives the command's id, name, arity, flags, keys and the version that introduced it;
@@ -63,12 +63,12 @@ macro_rules! for_each_command {
                 Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => strings::incrbyfloat(call).await,
                     "Adds to a decimal number, in 64 bits of precision", "atomic";
                 Mget "mget" -2 [readonly fast] (1 -1 1) "1.0.0" => strings::mget(call).await,
-                    "Returns several values", "each key by itself: others may change one between two reads";
+                    "Returns several values", "each key separately: other clients may change one between two reads";
                 Mset "mset" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::mset(call).await,
-                    "Sets several values", "each key by itself, in their order: others may see some set and some not";
+                    "Sets several values", "each key separately, in order: other clients may see some set and some not";
                 Msetnx "msetnx" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::msetnx(call).await,
                     "Sets several values if none of the keys exists",
-                    "all keys at the same moment or none, also if a gateway dies; an unconditional SET of one of them that runs beside it \
+                    "all keys at the same moment or none, even if a gateway dies; an unconditional SET of one of them that runs concurrently \
                      counts as after it";
                 Psetex "psetex" 4 [write denyoom] (1 1 1) "2.6.0" => strings::setex(call, 1).await,
                     "Sets a value with a time to live in ms", "atomic";
@@ -88,11 +88,11 @@ macro_rules! for_each_command {
             "generic" {
                 Copy "copy" -3 [write denyoom] (1 2 1) "6.2.0" => keys::copy(call).await,
                     "Copies a key; REPLACE",
-                    "the new key appears whole; elements of a hash or a sorted set are read one by one; takes as long as there are elements";
+                    "the new key appears whole; elements of a hash or a sorted set are read one by one; takes time linear in the number of elements";
                 Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
-                    "Removes keys", "each key by itself";
+                    "Removes keys", "each key separately";
                 Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
-                    "Counts which of some keys are there", "each key by itself";
+                    "Counts how many of the given keys exist", "each key separately";
                 Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,
                     "Sets the time to live of a key, in seconds; NX, XX, GT, LT", "atomic; by the gateway's clock";
                 Expireat "expireat" -3 [write fast] (1 1 1) "1.2.0" => expiry::expire(call, expiry::Unit::Seconds, false).await,
@@ -101,7 +101,7 @@ macro_rules! for_each_command {
                     "Returns the expiry time of a key, in seconds", "atomic";
                 Keys "keys" 2 [readonly] (0 0 0) "1.0.0" => scan::keys(call).await,
                     "Returns the keys that match a pattern, in order",
-                    "keys that are there throughout come, once; what a pattern begins with is looked for, not filtered";
+                    "keys that exist throughout are returned once; a pattern's literal prefix is searched for, not filtered";
                 Object "object" -2 [readonly] (0 0 0) "2.2.3" => object::object(call).await,
                     "ENCODING, REFCOUNT; IDLETIME and FREQ are refused: reads are not recorded", "atomic";
                 Persist "persist" 2 [write fast] (1 1 1) "2.2.0" => expiry::persist(call).await,
@@ -115,58 +115,58 @@ macro_rules! for_each_command {
                 Pttl "pttl" 2 [readonly fast] (1 1 1) "2.6.0" => expiry::ttl(call, expiry::Unit::Millis, true).await,
                     "Returns the time to live of a key, in ms", "atomic; by the gateway's clock";
                 Randomkey "randomkey" 1 [readonly] (0 0 0) "1.0.0" => scan::randomkey(call).await,
-                    "Returns a random key", "every key can come; keys in thinly used parts of the key space come more often";
+                    "Returns a random key", "every key is possible; keys in sparse parts of the key space are returned more often";
                 Rename "rename" 3 [write] (1 2 1) "1.0.0" => keys::rename(call).await,
                     "Renames a key",
-                    "two steps: the new key appears whole, then the old one goes if it is still the same, or all begins again; others may see \
-                     both, and a gateway that dies may leave both; takes as long as there are elements";
+                    "two steps: the new key appears whole, then the old one is removed if it is unchanged, or the command starts over; other clients may see \
+                     both, and a gateway that dies may leave both; takes time linear in the number of elements";
                 Renamenx "renamenx" 3 [write fast] (1 2 1) "1.0.0" => keys::renamenx(call).await,
-                    "Renames a key if the new one does not exist", "as RENAME; of several that want one new key, one gets it";
+                    "Renames a key if the new one does not exist", "as RENAME; if several clients rename to one new key, one succeeds";
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
                     "Returns keys step by step, in order; MATCH, COUNT, TYPE",
-                    "keys that are there throughout come, once; a cursor is good at every gateway, for half an hour at least; an unknown one begins again";
+                    "keys that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
                 Touch "touch" -2 [readonly fast] (1 -1 1) "3.2.1" => keys::exists(call).await,
-                    "As EXISTS: reads are not recorded", "each key by itself";
+                    "As EXISTS: reads are not recorded", "each key separately";
                 Ttl "ttl" 2 [readonly fast] (1 1 1) "1.0.0" => expiry::ttl(call, expiry::Unit::Seconds, true).await,
                     "Returns the time to live of a key, in seconds", "atomic; by the gateway's clock";
                 Type "type" 2 [readonly fast] (1 1 1) "1.0.0" => keys::kind(call).await,
                     "Returns the type of a key", "atomic";
                 Unlink "unlink" -2 [write fast] (1 -1 1) "4.0.0" => keys::del(call).await,
-                    "As DEL", "each key by itself";
+                    "As DEL", "each key separately";
             }
             "hash" {
                 Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => hashes::hdel(call).await,
-                    "Removes fields", "each field by itself, in their order; a hash without fields is absent";
+                    "Removes fields", "each field separately, in order; a hash without fields is absent";
                 Hexists "hexists" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hexists(call).await,
                     "Returns whether a field exists", "atomic";
                 Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
                     "Returns the value of a field", "atomic";
                 Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, true).await,
                     "Returns all fields and values, in the order of the fields",
-                    "each field by itself: others may change one between two reads; a hash that is removed is returned whole or not at all";
+                    "each field separately: other clients may change one between two reads; a hash that is removed is returned whole or not at all";
                 Hincrby "hincrby" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hincrby(call).await,
-                    "Adds to a field that is a number", "atomic; beside the DEL of its key it may be seen before it and again behind it";
+                    "Adds to a field that is a number", "atomic; while a DEL of its key runs, the change may be seen before the DEL and again after it";
                 Hincrbyfloat "hincrbyfloat" 4 [write denyoom fast] (1 1 1) "2.6.0" => hashes::hincrbyfloat(call).await,
                     "Adds to a field that is a decimal number, in 64 bits of precision", "as HINCRBY";
                 Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, false).await,
                     "Returns all fields, in order", "as HGETALL";
                 Hlen "hlen" 2 [readonly fast] (1 1 1) "2.0.0" => hashes::hlen(call).await,
-                    "Counts the fields", "fields that are there throughout count, once; takes as long as there are fields";
+                    "Counts the fields", "fields that exist throughout are counted once; takes time linear in the number of fields";
                 Hmget "hmget" -3 [readonly fast] (1 1 1) "2.0.0" => hashes::hmget(call).await,
                     "Returns the values of several fields", "as HGETALL";
                 Hmset "hmset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hmset(call).await,
                     "As HSET, and returns OK", "as HSET";
                 Hrandfield "hrandfield" -2 [readonly] (1 1 1) "6.2.0" => random::random(call, Kind::Hash).await,
-                    "Returns random fields, each as likely as every other; WITHVALUES", "as HGETALL; takes as long as there are fields";
+                    "Returns random fields, each as likely as every other; WITHVALUES", "as HGETALL; takes time linear in the number of fields";
                 Hscan "hscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Hash).await,
                     "Returns fields and values step by step, in the order of the fields; MATCH, COUNT, NOVALUES",
-                    "fields that are there throughout come, once; a cursor is good at every gateway, for half an hour at least; an unknown one begins again";
+                    "fields that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
                 Hset "hset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hset(call).await,
-                    "Gives fields values",
-                    "each field by itself, in their order: others may see some changed and some not; beside the DEL of its key it may be seen \
-                     before it and again behind it";
+                    "Sets fields to values",
+                    "each field separately, in order: other clients may see some changed and some not; while a DEL of its key runs, a change may be seen \
+                     before the DEL and again after it";
                 Hsetnx "hsetnx" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hsetnx(call).await,
-                    "Gives a field a value if it has none", "as HINCRBY";
+                    "Sets a field to a value if it is absent", "as HINCRBY";
                 Hstrlen "hstrlen" 3 [readonly fast] (1 1 1) "3.2.0" => hashes::hstrlen(call).await,
                     "Returns the length of a field's value", "atomic";
                 Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, false, true).await,
@@ -174,47 +174,47 @@ macro_rules! for_each_command {
             }
             "sorted-set" {
                 Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
-                    "Gives members scores; NX, XX, GT, LT, CH, INCR",
-                    "each member by itself, in their order: others may see some changed and some not; beside the DEL of its key it may be seen \
-                     before it and again behind it";
+                    "Sets the scores of members; NX, XX, GT, LT, CH, INCR",
+                    "each member separately, in order: other clients may see some changed and some not; while a DEL of its key runs, a change may be seen \
+                     before the DEL and again after it";
                 Zcard "zcard" 2 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zcard(call).await,
-                    "Counts the members", "members that are there throughout count, once; takes as long as there are members";
+                    "Counts the members", "members that exist throughout are counted once; takes time linear in the number of members";
                 Zcount "zcount" 4 [readonly fast] (1 1 1) "2.0.0" => ranks::count(call, By::Score).await,
-                    "Counts the members with scores between two bounds", "as ZRANGE; takes as long as there are such members";
+                    "Counts the members with scores between two bounds", "as ZRANGE; takes time linear in the number of such members";
                 Zincrby "zincrby" 4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zincrby(call).await,
-                    "Adds to a member's score", "atomic; beside the DEL of its key it may be seen before it and again behind it";
+                    "Adds to a member's score", "atomic; while a DEL of its key runs, the change may be seen before the DEL and again after it";
                 Zlexcount "zlexcount" 4 [readonly fast] (1 1 1) "2.8.9" => ranks::count(call, By::Name).await,
-                    "Counts the members between two names, whatever their scores", "as ZCARD; takes as long as there are such members";
+                    "Counts the members between two names, regardless of their scores", "as ZCARD; takes time linear in the number of such members";
                 Zmscore "zmscore" -3 [readonly fast] (1 1 1) "6.2.0" => sorted_sets::zmscore(call).await,
-                    "Returns the scores of several members", "each member by itself: others may change one between two reads";
+                    "Returns the scores of several members", "each member separately: other clients may change one between two reads";
                 Zpopmax "zpopmax" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, true).await,
                     "Removes and returns the members with the highest scores", "as ZPOPMIN";
                 Zpopmin "zpopmin" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, false).await,
                     "Removes and returns the members with the lowest scores",
-                    "each member by itself, and nobody else gets it too; a lower one may come while it goes";
+                    "each member separately, and no other client gets it; a lower one may be added at the same time";
                 Zrandmember "zrandmember" -2 [readonly] (1 1 1) "6.2.0" => random::random(call, Kind::SortedSet).await,
                     "Returns random members, each as likely as every other; WITHSCORES",
-                    "each member by itself; takes as long as there are members";
+                    "each member separately; takes time linear in the number of members";
                 Zrange "zrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, None, None).await,
                     "Returns members by rank, score or name, in order; BYSCORE, BYLEX, REV, LIMIT, WITHSCORES",
-                    "members that are there throughout with one score come, once, in order; one whose score changes meanwhile comes once, or not; \
-                     a set that is removed is returned whole or not at all; takes as long as there are members up to the last";
+                    "members that exist throughout with one score are returned once, in order; a member whose score changes is returned once or not; \
+                     a set that is removed is returned whole or not at all; takes time linear in the number of members up to the last";
                 Zrangebylex "zrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(false)).await,
-                    "Returns the members between two names, whatever their scores; LIMIT", "members that are there throughout come, once, in order";
+                    "Returns the members between two names, regardless of their scores; LIMIT", "members that exist throughout are returned once, in order";
                 Zrangebyscore "zrangebyscore" -4 [readonly] (1 1 1) "1.0.5" => ranks::range(call, Some(By::Score), Some(false)).await,
-                    "Returns the members with scores between two bounds; LIMIT, WITHSCORES", "as ZRANGE; begins where it is to begin";
+                    "Returns the members with scores between two bounds; LIMIT, WITHSCORES", "as ZRANGE; starts directly at the first member in range";
                 Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
-                    "Returns the number of members before one", "as ZRANGE; takes as long as there are such members";
+                    "Returns the number of members before one", "as ZRANGE; takes time linear in the number of such members";
                 Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
-                    "Removes members", "each member by itself, in their order; a sorted set without members is absent";
+                    "Removes members", "each member separately, in order; a sorted set without members is absent";
                 Zremrangebylex "zremrangebylex" 4 [write] (1 1 1) "2.8.9" => ranks::remove(call, By::Name).await,
-                    "Removes the members between two names, whatever their scores", "as ZREMRANGEBYRANK";
+                    "Removes the members between two names, regardless of their scores", "as ZREMRANGEBYRANK";
                 Zremrangebyrank "zremrangebyrank" 4 [write] (1 1 1) "2.0.0" => ranks::remove(call, By::Rank).await,
                     "Removes the members from one rank to another",
-                    "each member by itself: those are removed that ZRANGE would return; others may see some gone and some not";
+                    "each member separately: the members that ZRANGE would return are removed; other clients may see some removed and some not";
                 Zremrangebyscore "zremrangebyscore" 4 [write] (1 1 1) "1.2.0" => ranks::remove(call, By::Score).await,
                     "Removes the members with scores between two bounds",
-                    "each member by itself, and none whose score is out of bounds by then; others may see some gone and some not";
+                    "each member separately, and none whose score is out of bounds by then; other clients may see some removed and some not";
                 Zrevrange "zrevrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, Some(By::Rank), Some(true)).await,
                     "Returns members by rank from the highest; WITHSCORES", "as ZRANGE";
                 Zrevrangebylex "zrevrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(true)).await,
@@ -225,22 +225,22 @@ macro_rules! for_each_command {
                     "Returns the number of members after one", "as ZRANK";
                 Zscan "zscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::SortedSet).await,
                     "Returns members and scores step by step, in the order of the members; MATCH, COUNT",
-                    "members that are there throughout come, once; a cursor is good at every gateway, for half an hour at least; an unknown one begins again";
+                    "members that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
                 Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
                     "Returns the score of a member", "atomic";
             }
             "ordered" {
                 Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
                     "Returns keys and values between two bounds, `[key`, `(key`, `-` or `+`, in order; LIMIT n, REV (bounds then from high to \
-                     low), KEYSONLY", "keys that are there throughout come, once, in order";
+                     low), KEYSONLY", "keys that exist throughout are returned once, in order";
                 Rangecount "rangecount" 3 [readonly] (0 0 0) "darter 0.1" => ordered::rangecount(call).await,
-                    "Counts the keys between two bounds", "keys that are there throughout count, once; takes as long as there are keys";
+                    "Counts the keys between two bounds", "keys that exist throughout are counted once; takes time linear in the number of keys";
             }
             "transactions" {
                 Discard "discard" 1 [noscript loading stale fast] (0 0 0) "2.0.0" => transactions::discard(call),
-                    "Ends what a refused MULTI has begun", "";
+                    "Ends a refused MULTI", "";
                 Exec "exec" 1 [noscript loading stale skip_slowlog] (0 0 0) "1.2.0" => transactions::exec(call),
-                    "Ends what a refused MULTI has begun, and fails with EXECABORT", "";
+                    "Ends a refused MULTI, and fails with EXECABORT", "";
                 Multi "multi" 1 [noscript loading stale fast] (0 0 0) "1.2.0" => transactions::multi(call),
                     "Refused; nothing is executed until EXEC or DISCARD", "refused";
                 Unwatch "unwatch" 1 [noscript loading stale fast] (0 0 0) "2.2.0" => transactions::unwatch(),
@@ -270,21 +270,21 @@ macro_rules! for_each_command {
                 Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call).await,
                     "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
                 Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call).await,
-                    "GET of what clients ask for, RESETSTAT; the rest is set by the command line", "this gateway's";
+                    "GET of the settings that clients read, RESETSTAT; the rest is set by the command line", "this gateway's";
                 Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
-                    "Counts the keys", "keys that are there throughout count, once; takes as long as there are keys, and looks into each hash and sorted set";
+                    "Counts the keys", "keys that exist throughout are counted once; takes time linear in the number of keys, and reads each hash and sorted set";
                 Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
-                    "Removes all keys; wants `--allow-flush`", "each key by itself; keys that come meanwhile may stay";
+                    "Removes all keys; requires `--allow-flush`", "each key separately; keys added during the command may stay";
                 Flushdb "flushdb" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
-                    "As FLUSHALL", "each key by itself; keys that come meanwhile may stay";
+                    "As FLUSHALL", "each key separately; keys added during the command may stay";
                 Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call).await,
-                    "Describes the state of the gateway", "this gateway's; the number of keys is of the last round of its walk";
+                    "Describes the state of the gateway", "this gateway's; the number of keys is from the last round of its walk";
                 Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => object::memory(call).await,
-                    "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes as long as there are elements";
+                    "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes time linear in the number of elements";
                 Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call).await,
                     "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
                 Time "time" 1 [loading stale fast] (0 0 0) "2.6.0" => information::time(call),
-                    "Returns the time in seconds, and the microseconds beside them", "by the gateway's clock";
+                    "Returns the time in seconds, and the microseconds within the second", "by the gateway's clock";
             }
         }
     };
@@ -301,7 +301,7 @@ macro_rules! table {
         #[allow(missing_docs)]
         pub(super) enum CommandId { $($($id,)*)* }
 
-        /// All commands, by their groups.
+        /// All commands, by group.
         pub(super) static TABLE: &[Command] = &[$($(
             Command {
                 id: CommandId::$id,
@@ -359,12 +359,13 @@ impl Command {
         TABLE.get(number as usize)
     }
 
-    /// Returns whether the command takes so many arguments, including its name.
+    /// Returns whether the command can have `arguments` arguments, including its name.
     pub(super) fn takes(&self, arguments: usize) -> bool {
         takes(self.arity, arguments)
     }
 
-    /// Returns whether the argument at a position is a key, when there are so many arguments.
+    /// Returns whether the argument at a position is a key, of a command with `arguments`
+    /// arguments.
     pub(super) fn has_key_at(&self, position: usize, arguments: usize) -> bool {
         let (first, last, step) = self.keys;
         let (at, all) = (super::number::signed(position), super::number::signed(arguments));
@@ -372,13 +373,13 @@ impl Command {
         step > 0 && (first..=last).contains(&at) && (at - first) % step == 0
     }
 
-    /// Returns whether a client may use the command before it has authenticated.
+    /// Returns whether a client may run the command before it has authenticated.
     pub(super) fn is_for_strangers(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
 }
 
-/// Returns whether a command of an arity takes so many arguments, including its name.
+/// Returns whether a command of an arity can have `arguments` arguments, including its name.
 pub(super) fn takes(arity: i64, arguments: usize) -> bool {
     let arguments = super::number::signed(arguments);
     if arity < 0 { arguments >= -arity } else { arguments == arity }
@@ -388,8 +389,8 @@ pub(super) fn takes(arity: i64, arguments: usize) -> bool {
 pub fn page() -> String {
     let mut page = String::from(
         "# Commands of the gateway\n\n\
-         Made from the table of commands, by `DARTER_KEEP_DOCS=1 cargo test -p darter-gateway --test gateway`. A command \
-         that is not here is refused.\nError texts and edge cases are those of Redis 7. *Atomic* means atomic for its key, across all \
+         Generated from the table of commands by `DARTER_KEEP_DOCS=1 cargo test -p darter-gateway --test gateway`. A command \
+         that is not listed is refused.\nError texts and edge cases are those of Redis 7. *Atomic* means atomic for its key, across all \
          gateways of a pool; [gateway.md](gateway.md) describes how.\n",
     );
     let mut groups: Vec<&str> = TABLE.iter().map(|command| command.group).collect();
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_from_other_arguments() {
+    fn keys_are_distinguished_from_other_arguments() {
         let keys = |name: &[u8], arguments| {
             let command = Command::named(name).unwrap();
             (0..arguments).filter(|at| command.has_key_at(*at, arguments)).collect::<Vec<_>>()

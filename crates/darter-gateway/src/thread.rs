@@ -1,5 +1,6 @@
 //! A serving thread: an executor with a task for each client, one that drives the connections to
-//! memory nodes, one that accounts, and in the first thread one that removes expired keys.
+//! memory nodes, one that updates the counts, and in the first thread one that removes expired
+//! keys.
 
 use super::clients::ClientInfo;
 use super::clock::now_ms;
@@ -27,7 +28,7 @@ const ACCOUNTING_INTERVAL: Duration = Duration::from_millis(500);
 /// A connection on its way to the thread that serves it.
 pub(super) type Accepted = (TcpStream, Arc<ClientInfo>);
 
-/// Serves the clients that a channel delivers, until the channel is closed and all of them have
+/// Serves the clients that a channel delivers, until the channel is closed and all clients have
 /// gone.
 pub(super) fn serve(
     shared: Arc<GatewayState>,
@@ -56,7 +57,7 @@ pub(super) fn serve(
     Ok(())
 }
 
-/// Starts a task that takes turns with the others of the thread.
+/// Starts a task that takes turns with the thread's other tasks.
 fn spawn(worker: &Rc<Worker>, task: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(in_turns(move |work| worker.has_worked(work), task))
@@ -88,7 +89,7 @@ async fn account(worker: Rc<Worker>) {
     }
 }
 
-/// Walks over all records again and again, and removes the expired ones.
+/// Walks over all records repeatedly and removes the expired ones.
 async fn expire(worker: Rc<Worker>) {
     let counts = &worker.shared.counts;
     let (mut walk, mut pace, mut watch) = (Expiry::default(), Pace::default(), ClockWatch::default());
@@ -109,7 +110,7 @@ async fn expire(worker: Rc<Worker>) {
                         counts.expiring.store(census.expiring, Ordering::Relaxed);
                     }
                     if std::mem::take(&mut fails) {
-                        info!("the walk that removes expired keys goes on");
+                        info!("the walk that removes expired keys works again");
                     }
                     pause = pace.after(&stepped, held.keys.now);
                     if !stepped.goes_on {

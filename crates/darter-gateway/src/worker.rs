@@ -1,5 +1,5 @@
-//! What the clients of one thread share, and borrow from it: sessions of the pool, of which only so
-//! many are in use at a time, and spare buffers.
+//! The resources that the clients of one thread share and borrow: sessions of the pool, of which a
+//! limited number is in use at a time, and spare buffers.
 
 use super::clients::ClientInfo;
 use super::keyspace::{KeyLocks, Keyspace};
@@ -19,14 +19,15 @@ use tracing::warn;
 
 /// Spare buffers of each kind that a thread keeps.
 const SPARES: usize = 8;
-/// Spare buffers for replies that it keeps: all clients with requests in progress have one at once.
+/// Spare buffers for replies that a thread keeps: all clients with requests in progress have one at
+/// once.
 const OUTPUTS_SPARE: usize = 256;
-/// Maximum capacity of a reply buffer that is kept, in bytes.
+/// Largest capacity of a reply buffer that is kept, in bytes.
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
-/// Maximum capacity of a request buffer that is kept, in bytes: four reads.
+/// Largest capacity of a request buffer that is kept, in bytes: four reads.
 const INPUT_KEPT_BYTES: usize = 256 << 10;
 
-/// What the clients of one thread share.
+/// The resources shared by the clients of one thread.
 pub(super) struct Worker {
     counts: Arc<ThreadCounts>,
     /// The current round of accounting; each session is accounted for once in a round.
@@ -42,14 +43,14 @@ pub(super) struct Worker {
     pipelines: RefCell<Vec<Pipeline>>,
 }
 
-/// The costs of a session that have been counted, and the round in which they were.
+/// The counted costs of a session, and the round in which they were counted.
 #[derive(Debug)]
 struct Account {
     round: u64,
     counted: Counters,
 }
 
-/// A keyspace with a session of its own, borrowed from its thread.
+/// A keyspace with its own session, borrowed from its thread.
 pub(super) struct KeyspaceLease<'w> {
     pub(super) keys: Keyspace,
     account: Account,
@@ -72,7 +73,7 @@ impl Worker {
         }
     }
 
-    /// Borrows a keyspace; waits while as many are in use as may be.
+    /// Borrows a keyspace. Waits while the limit is in use.
     pub(super) async fn keyspace(&self) -> KeyspaceLease<'_> {
         // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
@@ -93,7 +94,7 @@ impl Worker {
         self.keyspaces.borrow_mut().push((held.keys, held.account));
     }
 
-    /// Takes a keyspace that is not in use, and drops those of former memberships that it meets.
+    /// Takes an unused keyspace, and drops those of former memberships that it finds.
     fn current_keyspace(&self) -> Option<(Keyspace, Account)> {
         loop {
             let (keys, mut account) = self.keyspaces.borrow_mut().pop()?;
@@ -104,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// Counts what a session has cost, unless that was done in this round.
+    /// Counts the costs of a session, unless that was done in this round.
     fn count(&self, keys: &Keyspace, account: &mut Account) {
         if account.round != self.round.get() {
             let now = keys.counters();
@@ -113,8 +114,8 @@ impl Worker {
         }
     }
 
-    /// Begins a round, accounts for the sessions that are not in use, and drops those of former
-    /// memberships.
+    /// Begins a round, counts the costs of the sessions that are not in use, and drops the sessions
+    /// of former memberships.
     pub(super) fn account(&self) {
         self.round.set(self.round.get() + 1);
         self.keyspaces.borrow_mut().retain_mut(|(keys, account)| {
@@ -124,7 +125,7 @@ impl Worker {
         self.counts.looked_ms.set(self.shared.uptime_ms());
     }
 
-    /// Takes in the work of a task's turn, in bytes.
+    /// Records the work of a task's turn, in bytes.
     pub(super) fn has_worked(&self, bytes: usize) {
         let longest = &self.counts.longest_turn_bytes;
         if bytes as u64 > longest.get() {
@@ -185,7 +186,7 @@ impl Worker {
         inbox
     }
 
-    /// Takes an empty buffer back; frees it if a long request has made it large.
+    /// Takes an empty buffer back; frees it if a long request has enlarged it.
     pub(super) fn give_inbox(&self, inbox: Inbox) {
         let bytes = inbox.buffer_bytes();
         if (1..=INPUT_KEPT_BYTES).contains(&bytes) && give(&self.inboxes, inbox, SPARES) {
@@ -220,7 +221,7 @@ impl Worker {
     }
 }
 
-/// Keeps a spare buffer, unless there are so many. Returns whether it did.
+/// Keeps a spare buffer, unless `most` are kept. Returns whether it was kept.
 fn give<T>(spares: &RefCell<Vec<T>>, spare: T, most: usize) -> bool {
     let mut spares = spares.borrow_mut();
     let has_room = spares.len() < most;

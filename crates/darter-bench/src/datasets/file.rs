@@ -15,7 +15,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct KeyFile {
     text: Vec<u8>,
-    /// Where each distinct key begins and how long it is, in byte order of the keys.
+    /// Start and length of each distinct key, in byte order of the keys.
     lines: Vec<(u64, u32)>,
     shuffle: Permutation,
     key: u64,
@@ -43,12 +43,12 @@ impl KeyFile {
         let (mut lines, mut blank, mut at) = (Vec::new(), 0, 0);
         for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
             match line.len() {
-                // What follows the last newline is no line.
+                // The empty rest after the last newline is not a line.
                 0 if at < text.len() => blank += 1,
                 0 => {}
                 bytes if bytes > KEY_BYTES_MAX => {
                     return Err(format!(
-                        "line {}: a key of {bytes} bytes, at most {KEY_BYTES_MAX} are possible",
+                        "line {}: key of {bytes} bytes; the limit is {KEY_BYTES_MAX}",
                         number + 1
                     ));
                 }
@@ -60,10 +60,10 @@ impl KeyFile {
         lines.sort_unstable_by_key(|&line| slice(&text, line));
         lines.dedup_by_key(|line| slice(&text, *line));
         if lines.is_empty() {
-            return Err("no key in it; write one key a line".to_owned());
+            return Err("no keys; write one key per line".to_owned());
         }
         if lines.len() as u64 > RECORDS_MAX {
-            return Err(format!("{} keys, at most {RECORDS_MAX} are possible", lines.len()));
+            return Err(format!("{} keys; the limit is {RECORDS_MAX}", lines.len()));
         }
         let bytes = lines.iter().map(|line| u64::from(line.1)).sum();
         let repeated = (found - lines.len()) as u64;
@@ -71,7 +71,7 @@ impl KeyFile {
         Ok(Self { text, lines, shuffle, key: derive_seed(seed, 0x4669_6c65), bytes, blank, repeated })
     }
 
-    /// The key at `place` in byte order.
+    /// Returns the key at `place` in byte order.
     fn at(&self, place: u64) -> &[u8] {
         slice(&self.text, self.lines[place as usize])
     }

@@ -1,8 +1,8 @@
-//! The sets of keys to measure with (DART, section 5.1): each gives a key for every record number,
-//! without storing them where the set allows it.
+//! The sets of keys to measure with (DART, section 5.1). Each maps every record number to a key,
+//! and stores no keys if it can compute them.
 //!
-//! A dataset is a fixed sequence of distinct keys. Records `0..n` are loaded, later ones are the
-//! fresh keys of inserts. What a dataset gives depends only on its name and the seed.
+//! A dataset is a fixed sequence of distinct keys. Records `0..n` are loaded; inserts take the
+//! records after them. The keys depend only on the dataset's name and the seed.
 
 mod dense;
 mod file;
@@ -22,27 +22,27 @@ pub const RECORDS_MAX: u64 = 1 << 40;
 
 /// A fixed sequence of distinct keys.
 pub trait Dataset: Send + Sync {
-    /// How many distinct keys there are, at most [`RECORDS_MAX`].
+    /// Returns the number of distinct keys, at most [`RECORDS_MAX`].
     fn capacity(&self) -> u64;
 
-    /// Puts the key of `record` (below [`Dataset::capacity`]) into `key`, replacing what was there.
+    /// Writes the key of `record` (below [`Dataset::capacity`]) to `key`, replacing its contents.
     fn key(&self, record: u64, key: &mut Vec<u8>);
 
-    /// The keys of records `0..records` (at most [`Dataset::capacity`]) in ascending order, for
-    /// bulk load.
+    /// Returns the keys of records `0..records` (at most [`Dataset::capacity`]) in ascending order,
+    /// for bulk load.
     fn sorted(&self, records: u64) -> Box<dyn Iterator<Item = Vec<u8>> + Send + '_>;
 
-    /// Whether all keys are 8-byte big-endian integers.
+    /// Returns whether all keys are 8-byte big-endian integers.
     fn has_integer_keys(&self) -> bool;
 
-    /// Mean length of a key in bytes, roughly; sizes the pool.
+    /// Returns the approximate mean length of a key in bytes, which sizes the pool.
     fn key_bytes_mean(&self) -> u64;
 
-    /// What a reader of the figures must know of these keys.
+    /// Returns a description of the keys for readers of the figures.
     fn note(&self) -> String;
 }
 
-/// Which dataset, as named on the command line.
+/// A dataset, as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatasetSpec {
     /// [`RandInt`].
@@ -53,7 +53,7 @@ pub enum DatasetSpec {
     File(PathBuf),
 }
 
-/// Names a dataset, and opens it.
+/// Names a dataset and opens it.
 pub trait KeySource: fmt::Display {
     /// Prepares the dataset.
     ///
@@ -61,7 +61,7 @@ pub trait KeySource: fmt::Display {
     /// Fails if a key file cannot be read or used; the message names the line.
     fn open(&self, seed: u64) -> Result<Box<dyn Dataset>, BenchError>;
 
-    /// Returns whether the keys come from a file: then there are no more of them.
+    /// Returns whether the keys come from a file, which limits their number.
     fn is_file(&self) -> bool;
 }
 
@@ -104,7 +104,7 @@ impl FromStr for DatasetSpec {
     }
 }
 
-/// Sorts 8-byte keys as integers, which is their byte order, and hands them out.
+/// Sorts 8-byte keys as integers, which is their byte order, and returns them one by one.
 pub fn sorted_integers(mut keys: Vec<u64>) -> Box<dyn Iterator<Item = Vec<u8>> + Send> {
     keys.sort_unstable();
     Box::new(keys.into_iter().map(|key| key.to_be_bytes().to_vec()))
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What every dataset must keep.
+    /// Asserts the properties that every dataset must have.
     pub(super) fn assert_is_a_dataset(dataset: &dyn Dataset, records: u64) {
         let mut key = Vec::new();
         let mut expected = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! `randint`: 8-byte big-endian integers, uniform on 0..2^63 (DART, section 5.1).
 //!
-//! A seeded bijection on 63-bit integers stands for the draw, so that no key comes twice (a real
-//! draw of 60 M would repeat one in about ten thousand runs) and none needs storing.
+//! A seeded bijection on 63-bit integers replaces a random draw, so that no key repeats (a real
+//! draw of 60 M would repeat one in about ten thousand runs) and no key needs to be stored.
 
 use super::{Dataset, RECORDS_MAX, sorted_integers};
 use crate::permutation::{Mixer, derive_seed};
@@ -13,7 +13,7 @@ pub struct RandInt {
 }
 
 impl RandInt {
-    /// The sequence that `seed` names.
+    /// Returns the sequence for `seed`.
     pub fn new(seed: u64) -> Self {
         Self { mixer: Mixer::new(63, derive_seed(seed, 0x5261_6e64)) }
     }

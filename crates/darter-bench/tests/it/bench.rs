@@ -124,7 +124,7 @@ fn a_pool_with_keys_in_it_is_refused() {
     assert!(error.is_usage() && error.to_string().contains("empty"), "{error}");
 }
 
-/// The table grows by a row when a workload has ended.
+/// The table grows by a row when a workload ends.
 #[test]
 fn rows_come_as_workloads_end() {
     let (_, out) = bench("--index dart --records 2000 --ops 500 --workload load,c").unwrap();

@@ -1,6 +1,6 @@
 //! Commands about the connection and its client.
 
-#![allow(clippy::unnecessary_wraps)] // all commands have one shape, whether they can fail or not
+#![allow(clippy::unnecessary_wraps)] // all commands have one signature, whether they can fail or not
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::clients::ClientInfo;
@@ -237,7 +237,7 @@ fn id(text: &[u8]) -> Result<u64, Fault> {
     id.ok_or_else(|| Fault::said("ERR Invalid client ID"))
 }
 
-/// Returns whether a type of client is the one that all clients of a gateway have.
+/// Returns whether a type of client is the type of all clients of a gateway.
 fn is_normal(kind: &[u8]) -> Result<bool, Fault> {
     match &kind.to_ascii_lowercase()[..] {
         b"normal" => Ok(true),
@@ -278,7 +278,7 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let own = call.client.info.id;
     let end = |call: &mut Call<'_>, is_meant: &dyn Fn(&ClientInfo) -> bool| {
-        // A client that ends itself still gets the reply.
+        // A client that ends its own connection still gets the reply.
         let is_self = is_meant(&call.client.info);
         call.client.is_closing |= is_self;
         call.shared.clients.end(|info| info.id != own && is_meant(info)) + usize::from(is_self)

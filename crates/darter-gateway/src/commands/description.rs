@@ -1,4 +1,4 @@
-//! `COMMAND`: what the table of commands holds, in the replies that clients expect.
+//! `COMMAND`: the contents of the command table, in the replies that clients expect.
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
@@ -82,7 +82,7 @@ fn describe_all(reply: &mut Reply<'_>) {
     }
 }
 
-/// What `COMMAND INFO` describes.
+/// The command or subcommand that `COMMAND INFO` describes.
 #[derive(Clone, Copy, Debug)]
 enum Described {
     Command(&'static Command),
@@ -90,7 +90,7 @@ enum Described {
 }
 
 impl Described {
-    /// Returns the command or, as `client|list`, the subcommand with a name.
+    /// Returns the command with a name, or the subcommand with a name such as `client|list`.
     fn named(name: &[u8]) -> Option<Self> {
         match name.iter().position(|&byte| byte == b'|') {
             None => Command::named(name).map(Self::Command),
@@ -175,15 +175,15 @@ fn document(reply: &mut Reply<'_>, command: &Command) {
     }
 }
 
-/// Which commands `COMMAND LIST` lists.
+/// The commands that `COMMAND LIST` lists.
 #[derive(Debug)]
 enum Filter {
     None,
-    /// Those of a module; there are none.
+    /// Commands of a module; there are none.
     Module,
-    /// Those of an access category, in lower case.
+    /// Commands of an access category, in lower case.
     Category(Vec<u8>),
-    /// Those whose names match a pattern, in lower case.
+    /// Commands whose names match a pattern, in lower case.
     Pattern(Glob),
 }
 
@@ -197,7 +197,7 @@ impl Filter {
         }
     }
 
-    /// Returns whether a command, or its subcommand of that name, is listed.
+    /// Returns whether a command, or its subcommand with that name, is listed.
     fn accepts(&self, command: &Command, name: &str) -> bool {
         match self {
             Self::None => true,
@@ -228,7 +228,7 @@ fn list(reply: &mut Reply<'_>, args: &Arguments<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the flags of a command's key in Redis's words: how it is accessed, and what for.
+/// Returns the flags of a command's key in Redis's words: the kind of access, and its purpose.
 fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
     use CommandId::{
         Append, Copy, Del, Exists, Getdel, Hdel, Mset, Msetnx, Psetex, Rename, Renamenx, Set, Setex, Setnx,
@@ -250,7 +250,7 @@ fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
     }
 }
 
-/// Returns which of so many arguments of a command are keys.
+/// Returns the positions of the arguments that are keys, of a command with `arguments` arguments.
 fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize> {
     let (first, last, step) = keys;
     let last = if last < 0 { crate::number::signed(arguments) + last } else { last };

@@ -1,5 +1,5 @@
-//! What commands on hashes and on sorted sets have in common: several elements at once, their
-//! number, and scans.
+//! Code shared by the commands on hashes and on sorted sets: access to several elements at once,
+//! their number, and scans.
 
 use super::scan::{SCANNED_BYTES, Steps};
 use crate::call::{Call, too_long};
@@ -13,8 +13,8 @@ use crate::turns;
 /// Elements examined between two checks of the bytes found.
 const SCANNED: usize = 128;
 
-/// Returns the score that a member's record holds, as `ZSCAN` shows it: integers with all their
-/// digits, as Redis does for small sorted sets.
+/// Returns the score in a member's record as `ZSCAN` shows it: integers with all their digits, as
+/// Redis does for small sorted sets.
 fn text_of(record: &[u8]) -> Vec<u8> {
     let Some(number) = score_of_record(record) else { return Vec::new() };
     let is_whole = number.fract() == 0.0 && number.abs() <= (i64::MAX / 2) as f64;
@@ -95,7 +95,7 @@ pub(super) async fn scan(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
         let mut elements = aggregate.elements();
         let mut matching = Matching::new(steps.pattern)?;
         let (mut seen, mut bytes, mut walked) = (0, 0, Walked::Paused);
-        // An unknown cursor begins again, so that no element is missed.
+        // An unknown cursor starts from the beginning, so that no element is missed.
         if cursor != 0
             && let Some(last) = keys.recall(cursor).await?
         {

@@ -27,8 +27,8 @@ pub(super) fn invalid(command: &[u8]) -> Fault {
     Fault::said(format!("ERR invalid expire time in '{command}' command"))
 }
 
-/// Computes the time at which a key expires, from a time to live or a point in time, and fails if
-/// that is negative or overflows.
+/// Computes when a key expires from a time to live or a point in time. Fails if the time is
+/// negative or overflows.
 pub(super) fn positive_end(command: &[u8], text: &[u8], unit: Unit, now: Option<u64>) -> Result<u64, Fault> {
     let time = number::integer(text).ok_or(NO_INTEGER)?;
     let end = time.checked_mul(unit.millis()).filter(|&time| time > 0);

@@ -1,4 +1,5 @@
-//! Hashes. Each field is changed separately; a command that changes several does so in their order.
+//! Hashes. Each field is changed separately; a command that changes several fields does so in their
+//! order.
 
 use super::elements::{count, some};
 use crate::call::{Call, wrong_arity};
@@ -11,7 +12,7 @@ use crate::turns;
 /// Fields written between two checks of the reply's length.
 const CHUNK: usize = 4096;
 
-/// Sets fields to the values that follow them. Returns how many are new.
+/// Sets fields to the values that follow them. Returns the number of new fields.
 async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
     let Call { args, keys, .. } = call;
     if args.len() % 2 == 1 {
@@ -92,7 +93,7 @@ async fn value(call: &mut Call<'_>) -> Result<Option<Vec<u8>>, Fault> {
 
 /// `HMGET key field…`.
 pub(super) async fn hmget(call: &mut Call<'_>) -> Result<(), Fault> {
-    #[allow(clippy::redundant_closure_for_method_calls)] // the method is of one lifetime
+    #[allow(clippy::redundant_closure_for_method_calls)] // the method has a single lifetime
     some(call, Kind::Hash, |reply, value| reply.bulk_or_null(value)).await
 }
 
@@ -106,7 +107,7 @@ pub(super) async fn all(call: &mut Call<'_>, tells_fields: bool, tells_values: b
             let Call { keys, reply, .. } = &mut *call;
             let walked = keys.walk_elements(&mut fields, CHUNK, |field, value| {
                 if reply.written() > most {
-                    // The reply is refused below.
+                    // The reply is rejected below.
                     return;
                 }
                 if tells_fields {

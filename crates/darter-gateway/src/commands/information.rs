@@ -1,6 +1,6 @@
 //! `INFO` and `TIME`: the state of the gateway.
 
-#![allow(clippy::unnecessary_wraps)] // all commands have one shape, whether they can fail or not
+#![allow(clippy::unnecessary_wraps)] // all commands have one signature, whether they can fail or not
 
 use crate::REDIS_VERSION;
 use crate::call::Call;
@@ -29,7 +29,7 @@ pub(super) fn time(call: &mut Call<'_>) -> Result<(), Fault> {
 struct Section {
     /// The name in lower case.
     name: &'static str,
-    /// It is part of the reply when no section is named.
+    /// Whether it is part of the reply if no section is named.
     is_default: bool,
     write: fn(&Call<'_>, &mut String),
 }
@@ -113,8 +113,8 @@ fn clients(call: &Call<'_>, text: &mut String) {
     );
 }
 
-/// Returns the resident memory of this process, if the system reports it. Of a pool in a file or on
-/// memory nodes it includes only what is cached here.
+/// Returns the resident memory of this process, if the system reports it. It includes only the
+/// cached part of a pool in a file or on memory nodes.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -157,11 +157,11 @@ fn replication(_: &Call<'_>, text: &mut String) {
     fields(text, &[("role", &"master"), ("connected_slaves", &0), ("master_repl_offset", &0)]);
 }
 
-/// Returns the seconds that processors have spent on something, in user mode and in the kernel, as
-/// its `stat` file in /proc has them: for itself, and for children that have ended.
+/// Returns the processor seconds in user mode and in the kernel from a `stat` file in /proc: of the
+/// process or thread itself, and of its children that have exited.
 fn processor_seconds(stat: &str) -> Option<[[f64; 2]; 2]> {
     let stat = std::fs::read_to_string(stat).ok()?;
-    // The name in parentheses may hold anything; the times are fields 14 to 17.
+    // The name in parentheses may hold any bytes; the times are fields 14 to 17.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut ticks = rest.split_whitespace().skip(11).map(str::parse::<f64>);
     let per_second = rustix::param::clock_ticks_per_second() as f64;

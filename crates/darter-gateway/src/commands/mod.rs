@@ -1,4 +1,4 @@
-//! The commands, a file for each family, and the dispatch to them. The list of commands is in
+//! The commands, with a file for each family, and their dispatch. The list of commands is in
 //! `table.rs`.
 
 mod config;
@@ -32,7 +32,7 @@ macro_rules! dispatch {
         $id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal
         => $run:expr, $summary:literal, $note:literal;
     )*})*) => {
-        /// Runs a command whose arguments are as many as it takes.
+        /// Runs a command whose number of arguments is valid.
         async fn run(id: CommandId, $call: &mut Call<'_>) -> Result<(), Fault> {
             match id {
                 $($(CommandId::$id => $run,)*)*
@@ -43,8 +43,8 @@ macro_rules! dispatch {
 
 for_each_command! { dispatch }
 
-/// Runs the command that a request names and writes its reply, which is an error if the command
-/// failed or did not run. Returns the command, if there is one, and how it ended.
+/// Runs the command named by a request and writes its reply, which is an error if the command
+/// failed or did not run. Returns the command, if it exists, and how it ended.
 pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, Ending)> {
     let start = call.reply.position();
     let command = Command::named(call.args.get(0));
@@ -65,7 +65,7 @@ async fn attempt(
 ) -> Result<(), Fault> {
     transactions::check(call.client, command)?;
     let Some(command) = command else {
-        // A web page has made a browser send this: nothing else that it sends may take effect.
+        // A web page made a browser send this: nothing else that the browser sends may take effect.
         let name = call.args.get(0);
         call.client.is_closing |= name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post");
         return Err(unknown(&call.args));

@@ -1,11 +1,11 @@
-//! What clients ask about the storage of a key: `OBJECT`, `MEMORY`.
+//! Commands about the storage of a key: `OBJECT`, `MEMORY`.
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::Kind;
 use crate::number;
 
-/// Bytes of the longest string that Redis stores beside its header.
+/// Length in bytes of the longest string that Redis stores next to its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// Returns the name that Redis gives the encoding of a string.
@@ -17,9 +17,9 @@ fn encoding_of(value: &[u8]) -> &'static str {
     }
 }
 
-/// `OBJECT` and its subcommands. Hashes and sorted sets have the encodings that Redis has for large
-/// ones, for their elements lie in an index one by one, however few they are. Nothing is recorded
-/// when a key is read, so there is neither an idle time nor a frequency.
+/// `OBJECT` and its subcommands. Hashes and sorted sets have the encodings that Redis uses for
+/// large ones, because their elements are separate index records, even if there are few. Reads of a
+/// key are not recorded, so there is neither an idle time nor a frequency.
 pub(super) async fn object(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let subcommand = args.get(1).to_ascii_lowercase();
@@ -80,7 +80,7 @@ pub(super) async fn memory(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let mut options = args.from(3);
     while let Some(option) = options.next() {
-        // All elements are counted, however many samples would do.
+        // All elements are counted, regardless of the number of samples.
         let samples = options.next().filter(|_| option.eq_ignore_ascii_case(b"samples")).ok_or(SYNTAX)?;
         if number::integer(samples).ok_or(NO_INTEGER)? < 0 {
             return Err(SYNTAX);

@@ -29,7 +29,7 @@ fn end(text: &[u8]) -> Result<End<'_>, Fault> {
     }
 }
 
-/// Two bounds of names, the lower one first.
+/// Two bounds of names, with the lower one first.
 pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Parses the two ends of a range; `None` if the range is empty.
@@ -74,7 +74,7 @@ pub(super) async fn range(call: &mut Call<'_>) -> Result<(), Fault> {
             let Call { keys, reply, .. } = call;
             let walked = keys.walk(&mut part, (limit - count).min(CHUNK), |key, head| {
                 if reply.written() > most {
-                    // The reply is refused below.
+                    // The reply is rejected below.
                     return;
                 }
                 if !is_keys && reply.is_resp3() {

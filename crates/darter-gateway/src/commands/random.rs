@@ -1,5 +1,5 @@
-//! Random elements: `HRANDFIELD`, `ZRANDMEMBER`. Every element is as likely as every other, which
-//! takes a walk over all of them.
+//! Random elements: `HRANDFIELD`, `ZRANDMEMBER`. Every element is equally likely, which requires a
+//! walk over all of them.
 
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
@@ -19,7 +19,8 @@ fn below(limit: usize) -> usize {
     ((u128::from(random_word()) * limit as u128) >> 64) as usize
 }
 
-/// A sample of a stream: of the elements so far, each subset of the wanted size is equally likely.
+/// A sample of a stream. Of the elements seen so far, each subset of the wanted size is equally
+/// likely.
 #[derive(Debug)]
 struct Sample {
     wanted: usize,
@@ -30,7 +31,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Passes an element.
+    /// Adds an element of the stream.
     fn see(&mut self, name: &[u8], record: &[u8]) {
         self.seen += 1;
         let is_filled = self.drawn.len() == self.wanted;
@@ -49,7 +50,7 @@ impl Sample {
     }
 }
 
-/// Draws at most so many different elements.
+/// Draws at most `wanted` different elements.
 async fn draw(call: &mut Call<'_>, kind: Kind, wanted: usize) -> Result<Elements, Fault> {
     let most = call.shared.options.output_bytes_max;
     let mut retries = Retries::default();

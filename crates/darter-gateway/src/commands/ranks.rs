@@ -1,6 +1,6 @@
 //! Ranges of sorted sets: by rank, by score, by name.
 //!
-//! A command collects the members of a range first, and replies only if the generation that it read
+//! A command first collects the members of a range, and replies only if the generation that it read
 //! is still the current one.
 
 use super::ordered::{Bounds, bounds};
@@ -24,7 +24,7 @@ enum MemberRange<'a> {
     Names(Option<Bounds<'a>>),
 }
 
-/// What a range refers to.
+/// The meaning of a range's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Rank,
@@ -52,7 +52,7 @@ impl<'a> MemberRange<'a> {
     }
 }
 
-/// Which members of a range are returned.
+/// The selected members of a range.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     skipped: usize,
@@ -64,7 +64,7 @@ impl Window {
     const ALL: Self = Self { skipped: 0, wanted: usize::MAX, is_reverse: false };
 }
 
-/// Passes the members of a walk with certain ranks to a function.
+/// Passes the members of a walk within a window of ranks to a function.
 async fn take(
     call: &mut Call<'_>,
     mut ranks: Ranks,
@@ -130,7 +130,7 @@ async fn visit_ranks(
     take(call, ranks, window, visit).await
 }
 
-/// Passes the selected members of a range of names to a function, in their order.
+/// Passes the selected members of a range of names to a function, in order.
 async fn visit_names(
     call: &mut Call<'_>,
     set: &Aggregate,
@@ -159,7 +159,7 @@ async fn visit_names(
     outcome
 }
 
-/// Passes the selected members of a range to a function, in their order.
+/// Passes the selected members of a range to a function, in order.
 async fn visit(
     call: &mut Call<'_>,
     set: &Aggregate,
@@ -240,7 +240,7 @@ impl Options {
         Ok(Self { with_scores, limit, by, is_reverse: said_reverse.unwrap_or(false) })
     }
 
-    /// Returns which members are selected; `None` if the offset is negative.
+    /// Returns the window of selected members; it selects none if the offset is negative.
     fn window(&self) -> Window {
         let all = Window { is_reverse: self.is_reverse, ..Window::ALL };
         match self.limit {
@@ -320,7 +320,7 @@ pub(super) async fn rank(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fa
                     return Ok(());
                 }
                 Some(_) => before += 1,
-                // Its score has changed meanwhile.
+                // Another client has changed its score.
                 None => break,
             }
         }

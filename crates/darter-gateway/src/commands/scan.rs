@@ -1,5 +1,5 @@
-//! Commands that walk over the keys. All of them walk in the order of keys and block no other
-//! client: a key that exists all the time is found exactly once.
+//! Commands that walk over the keys. They walk in key order and do not block other clients. A key
+//! that exists during the whole walk is found exactly once.
 
 use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
@@ -11,15 +11,15 @@ use crate::turns;
 
 /// Records examined by one `SCAN` without `COUNT`.
 const COUNT: usize = 10;
-/// Maximum records examined by one `SCAN`, because other clients are waiting.
+/// Most records examined by one `SCAN`, because other clients are waiting.
 const COUNT_MAX: usize = 10_000;
 /// Records examined between two checks of the bytes found.
 const SCANNED: usize = 1024;
-/// Bytes of keys or elements at which a scan stops, whatever its count.
+/// Bytes of keys or elements at which a scan stops, regardless of its count.
 pub(super) const SCANNED_BYTES: usize = 1 << 20;
 /// Records examined between two checks of the reply's length.
 const CHUNK: usize = 4096;
-/// Expired keys drawn in a row before the first key that exists is taken instead.
+/// Expired keys drawn in a row before the first existing key is taken instead.
 const DRAWS: usize = 64;
 
 /// Parses a cursor as `strtoul` does: with a sign, or without any digit.
@@ -52,7 +52,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Parses the options from an argument on, of a scan of keys or of the elements of a key.
+    /// Parses the options of a scan of keys, or of a key's elements, from an argument on.
     pub(super) fn parse(args: Arguments<'a>, from: usize, of: Option<Kind>) -> Result<Self, Fault> {
         let mut steps = Self { pattern: b"*", count: COUNT, kind: None, leaves_out_values: false };
         let mut options = args.from(from);
@@ -86,7 +86,7 @@ pub(super) async fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut part = KeyRange::prefixed(glob::literal_prefix(steps.pattern));
     let mut matching = Matching::<Vec<u8>>::new(steps.pattern)?;
     let (mut left, mut bytes, mut walked) = (steps.count, 0, Walked::Paused);
-    // An unknown cursor begins again, so that no key is missed.
+    // An unknown cursor starts from the beginning, so that no key is missed.
     if cursor != 0
         && let Some(last) = keys.recall(cursor).await?
     {

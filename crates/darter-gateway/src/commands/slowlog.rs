@@ -1,6 +1,6 @@
 //! `SLOWLOG`.
 
-#![allow(clippy::unnecessary_wraps)] // all commands have one shape, whether they can fail or not
+#![allow(clippy::unnecessary_wraps)] // all commands have one signature, whether they can fail or not
 
 use crate::call::{Call, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;

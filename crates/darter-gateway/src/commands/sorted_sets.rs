@@ -1,5 +1,5 @@
 //! Sorted sets: members and their scores. Each member is changed separately; a command that changes
-//! several does so in their order. Ranges are in `ranks.rs`.
+//! several members does so in their order. Ranges are in `ranks.rs`.
 
 use super::elements::{count, some};
 use crate::call::Call;
@@ -29,7 +29,7 @@ struct Adding {
 }
 
 impl Adding {
-    /// Parses the options. Returns where the scores begin.
+    /// Parses the options. Returns the position of the first score.
     fn parse(call: &Call<'_>) -> Result<(Self, usize), Fault> {
         let mut options = Self::default();
         let mut at = 2;
@@ -62,7 +62,7 @@ impl Adding {
         Ok((options, at))
     }
 
-    /// Returns the new score, if the member is to be changed.
+    /// Returns the new score if the member should be changed.
     fn decide(self, was: Option<f64>, said: f64) -> Result<Option<f64>, Fault> {
         let Some(was) = was else { return Ok((!self.is_present).then_some(said)) };
         if self.is_absent {
@@ -191,12 +191,11 @@ pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fau
             if keys.remove_member(&set, &member.name, is_still).await?.is_some() {
                 popped.push(member);
             } else {
-                // Another client took the member or changed its score: the first member has to be
-                // found again.
+                // Another client took the member or changed its score: find the first member again.
                 ranks = set.all_ranks(is_reverse, wanted - popped.len());
                 match retries.again().await {
                     Err(fault) if popped.is_empty() => return Err(fault),
-                    // Elements that were popped must not be lost.
+                    // Popped elements must not be lost.
                     Err(_) => break,
                     Ok(()) => {}
                 }

@@ -54,14 +54,14 @@ fn part(value: &[u8], start: i64, end: i64) -> &[u8] {
     if start > end { b"" } else { &value[start as usize..=end as usize] }
 }
 
-/// When a value expires, as the options of `SET` and `GETEX` specify it.
+/// When a value expires, as specified by the options of `SET` and `GETEX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends<'a> {
     Unsaid,
-    /// As before the command.
+    /// Unchanged.
     Kept,
     Never,
-    /// After a time to live, or at a point in time, which the text gives.
+    /// After a time to live, or at a point in time, as given by the text.
     Said {
         option: [u8; 4],
         text: &'a [u8],
@@ -69,7 +69,7 @@ enum Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Parses an expiry option and its argument. Returns whether it is one.
+    /// Parses an expiry option and its argument. Returns whether the option is one.
     fn take(&mut self, option: &[u8], next: Option<&'a [u8]>, is_set: bool) -> Result<bool, Fault> {
         let mut name = [0; 4];
         let said = match option {
@@ -93,7 +93,7 @@ impl<'a> Ends<'a> {
         Ok(true)
     }
 
-    /// Returns the expiry time of a value that expired at `old` before.
+    /// Returns the expiry time of a value whose previous expiry time was `old`.
     fn at(&self, command: &[u8], old: Option<u64>, now: u64) -> Result<Option<u64>, Fault> {
         let Self::Said { option, text } = self else {
             return Ok(if *self == Self::Kept { old } else { None });
@@ -103,7 +103,7 @@ impl<'a> Ends<'a> {
         positive_end(command, text, unit, now).map(Some)
     }
 
-    /// Number of arguments that an option takes, including itself.
+    /// Returns the number of arguments that an option takes, including itself.
     fn arguments(&self) -> usize {
         if matches!(self, Self::Said { .. }) { 2 } else { 1 }
     }
@@ -306,8 +306,8 @@ pub(super) async fn msetnx(call: &mut Call<'_>) -> Result<(), Fault> {
     if args.len() % 2 == 0 {
         return Err(wrong_arity("msetnx"));
     }
-    // In the order of the keys, so that of two that meet one goes through. Of a key that is given
-    // twice the last value counts.
+    // In key order, so that of two concurrent commands one succeeds. If a key is given twice, the
+    // last value counts.
     let mut pairs = BTreeMap::new();
     for at in (1..args.len()).step_by(2) {
         pairs.insert(args.get(at), args.get(at + 1));
@@ -371,7 +371,7 @@ pub(super) async fn incrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Fails if a value of so many bytes is too long, before memory is allocated for it.
+/// Fails if a value of `bytes` bytes is too long, before memory is allocated for it.
 fn check_length(bytes: usize, most: usize) -> Result<(), Fault> {
     if bytes > BULK_BYTES_MAX {
         return Err(Fault::said("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));

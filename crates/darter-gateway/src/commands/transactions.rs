@@ -1,12 +1,12 @@
-//! Transactions, which are not available: `MULTI` is refused, and so that nothing of its body takes
-//! effect, everything after it is refused too until `EXEC` or `DISCARD`, as in a transaction of
-//! Redis that has been aborted. Clients then report the error of `MULTI`.
+//! Transactions, which are not available. `MULTI` is rejected. So that no part of its body takes
+//! effect, every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted
+//! transaction of Redis. Clients then report the error of `MULTI`.
 
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::table::{Command, CommandId};
 
-/// Fails if a request is part of a transaction that was refused.
+/// Fails if a request is part of a rejected transaction.
 pub(super) fn check(client: &Client, command: Option<&Command>) -> Result<(), Fault> {
     use CommandId::{Discard, Exec, Multi, Quit, Reset, Watch};
     let is_heard =
@@ -19,7 +19,7 @@ pub(super) fn check(client: &Client, command: Option<&Command>) -> Result<(), Fa
     Ok(())
 }
 
-/// Returns the error of a command that only transactions need.
+/// Returns the error of a command that is only used for transactions.
 fn unsupported(name: &str) -> Fault {
     Fault::said(format!("ERR {name} is refused: transactions are not supported"))
 }

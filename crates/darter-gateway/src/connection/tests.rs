@@ -1,4 +1,4 @@
-//! A connection driven by hand: turns, bytes that wait, and what an idle client costs.
+//! A connection driven by hand: turns, waiting bytes, and the cost of an idle client.
 
 use super::*;
 use crate::options::GatewayOptions;
@@ -11,7 +11,7 @@ use std::pin::pin;
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
 
-/// A connection whose client does nothing, and the client's end.
+/// Returns a connection whose client does nothing, and the client's end.
 fn connection() -> (Connection, std::net::TcpStream) {
     let store = Store::open("mem:64M").unwrap();
     let shared = Arc::new(GatewayState::new(store, GatewayOptions::default()));
@@ -30,15 +30,15 @@ fn arrive(connection: &mut Connection, mut requests: &[u8]) {
     }
 }
 
-/// The work of a turn, and of the last step in it.
+/// The most work of a turn: a full turn and its last step.
 const LONGEST: usize = TURN_BYTES + (256 << 10);
 
-/// Executes what has arrived in at most so many turns. Returns the turns it took.
+/// Executes the received requests in at most `most` turns. Returns the number of turns.
 async fn turns(connection: &mut Connection, most: usize) -> usize {
     works(connection, most).await.len()
 }
 
-/// Executes the requests that have arrived, in at most `most` turns. Returns the work of each.
+/// Executes the received requests in at most `most` turns. Returns the work of each turn.
 async fn works(connection: &mut Connection, most: usize) -> Vec<usize> {
     let mut requests = pin!(connection.do_requests());
     let mut works = Vec::new();
@@ -46,7 +46,7 @@ async fn works(connection: &mut Connection, most: usize) -> Vec<usize> {
         let (polled, turn) = turns::take(TURN_BYTES, || requests.as_mut().poll(context));
         works.push(turn.work);
         if polled.is_pending() && works.len() < most {
-            // Again, whatever it waits for.
+            // Poll again, regardless of what the future waits for.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -133,7 +133,7 @@ fn pipelines_end_their_turn_after_some_bytes() {
         arrive(&mut connection, &request(["SET".to_owned(), "k".to_owned(), "v".repeat(1 << 20)]));
         assert!(turns(&mut connection, usize::MAX).await >= 1);
         arrive(&mut connection, &b"GET k\r\n".repeat(12));
-        // Two a turn.
+        // Two values per turn.
         let took = turns(&mut connection, usize::MAX).await;
         assert!(took >= 5, "{took} turns for 12 MiB");
         connection.outbox = Outbox::default();
@@ -143,7 +143,7 @@ fn pipelines_end_their_turn_after_some_bytes() {
     });
 }
 
-/// However fast the client reads, no turn sends more than a part of the replies.
+/// No turn sends more than a part of the replies, however fast the client reads.
 #[test]
 fn a_turn_sends_a_bounded_part_of_the_replies() {
     const BYTES: usize = 64 << 20;
@@ -182,11 +182,11 @@ fn requests_wait_while_the_client_reads_no_replies() {
         turns(&mut connection, usize::MAX).await;
         let asked = b"GET k\r\n".repeat(REQUESTS);
         arrive(&mut connection, &asked);
-        assert_eq!(turns(&mut connection, 5000).await, 5000, "it waits for the client");
+        assert_eq!(turns(&mut connection, 5000).await, 5000, "the requests wait for the client");
         let held = connection.outbox.buffer_bytes();
         assert!(held <= UNSENT_MAX + 4 * REPLY, "{held} bytes of replies");
         assert!(connection.inbox.arrived().len() <= asked.len() + (64 << 10));
-        // What was given up above is asked for anew.
+        // The requests given up above are sent again.
         let rest = connection.inbox.arrived().len();
         connection.inbox.take(rest);
         connection.parser = Parser::default();
@@ -220,13 +220,14 @@ fn a_client_that_has_shut_its_side_down_gets_all_replies() {
         client.write_all(&b"GET k\r\n".repeat(500)).unwrap();
         client.shutdown(std::net::Shutdown::Write).unwrap();
         let mut serving = pin!(connection.run());
-        // The client does not read, and the sockets hold less: the end arrives while replies wait.
+        // The client does not read, and the sockets hold less: the end arrives while replies are
+        // waiting.
         for _ in 0..5000 {
             let is_pending = poll_fn(|context| {
                 context.waker().wake_by_ref();
                 Poll::Ready(serving.as_mut().poll(context).is_pending())
             });
-            assert!(is_pending.await, "it ends while replies wait");
+            assert!(is_pending.await, "the connection ends while replies are waiting");
             yield_now().await;
         }
         let reader = std::thread::spawn(move || {
@@ -249,7 +250,7 @@ fn an_idle_client_holds_no_futures_of_commands() {
     });
 }
 
-/// Everything that one request does is divided, but for a pass over one value.
+/// All work of one request is divided into turns, except for a pass over one value.
 #[test]
 fn turns_have_a_bound_whatever_a_request_is() {
     const VALUE: usize = 1 << 20;
@@ -275,7 +276,7 @@ fn turns_have_a_bound_whatever_a_request_is() {
             command(&["CONFIG", "GET", &classes]),
             command(&["COMMAND", "LIST", "FILTERBY", "PATTERN", &evil]),
         ];
-        // Walks read values, too.
+        // Walks also read values.
         let without_values = lists.into_iter().chain(setup).chain(patterns);
         for words in without_values.chain(large).chain([
             command(&["HGETALL", "h"]),
@@ -290,7 +291,7 @@ fn turns_have_a_bound_whatever_a_request_is() {
             command(&["SET", "big2", &value, "GET", "KEEPTTL"]),
         ]) {
             let (bytes, name) = (request(words.clone()), words[0].clone());
-            // As much as one read brings at a time.
+            // As much as one read returns at a time.
             for piece in bytes.chunks(64 << 10) {
                 arrive(&mut connection, piece);
                 let longest = works(&mut connection, usize::MAX).await.into_iter().max().unwrap();

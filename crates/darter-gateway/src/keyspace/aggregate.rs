@@ -1,11 +1,11 @@
-//! Hashes and sorted sets: what connects a key with its elements, and how elements end.
+//! Hashes and sorted sets: the link between a key and its elements, and how elements are removed.
 //!
-//! An element is a record of its own, whose key is `family, length of the key (2 bytes), key,
+//! Each element is a separate record, whose key is `family, length of the key (2 bytes), key,
 //! generation, element`. The head names the current generation. When the head is removed, or
 //! replaced by one with another generation, all elements of the old generation become invalid at
-//! once and for ever, though their records still exist. The client that ended them removes them
-//! (`bury`); the background walk finds those that a dead process left (`sweep.rs`), since each
-//! record tells which head it depends on.
+//! once and forever, though their records still exist. The client that ended the generation removes
+//! them (`bury`). The background walk finds the elements that a dead process left (`sweep.rs`),
+//! since each record names the head it depends on.
 //!
 //! A key without elements counts as absent, with or without a head: its last element may be removed
 //! while another is added, without any lock. A writer reads the head, or creates one (`open`),
@@ -24,15 +24,15 @@ use darter::engine::Worker;
 use darter::{Condition, PutOutcome, ScanRange};
 use std::time::Duration;
 
-/// Pause between two reads of a doubt that a writer leaves there.
+/// Pause between two reads of a doubt that must stay in a head.
 pub(super) const HELD_LOOK: Duration = Duration::from_millis(10);
 /// Elements removed at a time.
 const BURIED: usize = 256;
 
-/// Bytes of a key and a field, at most: a field's place also has the family, the key's length and the
-/// generation.
+/// Most bytes of a key and a field together: a field's place also has the family, the key's length
+/// and the generation.
 const FIELD_BYTES: usize = PLACE_BYTES - 1 - 2 - size_of::<Generation>();
-/// Bytes of a key and a member as its index element has it, at most: with it are the score, an end
+/// Most bytes of a key and a member together: the member's index element also has the score, an end
 /// mark and a stamp.
 const MEMBER_BYTES: usize = FIELD_BYTES - 8 - 2 - 8;
 
@@ -41,7 +41,7 @@ const MEMBER_BYTES: usize = FIELD_BYTES - 8 - 2 - 8;
 pub(crate) struct Aggregate {
     /// The type of the key.
     kind: Kind,
-    /// What the keys of its elements have in common, behind the family's byte.
+    /// The common part of its elements' keys, after the family's byte.
     stem: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl Kind {
 
 impl Aggregate {
     pub(super) fn new(kind: Kind, key: &[u8], generation: Generation) -> Self {
-        // The index has no longer keys.
+        // Keys of the index are not longer.
         let bytes = key.len() as u16;
         Self { kind, stem: [&bytes.to_be_bytes()[..], key, &generation].concat() }
     }
@@ -77,22 +77,22 @@ impl Aggregate {
         (rest.len() + 2 >= stem).then(|| Self { kind, stem: place[1..=stem].to_vec() })
     }
 
-    /// The type of the key.
+    /// Returns the type of the key.
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The generation, or the transaction of an intent.
+    /// Returns the generation, or the transaction of an intent.
     pub(super) fn generation(&self) -> Generation {
         self.stem.last_chunk().copied().unwrap_or_default()
     }
 
-    /// What its elements' places have in common, behind the family's byte.
+    /// Returns the common part of its elements' places, after the family's byte.
     pub(super) fn stem(&self) -> &[u8] {
         &self.stem
     }
 
-    /// The key.
+    /// Returns the key.
     pub(super) fn key(&self) -> &[u8] {
         &self.stem[2..self.stem.len() - size_of::<Generation>()]
     }
@@ -141,7 +141,7 @@ impl Aggregate {
     }
 }
 
-/// Returns whether there are no elements, or whether an intent does not count.
+/// Returns whether there are no elements, or whether an intent is void.
 pub(super) async fn is_empty(session: &mut Worker, aggregate: &Aggregate) -> Result<bool, Fault> {
     if aggregate.kind == Kind::Intent {
         return Ok(!transaction::is_committed(session, aggregate.generation()).await?);
@@ -150,8 +150,8 @@ pub(super) async fn is_empty(session: &mut Worker, aggregate: &Aggregate) -> Res
     Ok(session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0)
 }
 
-/// Writes a doubt into the head of a key, which writers leave there for some seconds. Returns the head's new record, unless another client came
-/// between.
+/// Writes a doubt into the head of a key, which writers leave there for `held_seconds`. Returns the
+/// head's new record, unless another client has changed the head.
 pub(super) async fn mark(
     session: &mut Worker,
     aggregate: &Aggregate,
@@ -168,7 +168,7 @@ pub(super) async fn mark(
 }
 
 /// Writes a doubt into the head of a key that seems empty, or aborts the transaction of an intent.
-/// Returns the head's record, unless the key exists after all or another client came between.
+/// Returns the head's record, unless the key exists after all or another client has changed it.
 pub(super) async fn doubt(
     session: &mut Worker,
     aggregate: &Aggregate,
@@ -183,7 +183,7 @@ pub(super) async fn doubt(
     Ok(is_empty.then_some(doubted))
 }
 
-/// Removes up to so many elements of a generation that has ended, yielding to other tasks. Returns
+/// Removes up to `most` elements of a generation that has ended, and yields to other tasks. Returns
 /// whether all are gone.
 pub(super) async fn bury(session: &mut Worker, aggregate: &Aggregate, most: usize) -> Result<bool, Fault> {
     let mut left = most;
@@ -211,7 +211,7 @@ pub(super) async fn bury(session: &mut Worker, aggregate: &Aggregate, most: usiz
 }
 
 impl Keyspace {
-    /// Returns the record of a key's head, if it has one that has not expired.
+    /// Returns the record of a key's head, if the head exists and has not expired.
     pub(super) async fn head_record(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         place_of_head(&mut self.key, key)?;
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
@@ -224,10 +224,10 @@ impl Keyspace {
     }
 
     /// Returns the aggregate of a key, or `None` if the key is absent. The aggregate may be empty,
-    /// which counts as absent too.
+    /// which also counts as absent.
     ///
     /// # Errors
-    /// The store's, [`WRONG_TYPE`], and [`super::super::fault::FOREIGN`].
+    /// The store's errors, [`WRONG_TYPE`], and [`super::super::fault::FOREIGN`].
     pub(crate) async fn find(&mut self, key: &[u8], kind: Kind) -> Result<Option<Aggregate>, Fault> {
         let Some(record) = self.head_record(key).await? else { return Ok(None) };
         let head = Head::parse(&record)?;
@@ -243,7 +243,7 @@ impl Keyspace {
     /// is one of another type without elements.
     ///
     /// # Errors
-    /// As [`Keyspace::find`].
+    /// As for [`Keyspace::find`].
     pub(crate) async fn open(&mut self, key: &[u8], kind: Kind) -> Result<Aggregate, Fault> {
         let mut retries = Retries::default();
         loop {
@@ -264,7 +264,7 @@ impl Keyspace {
                 } else if head.expiry.is_none() || !is_empty(session, &aggregate).await? {
                     return Ok(aggregate);
                 } else {
-                    // A key that is absent has no expiry time either.
+                    // An absent key has no expiry time either.
                     head.rewrite(&mut self.new, None);
                     place(&mut self.key, Family::Key, key);
                     session.put_if(&self.key, &self.new, Condition::Equals(record)).await?;
@@ -284,10 +284,11 @@ impl Keyspace {
         }
     }
 
-    /// Returns whether a generation is still current, so that what was read of it is consistent.
+    /// Returns whether a generation is still current, so that the elements read from it are
+    /// consistent.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn stands(&mut self, aggregate: &Aggregate) -> Result<bool, Fault> {
         place(&mut self.key, Family::Key, aggregate.key());
         let session = session(&mut self.session, &self.store)?;
@@ -295,11 +296,11 @@ impl Keyspace {
         Ok(stands.unwrap_or(false))
     }
 
-    /// Confirms that a generation is still current and not in doubt, so that what was written into
-    /// it lasts; removes its elements otherwise.
+    /// Confirms that a generation is still current and not in doubt, so that the elements written
+    /// to it persist. Removes its elements otherwise.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn confirm(&mut self, aggregate: &Aggregate) -> Result<bool, Fault> {
         place(&mut self.key, Family::Key, aggregate.key());
         let session = session(&mut self.session, &self.store)?;
@@ -325,7 +326,7 @@ impl Keyspace {
             }
             let head = Head::parse(&self.old)?;
             if self.may_sleep && waited < Duration::from_secs(head.held_seconds().into()) {
-                // A rename is at work, and would have to copy all elements again.
+                // A rename is in progress, and would have to copy all elements again.
                 tokio::time::sleep(HELD_LOOK).await;
                 waited += HELD_LOOK;
                 continue;

@@ -1,6 +1,6 @@
 //! Interleavings of commands of two gateways: one stops after some of its round trips, the other
-//! runs for some of its own, and then either finishes. Whatever the interleaving, the replies of
-//! both must be consistent.
+//! runs for some round trips, and then either one finishes. The replies of both must be consistent
+//! in every interleaving.
 
 use super::aggregate::Aggregate;
 use super::sweep::idle;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 const NOW: u64 = 1_800_000_000_000;
-/// Maximum number of polls after which a command is stopped.
+/// Most polls after which a command is stopped.
 const POLLS: usize = 53;
 /// Runs all interleavings of two commands.
 const CROSSINGS: usize = 150;
@@ -38,14 +38,14 @@ impl Pool {
         let stop = Arc::new(Stop::default());
         let theirs = Arc::clone(&stop);
         let node = std::thread::spawn(move || node.serve(&theirs).map(|_| ()).unwrap());
-        // Nobody renews a lease while a command stands still.
+        // No client renews a lease while a command is stopped.
         let day = std::time::Duration::from_secs(86_400);
         drop(Store::options().create(true).lease(day).open(&url).unwrap());
         Self { url, stop, node: Some(node) }
     }
 
-    /// A gateway's keys. It shares nothing with others but the pool: within a process one command
-    /// may wait for another's memory.
+    /// Returns a gateway's keys. They share only the pool with others: within a process one command
+    /// could wait for another's memory.
     fn keyspace(&self) -> Keyspace {
         let store = Store::options().maintenance(false).open(&self.url).unwrap();
         let mut keys = Keyspace::new(store, Arc::default());
@@ -61,8 +61,8 @@ impl Drop for Pool {
     }
 }
 
-/// Polls a command so many times; a round trip takes one or a few. Returns its result, if it
-/// finished.
+/// Polls a command `polls` times; a round trip takes one or a few polls. Returns the command's
+/// result, if it finished.
 fn advance<T>(future: &mut Pin<Box<impl Future<Output = T>>>, mut polls: usize) -> Option<T> {
     block_on(poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -74,7 +74,7 @@ fn advance<T>(future: &mut Pin<Box<impl Future<Output = T>>>, mut polls: usize) 
     }))
 }
 
-/// Runs two commands in every interleaving, each time on a key of its own that `prepare` sets up;
+/// Runs two commands in every interleaving, each time on its own key, which `prepare` sets up;
 /// `judge` gets the results of both.
 #[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
 fn cross<A, B>(
@@ -119,7 +119,7 @@ async fn add_member(keys: &mut Keyspace, key: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// Sets a key to a string if it is absent. Returns whether it did.
+/// Sets a key to a string if it is absent. Returns whether it was set.
 async fn set_absent(keys: &mut Keyspace, key: &[u8]) -> bool {
     let decide = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
         if head.is_some() {
@@ -131,7 +131,7 @@ async fn set_absent(keys: &mut Keyspace, key: &[u8]) -> bool {
     keys.change(key, decide).await.unwrap()
 }
 
-/// Returns whether a write was acknowledged; the only permitted error is that of a wrong type.
+/// Returns whether a write was acknowledged; the only permitted error is a wrong type.
 fn is_done(told: &Result<(), Fault>) -> bool {
     let is_wrong_type = |fault: &Fault| matches!(fault, Fault::Said(text) if text.starts_with("WRONGTYPE"));
     assert!(told.as_ref().err().is_none_or(is_wrong_type), "{told:?}");
@@ -219,7 +219,7 @@ async fn ranks(keys: &mut Keyspace, set: &Aggregate) -> Vec<(Vec<u8>, f64)> {
 }
 
 #[test]
-fn a_member_that_is_moved_is_told_once() {
+fn a_moved_member_is_returned_once() {
     let prepare = async |keys: &mut Keyspace, key: &[u8]| {
         let set = keys.open(key, Kind::SortedSet).await.unwrap();
         for (name, score) in [(b"a", 1.0), (b"b", 2.0), (b"c", 3.0)] {
@@ -253,10 +253,10 @@ fn a_member_that_is_moved_is_told_once() {
     cross(prepare, walk, moves, judge);
 }
 
-/// A head in doubt goes at any moment of a command that writes below it, as a sweep that found it
-/// empty before removes it.
+/// A head in doubt is removed at any moment of a command that writes below it, as by a sweep that
+/// found it empty before.
 #[test]
-fn a_field_put_below_a_head_that_goes_is_there_when_it_was_told() {
+fn an_acknowledged_field_stays_when_its_head_is_removed() {
     let pool = Pool::new();
     let (mut ours, mut theirs) = (pool.keyspace(), pool.keyspace());
     for polls in 0.. {
@@ -286,8 +286,8 @@ fn a_field_put_below_a_head_that_goes_is_there_when_it_was_told() {
     }
 }
 
-/// Stops a command after each of its round trips in turn, runs another to its end, and then the
-/// rest of the first; each time on a key of its own that `prepare` sets up.
+/// Stops a command after each of its round trips, runs another command to its end, and then
+/// finishes the first; each time on its own key, which `prepare` sets up.
 #[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
 fn interrupt<A, B>(
     prepare: impl AsyncFn(&mut Keyspace, &[u8]),
@@ -314,7 +314,7 @@ fn interrupt<A, B>(
     }
 }
 
-/// The name of another key that belongs to a key.
+/// Returns the name of another key that belongs to a key.
 fn beside(key: &[u8], name: &str) -> Vec<u8> {
     [key, b":", name.as_bytes()].concat()
 }
@@ -332,12 +332,12 @@ async fn two_fields(keys: &mut Keyspace, key: &[u8]) {
     assert!(keys.confirm(&hash).await.unwrap());
 }
 
-/// Copies a key to the one beside it.
+/// Copies a key to its companion.
 async fn copy(keys: &mut Keyspace, key: &[u8]) -> Transferred {
     keys.copy(key, &beside(key, "copy"), Destination::Kept).await.unwrap()
 }
 
-/// Sets two keys beside a key, if both are absent.
+/// Sets two companions of a key, if both are absent.
 async fn set_two(keys: &mut Keyspace, key: &[u8]) -> bool {
     let (a, b) = (beside(key, "a"), beside(key, "b"));
     keys.set_all_if_absent(&BTreeMap::from([(&a[..], &b"1"[..]), (&b, b"2")])).await.unwrap()
@@ -363,7 +363,7 @@ fn keys_that_are_set_at_once_meet_one_that_comes() {
 }
 
 #[test]
-fn what_is_set_amid_a_transaction_stays() {
+fn a_key_set_during_a_transaction_stays() {
     for name in ["a", "b"] {
         let set = async |keys: &mut Keyspace, key: &[u8]| {
             keys.set(&beside(key, name), b"late", None).await.unwrap();
@@ -380,7 +380,7 @@ fn what_is_set_amid_a_transaction_stays() {
 }
 
 #[test]
-fn a_field_that_comes_amid_a_rename_is_under_one_name() {
+fn a_field_added_during_a_rename_is_under_one_name() {
     let rename = async |keys: &mut Keyspace, key: &[u8]| {
         keys.rename(key, &beside(key, "new"), Destination::Kept).await.unwrap()
     };

@@ -1,30 +1,30 @@
-//! Cursors of `SCAN`: numbers that every gateway of the pool understands.
+//! Cursors of `SCAN`: numbers that are valid at every gateway of the pool.
 //!
-//! A number refers to a record with the last key that was examined. The number is derived from that
-//! key, so clients that scan with the same steps get the same numbers, and there are at most as
-//! many records as keys. The records expire, like keys.
+//! A number refers to a record with the last key examined. The number is derived from that key, so
+//! clients that scan with the same steps get the same numbers, and there are at most as many
+//! records as keys. The records expire, as keys do.
 
 use super::{Family, Keyspace, place, session};
 use crate::fault::Fault;
 use darter::Change;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The lifetime of a cursor; it lasts at least half as long after it was returned.
+/// The lifetime of a cursor. A cursor lasts at least half of it after it was returned.
 pub(super) const CURSOR_MS: u64 = 3_600_000;
 
 /// Numbers that clients can parse as signed ones.
 const NUMBERS: u64 = i64::MAX as u64;
 
-/// A record: its expiry time, and the key.
+/// Parses a record into its expiry time and the key.
 pub(super) fn parse(record: &[u8]) -> Option<(u64, &[u8])> {
     let (ends, key) = record.split_first_chunk()?;
     Some((u64::from_le_bytes(*ends), key))
 }
 
-/// Numbers that are tried for a key, each of which another key can have taken.
+/// Numbers tried for a key; each may be taken by another key.
 const NUMBERS_TRIED: u64 = 16;
 
-/// Returns the number for a key at an attempt, counted from 0; never 0.
+/// Returns the number for a key at an attempt, counted from 0. It is never 0.
 fn number_of(key: &[u8], attempts: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, attempts).hash(&mut hasher);
@@ -34,7 +34,7 @@ fn number_of(key: &[u8], attempts: u64) -> u64 {
 impl Keyspace {
     /// Returns a number for the position after a key.
     ///
-    /// # Errors
+    /// The store's errors; also if all numbers tried for this key belong to other keys.
     /// The store's; or all numbers that are tried for this key are those of other keys.
     pub(crate) async fn remember(&mut self, key: &[u8]) -> Result<u64, Fault> {
         for attempts in 0..NUMBERS_TRIED {
@@ -55,14 +55,14 @@ impl Keyspace {
                 return Ok(number);
             }
         }
-        Err(Fault::said("ERR other scans have taken all cursors for this position; scan with another COUNT"))
+        Err(Fault::said("ERR other scans have taken all cursors for this position; use another COUNT"))
     }
 
-    /// Returns the key that a number refers to, as long as the record is there: a wall clock that
-    /// steps ends no scan.
+    /// Returns the key that a number refers to, as long as the record exists: a step of the wall
+    /// clock does not end a scan.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn recall(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
         place(&mut self.key, Family::Cursor, &number.to_be_bytes());
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
@@ -95,7 +95,7 @@ mod tests {
             assert_eq!(keys.recall(other).await.unwrap().as_deref(), Some(&b"one"[..]));
             keys.now = NOW + 11;
             assert_eq!(keys.remember(b"one").await.unwrap(), number);
-            // A step of the clock, by ten years, ends no scan.
+            // A step of the clock by ten years does not end a scan.
             for now in [NOW + 315_360_000_000, NOW - 315_360_000_000] {
                 keys.now = now;
                 assert_eq!(keys.recall(number).await.unwrap().as_deref(), Some(&b"one"[..]));

@@ -1,5 +1,5 @@
-//! The background walk, round after round: it removes expired records and what dead processes left
-//! (`sweep.rs`), and counts the keys.
+//! The background walk, which runs round after round: it removes expired records and the remains of
+//! dead processes (`sweep.rs`), and counts the keys.
 
 use super::sweep::{self, FORGOTTEN_MS, LOOKS, SweepProgress};
 use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session, transaction, transfer};
@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 /// Records examined in a step.
 const STEP: usize = 1000;
-/// If one in so many of a step's records had expired, the next step follows at once.
+/// If at least one in this many of a step's records had expired, the next step follows at once.
 const DENSE: usize = 10;
 
 /// The counts of a round.
@@ -20,7 +20,7 @@ pub(crate) struct Census {
     pub keys: u64,
     /// Number of keys with an expiry time.
     pub expiring: u64,
-    /// When the first of them expires.
+    /// When the first of these keys expires.
     pub first_end: Option<u64>,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Census {
 pub(crate) struct Stepped {
     /// Number of keys removed.
     pub removed: u64,
-    /// Something was removed, or changed so that it can be.
+    /// Whether something was removed, or changed so that it can be removed.
     pub found: bool,
-    /// The next step is due at once.
+    /// Whether the next step is due at once.
     pub goes_on: bool,
     /// The counts of a round, if the step ended one.
     pub census: Option<Census>,
@@ -60,7 +60,7 @@ enum WalkPhase {
 }
 
 impl WalkPhase {
-    /// Whether it removes records for their age.
+    /// Whether it removes records because of their age.
     fn is_by_age(self) -> bool {
         match self {
             Self::Ends(family) => family != Family::Key,
@@ -69,7 +69,7 @@ impl WalkPhase {
         }
     }
 
-    /// All families that it examines.
+    /// Returns the range of all families that it examines.
     fn whole(self) -> ScanRange {
         let family = match self {
             Self::Ends(family) | Self::Graves(family) => family,
@@ -88,7 +88,7 @@ pub(crate) struct Expiry {
     counted: Census,
     /// When the round began.
     began: u64,
-    /// The wall clock has stepped: no record is old by it.
+    /// Whether the wall clock has stepped: the age of records cannot be determined then.
     is_clock_wrong: bool,
 }
 
@@ -116,8 +116,8 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
 }
 
 impl Expiry {
-    /// Says whether the wall clock has gone on evenly for so long that it tells the age of records.
-    /// If it has not, the walk removes nothing for its age.
+    /// Sets whether the wall clock has been steady for long enough to determine the age of records.
+    /// If it has not, the walk removes nothing because of its age.
     pub(crate) fn trust_clock(&mut self, is_steady: bool) {
         self.is_clock_wrong = !is_steady;
     }
@@ -125,14 +125,14 @@ impl Expiry {
     /// Examines some more records.
     ///
     /// # Errors
-    /// The store's; the next call repeats the step.
+    /// The store's errors; the next call repeats the step.
     pub(crate) async fn step(&mut self, keys: &mut Keyspace) -> Result<Stepped, Fault> {
         let now = keys.now;
         let mut stepped = Stepped::default();
         if self.began == 0 {
             self.began = now;
         }
-        // A phase that ends leaves the rest of the step to the next one.
+        // A phase that ends leaves the rest of the step to the next phase.
         loop {
             let progress = match STAGES[self.stage] {
                 phase if self.is_clock_wrong && phase.is_by_age() => SweepProgress::Ended,
@@ -168,14 +168,14 @@ impl Expiry {
         family: Family,
         stepped: &mut Stepped,
     ) -> Result<SweepProgress, Fault> {
-        // Intents depend on the record of their transaction: this round has finished them all.
+        // Intents depend on the record of their transaction; this round has finished all of them.
         let now = if family == Family::Transaction { self.began } else { keys.now };
         let (mut over, mut holders, mut last, mut looked) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut counted = Census::default();
         let session = session(&mut keys.session, &keys.store)?;
         let seen = session.scan_with(&self.left, STEP, |place, record| {
             if holders.len() == LOOKS {
-                // The next step does the rest.
+                // The next step removes the rest.
                 return;
             }
             last.clear();

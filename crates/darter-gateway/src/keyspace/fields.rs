@@ -1,5 +1,5 @@
-//! The elements of a key in the order of their names: the fields of a hash with their values, and
-//! the members of a sorted set with their records.
+//! The elements of a key in name order: the fields of a hash with their values, and the members of
+//! a sorted set with their records.
 
 use super::aggregate::Aggregate;
 use super::walk::go_behind;
@@ -17,17 +17,17 @@ pub(crate) struct Elements {
 }
 
 impl Aggregate {
-    /// The family whose order is that of the names.
+    /// Returns the family that is in name order.
     pub(super) fn names(&self) -> Family {
         if self.kind() == Kind::Hash { Family::Field } else { Family::Member }
     }
 
-    /// All elements, ascending.
+    /// Returns all elements, ascending.
     pub(crate) fn elements(&self) -> Elements {
         Elements { aggregate: self.clone(), range: self.range(self.names()) }
     }
 
-    /// The elements between two bounds, ascending.
+    /// Returns the elements between two bounds, ascending.
     pub(crate) fn elements_between(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Elements {
         let mut elements = self.elements();
         let place = |name: &[u8]| self.place(self.names(), name);
@@ -42,14 +42,14 @@ impl Aggregate {
 }
 
 impl Elements {
-    /// The same elements, descending.
+    /// Returns the same elements, descending.
     #[must_use]
     pub(crate) fn reversed(mut self) -> Self {
         self.range = self.range.reversed();
         self
     }
 
-    /// The elements after a name.
+    /// Returns the elements after a name.
     #[must_use]
     pub(crate) fn behind(mut self, name: &[u8]) -> Self {
         let place = self.aggregate.place(self.aggregate.names(), name);
@@ -57,7 +57,7 @@ impl Elements {
         self
     }
 
-    /// Returns the name after which the range begins, once a walk has reached one.
+    /// Returns the name after which the range begins, if a walk has reached one.
     pub(crate) fn position(&self) -> Option<&[u8]> {
         match if self.range.reverse { &self.range.to } else { &self.range.from } {
             Bound::Excluded(place) => Some(self.aggregate.element(place)),
@@ -67,11 +67,11 @@ impl Elements {
 }
 
 impl Keyspace {
-    /// Passes names and records to `visit`, up to so many; `elements` becomes the rest of the
-    /// range. Every element that exists all the time is visited exactly once.
+    /// Passes up to `count` names and records to `visit`; `elements` becomes the rest of the range.
+    /// Every element that exists during the whole walk is visited exactly once.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn walk_elements(
         &mut self,
         elements: &mut Elements,
@@ -97,7 +97,7 @@ impl Keyspace {
     /// Returns the record of an element.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn element(
         &mut self,
         aggregate: &Aggregate,
@@ -108,11 +108,11 @@ impl Keyspace {
         Ok(session(&mut self.session, &self.store)?.get(&place).await?)
     }
 
-    /// Passes the records of several elements to `visit`, in the order of their names. How many are
-    /// read at a time depends on their size.
+    /// Passes the records of several elements to `visit`, in the order of `names`. Their size
+    /// determines how many are read at a time.
     ///
     /// # Errors
-    /// The store's, and those of `visit`.
+    /// The store's errors, and those of `visit`.
     pub(crate) async fn some_elements<'n>(
         &mut self,
         aggregate: &Aggregate,
@@ -138,11 +138,11 @@ impl Keyspace {
         }
     }
 
-    /// Sets a field to a value, only if it is absent when that is required. Returns whether it is
-    /// new.
+    /// Sets a field to a value, or only if the field is absent if that is required. Returns whether
+    /// the field is new.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn set_field(
         &mut self,
         hash: &Aggregate,
@@ -158,10 +158,10 @@ impl Keyspace {
     }
 
     /// Sets a field to the value that `decide` computes from the old one. Calls `decide` again if
-    /// another client changed the field meanwhile.
+    /// another client changes the field in between.
     ///
     /// # Errors
-    /// The store's, and those of `decide`.
+    /// The store's errors, and those of `decide`.
     pub(crate) async fn change_field<V: AsRef<[u8]> + Send>(
         &mut self,
         hash: &Aggregate,
@@ -185,7 +185,7 @@ impl Keyspace {
     /// Removes a field. Returns whether it existed.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn remove_field(&mut self, hash: &Aggregate, name: &[u8]) -> Result<bool, Fault> {
         hash.check(name)?;
         let place = hash.place(Family::Field, name);

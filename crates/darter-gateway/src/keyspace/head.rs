@@ -8,21 +8,21 @@
 //! body of others:   generation, 8 bytes | doubt if any, 16 bytes
 //! ```
 //!
-//! An intent is a string if its transaction has committed, and nothing otherwise
-//! (`transaction.rs`). Numbers are little-endian, times are ms since the Unix epoch. A string that does not expire
-//! takes one byte more than its value. A doubt begins with the ms since the Unix epoch at which it
-//! was written; then come the seconds for which writers leave it there, 1 byte, and 7 random bytes
-//! that make it unique (`aggregate.rs`).
+//! An intent is a string if its transaction has committed, and void otherwise (`transaction.rs`).
+//! Numbers are little-endian, times are ms since the Unix epoch. A string that does not expire
+//! takes one byte more than its value. A doubt begins with the time at which it was written, in ms
+//! since the Unix epoch. After that come the seconds for which writers leave it in place, 1 byte,
+//! and 7 random bytes that make it unique (`aggregate.rs`).
 
 use crate::fault::{FOREIGN, Fault, WRONG_TYPE};
 
-/// Distinguishes the current elements of a key from those that it held before.
+/// Distinguishes the current elements of a key from those of earlier generations.
 pub(super) type Generation = [u8; 8];
 
 /// Bytes of a doubt.
 const DOUBT_BYTES: usize = 16;
 
-/// Maximum seconds for which writers leave a doubt there.
+/// Most seconds for which writers leave a doubt in place.
 pub(super) const HELD_SECONDS_MAX: u8 = 4;
 
 /// Bytes of an intent before its value.
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 const KINDS: [Kind; 4] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Intent];
 
 impl Kind {
-    /// Returns the name of the type, as `TYPE` replies.
+    /// Returns the name of the type, as in replies of `TYPE`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::String | Self::Intent => "string",
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether a name is that of the type.
+    /// Returns whether a name is the name of the type.
     pub(crate) fn is_named(self, name: &[u8]) -> bool {
         name.eq_ignore_ascii_case(self.name().as_bytes())
     }
@@ -71,13 +71,13 @@ impl Kind {
 pub(crate) struct Head<'r> {
     /// The type of the key.
     pub kind: Kind,
-    /// When the key expires, in ms since the Unix epoch; it still exists in that very millisecond.
+    /// When the key expires, in ms since the Unix epoch; the key still exists in that millisecond.
     pub expiry: Option<u64>,
     /// The bytes of a string, or the generation and the doubt, if any.
     pub body: &'r [u8],
 }
 
-/// Fails if this cannot be the body of a record of this type.
+/// Fails if this is not a valid body for a record of this type.
 fn check(kind: Kind, body: &[u8]) -> Result<(), Fault> {
     const GENERATION_BYTES: usize = size_of::<Generation>();
     match (kind, body.len()) {
@@ -93,7 +93,7 @@ impl<'r> Head<'r> {
     /// Parses a record.
     ///
     /// # Errors
-    /// If it is not valid.
+    /// Fails if it is not valid.
     #[inline]
     pub(crate) fn parse(record: &'r [u8]) -> Result<Self, Fault> {
         let (&first, rest) = record.split_first().ok_or(FOREIGN)?;
@@ -107,7 +107,7 @@ impl<'r> Head<'r> {
         Ok(Self { kind, expiry: Some(u64::from_le_bytes(*expiry)), body })
     }
 
-    /// Begins a record in an empty buffer; the body is to be appended.
+    /// Begins a record in an empty buffer; the caller appends the body.
     #[inline]
     pub(crate) fn begin(record: &mut Vec<u8>, kind: Kind, expiry: Option<u64>) {
         record.clear();
@@ -139,21 +139,20 @@ impl<'r> Head<'r> {
         if self.kind == Kind::String { None } else { self.body.first_chunk().copied() }
     }
 
-    /// Begins the record of an intent; the value is to be appended.
+    /// Begins the record of an intent; the caller appends the value.
     pub(super) fn begin_intent(record: &mut Vec<u8>, transaction: Generation, now: u64) {
         Self::begin(record, Kind::Intent, None);
         record.extend_from_slice(&transaction);
         record.extend_from_slice(&now.to_le_bytes());
     }
 
-    /// Returns since when the head is in doubt, or when an intent was written, in ms since the Unix
-    /// epoch.
+    /// Returns when the doubt in the head, or the intent, was written, in ms since the Unix epoch.
     pub(super) fn doubted_since(&self) -> Option<u64> {
         self.generation()?;
         self.body[size_of::<Generation>()..].first_chunk().map(|since| u64::from_le_bytes(*since))
     }
 
-    /// Builds the same record with a new doubt, which writers leave there for some seconds.
+    /// Builds the same record with a new doubt, which writers leave in place for `held_seconds`.
     pub(super) fn doubt(&self, record: &mut Vec<u8>, now: u64, held_seconds: u8) {
         self.dispel(record);
         record.extend_from_slice(&now.to_le_bytes());
@@ -162,7 +161,7 @@ impl<'r> Head<'r> {
         record.extend_from_slice(&own.to_le_bytes()[1..]);
     }
 
-    /// Returns the seconds for which writers leave a doubt there.
+    /// Returns the seconds for which writers leave the doubt in place.
     pub(super) fn held_seconds(&self) -> u8 {
         let doubt = self.body.get(size_of::<Generation>()..).filter(|doubt| doubt.len() == DOUBT_BYTES);
         doubt.map_or(0, |doubt| doubt[size_of::<u64>()].min(HELD_SECONDS_MAX))
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn bytes_that_are_not_a_record_are_refused() {
         for bytes in [
             &b""[..],
             b"\x7f",

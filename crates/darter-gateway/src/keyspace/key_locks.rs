@@ -1,8 +1,8 @@
-//! Locks that order the commands of one thread on the same key or element. Commands that change
-//! what they have read would otherwise invalidate each other's work again and again, which costs
-//! round trips over memory nodes.
+//! Locks that order the commands of one thread on the same key or element. Without them, commands
+//! that change what they have read would invalidate each other's work repeatedly, which costs round
+//! trips over memory nodes.
 //!
-//! Correctness does not rest on these locks: other threads and other gateways do not see them.
+//! Correctness does not depend on these locks: other threads and other gateways do not use them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tokio::sync::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Members of sorted sets, with their scores: records in two orders, of which one is authoritative.
+//! Members of sorted sets and their scores: records in two orders, one of which is authoritative.
 //!
 //! ```text
 //! m, key, generation, member                    -> score, stamp        authoritative
@@ -21,7 +21,7 @@ use darter::{Condition, PutOutcome, ScanRange};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
-/// Maximum index records in a chunk.
+/// Most index records in a chunk.
 const CHUNK: usize = 256;
 
 /// A member with its score.
@@ -34,20 +34,20 @@ pub(crate) struct Member {
 /// The result of changing a member's score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rescored {
-    /// The score before.
+    /// The previous score.
     pub(crate) was: Option<f64>,
     /// The score that was decided, if any.
     pub(crate) decided: Option<f64>,
 }
 
-/// A walk through members in the order of their scores, and of their names where scores are equal.
+/// A walk through members in score order, and in name order among equal scores.
 #[derive(Debug)]
 pub(crate) struct Ranks {
     set: Aggregate,
     range: ScanRange,
     is_through: bool,
     found: VecDeque<Member>,
-    /// Members visited, so that a member whose score changes meanwhile is not visited twice.
+    /// Members visited, so that a member whose score changes during the walk is not visited twice.
     told: BTreeSet<Vec<u8>>,
     /// The number of members that are likely to be requested.
     likely: usize,
@@ -59,10 +59,10 @@ pub(crate) fn score_of_record(record: &[u8]) -> Option<f64> {
 }
 
 impl Aggregate {
-    /// Starts a walk through the members with scores between two bounds, of which so many are
-    /// likely to be requested.
+    /// Starts a walk through the members with scores between two bounds, of which `likely` members
+    /// are expected to be requested.
     pub(crate) fn ranks(&self, from: Bound<f64>, to: Bound<f64>, is_reverse: bool, likely: usize) -> Ranks {
-        // All records with a score begin with it: the next number is after all of them.
+        // All records with a score begin with it, so the next number is after all of them.
         let place = |order: u64| self.place(Family::Score, &order.to_be_bytes());
         let from = match from {
             Bound::Included(score) => Bound::Included(place(order_of(score))),
@@ -89,17 +89,17 @@ impl Keyspace {
     /// Returns the score of a member.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn score(&mut self, set: &Aggregate, member: &[u8]) -> Result<Option<f64>, Fault> {
         let record = self.element(set, member).await?;
         Ok(record.map(|record| Scored::parse(&record)).transpose()?.map(|scored| scored.score))
     }
 
-    /// Sets a member's score to what `decide` computes from the old one, if anything. Calls
-    /// `decide` again if another client changed the member meanwhile.
+    /// Sets a member's score to the score that `decide` computes from the old one, if any. Calls
+    /// `decide` again if another client changes the member in between.
     ///
     /// # Errors
-    /// The store's, and those of `decide`.
+    /// The store's errors, and those of `decide`.
     pub(crate) async fn rescore(
         &mut self,
         set: &Aggregate,
@@ -119,7 +119,7 @@ impl Keyspace {
             let Some(score) = decided.filter(|&score| was != Some(score)) else {
                 return Ok(Rescored { was, decided });
             };
-            // There is one zero, the positive one, as in Redis's small sorted sets.
+            // The only zero is the positive one, as in Redis's small sorted sets.
             let new = Scored { score: score + 0.0, stamp: stamp(self.now) };
             let index = set.place(Family::Score, &new.index(member));
             session.put(&index, b"").await?;
@@ -136,10 +136,10 @@ impl Keyspace {
         }
     }
 
-    /// Removes a member if `is_wanted` accepts its score. Returns the score that it had.
+    /// Removes a member if `is_wanted` accepts its score. Returns the removed score.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn remove_member(
         &mut self,
         set: &Aggregate,
@@ -151,7 +151,7 @@ impl Keyspace {
         let session = session(&mut self.session, &self.store)?;
         let mut old = None;
         let removed = session.remove_if(&place, |record| {
-            // A record that is not valid may be removed too.
+            // An invalid record may be removed too.
             old = Scored::parse(record).ok();
             old.is_none_or(|old| is_wanted(old.score))
         });
@@ -163,11 +163,11 @@ impl Keyspace {
         Ok(Some(old.score))
     }
 
-    /// Returns the next member of a walk. A member that exists all the time with one score is
-    /// returned exactly once.
+    /// Returns the next member of a walk. A member that exists with one score during the whole walk
+    /// is returned exactly once.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn next_member(&mut self, ranks: &mut Ranks) -> Result<Option<Member>, Fault> {
         while ranks.found.is_empty() && !ranks.is_through {
             let Ranks { set, range, is_through, found, told, likely } = ranks;

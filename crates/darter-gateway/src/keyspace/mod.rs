@@ -1,17 +1,17 @@
-//! How Redis keys are stored in an ordered index, and how a command reads and changes one
+//! How Redis keys are stored in an ordered index, and how a command reads and changes a key
 //! (docs/gateway.md).
 //!
-//! A key has one record, its *head* (`head.rs`), whose key in the index is a byte for the family
-//! and the Redis key itself: heads are in the order of their keys. Every change of a key is one put
-//! or delete of its head, on condition that the head is still the one that the command has read. So
-//! commands are atomic for each key, whichever gateways they go through.
+//! A key has one record, its *head* (`head.rs`). The head's key in the index is a byte for the
+//! family and then the Redis key, so heads are in the order of their keys. Every change of a key is
+//! one put or delete of its head, on condition that the head is still the one that the command has
+//! read. So commands are atomic for each key, across all gateways.
 //!
-//! A key whose expiry time has passed counts as absent, for every gateway by its own clock. A
-//! command that meets such a head removes it, if it is still the same.
+//! A key whose expiry time has passed counts as absent; each gateway uses its own clock. A command
+//! that finds such a head removes it, if it is still the same.
 //!
-//! The fields of a hash and the members of a sorted set are records of their own (`aggregate.rs`,
-//! `fields.rs`, `members.rs`), each of them as atomic as a head. A head without elements counts as
-//! absent too.
+//! The fields of a hash and the members of a sorted set are separate records (`aggregate.rs`,
+//! `fields.rs`, `members.rs`), each as atomic as a head. A head without elements also counts as
+//! absent.
 
 mod aggregate;
 #[cfg(test)]
@@ -50,8 +50,8 @@ use darter::{Condition, Counters, IndexError, KEY_BYTES_MAX, PutOutcome, Store};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The first byte of a record's key, by kind of record. These keys are of [`KeySpace::Gateway`]: no
-/// key of a program meets them.
+/// The first byte of a record's key, by kind of record. These keys belong to [`KeySpace::Gateway`],
+/// so they never conflict with a program's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// Generations whose elements are being written before any head names them.
@@ -66,16 +66,16 @@ pub(super) enum Family {
     Member = b'm' as isize,
     /// Members of sorted sets, by score.
     Score = b's' as isize,
-    /// Transactions that are decided.
+    /// Decided transactions.
     Transaction = b't' as isize,
 }
 
-/// What a command does to a key.
+/// The effect of a command on a key.
 #[derive(Debug)]
 pub(super) enum Change<R> {
     /// Leaves it unchanged.
     Keep(R),
-    /// Stores the record that was written.
+    /// Stores the new record.
     Put(R),
     /// Removes it.
     Remove(R),
@@ -94,13 +94,13 @@ impl<R> Change<R> {
 pub(super) struct Keyspace {
     store: Store,
     locks: Arc<KeyLocks>,
-    /// Opened when it is first needed, since some commands need no pool.
+    /// Opened on first use, since some commands need no pool.
     session: Option<Worker>,
-    /// How many times the store had joined its pool again when the keyspace was made.
+    /// How many times the store had rejoined its pool when the keyspace was created.
     joins: u64,
     /// The time of the current command, in ms since the Unix epoch.
     pub now: u64,
-    /// Whether commands may sleep: the executor must have timers then.
+    /// Whether commands may sleep; if so, the executor must have timers.
     pub may_sleep: bool,
     key: Vec<u8>,
     old: Vec<u8>,
@@ -109,15 +109,15 @@ pub(super) struct Keyspace {
 
 /// Maximum length of a key for which a prefetch is worthwhile.
 const FORESEEN_BYTES_MAX: usize = 256;
-/// Bytes of a record's key in the index, at most, without the byte of [`KeySpace::Gateway`].
+/// Most bytes of a record's key in the index, without the byte of [`KeySpace::Gateway`].
 const PLACE_BYTES: usize = KEY_BYTES_MAX - 1;
-/// Bytes of a key, at most: its head's place also has the byte of the family.
+/// Most bytes of a key: its head's place also has the byte of the family.
 const KEY_BYTES: usize = PLACE_BYTES - 1;
-/// Records that one read of several names at first: their values may be large.
+/// Records that a read of several names requests at first; their values may be large.
 pub(super) const TOGETHER_FIRST: usize = 16;
-/// Records that one read of several names, at most.
+/// Most records that a read of several names requests.
 pub(super) const TOGETHER_MAX: usize = 512;
-/// Buffers beyond this size are freed when a command has ended.
+/// Buffers beyond this size are freed after a command.
 const KEPT_BYTES: usize = 64 << 10;
 
 fn session<'s>(slot: &'s mut Option<Worker>, store: &Store) -> Result<&'s mut Worker, Fault> {
@@ -152,15 +152,15 @@ fn check_key(key: &[u8]) -> Result<(), Fault> {
     Err(Fault::Store(too_long.into()))
 }
 
-/// Returns how many bytes of a string's record precede its value.
+/// Returns the number of bytes before the value in a string's record.
 fn bytes_before_value(record: &[u8]) -> usize {
     let head = Head::parse(record);
     let value = head.and_then(|head| head.string());
     value.map_or(0, |value| record.len() - value.len())
 }
 
-/// Returns the error of storing a head, with the lengths of values: the head's bytes before the value
-/// are taken off.
+/// Returns the error of storing a head. It states the length of the value, without the head's bytes
+/// before the value.
 fn of_value(error: darter::Error, bytes_before: usize) -> Fault {
     match error {
         darter::Error::Index(IndexError::ValueTooLong { bytes, max }) => {
@@ -172,7 +172,7 @@ fn of_value(error: darter::Error, bytes_before: usize) -> Fault {
 }
 
 /// Removes the key whose head is at a place, with its elements, if it has expired. Returns whether
-/// it did.
+/// it was removed.
 async fn remove_if_over(session: &mut Worker, at: &[u8], now: u64) -> Result<bool, Fault> {
     let mut aggregate = None;
     let removed = session.remove_if(at, |record| {
@@ -188,14 +188,14 @@ async fn remove_if_over(session: &mut Worker, at: &[u8], now: u64) -> Result<boo
 }
 
 impl Keyspace {
-    /// Creates access to a store's keys, for commands that share these locks.
+    /// Creates access to a store's keys for commands that share these locks.
     pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
         let (key, old, new) = (Vec::new(), Vec::new(), Vec::new());
         Self { joins: store.joins(), store, locks, session: None, now: 0, may_sleep: false, key, old, new }
     }
 
-    /// Returns whether the session is of the store's present membership. A command begins with such a
-    /// session, so that it works on one pool from its first step to its last.
+    /// Returns whether the session belongs to the store's current membership. A command begins with
+    /// such a session, so that it works on one pool from its first step to its last.
     pub(super) fn is_current(&self) -> bool {
         self.joins == self.store.joins()
     }
@@ -205,7 +205,7 @@ impl Keyspace {
         self.session.as_ref().map(Worker::counters).unwrap_or_default()
     }
 
-    /// Frees memory that a large command took.
+    /// Frees memory that a large command used.
     pub(super) fn rest(&mut self) {
         for buffer in [&mut self.key, &mut self.old, &mut self.new] {
             if buffer.capacity() > KEPT_BYTES {
@@ -214,7 +214,7 @@ impl Keyspace {
         }
     }
 
-    /// Prefetches what commands on these keys are going to read.
+    /// Prefetches the records that commands on these keys will read.
     pub(super) fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         let Some(session) = &mut self.session else { return };
         let (places, mut ends) = (&mut self.new, SmallVec::<[usize; 32]>::new());
@@ -228,10 +228,10 @@ impl Keyspace {
         session.prefetch(ends.into_iter().map(|end| &places[std::mem::replace(&mut from, end)..end]));
     }
 
-    /// Returns what `f` makes of a key's head; `f` gets `None` if the key is absent.
+    /// Calls `f` with a key's head, or with `None` if the key is absent, and returns its result.
     ///
     /// # Errors
-    /// The store's, and [`super::fault::FOREIGN`].
+    /// The store's errors, and [`super::fault::FOREIGN`].
     #[inline]
     pub(super) async fn look<R: Send>(
         &mut self,
@@ -265,15 +265,15 @@ impl Keyspace {
         {
             head = Some(Head::parse(&self.old)?);
         }
-        Ok(take(head).unwrap_or_else(|| unreachable!("a head is looked at once")))
+        Ok(take(head).unwrap_or_else(|| unreachable!("a head is passed on once")))
     }
 
     /// Changes a key as `decide` says. Calls `decide` again with the new head if another client
-    /// changed it meanwhile. For [`Change::Put`], `decide` writes a whole record, begun with
+    /// changes it in between. For [`Change::Put`], `decide` writes a whole record, begun with
     /// [`Head::begin`].
     ///
     /// # Errors
-    /// The store's, [`super::fault::FOREIGN`], and those of `decide`.
+    /// The store's errors, [`super::fault::FOREIGN`], and those of `decide`.
     pub(super) async fn change<R: Send>(
         &mut self,
         key: &[u8],
@@ -289,7 +289,7 @@ impl Keyspace {
                 changed = None;
                 let head = match record.map(Head::parse).transpose() {
                     Ok(Some(head)) if head.kind != Kind::String => {
-                        // The head alone does not tell whether there are elements.
+                        // The head alone does not show whether there are elements.
                         old.clear();
                         old.extend_from_slice(record.unwrap_or_default());
                         return darter::Change::Keep;
@@ -308,7 +308,7 @@ impl Keyspace {
                         darter::Change::Put(new)
                     }
                     Ok(Change::Remove(_)) => darter::Change::Remove,
-                    // An expired key is removed, whatever the command.
+                    // An expired key is removed, regardless of the command.
                     Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => darter::Change::Remove,
                     Ok(Change::Keep(_)) | Err(_) => darter::Change::Keep,
                 }
@@ -326,7 +326,7 @@ impl Keyspace {
     }
 
     /// Does the same for a key whose head, which was just read, has elements. Returns `None` if
-    /// another client changed the head meanwhile.
+    /// another client changes the head in between.
     async fn change_aggregate<R: Send>(
         &mut self,
         key: &[u8],
@@ -386,7 +386,7 @@ impl Keyspace {
     /// Sets a key to a string, whatever its type was.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     #[inline]
     pub(super) async fn set(&mut self, key: &[u8], value: &[u8], expiry: Option<u64>) -> Result<(), Fault> {
         place_of_head(&mut self.key, key)?;
@@ -401,7 +401,7 @@ impl Keyspace {
     /// Removes a key. Returns whether it existed.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(super) async fn remove(&mut self, key: &[u8]) -> Result<bool, Fault> {
         place_of_head(&mut self.key, key)?;
         let now = self.now;
@@ -411,7 +411,7 @@ impl Keyspace {
             let (mut lived, mut aggregate) = (false, None);
             let removed = session.remove_if(&self.key, |record| {
                 let head = Head::parse(record);
-                // A record that is not valid may be removed too.
+                // An invalid record may be removed too.
                 lived = head.as_ref().map_or(true, |head| head.lives(now));
                 aggregate = head.ok().and_then(|head| Aggregate::of(key, &head));
                 aggregate.is_none()
@@ -429,7 +429,7 @@ impl Keyspace {
         }
     }
 
-    /// Removes a key that has expired. Returns whether it did.
+    /// Removes a key that has expired. Returns whether it was removed.
     async fn remove_if_over(&mut self, key: &[u8]) -> Result<bool, Fault> {
         place(&mut self.key, Family::Key, key);
         let now = self.now;
@@ -437,12 +437,12 @@ impl Keyspace {
         remove_if_over(session, &self.key, now).await
     }
 
-    /// Passes the heads of the first of several keys to `visit`, in their order, and `None` for each
-    /// that is absent. It does not check whether aggregates have elements. Returns how many: at least
-    /// one if there is a key, fewer than all if they are large.
+    /// Passes the heads of the first of several keys to `visit`, in their order, and `None` for
+    /// each absent key. It does not check whether aggregates have elements. Returns the number of
+    /// keys passed: at least one if there is a key, and fewer than all if their values are large.
     ///
     /// # Errors
-    /// The store's. A record that is not valid counts as absent.
+    /// The store's errors. An invalid record counts as absent.
     pub(super) async fn look_at_first<'k>(
         &mut self,
         keys: impl Iterator<Item = &'k [u8]>,

@@ -1,4 +1,4 @@
-//! The encoding of scores and members, in bytes whose order is theirs.
+//! The encoding of scores and members as bytes in the same order.
 //!
 //! ```text
 //! member's record (little-endian): score, 8 bytes | stamp, 8 bytes
@@ -22,7 +22,7 @@ pub(super) fn drawn_at(stamp: Stamp) -> u64 {
     u64::from_be_bytes(stamp) >> 32
 }
 
-/// Maps scores to integers of the same order; the two zeros become one.
+/// Maps scores to integers in the same order; both zeros map to one integer.
 pub(super) fn order_of(score: f64) -> u64 {
     const SIGN: u64 = 1 << 63;
     let bits = if score == 0.0 { 0 } else { score.to_bits() };
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn bytes_that_are_not_a_record_are_refused() {
         for element in [
             &b""[..],
             b"12345678",

@@ -1,12 +1,12 @@
-//! The bound of a command that begins again because other clients came between.
+//! The time limit of a command that starts over because other clients have changed its keys.
 //!
-//! Each lost race means that another client has got through, so most commands need few attempts. But
-//! nothing promises that one gets through at all: after [`PATIENCE`] it fails, and says so.
+//! Each lost race means that another client has succeeded, so most commands need few attempts. But
+//! nothing guarantees that a given command succeeds: after [`PATIENCE`] it fails with an error.
 
 use crate::fault::Fault;
 use std::time::{Duration, Instant};
 
-/// How long a command begins again, counted from the first time.
+/// How long a command may start over, counted from the first time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The attempts of a command.
@@ -19,7 +19,7 @@ impl Retries {
     /// Lets other clients have their turn before the next attempt.
     ///
     /// # Errors
-    /// If the command has begun again for too long.
+    /// Fails if the command has started over for too long.
     #[cold]
     pub(crate) async fn again(&mut self) -> Result<(), Fault> {
         self.again_at(Instant::now())?;
@@ -31,7 +31,7 @@ impl Retries {
         let first = *self.first.get_or_insert(now);
         if now.saturating_duration_since(first) > PATIENCE {
             return Err(Fault::said(
-                "ERR other clients change the key all the time: gave up after 5 s, try again; of a command on several elements, a part may be done",
+                "ERR other clients keep changing the key: gave up after 5 s, try again; a command on several elements may have changed some of them",
             ));
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! What dead processes left of hashes and sorted sets, found by a walk over all records in small
-//! steps: elements of generations that have ended, heads without elements, and index records that
-//! no member refers to.
+//! Removes the remains of hashes and sorted sets of dead processes, in a walk over all records in
+//! small steps: elements of generations that have ended, heads without elements, and index records
+//! that no member refers to.
 
 use super::aggregate::{Aggregate, bury, doubt, is_empty};
 use super::order::{Scored, drawn_at, parse_index};
@@ -18,13 +18,13 @@ const BURIED: usize = 1000;
 const INDEXED: usize = 1000;
 /// How long a key must have been empty, without any write, before its head is removed.
 pub(super) const IDLE_MS: u64 = 60_000;
-/// The age from which no writer can still be at work on an index record: far beyond the longest
+/// The age from which no writer can still be working on an index record: far beyond the longest
 /// silence of a pool's member.
 const FORGOTTEN_SECONDS: u64 = 3600;
 /// The same in ms, for everything that a writer has begun.
 pub(crate) const FORGOTTEN_MS: u64 = FORGOTTEN_SECONDS * 1000;
 
-/// How far a step came.
+/// The progress after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SweepProgress {
     /// There is more to do.
@@ -35,7 +35,7 @@ pub(super) enum SweepProgress {
     Ended,
 }
 
-/// Returns whether a generation is still the current one of its key, or is to become it.
+/// Returns whether a generation is its key's current one, or will become it.
 async fn counts(session: &mut Worker, aggregate: &Aggregate) -> Result<bool, Fault> {
     let mut at = Vec::new();
     place(&mut at, Family::Key, aggregate.key());
@@ -48,7 +48,7 @@ async fn counts(session: &mut Worker, aggregate: &Aggregate) -> Result<bool, Fau
     if session.get_with(&building, |_| ()).await?.is_some() {
         return Ok(true);
     }
-    // It may have become current before that record went.
+    // It may have become current before that record was removed.
     Ok(session.get_with(&at, counts).await?.unwrap_or(false))
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn graves(
         session.scan_with(left, 1, |place, _| met = Some(place.to_vec())).await?;
         let Some(met) = met else { return Ok(SweepProgress::Ended) };
         let Some(aggregate) = Aggregate::of_place(family, &met) else {
-            // The record is not a gateway's.
+            // The record was not written by a gateway.
             left.from = Bound::Excluded(met);
             continue;
         };
@@ -83,7 +83,7 @@ pub(super) async fn graves(
     Ok(progress)
 }
 
-/// Removes index records that no member refers to and no writer can be at work on.
+/// Removes index records that no member refers to and that no writer can be working on.
 pub(super) async fn indexes(
     session: &mut Worker,
     left: &mut ScanRange,
@@ -116,9 +116,9 @@ pub(super) async fn indexes(
     Ok(SweepProgress::On)
 }
 
-/// Removes a head without elements that has been in doubt for long, or puts it in doubt; finishes
-/// an intent that has committed, and removes one that has not for long. Returns whether it is worth
-/// continuing.
+/// Removes a head without elements that has been in doubt for a long time, or puts it in doubt.
+/// Finishes an intent that has committed, and removes an intent that has not committed for a long
+/// time. Returns whether it is worth continuing.
 pub(super) async fn idle(session: &mut Worker, at: &[u8], record: &[u8], now: u64) -> Result<bool, Fault> {
     let head = Head::parse(record)?;
     let Some(aggregate) = Aggregate::of(&at[1..], &head) else { return Ok(false) };
@@ -167,8 +167,8 @@ mod tests {
             Self { store, keys, walk: Expiry::default() }
         }
 
-        /// Runs at least two rounds of the walk: the second finds what ended in the middle of the
-        /// first.
+        /// Runs at least two rounds of the walk: the second finds the generations that ended during
+        /// the first.
         fn walk(&mut self, now: u64) {
             self.keys.now = now;
             for _ in 0..2 {
@@ -218,10 +218,10 @@ mod tests {
             pool.add(&[key, b"z"].concat(), Kind::SortedSet, 300);
         }
         for key in [&b"aa"[..], b"bz", b"\xff\xff"] {
-            // A writer that does so does not read what was there.
+            // A writer that does so does not read the old value.
             block_on(pool.keys.set(key, b"a string", None)).unwrap();
         }
-        // A write of a client that had not noticed.
+        // A write of a client that had not noticed the change.
         let late = Aggregate::new(Kind::Hash, b"a", *b"12345678");
         block_on(pool.keys.set_field(&late, b"f", b"v", false)).unwrap();
         assert_eq!(pool.places(Family::Field).len(), 5 * 300 + 1);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_nothing_goes_when_nobody_has_written_to_it_for_long() {
+    fn an_empty_key_is_removed_when_it_was_not_written_for_long() {
         let mut pool = Pool::new();
         let kept = pool.add(b"kept", Kind::Hash, 1);
         pool.add(b"idle", Kind::Hash, 0);

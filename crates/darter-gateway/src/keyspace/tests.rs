@@ -15,14 +15,14 @@ fn store() -> Store {
     Store::open("mem:128M").unwrap()
 }
 
-/// A gateway's keys, with locks of its own.
+/// Returns a gateway's keys, with their own locks.
 fn keyspace(store: &Store) -> Keyspace {
     let mut keys = Keyspace::new(store.clone(), Arc::default());
     keys.now = NOW;
     keys
 }
 
-/// What another gateway does meanwhile.
+/// Runs the actions of another gateway in between.
 fn meanwhile(store: &Store, does: impl AsyncFnOnce(&mut Keyspace) + Send) {
     std::thread::scope(|scope| scope.spawn(|| block_on(does(&mut keyspace(store)))).join().unwrap());
 }
@@ -52,7 +52,7 @@ fn a_key_that_lives_again_is_not_removed_as_over() {
     let store = store();
     let mut keys = keyspace(&store);
     block_on(async {
-        // It had expired when it was read, and was written again since.
+        // It had expired when it was read, and has been written again since.
         keys.set(b"key", b"value", Some(NOW + 1)).await.unwrap();
         let session = session(&mut keys.session, &keys.store).unwrap();
         assert!(!remove_if_over(session, b"kkey", NOW).await.unwrap());
@@ -60,12 +60,12 @@ fn a_key_that_lives_again_is_not_removed_as_over() {
     });
 }
 
-/// The size of the first values does not predict that of the next.
+/// The size of the first values does not predict the size of the next ones.
 #[test]
 fn several_large_values_are_held_a_few_at_a_time() {
     const VALUE_BYTES: usize = 512 << 10;
-    // A multi-get returns 1 MiB of values, those of the round trip that exceeds it (4 MiB and one
-    // value), and 1 MiB more.
+    // A multi-get returns 1 MiB of values, the values of the round trip that exceeds it (4 MiB and
+    // one value), and 1 MiB more.
     const HELD: usize = (6 << 20) / VALUE_BYTES + 1;
     const SMALL: usize = 30;
     const LARGE: usize = 60;
@@ -92,7 +92,7 @@ fn several_large_values_are_held_a_few_at_a_time() {
             at += seen;
             count = seen * 2;
         }
-        assert!(looks <= LARGE / 2, "{looks} looks");
+        assert!(looks <= LARGE / 2, "{looks} reads");
         let hash = keys.open(b"hash", Kind::Hash).await.unwrap();
         for (n, name) in names.iter().enumerate().filter(|(n, _)| n % 3 > 0) {
             keys.set_field(&hash, name, &value(n), false).await.unwrap();
@@ -175,7 +175,7 @@ fn a_string_that_became_a_hash_is_decided_on_anew() {
         Head::begin(new, Kind::String, None);
         Ok(Change::Put(true))
     };
-    assert!(!block_on(keys.change(b"key", decide)).unwrap(), "told as put, and was not");
+    assert!(!block_on(keys.change(b"key", decide)).unwrap(), "reported as put, and was not");
     assert_eq!(calls, 2);
 }
 
@@ -223,7 +223,7 @@ fn a_score_that_comes_too_late_leaves_nothing() {
 }
 
 #[test]
-fn a_member_that_is_not_wanted_any_more_stays() {
+fn a_member_that_is_no_longer_wanted_stays() {
     let store = store();
     let mut keys = keyspace(&store);
     block_on(async {
@@ -270,7 +270,7 @@ fn two_doubts_of_one_moment_differ() {
 }
 
 #[test]
-fn keys_of_all_kinds_are_told_in_their_order() {
+fn keys_of_all_kinds_are_returned_in_order() {
     let store = store();
     let mut keys = keyspace(&store);
     let mut told = Vec::new();
@@ -286,8 +286,8 @@ fn keys_of_all_kinds_are_told_in_their_order() {
     assert_eq!(told, b"abcde");
 }
 
-/// Values of the lengths and beginnings that records of some family have: those of 8 and 16 bytes
-/// name a time that is over, heads that have expired, and the empty one of an index record.
+/// Values with the lengths and beginnings of some family's records: values of 8 and 16 bytes
+/// contain a past time, heads have expired, and the empty one is an index record.
 fn values_like_records() -> Vec<Vec<u8>> {
     let over = 1_u64.to_le_bytes();
     let heads = (0..=3_u8).map(|kind| [&[kind | 0x80][..], &over, b"12345678"].concat());
@@ -298,8 +298,8 @@ fn values_like_records() -> Vec<Vec<u8>> {
     values
 }
 
-/// A program's keys of every first byte, the first bytes of all families among them, of several
-/// shapes; some with a stem as elements have one.
+/// A program's keys with every first byte, including the first bytes of all families, in several
+/// forms; some with a stem as elements have one.
 fn keys_of_a_program() -> Vec<Vec<u8>> {
     let mut keys = vec![Vec::new()];
     for first in 0..=255_u8 {
@@ -317,7 +317,7 @@ fn keys_of_a_program() -> Vec<Vec<u8>> {
     keys
 }
 
-/// Runs a gateway's walk over the pool, as one that comes and goes does.
+/// Runs a gateway's walk over the pool, as a gateway that starts and stops does.
 fn walk_as_gateways_do(store: &Store, now: u64) {
     for _ in 0..2 {
         let (mut keys, mut walk, mut rounds) = (keyspace(store), Expiry::default(), 0);
@@ -362,7 +362,7 @@ fn gateways_never_show_keys_of_programs_nor_programs_those_of_gateways() {
         let before: Vec<_> = session.range(..).map(Result::unwrap).collect();
         let mut told = Vec::new();
         block_on(async {
-            // Keys of Redis with the same bytes are others.
+            // Keys of Redis with the same bytes are different keys.
             for key in &own {
                 assert!(!keys.look(key, |head| head.is_some()).await.unwrap());
                 assert!(!keys.remove(key).await.unwrap());

@@ -1,7 +1,7 @@
-//! Several keys set at once or not at all: `MSETNX`.
+//! Setting several keys at once or not at all: `MSETNX`.
 //!
 //! A transaction writes an *intent* into the head of each key: the value, and the transaction's
-//! random id. Whether an intent counts depends on one record, the transaction's, which is written
+//! random id. Whether an intent is valid depends on one record, the transaction's, which is written
 //! once and decides for all keys at the same moment:
 //!
 //! ```text
@@ -9,14 +9,15 @@
 //! ```
 //!
 //! Without that record the transaction is undecided, and for readers its keys are absent. A client
-//! that wants to write one of them first aborts the transaction: both it and the owner write the
-//! record on condition that there is none, so that only one of them succeeds. A gateway that dies
-//! has therefore set all keys or none.
+//! that needs to write one of these keys first aborts the transaction: both the client and the
+//! owner write the record on condition that there is none, so only one of them succeeds. A gateway
+//! that dies has therefore set all keys or none.
 //!
-//! The owner replaces the intents of a committed transaction with plain strings; the background
-//! walk does so for those of a dead owner, and removes the intents that are an hour old and did not
-//! commit (`sweep.rs`). The record of a transaction goes when it was an hour old at the beginning of
-//! a whole round over the heads, in which the walk replaced all intents that depended on it.
+//! The owner replaces the intents of a committed transaction with plain strings. The background
+//! walk does so for the intents of a dead owner, and removes intents that are an hour old and did
+//! not commit (`sweep.rs`). The record of a transaction is removed if it was an hour old at the
+//! beginning of a whole round over the heads, in which the walk replaced all intents that depended
+//! on it.
 
 use super::head::Generation;
 use super::{Change, Family, Head, Keyspace, Retries, place, session};
@@ -26,7 +27,7 @@ use darter::engine::Worker;
 use darter::{Condition, PutOutcome};
 use std::collections::BTreeMap;
 
-/// The state of a transaction that is decided, as its record begins.
+/// The state of a decided transaction, the first byte of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Aborted = 0,
@@ -39,7 +40,7 @@ fn place_of(transaction: Generation) -> Vec<u8> {
     at
 }
 
-/// Decides a transaction, unless it is decided. Returns the verdict that holds.
+/// Decides a transaction, unless it has been decided. Returns the valid verdict.
 async fn decide(
     session: &mut Worker,
     transaction: Generation,
@@ -85,10 +86,11 @@ pub(super) async fn finish(session: &mut Worker, at: &[u8], intent: &[u8]) -> Re
 type Intents = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Keyspace {
-    /// Sets keys to strings if none of them exists, all at the same moment. Returns whether it did.
+    /// Sets keys to strings if none of them exists, all at the same moment. Returns whether they
+    /// were set.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn set_all_if_absent(&mut self, pairs: &BTreeMap<&[u8], &[u8]>) -> Result<bool, Fault> {
         let mut retries = Retries::default();
         for attempt in 0_u32.. {
@@ -113,18 +115,18 @@ impl Keyspace {
             if !written? {
                 return Ok(false);
             }
-            // Another client has aborted it. It may have been another transaction, which the next
-            // attempt would abort in turn.
+            // Another client has aborted it. That may have been another transaction, which the next
+            // attempt would also abort.
             for _ in 0..darter_fabric::random_word() % (1 << attempt.min(10)) {
                 tokio::task::yield_now().await;
             }
-            let nothing = "ERR other clients set the same keys all the time; nothing has changed";
+            let nothing = "ERR other clients keep setting the same keys; nothing has changed";
             retries.again().await.map_err(|_| Fault::said(nothing))?;
         }
         unreachable!("attempts do not end")
     }
 
-    /// Writes an intent into the head of each key, in their order, and returns them in `intents`.
+    /// Writes an intent into the head of each key, in key order, and returns them in `intents`.
     /// Returns false at the first key that exists.
     async fn write_intents(
         &mut self,
@@ -202,7 +204,7 @@ mod tests {
         count
     }
 
-    /// Runs rounds of the background walk at a time.
+    /// Runs rounds of the background walk at a given time.
     fn sweep(keys: &mut Keyspace, walk: &mut Expiry, now: u64) {
         keys.now = now;
         for _ in 0..3 {
@@ -227,7 +229,7 @@ mod tests {
         let both = vec![Some(b"1".to_vec()), Some(b"2".to_vec())];
         assert_eq!((values(&mut keys), walked(&mut keys)), (both, 2));
         assert!(block_on(keys.find(b"a", Kind::Hash)).is_err());
-        // A change of one makes a plain string of it.
+        // A change of one of them turns it into a plain string.
         let append = |head: Option<Head<'_>>, record: &mut Vec<u8>| {
             Head::begin(record, Kind::String, None);
             record.extend_from_slice(head.unwrap().string()?);
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_a_key_aborts_a_transaction_that_is_undecided() {
+    fn a_client_that_writes_a_key_aborts_an_undecided_transaction() {
         let store = Store::open("mem:64M").unwrap();
         let mut keys = keyspace(&store);
         let transaction = begun(&mut keys);
@@ -253,7 +255,7 @@ mod tests {
         block_on(other.change(b"b", put)).unwrap();
         assert_eq!(decided(&mut keys, transaction, Verdict::Committed), Verdict::Aborted);
         assert_eq!(values(&mut keys), [None, Some(Vec::new())]);
-        // A hash may come in the place of the other intent.
+        // A hash may replace the other intent.
         let hash = block_on(other.open(b"a", Kind::Hash)).unwrap();
         block_on(other.set_field(&hash, b"f", b"v", false)).unwrap();
         assert!(block_on(other.confirm(&hash)).unwrap());

@@ -1,26 +1,27 @@
 //! Copies of keys, for `COPY`, `RENAME` and `RENAMENX`.
 //!
-//! The elements of a hash or a sorted set have their key in their places, so that a copy writes them
-//! all again, into a generation that no head names yet, and then replaces the destination's head:
-//! others see the destination as it was or whole. So that the background walk does not take these
-//! elements for leftovers, a record announces them:
+//! The places of a hash's or sorted set's elements contain their key. A copy therefore writes all
+//! elements again, into a generation that no head names yet, and then replaces the destination's
+//! head: other clients see the old destination or the whole new one. So that the background walk
+//! does not remove these elements as leftovers, a record announces them:
 //!
 //! ```text
 //! b, key, generation -> time, 8 bytes, little-endian
 //! ```
 //!
-//! It goes after the head is in place. If the gateway dies before, the record expires after an hour,
-//! and the walk removes the elements.
+//! The record is removed after the head is in place. If the gateway dies before that, the record
+//! expires after an hour, and the walk removes the elements.
 //!
-//! A key is renamed by copying it and then removing the source, if that is still what was copied. A
-//! string is, if its head is the same. In the head of a hash or a sorted set a doubt is written
-//! before it is copied, which every client that has added something takes off (`aggregate.rs`). If
-//! the source has changed, all is done again. So nothing that was acknowledged is lost, whichever
-//! gateway dies, but others may see both keys, and a gateway that dies may leave both.
+//! A rename copies the key and then removes the source, if the source is still the same as when it
+//! was copied. A string is the same if its head is. Before a hash or a sorted set is copied, a
+//! doubt is written into its head, and every client that adds an element removes the doubt
+//! (`aggregate.rs`). If the source has changed, the rename starts over. So no acknowledged write is
+//! lost, whichever gateway dies, but other clients may see both keys, and a gateway that dies may
+//! leave both.
 //!
-//! A writer that meets the doubt of a rename leaves it there for a second, for two at the second
-//! attempt, and for four at the third: so the rename gets through. A copy ends as soon as its doubt
-//! is gone, and is removed before the next attempt.
+//! A writer that finds the doubt of a rename leaves it in place for a second, for two seconds at
+//! the second attempt, and for four at the third, so that the rename succeeds. A copy stops as soon
+//! as its doubt is gone, and is removed before the next attempt.
 
 use super::aggregate::{Aggregate, HELD_LOOK, bury, is_empty, mark};
 use super::order::Scored;
@@ -31,26 +32,26 @@ use std::time::{Duration, Instant};
 
 /// Elements copied between two updates of the record that announces them.
 const CHUNK: usize = 512;
-/// How often the elements of a key are copied for a rename while others change it.
+/// How often a rename copies the elements of a key while other clients change it.
 const COPIES: u8 = 3;
 
-/// What becomes of the destination of a copy.
+/// The treatment of a copy's destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// It is replaced.
     Replaced,
-    /// It stays if it exists.
+    /// It is kept if it exists.
     Kept,
 }
 
 /// The result of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transferred {
-    /// There is no source.
+    /// The source does not exist.
     NoSource,
     /// The destination exists and was kept.
     Kept,
-    /// The destination is what the source was.
+    /// The destination is equal to the source.
     Done,
 }
 
@@ -75,7 +76,7 @@ fn place_of_announcement(aggregate: &Aggregate) -> Vec<u8> {
 }
 
 impl Keyspace {
-    /// Returns the record of a key's head, and what it holds, unless the key is absent.
+    /// Returns the record of a key's head and its elements, unless the key is absent.
     async fn source(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, Option<Aggregate>)>, Fault> {
         let Some(record) = self.head_record(key).await? else { return Ok(None) };
         let aggregate = Aggregate::of(key, &Head::parse(&record)?);
@@ -87,8 +88,8 @@ impl Keyspace {
         Ok(Some((record, aggregate)))
     }
 
-    /// Copies what a head stands for. Returns `None` if the source has ended by then, or has changed
-    /// if it must not.
+    /// Copies the value of a head. Returns `None` if the source has ended by then, or if it has
+    /// changed and must not change.
     async fn duplicate(
         &mut self,
         source: &[u8],
@@ -119,8 +120,8 @@ impl Keyspace {
         Ok(None)
     }
 
-    /// Copies elements as long as their head stands, or is what it was if `head` is given. Returns
-    /// whether it still is.
+    /// Copies elements as long as their generation is current or, if `head` is given, as long as
+    /// the head is unchanged. Returns whether that is still the case.
     async fn copy_elements(
         &mut self,
         from: &Aggregate,
@@ -130,7 +131,8 @@ impl Keyspace {
         let (began, announcement) = (Instant::now(), place_of_announcement(to));
         let mut at = Vec::new();
         place(&mut at, Family::Key, from.key());
-        // Elements that are added during the copy may be copied, but not more than there were.
+        // Elements added during the copy may be copied, but not more than there were at the
+        // beginning.
         let (mut most, mut count) = (CHUNK, 0);
         if head.is_none() {
             self.walk_elements(&mut from.elements(), usize::MAX, |_, _| most += 2).await?;
@@ -147,7 +149,7 @@ impl Keyspace {
             count += met.len();
             if head.is_none() && count > most {
                 return Err(Fault::said(
-                    "ERR others add to the key faster than it can be copied; nothing has changed",
+                    "ERR other clients add to the key faster than it can be copied; nothing has changed",
                 ));
             }
             let session = session(&mut self.session, &self.store)?;
@@ -155,7 +157,7 @@ impl Keyspace {
                 to.check(&name)?;
                 session.put(to.place(to.names(), &name), &record).await?;
                 if to.kind() == Kind::SortedSet {
-                    // Behind the member, since the stamp is as old as the member.
+                    // After the member, since the stamp is as old as the member.
                     let index = Scored::parse(&record)?.index(&name);
                     session.put(to.place(Family::Score, &index), b"").await?;
                 }
@@ -186,8 +188,8 @@ impl Keyspace {
         self.settle(copied).await
     }
 
-    /// Makes a key what was copied, if it may be replaced, or is what was `copied_before`. Returns
-    /// whether it did.
+    /// Makes the copy the value of a key, if the key may be replaced or is equal to
+    /// `copied_before`. Returns whether it did.
     async fn publish(
         &mut self,
         to: &[u8],
@@ -225,10 +227,10 @@ impl Keyspace {
         Ok(is_placed)
     }
 
-    /// Copies a key, which is another than the destination.
+    /// Copies a key to a destination with another name.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn copy(
         &mut self,
         from: &[u8],
@@ -243,7 +245,7 @@ impl Keyspace {
                 return Ok(Transferred::Kept);
             }
             let Some(copied) = self.duplicate(&record, elements.as_ref(), to, false).await? else {
-                let nothing = "ERR others replace the key all the time; nothing has changed";
+                let nothing = "ERR other clients keep replacing the key; nothing has changed";
                 retries.again().await.map_err(|_| Fault::said(nothing))?;
                 continue;
             };
@@ -252,10 +254,10 @@ impl Keyspace {
         }
     }
 
-    /// Renames a key, to another name.
+    /// Renames a key to another name.
     ///
     /// # Errors
-    /// The store's, and one if others change the key again and again.
+    /// The store's errors, and an error if other clients keep changing the key.
     pub(crate) async fn rename(
         &mut self,
         from: &[u8],
@@ -305,13 +307,13 @@ impl Keyspace {
             before = Some(copied);
         }
         Err(Fault::said(if before.is_some() {
-            "ERR others change the key all the time: the new key is a copy, and the old one is still there"
+            "ERR other clients keep changing the key: the new key is a copy, and the old one is still there"
         } else {
-            "ERR others change the key all the time: it was not renamed, nothing has changed"
+            "ERR other clients keep changing the key: it was not renamed, nothing has changed"
         }))
     }
 
-    /// Waits while another client's rename holds a head that has this record.
+    /// Waits while another client's rename holds the head with this record.
     async fn wait_while_held(&mut self, at: &[u8], record: &[u8]) -> Result<(), Fault> {
         let held = Duration::from_secs(Head::parse(record)?.held_seconds().into());
         let mut waited = Duration::ZERO;
@@ -381,7 +383,7 @@ mod tests {
             self.store.session_in(darter::engine::KeySpace::Gateway).unwrap().prefix([family as u8]).count()
         }
 
-        /// Runs rounds of the background walk at a time.
+        /// Runs rounds of the background walk at a given time.
         fn sweep(&mut self, now: u64) {
             self.keys.now = now;
             for _ in 0..4 {
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_a_copy_at_work_are_no_leftovers() {
+    fn elements_of_a_copy_in_progress_are_not_leftovers() {
         let mut pool = Pool::new();
         let copied = pool.duplicate();
         pool.sweep(NOW + 1000);
@@ -429,7 +431,7 @@ mod tests {
                     Poll::Pending => other.add(b"from", added),
                 }
                 added += 1;
-                assert!(added < FIELDS + 1000, "it copies on though it was disturbed");
+                assert!(added < FIELDS + 1000, "the copy continues although it was disturbed");
             }
         };
         let told = outcome.unwrap_err().text().into_owned();
@@ -452,9 +454,9 @@ mod tests {
             pool.keys.may_sleep = true;
             let mut confirm = pin!(pool.keys.confirm(&hash));
             assert!(poll_fn(|context| Poll::Ready(confirm.as_mut().poll(context).is_pending())).await);
-            // It may have taken the mark off after four seconds, and not before.
+            // The writer may remove the mark after four seconds, and not before.
             assert!(session.remove_if(&at, |other| other == marked).await.unwrap());
-            assert!(!confirm.await.unwrap(), "what was written does not last");
+            assert!(!confirm.await.unwrap(), "the write does not persist");
         });
     }
 

@@ -3,15 +3,15 @@
 use super::{Aggregate, Chunk, Family, Keyspace, Walked, place};
 use crate::fault::Fault;
 
-/// Bytes of an index leaf beside the key and the value, and of the slot that points to it.
+/// Bytes of an index leaf without the key and the value, and of the slot that points to it.
 const RECORD_BYTES: usize = 16;
 
 impl Keyspace {
-    /// Returns the bytes of a key's head and of all its elements, with their keys in the index and
-    /// without the index's inner nodes; `None` if the key is absent.
+    /// Returns the bytes of a key's head and all its elements, including their keys in the index
+    /// but not the index's inner nodes; `None` if the key is absent.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn usage(&mut self, key: &[u8]) -> Result<Option<usize>, Fault> {
         let looked = self.look(key, |head| {
             head.map(|head| {

@@ -7,17 +7,17 @@ use crate::turns;
 use darter::ScanRange;
 use std::ops::Bound;
 
-/// Maximum records in the first chunk of a walk.
+/// Most records in the first chunk of a walk.
 const CHUNK_FIRST: usize = 128;
-/// Maximum records in any chunk.
+/// Most records in any chunk.
 const CHUNK_MAX: usize = 512;
-/// Bytes of keys and records that a chunk should not exceed, judged by the chunk before.
+/// Bytes of keys and records that a chunk should not exceed, estimated from the previous chunk.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Steps down the tree of prefixes by which a random key is drawn.
+/// Steps down the tree of prefixes to draw a random key.
 const STEPS_MAX: usize = 100;
 
-/// How many records to request at a time.
+/// The number of records to request at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk(usize);
 
@@ -28,12 +28,12 @@ impl Default for Chunk {
 }
 
 impl Chunk {
-    /// Returns the number of records to request, at most as many as are left.
+    /// Returns the number of records to request, at most `left`.
     pub(crate) fn of(self, left: usize) -> usize {
         left.min(self.0)
     }
 
-    /// Returns the next chunk, after one with so many records of so many bytes in total.
+    /// Returns the next chunk, after one with `records` records of `bytes` bytes in total.
     #[must_use]
     pub(crate) fn after(self, records: usize, bytes: usize) -> Self {
         Self((self.0 * 2).min(CHUNK_MAX).min(CHUNK_BYTES * records / bytes.max(1)).max(1))
@@ -49,7 +49,7 @@ fn beyond(family: Family) -> Bound<Vec<u8>> {
 }
 
 impl KeyRange {
-    /// The keys between two bounds, ascending.
+    /// Returns the keys between two bounds, ascending.
     pub(crate) fn between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Self {
         let placed = |key: &[u8]| [&[Family::Key as u8], key].concat();
         let from = match from {
@@ -63,30 +63,30 @@ impl KeyRange {
         Self(ScanRange { from, to, reverse: false })
     }
 
-    /// All keys, ascending.
+    /// Returns all keys, ascending.
     pub(crate) fn all() -> Self {
         Self::between(Bound::Unbounded, Bound::Unbounded)
     }
 
-    /// The keys that begin with a prefix, ascending.
+    /// Returns the keys that begin with a prefix, ascending.
     pub(crate) fn prefixed(prefix: &[u8]) -> Self {
         Self(ScanRange::prefix(&[&[Family::Key as u8], prefix].concat()))
     }
 
-    /// The same keys, descending.
+    /// Returns the same keys, descending.
     #[must_use]
     pub(crate) fn reversed(self) -> Self {
         Self(self.0.reversed())
     }
 
-    /// The keys of the range after one, in its direction.
+    /// Returns the keys of the range after a key, in the range's direction.
     #[must_use]
     pub(crate) fn behind(mut self, key: &[u8]) -> Self {
         go_behind(&mut self.0, &[&[Family::Key as u8], key].concat());
         self
     }
 
-    /// Returns the key after which the range begins, once a walk has reached one.
+    /// Returns the key after which the range begins, if a walk has reached one.
     pub(crate) fn position(&self) -> Option<&[u8]> {
         match if self.0.reverse { &self.0.to } else { &self.0.from } {
             Bound::Excluded(place) => place.get(1..),
@@ -95,7 +95,7 @@ impl KeyRange {
     }
 }
 
-/// Removes from a range what comes up to a place, in its direction.
+/// Removes the part of a range up to a place, in the range's direction.
 pub(super) fn go_behind(range: &mut ScanRange, place: &[u8]) {
     let end = if range.reverse { &mut range.to } else { &mut range.from };
     if let Bound::Included(bound) | Bound::Excluded(bound) = end {
@@ -106,22 +106,22 @@ pub(super) fn go_behind(range: &mut ScanRange, place: &[u8]) {
     }
 }
 
-/// How far a walk has come.
+/// The progress of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walked {
-    /// To the end of its range.
+    /// The end of the range was reached.
     Through,
-    /// So many records were examined, and there may be more.
+    /// The requested number of records was examined, and there may be more.
     Paused,
 }
 
 impl Keyspace {
     /// Passes keys and their heads to `visit`, in the order of the range and without expired ones,
-    /// until so many records were examined; `part` becomes the rest of the range. Every key that
-    /// exists all the time is visited exactly once.
+    /// until `records` records were examined; `part` becomes the rest of the range. Every key that
+    /// exists during the whole walk is visited exactly once.
     ///
     /// # Errors
-    /// The store's. A record that is not valid is skipped.
+    /// The store's errors. An invalid record is skipped.
     pub(crate) async fn walk(
         &mut self,
         part: &mut KeyRange,
@@ -131,8 +131,8 @@ impl Keyspace {
         let mut chunk = Chunk::default();
         while records > 0 {
             let now = self.now;
-            // The first key for which it has to be determined whether it has elements, and those
-            // after it.
+            // The first key that may have no elements, which must be determined, and the keys after
+            // it.
             let mut late: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
             let walked = self.next_chunk(&mut part.0, &mut chunk, &mut records, |place, record| {
                 if let Ok(head) = Head::parse(record)
@@ -172,7 +172,7 @@ impl Keyspace {
     /// updates the range, the chunk and `left` for the next call.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(super) async fn next_chunk(
         &mut self,
         range: &mut ScanRange,
@@ -201,12 +201,13 @@ impl Keyspace {
     /// Returns a random key, which may have expired; `None` if there is none.
     ///
     /// It descends the tree of the keys' prefixes: it draws one of the bytes that may follow the
-    /// common prefix of a range, and continues with the keys that begin with the next existing one.
-    /// After [`STEPS_MAX`] such steps it takes the first key of the range: keys that are prefixes of
-    /// each other can make the tree as deep as a key is long, and removals make it begin again.
+    /// common prefix of a range, and continues with the keys that begin with the next existing
+    /// byte. After [`STEPS_MAX`] such steps it takes the first key of the range: keys that are
+    /// prefixes of each other can make the tree as deep as a key is long, and removals make it
+    /// start over.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn draw(&mut self) -> Result<Option<Vec<u8>>, Fault> {
         let (mut part, mut is_whole) = (KeyRange::all(), true);
         let mut found = None;
@@ -217,7 +218,7 @@ impl Keyspace {
                 if is_whole {
                     return Ok(None);
                 }
-                // The keys were removed meanwhile.
+                // The keys were removed in between.
                 (part, is_whole) = (KeyRange::all(), true);
                 continue;
             };
@@ -240,7 +241,7 @@ impl Keyspace {
         Ok(found)
     }
 
-    /// Returns the first key of a range in its direction, which may have expired.
+    /// Returns the first key of a range in its direction. The key may have expired.
     async fn first(&mut self, part: &KeyRange) -> Result<Option<Vec<u8>>, Fault> {
         let session = session(&mut self.session, &self.store)?;
         let mut found = None;
@@ -256,7 +257,7 @@ mod tests {
     use darter::engine::Engine;
     use darter::{Store, block_on};
 
-    /// Each key is a prefix of the next but for its last byte, and a draw goes deeper with a
+    /// Each key is a prefix of the next except for its last byte, and a draw goes deeper with a
     /// probability of 255 in 256.
     #[test]
     fn a_random_key_takes_a_bounded_number_of_round_trips() {
@@ -277,7 +278,7 @@ mod tests {
             assert!(key.iter().rev().skip(1).all(|byte| *byte == 0xff), "{key:?}");
             deepest = deepest.max(key.len());
         }
-        // One step for each byte; without a bound most draws go deeper than this.
+        // One step for each byte; without a limit most draws go deeper than this.
         assert!((STEPS_MAX / 2..=STEPS_MAX + 2).contains(&deepest), "{deepest}");
     }
 }

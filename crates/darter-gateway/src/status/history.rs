@@ -1,9 +1,10 @@
-//! What a gateway has done lately, so that a page shows it as soon as it is opened: the last five
-//! minutes by the second, the last hour by ten seconds, and the last day by five minutes.
+//! The recent activity of a gateway, so that a page shows it as soon as it is opened: the last five
+//! minutes by the second, the last hour in steps of ten seconds, and the last day in steps of five
+//! minutes.
 //!
-//! A point is what was counted during its span. The HTTP port's thread adds one second a second,
-//! from counters that the serving threads keep anyway. All points together take less than 512 KiB;
-//! a gateway that starts again begins anew.
+//! A point holds the counts of its span. The HTTP port's thread adds one second per second, from
+//! counters that the serving threads keep anyway. All points together take less than 512 KiB; a
+//! restarted gateway begins anew.
 
 use crate::clock::now_ms;
 use crate::state::GatewayState;
@@ -20,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The seconds of a point and the number of points kept, by resolution.
 const RESOLUTIONS: [(u64, usize); 3] = [(1, 300), (10, 360), (300, 288)];
 
-/// What was done: totals since the start, or the difference between two of these.
+/// The activity: totals since the start, or the difference between two totals.
 #[derive(Clone, Debug, Default)]
 struct Activity {
     /// By family.
@@ -34,7 +35,7 @@ struct Activity {
 }
 
 impl Activity {
-    /// Returns the totals of a gateway at this moment.
+    /// Returns the current totals of a gateway.
     fn totals(shared: &GatewayState) -> Self {
         let sums: Sums = shared.sums();
         let mut latency = vec![0; NANOS_BOUNDS.len() + 1];
@@ -60,7 +61,7 @@ impl Activity {
         }
     }
 
-    /// Returns what was done since earlier totals.
+    /// Returns the activity since earlier totals.
     fn since(&self, before: &Self) -> Self {
         let less = |now: &[u64], before: &[u64]| {
             let before = before.iter().copied().chain(std::iter::repeat(0));
@@ -88,7 +89,7 @@ impl Activity {
     }
 }
 
-/// What was done in a span of time.
+/// The activity in a span of time.
 #[derive(Clone, Debug, Default)]
 struct Point {
     /// Its position among all points of its resolution since the start, from 1.
@@ -125,19 +126,19 @@ impl Point {
 #[derive(Debug, Default)]
 struct Series {
     points: VecDeque<Point>,
-    /// The point that is not complete yet.
+    /// The incomplete point.
     open: Point,
 }
 
 impl Series {
-    /// Adds what was done in one more second.
+    /// Adds the activity of one more second.
     fn add(&mut self, second: &Point, (seconds, kept): (u64, usize)) {
         let open = &mut self.open;
         open.number = self.points.back().map_or(1, |last| last.number + 1);
         open.done.add(&second.done);
         (open.at_ms, open.clients) = (second.at_ms, second.clients);
         open.span_ms += second.span_ms;
-        // A second that was missed, and one that came late, count as what they were.
+        // Missed and late seconds count with their actual spans.
         if open.span_ms + 500 >= seconds * 1000 {
             if self.points.len() >= kept {
                 self.points.pop_front();
@@ -146,7 +147,7 @@ impl Series {
         }
     }
 
-    /// Returns the points after one, the point that is not complete last.
+    /// Returns the points after a number, and the incomplete point last.
     fn after(&self, number: u64) -> impl Iterator<Item = &Point> {
         let is_begun = self.open.span_ms > 0;
         self.points.iter().chain(is_begun.then_some(&self.open)).filter(move |point| point.number > number)
@@ -172,7 +173,7 @@ impl HistoryQuery {
     /// Parses `step=` (the seconds of a point) and `after=` (a point's number) in a query.
     ///
     /// # Errors
-    /// A description of what is wrong.
+    /// A description of the error.
     pub(super) fn parse(query: &str) -> Result<Self, String> {
         let value =
             |name| query.split('&').find_map(|pair| pair.split_once('=').filter(|(of, _)| *of == name));
@@ -192,10 +193,10 @@ impl HistoryQuery {
     }
 }
 
-/// What a gateway has done lately.
+/// The recent activity of a gateway.
 #[derive(Debug)]
 pub(super) struct History {
-    /// Distinguishes this history from that of the same gateway before it was started again.
+    /// Distinguishes this history from the history before a restart of the gateway.
     run: u64,
     recorded: Mutex<Recorded>,
 }
@@ -209,7 +210,7 @@ impl History {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records what was done since the last call.
+    /// Records the activity since the last call.
     pub(super) fn tick(&self, shared: &GatewayState) {
         let (totals, at_ms) = (Activity::totals(shared), shared.uptime_ms());
         let mut recorded = self.lock();
@@ -226,7 +227,7 @@ impl History {
         }
     }
 
-    /// Returns the points that a query asks for.
+    /// Returns the points that a query selects.
     pub(super) fn json(&self, query: HistoryQuery, uptime_ms: u64) -> Value {
         let recorded = self.lock();
         let (step, kept) = RESOLUTIONS[query.resolution];
@@ -260,7 +261,7 @@ mod tests {
         Point { number: 0, at_ms: number * 1000, span_ms: 1000, done, clients: 1 }
     }
 
-    /// Returns the series after so many seconds.
+    /// Returns the series after `seconds` seconds.
     fn after(seconds: u64) -> [Series; RESOLUTIONS.len()] {
         let mut all: [Series; RESOLUTIONS.len()] = Default::default();
         for number in 1..=seconds {

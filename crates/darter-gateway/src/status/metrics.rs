@@ -31,7 +31,7 @@ struct StatusCollector(Arc<Status>);
 const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 const SECONDS: Option<&Unit> = Some(&Unit::Seconds);
 
-/// What is counted for a kind of operation: its name, its help text, its unit.
+/// The name, help text and unit of a count by kind of operation, and the function that reads it.
 type OfAKind = (&'static str, &'static str, Option<&'static Unit>, fn(&OpCounters) -> u64);
 
 const OF_A_KIND: [OfAKind; 6] = [
@@ -40,7 +40,7 @@ const OF_A_KIND: [OfAKind; 6] = [
     ("verbs", "Verbs in those batches", None, |counts| counts.verbs),
     ("read", "Payload read from the pool", BYTES, |counts| counts.read_bytes),
     ("written", "Payload written to the pool", BYTES, |counts| counts.write_bytes),
-    ("retries", "Lost races after which an operation went on", None, |counts| counts.retries),
+    ("retries", "Lost races after which an operation continued", None, |counts| counts.retries),
 ];
 
 /// The states of a memory node's blocks.
@@ -67,9 +67,9 @@ impl Collector for StatusCollector {
                 OpKind::ALL.into_iter().map(|kind| ([("kind", kind.name())], count(&sums.fabric[kind])));
             page.counters(name, help, unit, kinds)?;
         }
-        page.counter("sessions", "Ways into the pool that were made", None, sums.sessions)?;
+        page.counter("sessions", "Sessions opened on the pool", None, sums.sessions)?;
         let samples = self.0.shared.store.index().samples();
-        page.counter("sampled_searches", "Searches sampled, one of 64", None, samples.searches)?;
+        page.counter("sampled_searches", "Searches sampled, one in 64", None, samples.searches)?;
         let help = "Sampled searches that the express skip table led past the root";
         page.counter("express_searches", help, None, samples.express)?;
         of_the_pool(&mut page, &self.0.survey.result())
@@ -81,27 +81,27 @@ impl StatusCollector {
         let (shared, counts) = (&self.0.shared, &self.0.shared.counts);
         let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         page.gauge("connections", "Clients connected", None, shared.clients.count() as u64)?;
-        page.counter("accepted_connections", "Connections let in", None, load(&counts.accepted))?;
-        page.counter("refused_connections", "Connections not let in", None, load(&counts.refused))?;
-        let help = "Connections ended for what they held";
+        page.counter("accepted_connections", "Connections accepted", None, load(&counts.accepted))?;
+        page.counter("refused_connections", "Connections refused", None, load(&counts.refused))?;
+        let help = "Connections dropped because their buffers held too much";
         page.counter("dropped_connections", help, None, load(&counts.dropped))?;
         let waiting = shared.held_bytes.load(Ordering::Relaxed) as u64;
-        page.gauge("waiting", "Requests not done and replies not taken", BYTES, waiting)?;
+        page.gauge("waiting", "Requests not executed and replies not read", BYTES, waiting)?;
         let errors = counts.errors().map(|(why, count)| ([("cause", why)], count));
-        page.counters("errors", "Commands answered with an error, by whose fault it was", None, errors)?;
-        page.counter("slow_commands", "Commands that took as long as --slow-us", None, load(&counts.slow))?;
-        page.counter(
-            "expired_keys",
-            "Keys removed by the walk since their time was over",
+        page.counters("errors", "Error replies to commands, by cause", None, errors)?;
+        page.counter("slow_commands", "Commands that took at least --slow-us", None, load(&counts.slow))?;
+        page.counter("expired_keys", "Expired keys removed by the walk", None, load(&counts.expired))?;
+        page.gauge("keys", "Keys, as counted by the last round of the walk", None, load(&counts.keys))?;
+        page.gauge(
+            "expiring_keys",
+            "Keys among them that have an expiry time",
             None,
-            load(&counts.expired),
+            load(&counts.expiring),
         )?;
-        page.gauge("keys", "Keys, as the last round of the walk has counted", None, load(&counts.keys))?;
-        page.gauge("expiring_keys", "Keys among them whose time is limited", None, load(&counts.expiring))?;
         let draining = u64::from(shared.is_stopping.load(Ordering::Relaxed));
         page.gauge("draining", "1 when the gateway is stopping", None, draining)?;
         let uptime = ConstGauge::new(shared.since.elapsed().as_secs_f64());
-        page.metric("uptime", "Since the gateway began", SECONDS, &uptime)
+        page.metric("uptime", "Time since the gateway started", SECONDS, &uptime)
     }
 }
 
@@ -111,10 +111,10 @@ fn commands(page: &mut MetricsWriter<'_>, sums: &Sums) -> Result<(), Error> {
     page.counters("commands", "Commands done", None, done)?;
     let latencies =
         FAMILIES.iter().zip(&sums.latencies).map(|(family, seen)| ([("family", *family)], seen.clone()));
-    page.histograms("command_duration", "How long commands took", SECONDS, NANOS_PER_SECOND, latencies)
+    page.histograms("command_duration", "Duration of commands", SECONDS, NANOS_PER_SECOND, latencies)
 }
 
-/// Writes what the last survey of the pool found.
+/// Writes the results of the last survey of the pool.
 fn of_the_pool(page: &mut MetricsWriter<'_>, seen: &SurveyResult) -> Result<(), Error> {
     if let Some((_, usage)) = &seen.usage {
         page.gauge("pool_epoch", "The pool's epoch", None, usage.epoch)?;
@@ -123,10 +123,10 @@ fn of_the_pool(page: &mut MetricsWriter<'_>, seen: &SurveyResult) -> Result<(), 
                 ([("node", node.node.to_string()), ("state", state.to_owned())], count(node))
             })
         });
-        page.gauges("pool_blocks", "Blocks of each memory node by what they are", None, blocks)?;
-        page.gauge("pool_block", "A block's size", BYTES, usage.block_bytes)?;
+        page.gauges("pool_blocks", "Blocks of each memory node by state", None, blocks)?;
+        page.gauge("pool_block", "Size of a block", BYTES, usage.block_bytes)?;
         let nodes = usage.nodes.iter().map(|node| ([("node", node.node.to_string())], node.bytes));
-        page.gauges("pool_node", "Each memory node's region", BYTES, nodes)?;
+        page.gauges("pool_node", "Size of each memory node's region", BYTES, nodes)?;
         page.gauge("pool_members", "Processes that have the pool open", None, usage.members.len() as u64)?;
         let labels = |slot: u32, pid: u64| [("member", slot.to_string()), ("process", pid.to_string())];
         let leases = usage.members.iter().map(|member| {
@@ -135,7 +135,7 @@ fn of_the_pool(page: &mut MetricsWriter<'_>, seen: &SurveyResult) -> Result<(), 
         });
         page.each(
             "pool_member_lease_left",
-            "What is left of each member's lease",
+            "Remaining time of each member's lease",
             SECONDS,
             MetricType::Gauge,
             leases,
@@ -146,9 +146,9 @@ fn of_the_pool(page: &mut MetricsWriter<'_>, seen: &SurveyResult) -> Result<(), 
         page.gauge("pool_garbage_objects", "Objects of this process that wait to be freed", None, garbage)?;
     }
     if let Some((_, index)) = &seen.index {
-        page.gauge("index_keys", "Keys of the index, of all families", None, index.keys)?;
+        page.gauge("index_keys", "Keys of the index in all families", None, index.keys)?;
         page.gauge("index_leaves", "Leaves of the index", BYTES, index.kv_bytes)?;
-        page.gauge("index_inner", "All of the index but its leaves", BYTES, index.index_bytes)?;
+        page.gauge("index_inner", "All of the index except its leaves", BYTES, index.index_bytes)?;
         page.gauge("index_depth", "Inner nodes above the deepest leaf", None, index.depth_max as u64)?;
         let nodes = index.nodes.iter().map(|node| ([("type", node.name)], node.count));
         page.gauges("index_nodes", "Inner nodes by type", None, nodes)?;
@@ -157,7 +157,7 @@ fn of_the_pool(page: &mut MetricsWriter<'_>, seen: &SurveyResult) -> Result<(), 
         if let Some(est) = &index.est {
             page.gauge("est", "The express skip table", BYTES, est.bytes)?;
             page.gauge("est_entries", "Entries of the express skip table", None, est.entries)?;
-            page.gauge("est_slots", "Places for entries in the express skip table", None, est.slots)?;
+            page.gauge("est_slots", "Slots for entries in the express skip table", None, est.slots)?;
         }
     }
     Ok(())

@@ -1,15 +1,16 @@
-//! The status page of a gateway, and its data: `/` for people, `/status.json`, `/history.json` and
-//! `/tree.json` for the page's script, `/metrics` for Prometheus, `/healthz` and `/readyz` for
+//! The status page of a gateway, and its data: `/` for browsers, `/status.json`, `/history.json`
+//! and `/tree.json` for the page's script, `/metrics` for Prometheus, `/healthz` and `/readyz` for
 //! supervisors and load balancers.
 //!
-//! The page is one response, put together here from the files in `page/`; it loads nothing else.
-//! The contents of the pool are untrusted: the script shows them as text and never as markup, and a
-//! content security policy permits no other script. Responses are bounded; walks over the tree
-//! proceed in small steps (`survey.rs`), so many requests at a time (`darter_telemetry::http`).
+//! The page is one response, assembled here from the files in `page/`; it loads nothing else. The
+//! contents of the pool are untrusted: the script shows them as text and never as markup, and a
+//! content security policy permits no other script. Responses are bounded. Walks over the tree
+//! proceed in small steps (`survey.rs`), for a limited number of requests at a time
+//! (`darter_telemetry::http`).
 //!
-//! If a password is set, the page and the tree require it, by Basic or Bearer authentication.
-//! Without one they are served only to clients that reach the gateway by an address instead of a
-//! name, which prevents DNS rebinding.
+//! If a password is set, the page and the tree require it, with Basic or Bearer authentication.
+//! Without one they are served only to clients that use the gateway's address instead of a name,
+//! which prevents DNS rebinding.
 
 mod history;
 mod metrics;
@@ -50,10 +51,10 @@ const SCRIPTS: [&str; 5] = [
     include_str!("page/tree.js"),
     include_str!("page/main.js"),
 ];
-/// Maximum requests for parts of the tree in progress at once.
+/// Most requests for parts of the tree in progress at once.
 const TREES_MAX: usize = 2;
-/// The age of a thread's last accounting from which the gateway counts as stuck; threads do it
-/// twice a second.
+/// The age of a thread's last update of its counts from which the gateway counts as stuck; threads
+/// update them twice a second.
 const STUCK: Duration = Duration::from_secs(10);
 
 /// The pages of a gateway.
@@ -154,7 +155,7 @@ impl Status {
             }
         };
         let Ok(place) = Arc::clone(&self.trees).try_acquire_owned() else {
-            let why = json!({ "error": "others look at the tree right now; come again" });
+            let why = json!({ "error": "too many requests for the tree are in progress; try again" });
             return Outcome::Ready(as_json(StatusCode::SERVICE_UNAVAILABLE, &why));
         };
         Outcome::Blocking(Box::new(move || {
@@ -169,11 +170,11 @@ impl Status {
         }))
     }
 
-    /// Returns the response that refuses a request, if it may not see keys.
+    /// Returns the response that rejects a request, if it may not see keys.
     fn refusal(&self, request: &HttpRequest<'_>) -> Option<HttpResponse> {
         let password = &self.shared.options.password;
         if password.is_empty() {
-            let why = "without --password-file this page is shown by its address only, not by a name\n";
+            let why = "without --password-file this page is served only by its address, not by a name\n";
             let is_named = !request.host.is_none_or(is_address);
             return is_named.then(|| text(StatusCode::FORBIDDEN, why));
         }
@@ -181,14 +182,14 @@ impl Status {
         if bool::from(password.as_slice().ct_eq(&shown)) {
             return None;
         }
-        let mut refused = text(StatusCode::UNAUTHORIZED, "the gateway's password is wanted\n");
+        let mut refused = text(StatusCode::UNAUTHORIZED, "the gateway's password is required\n");
         refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"darter\""));
         Some(refused)
     }
 }
 
-/// Returns how a gateway is, in a word, and why. A gateway whose pool fails is `degraded`: to restart
-/// it would not help, so that supervisors get 200 and load balancers 503.
+/// Returns the gateway's health, in a word, and the reason. A gateway whose pool fails is
+/// `degraded`. Restarting it would not help, so supervisors get 200 and load balancers 503.
 fn health(shared: &GatewayState, now: Instant, degraded: StatusCode) -> HttpResponse {
     let stuck = STUCK.as_millis() as u64;
     let is_stuck = |looked: u64| shared.uptime_ms().saturating_sub(looked) > stuck;
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_from_names() {
+    fn addresses_are_distinguished_from_names() {
         for host in ["127.0.0.1", "127.0.0.1:9", "[::1]", "[::1]:80", "localhost", "LOCALHOST:1"] {
             assert!(is_address(host), "{host}");
         }

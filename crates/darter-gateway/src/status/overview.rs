@@ -17,11 +17,11 @@ use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Maximum characters of a message.
+/// Most characters of a message.
 const MESSAGE_CHARS_MAX: usize = 500;
-/// Maximum number of messages.
+/// Most messages.
 const NOTES_MAX: usize = 16;
-/// Maximum number of slow commands.
+/// Most slow commands.
 const SLOW_MAX: usize = 16;
 
 /// Cuts a message to its maximum length.
@@ -29,12 +29,12 @@ pub(super) fn cut(text: &str) -> String {
     text.chars().take(MESSAGE_CHARS_MAX).collect()
 }
 
-/// Returns everything at this moment.
+/// Returns the current data.
 pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
     let (sums, store) = (shared.sums(), &shared.store);
     let samples = store.index().samples();
-    // What holds from the start, such as a file that is not on a durable medium, is a note. What
-    // comes and goes is trouble.
+    // Permanent conditions, such as a file that is not on a durable medium, are notes. Temporary
+    // ones are trouble.
     let notes = store.pool().fabric().notes();
     let troubles = store.notes().into_iter().filter(|note| !notes.contains(note));
     let troubles = troubles.chain(seen.trouble.clone());
@@ -76,7 +76,7 @@ fn pool(usage: &PoolUsage) -> Value {
     pool
 }
 
-/// Returns what the last survey found.
+/// Returns a result of the last survey, with its age.
 fn aged(mut value: Value, when: Instant) -> Value {
     value["age_ms"] = json!(u64::try_from(when.elapsed().as_millis()).unwrap_or(u64::MAX));
     value
@@ -161,8 +161,8 @@ fn slow(shared: &GatewayState) -> Value {
     })
 }
 
-/// Returns the arguments of a slow command, those that are keys with the prefix in the index at
-/// which they are stored. Of an argument that the slow log has cut, that is the part it has kept.
+/// Returns the arguments of a slow command. Keys have the prefix under which they are stored in the
+/// index. If the slow log has cut an argument, only the part it has kept is returned.
 fn arguments(entry: &SlowEntry) -> Vec<Value> {
     let command = entry.arguments.first().and_then(|name| Command::named(name));
     let mut left = MESSAGE_CHARS_MAX;

@@ -1,14 +1,14 @@
-//! The map of a pool: who holds which blocks of each memory node, in a bounded number of cells.
+//! The map of a pool: the holder of each block of each memory node, in a bounded number of cells.
 //!
-//! A cell is one block, or several neighbours when a pool has more blocks than the map has cells. A
-//! cell of several blocks shows what most of them are.
+//! A cell is one block, or several neighbours if a pool has more blocks than the map has cells. A
+//! cell of several blocks shows the state of most of them.
 
 use darter::report::{AllocKind, BlockHolder, BlockRun, NodeUsage};
 use serde_json::{Value, json};
 
 /// Cells of all maps together.
 const CELLS_MAX: u64 = 4096;
-/// Cells of one map at least, however many nodes there are.
+/// Fewest cells of one map, regardless of the number of nodes.
 const NODE_CELLS_MIN: u64 = 16;
 
 /// Returns the map of each node: the blocks of a cell, and runs of equal cells, each with its
@@ -49,7 +49,7 @@ fn cells(runs: &[BlockRun], cell_blocks: u64) -> Vec<BlockRun> {
         Some(last) if last.holder == run.holder && last.kind == run.kind => last.blocks += run.blocks,
         _ => cells.push(run),
     };
-    // What is in the cell that is not full yet, without repetitions.
+    // The contents of the cell that is not full yet, without repetitions.
     let mut open: Vec<BlockRun> = Vec::new();
     for &run in runs {
         let mut left = run.blocks;
@@ -76,7 +76,7 @@ fn cells(runs: &[BlockRun], cell_blocks: u64) -> Vec<BlockRun> {
     cells
 }
 
-/// Returns a cell of what most of its blocks are.
+/// Returns a cell in the state of most of its blocks.
 fn most(parts: &[BlockRun]) -> Option<BlockRun> {
     parts.iter().max_by_key(|part| part.blocks).map(|part| BlockRun { blocks: 1, ..*part })
 }

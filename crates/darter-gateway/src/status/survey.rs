@@ -1,10 +1,10 @@
-//! The survey of the pool as a whole: its members, the use of its memory, and the composition of
+//! The survey of the pool as a whole: its members, the usage of its memory, and the composition of
 //! its index.
 //!
 //! Both parts cost verbs. So a survey runs only on request, one at a time, and each is followed by
 //! a pause of many times its duration. The index is counted in steps: a round over a large index
-//! takes many of them, and its results are those of the last complete round. A request meanwhile
-//! gets the last results and their age, so that the page works even if the pool is stuck.
+//! takes many of them, and its results are those of the last complete round. A request during a
+//! survey gets the last results and their age, so that the page works even if the pool is stuck.
 
 use crate::state::GatewayState;
 use darter::Error;
@@ -12,7 +12,7 @@ use darter::report::{Census, IndexStats, PoolUsage};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long counting continues at once; at least one step.
+/// How long counting continues at once. It takes at least one step.
 const SLICE: Duration = Duration::from_millis(50);
 /// The pause after a survey is at least `REST`, and at least `REST_TIMES` the survey's duration.
 const REST: Duration = Duration::from_millis(900);
@@ -23,7 +23,7 @@ const ROUND_REST: Duration = Duration::from_secs(5);
 /// The results of the last survey.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SurveyResult {
-    /// The members and the use of memory, and when they were read.
+    /// The members and the usage of memory, and when they were read.
     pub(super) usage: Option<(Instant, Arc<PoolUsage>)>,
     /// The statistics of the index, and when its round ended.
     pub(super) index: Option<(Instant, Arc<IndexStats>)>,
@@ -37,7 +37,7 @@ pub(super) struct SurveyResult {
 #[derive(Debug)]
 struct SurveyProgress {
     census: Census,
-    /// How many times the store had joined its pool again.
+    /// How many times the store had rejoined its pool.
     joins: u64,
     /// The earliest times of the next survey and of the next count.
     look_at: Instant,
@@ -59,7 +59,7 @@ impl Survey {
         Self { shared, work: Mutex::new(work), result: Mutex::default() }
     }
 
-    /// Continues the survey, if it is due and not running.
+    /// Continues the survey if it is due and not running.
     pub(super) fn go_on(&self) {
         let Ok(mut work) = self.work.try_lock() else { return };
         let began = Instant::now();

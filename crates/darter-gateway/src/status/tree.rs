@@ -7,23 +7,24 @@ use darter::{Error, IndexKind, Store};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Maximum bytes of a requested prefix: its digits fill half of a request's head.
+/// Most bytes of a requested prefix: its digits fill half of a request's head.
 const PREFIX_BYTES_MAX: usize = darter_telemetry::http::HEAD_BYTES_MAX / 4;
-/// Maximum bytes of a value that are returned.
+/// Most bytes of a value that are returned.
 const VALUE_BYTES_MAX: usize = 256;
-/// Returns a node's children, and the key that ends there.
+/// Most children of a node that are returned: one for each byte, and the key that ends there.
 const WIDTH: usize = 257;
 
-/// Parses the prefix in a query, of places as they lie in the index: `prefix=` and hexadecimal digits.
+/// Parses the prefix in a query, `prefix=` and hexadecimal digits. Prefixes are of places in the
+/// index.
 ///
 /// # Errors
-/// A description of what is wrong.
+/// A description of the error.
 pub(super) fn prefix_of(query: &str) -> Result<Vec<u8>, String> {
     let Some(digits) = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")) else {
         return Ok(Vec::new());
     };
     if digits.len() > 2 * PREFIX_BYTES_MAX {
-        return Err(format!("a prefix of more than {PREFIX_BYTES_MAX} bytes cannot be asked for"));
+        return Err(format!("a prefix can have at most {PREFIX_BYTES_MAX} bytes; shorten it"));
     }
     let no_bytes = || "a prefix is an even number of hexadecimal digits".to_owned();
     let digits = digits.as_bytes();
@@ -35,7 +36,7 @@ pub(super) fn prefix_of(query: &str) -> Result<Vec<u8>, String> {
     digits.chunks_exact(2).map(byte).collect::<Option<_>>().ok_or_else(no_bytes)
 }
 
-/// Returns at most so many bytes, as hexadecimal digits.
+/// Returns up to `most` bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8], most: usize) -> String {
     bytes.iter().take(most).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -43,7 +44,8 @@ pub(super) fn hex(bytes: &[u8], most: usize) -> String {
     })
 }
 
-/// Describes a node without its children. A long prefix is given by its beginning and its length.
+/// Describes a node without its children. A long prefix is represented by its beginning and its
+/// length.
 fn one(view: &TreeView) -> Value {
     json!({
         "label": view.label,
@@ -54,8 +56,8 @@ fn one(view: &TreeView) -> Value {
     })
 }
 
-/// Returns the children of a node, with those of its pages and of the nodes half a byte below it in
-/// their place, and how many more there are.
+/// Returns the children of a node, and the number of further ones. Pages, and nodes half a byte
+/// below it, are replaced by their own children.
 fn children_of(view: &TreeView) -> (Vec<(TreeEdge, &TreeView)>, u64) {
     let (mut children, mut more) = (Vec::new(), view.more);
     for (edge, child) in &view.children {
@@ -75,14 +77,15 @@ fn children_of(view: &TreeView) -> (Vec<(TreeEdge, &TreeView)>, u64) {
 /// prefix.
 ///
 /// # Errors
-/// If the pool is damaged or fails.
+/// Fails if the pool is damaged or fails.
 pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
-    // A node of Quiver has pages, or nodes half a byte below it, between itself and what is shown.
+    // A node of Quiver has pages, or nodes half a byte below it, between itself and the nodes
+    // shown.
     let levels = if store.index().kind() == Some(IndexKind::Quiver) { 2 } else { 1 };
     let view = store.tree(prefix, levels, WIDTH)?;
     let (mut children, mut more) = children_of(&view);
-    // The bytes that path compression skips are known from the children only, and some may lie
-    // beside the prefix. A page may hold keys with the prefix whatever its least key is.
+    // The bytes that path compression skips are only known from the children, and some may differ
+    // from the prefix. A page may hold keys with the prefix regardless of its least key.
     let agrees = |child: &TreeView| child.prefix.iter().zip(prefix).all(|(a, b)| a == b);
     children.retain(|(edge, child)| agrees(child) || matches!(edge, TreeEdge::Nibbles { .. }));
     more += children.len().saturating_sub(WIDTH) as u64;
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_told_with_its_children_down_to_a_pair() {
+    fn a_node_is_returned_with_its_children_down_to_a_pair() {
         told_down_to(IndexKind::Dart, "leaf");
         told_down_to(IndexKind::Quiver, "record");
     }
@@ -155,9 +158,9 @@ mod tests {
         assert_eq!((children.len(), &children[0]["label"]), (1, &json!(label)), "{leaf}");
         let own = below(&store, b"kapple").unwrap();
         assert_eq!(own["record"]["value"], "006b6170706c65");
-        assert!(own["record"]["type"].is_null(), "a program's key is no key of Redis: {own}");
+        assert!(own["record"]["type"].is_null(), "a program's key is not a key of Redis: {own}");
         assert!(below(&store, b"\xffkaxx").unwrap()["record"].is_null());
-        // Whatever the record, the response is short.
+        // The response is short, regardless of the record.
         let long = below(&store, b"\xffkk").unwrap().to_string();
         assert!(long.contains("\"prefix_bytes\":60000") && long.len() < 10_000, "{} bytes", long.len());
         let long = below(&store, &[&b"\xff"[..], &[b'k'; PREFIX_BYTES_MAX - 1]].concat()).unwrap();

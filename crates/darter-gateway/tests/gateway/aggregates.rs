@@ -1,5 +1,5 @@
-//! Hashes and sorted sets through several gateways: nothing is lost between them, nor when one is
-//! killed.
+//! Hashes and sorted sets through several gateways: no write is lost between gateways, or when one
+//! is killed.
 
 use crate::door::{Client, Door, Reply, request};
 use darter::Store;
@@ -25,8 +25,8 @@ fn number(reply: Reply) -> i64 {
     }
 }
 
-/// Members and scores, as a range tells them all; each of them once, in order, as everything else
-/// tells them.
+/// Returns members and scores, as a range returns them. Checks that each of them occurs once, in
+/// order, and that other commands agree.
 fn sorted_set(client: &mut Client, key: &str) -> BTreeMap<Vec<u8>, f64> {
     let replies = client.say(&format!("zrange {key} 0 -1 withscores")).array();
     let pairs: Vec<(f64, Vec<u8>)> = replies
@@ -63,7 +63,7 @@ fn two_gateways_lose_no_increment_of_fields_and_scores() {
                 let (mut client, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(thread as u64));
                 for _ in 0..EACH {
                     let (which, by) = (dice.random_range(0..3), [-2, -1, 0, 1, 2][dice.random_range(0..5)]);
-                    // Up and down again, so that scores come back to what they were.
+                    // Up and down again, so that scores return to earlier values.
                     number(client.say(&format!("hincrby h f{which} {by}")));
                     fields[which].fetch_add(by, Ordering::Relaxed);
                     number(client.say(&format!("zincrby z {by} m{which}")));
@@ -87,8 +87,7 @@ fn two_gateways_lose_no_increment_of_fields_and_scores() {
     }
 }
 
-/// What empties a key, and makes another kind of it, takes nothing with it that somebody was told
-/// is there.
+/// A command that empties a key, or gives it another type, removes no acknowledged element.
 #[test]
 fn what_takes_the_place_of_an_empty_key_takes_nothing_else() {
     const EACH: usize = 700;
@@ -128,7 +127,7 @@ fn what_takes_the_place_of_an_empty_key_takes_nothing_else() {
             });
         }
     });
-    assert!(met.into_inner() > 0, "nobody met anybody");
+    assert!(met.into_inner() > 0, "no two clients met");
     let mut client = doors[0].client();
     for words in ["exists k", "hlen k", "zcard k", "del k"] {
         assert_eq!(client.say(words), Reply::Integer(0), "{words}");
@@ -137,8 +136,7 @@ fn what_takes_the_place_of_an_empty_key_takes_nothing_else() {
     assert_eq!(client.say("scan 0").array().pop(), Some(Reply::Array(Vec::new())));
 }
 
-/// A write that was acknowledged is only ever lost to a removal that came after, or at the same
-/// time.
+/// An acknowledged write is only lost to a removal that came after it, or ran at the same time.
 #[test]
 fn only_a_removal_takes_fields_and_members() {
     let store = crate::door::store("mem:128M");
@@ -183,16 +181,16 @@ fn only_a_removal_takes_fields_and_members() {
     let mut client = doors[0].client();
     sorted_set(&mut client, "z");
     client.say("del h z");
-    // Nothing is left, but perhaps the heads of what is empty.
+    // Nothing is left, except perhaps the heads of empty keys.
     let session = store.session_in(darter::engine::KeySpace::Gateway).unwrap();
     let elements =
         session.range(..).filter(|record| record.as_ref().is_ok_and(|(key, _)| key[0] != b'k')).count();
     assert_eq!(elements, 0);
 }
 
-/// Scores that come back, of one member, by many at once: it keeps its place.
+/// One member's scores, set repeatedly by many clients at once: the member keeps its place.
 #[test]
-fn a_member_has_its_place_whoever_moves_it() {
+fn a_member_keeps_its_place_when_many_clients_move_it() {
     let store = crate::door::store("mem:64M");
     let doors = two_doors(&store);
     let barrier = Barrier::new(3);
@@ -245,7 +243,7 @@ fn what_is_popped_is_popped_once() {
     assert_eq!((popped.len(), count), (4 * EACH, 4 * EACH));
 }
 
-/// A gateway in a process of its own; does nothing in a plain test run.
+/// A gateway in its own process; does nothing in a plain test run.
 #[test]
 fn gateway_process() {
     let Ok(url) = std::env::var("DARTER_GATEWAY_POOL") else { return };
@@ -281,7 +279,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
+fn a_gateway_killed_during_zadds_leaves_ranges_right() {
     const MEMBERS: usize = 20;
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
@@ -289,12 +287,11 @@ fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
     let store = options.open(format!("{url}?size=128M")).unwrap();
     let door = Door::of(store, GatewayOptions::default());
     let (mut other, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(3));
-    // What each member's score may be: the last that was acknowledged, or one that was asked for
-    // since.
+    // The possible scores of each member: the last acknowledged one, or one requested since.
     let mut scores: Vec<Vec<Option<f64>>> = vec![vec![None]; MEMBERS];
     for round in 0..12 {
         let mut process = Process::start(&url);
-        // Far more than it will have done when it is killed.
+        // Far more than it will have executed when it is killed.
         let (mut requests, mut bytes) = (Vec::new(), Vec::new());
         for _ in 0..40_000 {
             let (member, score) = (dice.random_range(0..MEMBERS), f64::from(dice.random_range(0..10)));
@@ -313,7 +310,7 @@ fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
             assert!(matches!(process.client.reply(), Reply::Integer(_)));
         }
         process.child.kill().unwrap();
-        // What it had said before it died counts too.
+        // Replies sent before it died count too.
         let acknowledged = read + std::iter::from_fn(|| process.client.try_reply()).count();
         for (number, (member, score)) in requests.into_iter().enumerate() {
             if number < acknowledged {

@@ -13,8 +13,8 @@ pub struct Browser {
     messages: BufReader<ChildStdout>,
     session: Option<String>,
     calls: u64,
-    /// Exceptions of scripts, and errors that the browser has logged, such as violations of the
-    /// content security policy.
+    /// Exceptions of scripts, and errors logged by the browser, such as violations of the content
+    /// security policy.
     pub problems: Vec<Value>,
     _profile: TempDir,
 }
@@ -84,9 +84,9 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
     }
 
-    /// Opens an address anew.
+    /// Opens an address in a fresh page.
     pub fn open(&mut self, url: &str) {
-        // Only the fragment may differ, which would not load the page again.
+        // The address may differ only in its fragment, which would not load the page again.
         self.call("Page.navigate", &json!({ "url": "about:blank" }));
         self.call("Page.navigate", &json!({ "url": url }));
     }
@@ -99,7 +99,8 @@ impl Browser {
         told["result"]["value"].take()
     }
 
-    /// Returns the text of the element with an id, with single spaces; empty if there is none.
+    /// Returns the text of the element with an id, with single spaces; empty if there is no such
+    /// element.
     pub fn text(&mut self, id: &str) -> String {
         let text = self.eval(&format!("(document.getElementById('{id}') || {{ innerText: '' }}).innerText"));
         text.as_str().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")

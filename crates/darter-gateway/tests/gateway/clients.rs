@@ -51,13 +51,13 @@ fn redis_benchmark_is_served() {
     }
 }
 
-/// The library that Debian has knows RESP2 only; `scripts/test-tools` gets a newer one besides.
+/// Debian's library supports only RESP2; `scripts/test-tools` installs a newer one as well.
 #[test]
 fn redis_py_is_served() {
     let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/python");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/redis_py.py");
     let mut protocols = Vec::new();
-    // The system's, to which its packages belong, before another.
+    // The system's interpreter, to which its packages belong, before another.
     for (python, path) in
         [("/usr/bin/python3", ""), ("python3", ""), ("/usr/bin/python3", tools), ("python3", tools)]
     {
@@ -77,7 +77,7 @@ fn redis_py_is_served() {
         if !protocols.contains(&protocol) {
             assert!(
                 std::env::var_os("DARTER_TEST_ALL").is_none(),
-                "{protocol} is wanted; run scripts/test-tools"
+                "{protocol} is required; run scripts/test-tools"
             );
             eprintln!("skipped: no redis-py for {protocol}; run scripts/test-tools");
         }

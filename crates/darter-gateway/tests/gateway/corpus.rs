@@ -1,15 +1,16 @@
-//! The corpus of hostile requests: what a new client sends, a line at a time, and all that comes back.
+//! The corpus of hostile requests: the bytes that a new client sends, line by line, and the
+//! complete response.
 //!
 //! ```text
 //! # a remark
 //! *1\r\n$4\r\nPING\r\n          bytes, escaped as in Rust
-//! 100000 x *1\r\n              the same bytes again and again
-//! => +PONG\r\n                what comes back, cut where it is long
+//! 100000 x *1\r\n              the same bytes, repeatedly
+//! => +PONG\r\n                the response, cut if it is long
 //! ```
 
 use std::path::PathBuf;
 
-/// Maximum characters of an outcome in a file.
+/// Most characters of an outcome in a file.
 const SHOWN: usize = 400;
 
 /// A file of the corpus.
@@ -27,7 +28,7 @@ pub fn read() -> Vec<Case> {
     paths.into_iter().map(|path| Case { text: std::fs::read_to_string(&path).unwrap(), path }).collect()
 }
 
-/// Formats an outcome as the files have it.
+/// Formats an outcome as in the files.
 pub fn shown(bytes: &[u8]) -> String {
     let text = bytes.escape_ascii().to_string();
     text.get(..SHOWN).map_or(text.clone(), |beginning| format!("{beginning}…"))
@@ -79,7 +80,7 @@ impl Case {
         self.text.lines().find_map(|line| line.strip_prefix("=> ")).unwrap_or_default()
     }
 
-    /// Writes another outcome into the file.
+    /// Writes another outcome to the file.
     pub fn keep(&self, outcome: &[u8]) {
         let kept: Vec<&str> = self.text.lines().filter(|line| !line.starts_with("=>")).collect();
         std::fs::write(&self.path, format!("{}\n=> {}\n", kept.join("\n"), shown(outcome))).unwrap();

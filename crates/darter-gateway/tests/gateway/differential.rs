@@ -12,15 +12,15 @@ fn is(words: &[Vec<u8>], names: &[&str]) -> bool {
     words.first().is_some_and(|name| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())))
 }
 
-/// Replies that may differ: in their order, by the time that has passed, or because they describe
-/// different servers.
+/// Returns whether replies agree. They may differ in their order, by the elapsed time, or because
+/// they describe different servers.
 fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
     let keys = |reply: &Reply| {
         let mut keys = reply.clone().array();
         keys.sort_by_key(|key| key.clone().bytes());
         keys
     };
-    // What comes in some order, one by one or as pairs.
+    // The parts of a reply without a defined order, one by one or as pairs.
     let parts = |reply: &Reply, size: usize| {
         let (Reply::Array(replies) | Reply::Map(replies)) = reply else { panic!("{reply:?}") };
         let mut parts: Vec<String> = replies.chunks(size).map(|part| format!("{part:?}")).collect();
@@ -34,7 +34,7 @@ fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
         (Reply::Array(_), Reply::Array(_)) if is(words, &["hkeys", "hvals", "hrandfield"]) => {
             parts(redis, 1) == parts(ours, 1)
         }
-        // What is small Redis tells at once, whatever the count; and it writes scores differently
+        // Redis returns small keys at once, regardless of the count, and formats scores differently
         // in small sets.
         (Reply::Array(a), Reply::Array(b)) if is(words, &["hscan"]) => {
             a[0] != b[0] || parts(&a[1], 2) == parts(&b[1], 2)
@@ -46,9 +46,9 @@ fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
             text.contains("unknown cursor")
         }
         (Reply::Array(_), Reply::Array(_)) if is(words, &["keys"]) => keys(redis) == keys(ours),
-        // Where a scan is differs, and is tested by itself.
+        // The position of a scan differs; scans have their own test.
         (Reply::Array(_), Reply::Array(_) | Reply::Error(_)) if is(words, &["scan"]) => true,
-        // Redis counts what is over and was not removed yet.
+        // Redis also counts expired keys that were not removed yet.
         (Reply::Integer(a), Reply::Integer(b)) if is(words, &["dbsize"]) => a >= b,
         (Reply::Integer(a), Reply::Integer(b)) if is(words, &["ttl"]) && *a > 0 => a.abs_diff(*b) <= 2,
         (Reply::Integer(a), Reply::Integer(b)) if is(words, &["pttl"]) && *a > 0 => a.abs_diff(*b) <= 2000,
@@ -61,7 +61,7 @@ fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
     }
 }
 
-/// Members and scores, with the scores formatted alike.
+/// Members and scores, with the scores in one format.
 fn with_scores_read(reply: &Reply) -> Reply {
     let mut replies = reply.clone().array();
     for score in replies.iter_mut().skip(1).step_by(2) {
@@ -141,13 +141,13 @@ fn java(number: f64) -> String {
     format!("{digits}{}E{power}", if digits.contains('.') { "" } else { ".0" })
 }
 
-/// Returns the score that YCSB's binding for Redis gives a key among `_indices`: the hash of a Java
+/// Returns the score that YCSB's binding for Redis gives a key in `_indices`: the hash of a Java
 /// string.
 fn place_in_java(key: &str) -> String {
     java(f64::from(key.bytes().fold(0_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()))))
 }
 
-/// The requests of YCSB's binding for Redis: records are hashes, and a sorted set has their keys
+/// The requests of YCSB's binding for Redis: records are hashes, and a sorted set holds their keys
 /// for scans.
 #[test]
 fn a_binding_of_ycsb_has_redis_replies() {
@@ -198,7 +198,7 @@ fn a_binding_of_ycsb_has_redis_replies() {
     }
 }
 
-/// One for each word that a client may get wrong.
+/// One request for each word that a client may get wrong.
 #[test]
 fn wrong_words_have_redis_replies() {
     let Some(redis) = Redis::start() else { return };
@@ -338,7 +338,7 @@ fn wrong_words_have_redis_replies() {
     ] {
         let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
         if line == "hello" {
-            // Of different servers; what counts is the shape.
+            // The servers differ; only the form of the replies is compared.
             let (a, b) = (theirs.ask(&words).array(), ours.ask(&words).array());
             assert_eq!(a.len(), b.len());
             continue;
@@ -351,7 +351,7 @@ fn wrong_words_have_redis_replies() {
     }
 }
 
-/// What is wrong with the frames themselves.
+/// Errors in the frames themselves.
 #[test]
 fn broken_frames_have_redis_replies() {
     let Some(redis) = Redis::start() else { return };
@@ -394,7 +394,7 @@ fn broken_frames_have_redis_replies() {
 
 /// A whole scan, in steps, returns every key once.
 #[test]
-fn scans_tell_every_key_once() {
+fn scans_return_every_key_once() {
     let door = Door::open();
     let mut client = door.client();
     for number in 0..1000 {
@@ -469,7 +469,7 @@ fn ranges_have_bounds_limits_and_directions() {
     assert_eq!(client.say("range - + limit 1"), Reply::Array(vec![pair]));
 }
 
-/// Expired keys are gone for all clients, and their records are removed too, without any request.
+/// Expired keys are gone for all clients, and their records are also removed without any request.
 #[test]
 fn what_is_over_goes_by_itself() {
     let store = crate::door::store("mem:64M");

@@ -1,4 +1,4 @@
-//! Gateways in threads of the test, redis-servers beside them, and a blocking client.
+//! Gateways in threads of the test, redis-servers to compare them with, and a blocking client.
 
 use darter::{IndexKind, Store, StoreOptions};
 use darter_gateway::{Gateway, GatewayOptions};
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Long enough for anything that is going to happen.
+/// Long enough for anything that will happen.
 pub const LONG: Duration = Duration::from_secs(60);
 
 /// A gateway in threads of this process.
 pub struct Door {
     pub address: SocketAddr,
-    /// Where its status page is served.
+    /// The port of its status page.
     pub status: HttpPort,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Opens a store as the tests do: over the default index, or the one that `DARTER_TEST_INDEX` names.
+/// Opens a store as the tests do: over the default index, or over the one in `DARTER_TEST_INDEX`.
 pub fn store(url: &str) -> Store {
     options().open(url).unwrap()
 }
@@ -48,7 +48,7 @@ impl Door {
         Self { address, status, stop, thread: Some(thread) }
     }
 
-    /// Starts a gateway over a pool of its own.
+    /// Starts a gateway over its own pool.
     pub fn new(options: GatewayOptions) -> Self {
         Self::of(store("mem:128M"), options)
     }
@@ -72,14 +72,14 @@ impl Drop for Door {
     }
 }
 
-/// Returns whether a program is installed; without it the test is skipped, unless `DARTER_TEST_ALL`
-/// is set.
+/// Returns whether a program is installed. If it is not, the test is skipped, unless
+/// `DARTER_TEST_ALL` is set.
 pub fn has(program: &str, arguments: &[&str]) -> bool {
     let is_there = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if is_there.is_ok_and(|status| status.success()) {
         return true;
     }
-    assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "{program} is wanted; run scripts/test-tools");
+    assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "{program} is required; run scripts/test-tools");
     eprintln!("skipped: {program} is not installed; run scripts/test-tools");
     false
 }
@@ -91,12 +91,12 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one, if it is installed.
+    /// Starts a server, if it is installed.
     pub fn start() -> Option<Self> {
         if !has("redis-server", &["--version"]) {
             return None;
         }
-        // Somebody else may take the port meanwhile: then there is another.
+        // Another process may take the port in between; then try another port.
         for _ in 0..10 {
             let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             let port = address.port().to_string();
@@ -134,7 +134,7 @@ pub enum Reply {
     Integer(i64),
     Bulk(Vec<u8>),
     Text(String),
-    /// As it is written on the wire.
+    /// As written on the wire.
     Double(String),
     Null,
     Array(Vec<Reply>),
@@ -203,7 +203,7 @@ impl Client {
 
     /// Reads the next reply.
     pub fn reply(&mut self) -> Reply {
-        self.try_reply().expect("the connection goes on")
+        self.try_reply().expect("the connection stays open")
     }
 
     /// Reads the next reply, unless the connection has ended.
@@ -213,7 +213,7 @@ impl Client {
         let waits = read
             .as_ref()
             .is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
-        assert!(!waits, "neither a reply nor the end comes");
+        assert!(!waits, "neither a reply nor the end has arrived");
         read.ok().filter(|&count| count > 0)?;
         let line = line.strip_suffix(b"\r\n").unwrap();
         let text = String::from_utf8_lossy(&line[1..]).into_owned();

@@ -1,5 +1,5 @@
-//! Hostile and slow clients: what they send costs them their connection at most, and other clients
-//! nothing.
+//! Hostile and slow clients: their requests cost them at most their connection, and do not affect
+//! other clients.
 
 use crate::corpus;
 use crate::door::{Client, Door, Reply, request};
@@ -10,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 use std::io::Write;
 use std::time::Duration;
 
-/// Returns the memory that the system counts for this process, in bytes.
+/// Returns this process's resident memory, as counted by the system, in bytes.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -31,7 +31,7 @@ fn what_is_announced_and_never_sent_costs_nothing() {
     }
     assert_serves(&door);
     let grown = resident_bytes().saturating_sub(before);
-    // Other tests run beside this one.
+    // Other tests run at the same time.
     assert!(grown < 200 << 20, "{grown} bytes for 100 announcements of 512 MiB");
 }
 
@@ -60,7 +60,7 @@ fn slow_senders_have_their_replies() {
 }
 
 #[test]
-fn who_never_reads_is_dropped_when_too_many_requests_wait_and_holds_nobody_up() {
+fn a_client_that_never_reads_is_dropped_when_too_many_requests_wait() {
     let options = GatewayOptions { input_bytes_max: 4 << 20, ..GatewayOptions::default() };
     let door = Door::new(options);
     let mut client = door.client();
@@ -68,8 +68,8 @@ fn who_never_reads_is_dropped_when_too_many_requests_wait_and_holds_nobody_up() 
     let asking = request(&["get", "large"]).repeat(50);
     let mut deaf = door.client();
     deaf.reader.get_mut().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-    // Until the gateway hangs up; what the system itself holds is more on some machines than on
-    // others.
+    // Until the gateway closes the connection. The system itself holds more on some machines than
+    // on others.
     let is_dropped = (0..100_000).any(|_| {
         assert_eq!(client.say("strlen large"), Reply::Integer(100_000));
         deaf.reader.get_mut().write_all(&asking).is_err_and(|error| {
@@ -81,8 +81,8 @@ fn who_never_reads_is_dropped_when_too_many_requests_wait_and_holds_nobody_up() 
 }
 
 #[test]
-fn who_reads_all_the_time_is_never_dropped_for_what_was_sent() {
-    // 50 replies are outstanding at any time, and 400 MB are sent altogether.
+fn a_client_that_keeps_reading_is_never_dropped() {
+    // 50 replies are outstanding at any time, and 400 MB are sent in total.
     const REPLY: usize = 100_000;
     let options = GatewayOptions { buffer_bytes_max: 32 << 20, ..GatewayOptions::default() };
     let door = Door::new(options);
@@ -97,12 +97,12 @@ fn who_reads_all_the_time_is_never_dropped_for_what_was_sent() {
 }
 
 #[test]
-fn who_writes_much_before_reading_has_all_replies() {
+fn a_client_that_writes_much_before_reading_gets_all_replies() {
     const REQUESTS: usize = 200_000;
     let door = Door::open();
     let mut client = door.client();
     client.say("set key 0123456789012345678901234567890123456789");
-    // More than sockets hold, in both directions, with nobody reading.
+    // More than sockets hold, in both directions, without any reading.
     client.send(&request(&["get", "key"]).repeat(REQUESTS));
     for _ in 0..REQUESTS {
         assert!(matches!(client.reply(), Reply::Bulk(_)));
@@ -145,7 +145,7 @@ fn too_many_are_turned_away() {
         if client.try_reply() == Some(Reply::Simple("PONG".to_owned())) {
             break;
         }
-        assert!(attempt < 1000, "the place stays taken");
+        assert!(attempt < 1000, "the place stays occupied");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -180,7 +180,7 @@ fn strangers_are_let_in_by_the_password_only() {
 }
 
 #[test]
-fn what_comes_with_the_password_is_no_strangers() {
+fn requests_after_the_password_are_trusted() {
     let door = Door::new(GatewayOptions { password: b"open sesame".to_vec(), ..GatewayOptions::default() });
     let mut client = door.client();
     let (auth, long) = (request(&["auth", "open sesame"]), request(&["set", "a", &"x".repeat(20_000)]));
@@ -205,7 +205,7 @@ fn clients_can_be_listed_and_ended() {
 }
 
 #[test]
-fn who_waits_holds_no_buffers() {
+fn a_waiting_client_holds_no_buffers() {
     let door = Door::open();
     let mut clients: Vec<Client> = (0..1000).map(|_| door.client()).collect();
     let before = resident_bytes();
@@ -216,11 +216,11 @@ fn who_waits_holds_no_buffers() {
         assert!(matches!(client.say("get key"), Reply::Bulk(_)));
     }
     let grown = resident_bytes().saturating_sub(before);
-    // Beside what is each client's own, there is this end's and what other tests do.
+    // Apart from each client's own memory, there is this end's and that of other tests.
     assert!(grown < 1000 * (64 << 10), "{} bytes for each of 1000 clients", grown / 1000);
 }
 
-/// Sends bytes in pieces. Returns everything that comes back.
+/// Sends bytes in pieces. Returns the complete response.
 fn provoke(door: &Door, pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut client = door.client();
     for piece in pieces {
@@ -232,7 +232,7 @@ fn provoke(door: &Door, pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     client.rest()
 }
 
-/// `DARTER_FUZZ_KEEP=1` writes the actual outcomes into the files.
+/// `DARTER_FUZZ_KEEP=1` writes the actual outcomes to the files.
 #[test]
 fn the_corpus_is_true() {
     let keeps = std::env::var_os("DARTER_FUZZ_KEEP").is_some();
@@ -249,9 +249,9 @@ fn the_corpus_is_true() {
 }
 
 /// Requests of the corpus and random ones, cut, doubled and damaged: the gateway keeps serving.
-/// `DARTER_FUZZ_SEED` chooses another start, `DARTER_FUZZ_CASES` the number of cases.
+/// `DARTER_FUZZ_SEED` sets another seed, `DARTER_FUZZ_CASES` the number of cases.
 #[test]
-fn damaged_requests_harm_nobody() {
+fn damaged_requests_harm_no_other_client() {
     let door = Door::new(GatewayOptions { threads: 2, ..GatewayOptions::default() });
     let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let first = number("DARTER_FUZZ_SEED", 1);
@@ -276,7 +276,7 @@ fn damaged_requests_harm_nobody() {
             }
         }
         let size = 1 + dice.random_range(0..bytes.len());
-        // It answers and hangs up; the next one is served in any case.
+        // The gateway may reply and close the connection; it serves the next client in any case.
         let replies = provoke(&door, bytes.chunks(size).map(<[u8]>::to_vec));
         assert!(replies.len() < 16 << 20, "DARTER_FUZZ_SEED={seed} DARTER_FUZZ_CASES=1");
         let pong = door.client().say("ping");

@@ -25,7 +25,7 @@ fn a_thousand_clients_connect_before_the_first_is_accepted() {
     let clients = system.trim().parse::<usize>().unwrap().min(1000);
     let store = crate::door::store("mem:64M");
     let gateway = Gateway::bind("127.0.0.1:0".parse().unwrap(), store, GatewayOptions::default()).unwrap();
-    // Nobody serves it. Beyond the backlog none would get through, however long it tries.
+    // The gateway accepts no connection. Connections beyond the backlog would never be established.
     let address = gateway.address().unwrap();
     let connected: Vec<TcpStream> = (0..clients)
         .map(|_| TcpStream::connect_timeout(&address, Duration::from_secs(60)).unwrap())
@@ -52,7 +52,7 @@ fn the_longest_value_is_what_config_says() {
     assert_eq!(client.say("strlen "), Reply::Integer(i64::try_from(longest).unwrap()));
 }
 
-/// Sends a command that is refused. Returns the limit that the error names.
+/// Sends a command that is rejected. Returns the limit that the error names.
 fn limit(client: &mut Client, words: &[&[u8]], begins: &str) -> usize {
     let Reply::Error(text) = client.ask(words) else { panic!("{begins}: not refused") };
     assert!(text.starts_with(&format!("ERR {begins}")), "{text}");
@@ -60,7 +60,7 @@ fn limit(client: &mut Client, words: &[&[u8]], begins: &str) -> usize {
     rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// The key takes its part of the room, and so does an expiry time.
+/// The key takes part of the space, and so does an expiry time.
 #[test]
 fn the_longest_value_under_a_key_is_what_the_error_says() {
     let door = Door::open();
@@ -148,7 +148,7 @@ fn a_key_that_is_too_long_is_refused_with_the_limit_by_every_command() {
             .collect();
         assert_eq!(limit(&mut client, &words, &begins), LONGEST);
     }
-    // Nothing was stored or lost, and the longest key is a key.
+    // Nothing was stored or lost, and the longest key is accepted.
     assert_eq!(client.say("exists s h z t"), Reply::Integer(3));
     let longest = &long[1..];
     for words in [["set", longest, "v"], ["get", longest, ""], ["del", longest, ""]] {
@@ -179,7 +179,7 @@ fn a_key_that_is_too_long_is_refused_with_the_limit_by_every_command() {
     }
 }
 
-/// The error counts as the documentation does.
+/// The error counts as documented.
 #[test]
 fn the_longest_field_and_member_are_what_the_error_says() {
     let door = Door::open();
@@ -197,7 +197,7 @@ fn the_longest_field_and_member_are_what_the_error_says() {
             words.split(' ').map(|word| if word == "N" { &long[..] } else { word.as_bytes() }).collect();
         assert_eq!(limit(&mut client, &words, "key of 1 bytes and member of 70000 bytes"), 65_506);
     }
-    // A longer key leaves less room for a field, which a copy meets too.
+    // A longer key leaves less room for a field, which also limits a copy.
     let field = &long[..65_523];
     assert_eq!(client.ask(&[&b"hset"[..], b"k", field, b"v"]), Reply::Integer(1));
     let begins = "key of 6 bytes and field of 65523 bytes";
@@ -233,7 +233,7 @@ fn refused_giants_leave_no_buffers_and_the_connection_goes_on() {
         assert!(matches!(&reply, Reply::Error(text) if text.contains("proto-max-bulk-len")), "{reply:?}");
         assert_eq!(client.reply(), Reply::Simple("PONG".to_owned()));
     }
-    // Each may have some reads of 64 KiB at work.
+    // Each may have some reads of 64 KiB in progress.
     assert!(most < 4 << 20, "{most} bytes of buffers for eight giants");
     assert_eq!(watcher.say("exists giant"), Reply::Integer(0));
 }
@@ -248,7 +248,7 @@ fn buffers_of_large_values_are_given_up() {
         assert_eq!(client.say("get key"), Reply::Bulk(value.clone()));
     }
     let held = info(&mut clients[0], "mem_clients_normal");
-    // Eight spare buffers of requests with 256 KiB at most, and small ones for replies.
+    // At most eight spare buffers of requests with 256 KiB each, and small ones for replies.
     assert!(held < 4 << 20, "{held} bytes");
 }
 
@@ -267,11 +267,11 @@ fn strangers_do_not_keep_clients_from_a_gateway() {
     let is_in = |client: &mut Client| client.say("auth secret") == Reply::Simple("OK".to_owned());
     let mut known = door.client();
     assert!(is_in(&mut known));
-    // More than may be, again and again; the last ones stay.
+    // More connections than the limit, repeatedly; the last ones stay.
     let mut strangers: Vec<TcpStream> =
         (0..CLIENTS * 5).map(|_| TcpStream::connect(door.address).unwrap()).collect();
     assert!(strangers.drain(..CLIENTS * 4).all(|stranger| is_ended(&stranger)));
-    // Clients come in as long as there is a stranger, and no known client has to go.
+    // Clients are admitted as long as there is a stranger, and no authenticated client is dropped.
     let mut clients = vec![known];
     for _ in 1..CLIENTS {
         let mut client = door.client();

@@ -1,10 +1,10 @@
-//! The gateway as its clients see it: beside a redis-server, with Redis's own clients, and with
-//! hostile ones.
+//! The gateway as its clients see it: compared with a redis-server, with Redis's own clients, and
+//! with hostile ones.
 //!
-//! Tests that need redis-server, redis-cli or redis-py are skipped where these are not installed
+//! Tests that need redis-server, redis-cli or redis-py are skipped if these are not installed
 //! (`scripts/test-tools` installs them), unless `DARTER_TEST_ALL` is set.
 
-#![allow(clippy::unwrap_used, unreachable_pub, dead_code)] // a test may panic, and need less than its helpers offer
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code)] // a test may panic, and may not use all helpers
 
 mod aggregates;
 #[path = "../../../darter-memnode/tests/support/authority.rs"]
@@ -25,7 +25,7 @@ mod together;
 mod transactions;
 mod watching;
 
-/// `DARTER_KEEP_DOCS=1` writes the page anew.
+/// `DARTER_KEEP_DOCS=1` writes the page.
 #[test]
 fn the_page_of_commands_is_true() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
@@ -34,6 +34,6 @@ fn the_page_of_commands_is_true() {
         std::fs::write(path, page).unwrap();
     } else {
         let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(kept == page, "docs/commands.md is not what the table says; see its second paragraph");
+        assert!(kept == page, "docs/commands.md differs from the table; see its second paragraph");
     }
 }

@@ -9,7 +9,7 @@ use darter_gateway::GatewayOptions;
 use serde_json::Value;
 use std::time::Duration;
 
-/// A key that would run a script, or break the page, if it were taken for markup.
+/// A key that would run a script, or break the page, if it were interpreted as markup.
 const HOSTILE: &[u8] = b"fruit:<img/src=x/onerror=document.title='run'>\"&\\\x00\xff";
 
 /// Options with which every command is slow.
@@ -61,7 +61,7 @@ fn the_page_loads_nothing_else_and_runs_only_its_own_script() {
 
 #[test]
 fn history_is_there_at_the_first_load() {
-    // No page is open meanwhile, and nothing but the history is asked for.
+    // No page is open, and only the history is requested.
     let (door, _client) = busy();
     let total = |history: &Value, of: &str| -> u64 {
         let points = history["points"].as_array().unwrap().iter();
@@ -89,11 +89,11 @@ fn history_is_there_at_the_first_load() {
         assert!(now.1 > last.1 && now.1 - last.1 == point["span_ms"].as_u64().unwrap(), "{point}");
         last = now;
     }
-    // A page that knows some points gets the others.
+    // A page that has some points gets the others.
     let complete = history["complete"].as_u64().unwrap();
     let rest = json(&get(&door, &format!("/history.json?after={}", complete - 1)));
     assert_eq!(rest["points"][0]["number"], complete);
-    // Another gateway, or the same after a restart, is another run.
+    // Another gateway, or the same one after a restart, is another run.
     assert_eq!(rest["run"], history["run"]);
     assert_ne!(json(&get(&Door::open(), "/history.json"))["run"], history["run"]);
     // The same at a lower resolution; its point is not complete yet.
@@ -118,9 +118,9 @@ fn slow_commands_lead_to_their_keys() {
         let arguments = entry["arguments"].as_array().unwrap().iter();
         arguments.map(|argument| argument["prefix"].as_str().map(str::to_owned)).collect()
     };
-    // The newest is first. Of a key that the log has cut, the beginning is looked for.
+    // The newest command is first. If the log has cut a key, the link is to its beginning.
     assert_eq!(prefixes(&slow[0]), [None, Some(hex(&[b"\xffk", &[b'x'; 128][..]].concat()))]);
-    assert_eq!(prefixes(&slow[1]), [None, None, None], "bounds are no keys");
+    assert_eq!(prefixes(&slow[1]), [None, None, None], "bounds are not keys");
     let pear = Some(hex(b"\xffkpear"));
     assert_eq!(prefixes(&slow[2]), [None, pear, None, Some(hex(&[b"\xffk", HOSTILE].concat())), None]);
     assert_eq!(slow[2]["arguments"][3]["text"], HOSTILE.escape_ascii().to_string());
@@ -140,7 +140,7 @@ fn slow_commands_lead_to_their_keys() {
 #[test]
 fn the_map_shows_who_holds_each_block() {
     let (door, _client) = busy();
-    let pool = until("the pool was looked at", || {
+    let pool = until("the pool was surveyed", || {
         let all = json(&get(&door, "/status.json"));
         if all["pool"]["nodes"][0]["mine"].as_u64() > Some(0) {
             Ok(all["pool"].clone())
@@ -220,7 +220,7 @@ fn bounds_of_metrics_are_round_numbers() {
     assert!(bounds.contains(&"0.001") && bounds.contains(&"0.5") && bounds[21] == "+Inf", "{bounds:?}");
 }
 
-/// Starts a gateway with some fruit, among it a key and a client that are hostile.
+/// Starts a gateway with some fruit, including a hostile key and a hostile client name.
 fn orchard() -> (Door, Client) {
     let door = Door::new(all_slow());
     let mut client = door.client();
@@ -244,11 +244,11 @@ fn browse(browser: &mut Browser, url: &str, expression: &str) {
     });
 }
 
-/// The survey of the pool has been drawn, and so has everything else.
+/// True after the survey of the pool, and everything else, has been drawn.
 const DRAWN: &str = "at('nodes').innerText.includes('leaves') && at('tree').children.length > 1";
 
 #[test]
-fn the_page_shows_numbers_and_a_leaf_and_nobodys_markup() {
+fn the_page_shows_numbers_and_a_leaf_and_no_foreign_markup() {
     let (door, _client) = orchard();
     let Some(mut browser) = Browser::start() else { return };
     let root = format!("http://{}/", door.status.address());
@@ -266,7 +266,7 @@ fn the_page_shows_numbers_and_a_leaf_and_nobodys_markup() {
         ("tree", "kfruit:007"),
         ("slow", "<b>me</b>"),
     ] {
-        // Threads add what operations cost to the counts now and then, not after each.
+        // Threads update the counts of operations periodically, not after each operation.
         until(&format!("{expected} in {id}"), || {
             let text = browser.text(id);
             if text.contains(expected) { Ok(()) } else { Err(text) }
@@ -276,7 +276,7 @@ fn the_page_shows_numbers_and_a_leaf_and_nobodys_markup() {
     assert!(browser.text("leaf").contains("<script>document.title='run'</script>"));
     assert_eq!(browser.eval("document.title"), "darter gateway");
     assert_eq!(browser.eval("document.querySelectorAll('img, b b, #slow b, script:not([nonce])').length"), 0);
-    // From the root, whatever lies below is a link away.
+    // From the root, every node below is a link away.
     browse(&mut browser, &root, DRAWN);
     assert_eq!(browser.eval("!at('leaf') && !!document.querySelector('#tree a[href^=\"#tree=ff\"]')"), true);
     assert!(browser.problems.is_empty(), "{:?}", browser.problems);
@@ -308,13 +308,13 @@ fn charts_have_their_history_at_the_first_load() {
     });
     let Some(mut browser) = Browser::start() else { return };
     browse(&mut browser, &format!("http://{}/", door.status.address()), DRAWN);
-    // What the page has drawn at once is older than the page.
+    // The points that the page drew at once are older than the page.
     let drawn = browser.eval("view.points.filter(point => placeOf(point, view) >= 0).length");
     assert!(drawn.as_u64() >= Some(3), "{drawn}");
     let inked = "[...at('latency').querySelector('canvas').getContext('2d').getImageData(0, 0, 9999, 150).data]\
                  .filter((value, place) => place % 4 === 3 && value > 200).length";
     assert!(browser.eval(inked).as_u64() >= Some(100));
-    // Another span is drawn from what the gateway has kept too.
+    // Another span is also drawn from the gateway's history.
     browser.eval("document.querySelectorAll('#ranges input')[1].click()");
     until("the hour is drawn", || {
         let sums = browser.eval("view.step === 10 ? sum(view.points.flatMap(point => point.commands)) : 0");
@@ -326,7 +326,7 @@ fn charts_have_their_history_at_the_first_load() {
 #[test]
 fn no_width_scrolls_sideways() {
     let (door, mut client) = orchard();
-    // Words that do not break by themselves, wherever strangers can put some.
+    // Words that cannot be wrapped, wherever clients can put some.
     client.say(&format!("CLIENT SETNAME {}", "n".repeat(300)));
     client.ask(&[&b"SET"[..], &[b'k'; 400][..], &[b'v'; 400]]);
     let Some(mut browser) = Browser::start() else { return };

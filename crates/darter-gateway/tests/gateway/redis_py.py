@@ -1,4 +1,4 @@
-"""What programs do with redis-py, against a gateway: by RESP2, and by RESP3 where the library speaks it (5 and later)."""
+"""Typical calls of redis-py against a gateway: over RESP2, and over RESP3 if the library supports it (5 and later)."""
 import sys
 
 import redis

@@ -56,7 +56,7 @@ const FLOATS: [&str; 23] = [
 ];
 const VALUES: [&str; 10] =
     ["", "v", "hello world", "10", "-5", "3.25", "\r\n", "\0\u{1}", "9223372036854775807", "0012"];
-/// Long enough that nothing expires meanwhile on any machine.
+/// Long enough that nothing expires during the test on any machine.
 const SECONDS: [&str; 7] = ["100000", "200000", "300000", "9223372036854775807", "0", "-1", "x"];
 const MILLIS: [&str; 7] = ["100000000", "200000000", "300000000", "9223372036854775807", "0", "-1", "1.5"];
 const TIMES: [&str; 6] = ["4000000000", "4000000001", "1", "0", "-1", "9223372036854775807"];
@@ -145,7 +145,8 @@ fn fill(dice: &mut Pcg64Mcg, place: &str) -> Vec<u8> {
         "H" => &HASHES,
         "Z" => &SORTED_SETS,
         "A" => &["a", "b", "h1", "h2", "z1", "z2"],
-        // Whose members have one score: by names Redis tells nothing certain of others.
+        // The members have equal scores: for other sets, Redis defines no result for ranges of
+        // names.
         "X" => &["names1", "names2"],
         "D" => &FIELDS,
         "R" => &SCORES,
@@ -276,7 +277,7 @@ pub const SENTENCES: &[&str] = &[
     "mget",
 ];
 
-/// Sentences for hashes, sorted sets, and what they have in common with other keys.
+/// Sentences for hashes and sorted sets, and for commands on keys of any type.
 pub const AGGREGATES: &[&str] = &[
     "hset H D V",
     "hset H D V D V D V",
@@ -431,7 +432,7 @@ pub fn sentence(dice: &mut Pcg64Mcg) -> Vec<Vec<u8>> {
     sentence_of(dice, SENTENCES)
 }
 
-/// Returns a random request made of some of the sentences.
+/// Returns a random request made from one of the sentences.
 pub fn sentence_of(dice: &mut Pcg64Mcg, sentences: &[&str]) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> =
         sentences.choose(dice).unwrap().split(' ').map(|place| fill(dice, place)).collect();

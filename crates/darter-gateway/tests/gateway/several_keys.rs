@@ -22,9 +22,9 @@ fn integer(reply: Reply) -> i64 {
     }
 }
 
-/// Has four clients, two at each gateway, do the same in every round: each gets the barrier at which
-/// they start together, the round's number and its own. Returns the sum of what they return in each
-/// round.
+/// Runs the same actions in four clients, two at each gateway, in every round. Each client gets the
+/// barrier at which they start together, the round's number and its own number. Returns the sum of
+/// the clients' results in each round.
 fn race(
     doors: &[Door; 2],
     rounds: usize,
@@ -52,7 +52,7 @@ fn of_clients_that_want_overlapping_keys_one_sets_all_of_its() {
     let doors = two_doors(&store);
     let winners = race(&doors, 150, |client, start, round, thread| {
         start.wait();
-        // In another order each, and all with one key in common.
+        // Each in another order, and all with one key in common.
         let mut keys = [format!("{round}:own:{thread}"), format!("{round}:common")];
         keys.rotate_left(thread % 2);
         integer(client.say(&format!("msetnx {} {thread} {} {thread}", keys[0], keys[1])))
@@ -88,7 +88,7 @@ fn what_is_set_at_once_is_seen_at_once() {
         let mut client = doors[1].client();
         let mut round = 0;
         while !is_over.load(Ordering::Acquire) {
-            // Whoever has seen one of them sees the others afterwards.
+            // A client that has seen one of them sees the others afterwards.
             if client.say(&format!("exists {round}:c")) == Reply::Integer(1) {
                 let values = client.say(&format!("mget {round}:a {round}:b {round}:c"));
                 assert_eq!(values, Reply::Array(vec![Reply::bulk("x"); 3]), "round {round}");
@@ -113,8 +113,8 @@ fn msetnx_knows_keys_of_every_kind() {
     assert!(matches!(client.say("msetnx a 1 b"), Reply::Error(text) if text.contains("wrong number")));
 }
 
-/// Starts a gateway over a pool, has it do requests, and kills it amid further ones, of which it has
-/// had no time to do all. Returns how many were acknowledged.
+/// Starts a gateway over a pool, sends it requests, and kills it before it can execute all of them.
+/// Returns the number of acknowledged requests.
 fn kill_amid(url: &str, dice: &mut Pcg64Mcg, ask: impl Fn(usize) -> Vec<u8>) -> usize {
     let mut process = Process::start(url);
     let done = 1 + dice.random_range(0..20);
@@ -128,7 +128,7 @@ fn kill_amid(url: &str, dice: &mut Pcg64Mcg, ask: impl Fn(usize) -> Vec<u8>) -> 
     done + std::iter::from_fn(|| process.client.try_reply()).count()
 }
 
-/// A pool in a file, and a gateway over it that stays.
+/// A pool in a file, and a gateway over it that keeps running.
 fn pool_in_a_file() -> (tempfile::TempDir, String, Door) {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
@@ -137,7 +137,7 @@ fn pool_in_a_file() -> (tempfile::TempDir, String, Door) {
 }
 
 #[test]
-fn a_gateway_killed_amid_msetnx_has_set_all_keys_or_none() {
+fn a_gateway_killed_during_msetnx_has_set_all_keys_or_none() {
     let (_directory, url, door) = pool_in_a_file();
     let (mut client, mut dice) = (door.client(), Pcg64Mcg::seed_from_u64(11));
     for round in 0..4 {
@@ -152,7 +152,7 @@ fn a_gateway_killed_amid_msetnx_has_set_all_keys_or_none() {
             let expected: &[i64] = if number < acknowledged { &[3] } else { &[0, 3] };
             assert!(expected.contains(&count), "round {round}, {number}: {count} of three keys");
             if count == 0 {
-                // What the dead left is in nobody's way.
+                // The remains of the dead gateway block no client.
                 assert_eq!(client.ask(&["msetnx", &b, "y", &a, "y"]), Reply::Integer(1));
                 assert_eq!(client.ask(&["set", &c, "y", "nx"]), Reply::Simple("OK".to_owned()));
             }
@@ -161,8 +161,8 @@ fn a_gateway_killed_amid_msetnx_has_set_all_keys_or_none() {
 }
 
 #[test]
-fn a_gateway_killed_amid_renames_loses_no_hash() {
-    // A hash goes round three names.
+fn a_gateway_killed_during_renames_loses_no_hash() {
+    // A hash cycles through three names.
     let name = |number: usize| format!("h{}", number % 3);
     let fields: Vec<String> = (0..20).flat_map(|field| [format!("f{field}"), "v".repeat(field)]).collect();
     let (_directory, url, door) = pool_in_a_file();
@@ -171,7 +171,7 @@ fn a_gateway_killed_amid_renames_loses_no_hash() {
         client.ask(&["del", "h0", "h1", "h2"]);
         client.ask(&[&["hset", "h0"], &fields.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());
         kill_amid(&url, &mut dice, |number| request(&["rename", &name(number), &name(number + 1)]));
-        // Whole, under one name, or under two if it was between the steps.
+        // Whole, under one name, or under two if the gateway was between the steps.
         let counts = [0, 1, 2].map(|number| integer(client.ask(&["hlen", &name(number)])));
         assert!(counts.iter().all(|count| [0, 20].contains(count)), "round {round}: {counts:?}");
         let whole = counts.iter().filter(|&&count| count == 20).count();
@@ -180,7 +180,7 @@ fn a_gateway_killed_amid_renames_loses_no_hash() {
 }
 
 #[test]
-fn a_rename_loses_nothing_that_is_added_meanwhile() {
+fn a_rename_loses_nothing_that_is_added_while_it_runs() {
     const RENAMES: usize = 60;
     let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
@@ -202,7 +202,7 @@ fn a_rename_loses_nothing_that_is_added_meanwhile() {
             match client.say(&format!("rename from to:{number}")) {
                 Reply::Simple(_) => {}
                 Reply::Error(text) if text == "ERR no such key" => {}
-                Reply::Error(text) if text.starts_with("ERR others change the key") => {
+                Reply::Error(text) if text.starts_with("ERR other clients keep changing the key") => {
                     client.say(&format!("del to:{number}"));
                 }
                 other => panic!("{other:?}"),
@@ -211,13 +211,13 @@ fn a_rename_loses_nothing_that_is_added_meanwhile() {
         is_over.store(true, Ordering::Release);
         writer.join().unwrap()
     });
-    // One that met the removal of its key may be found twice, as beside a DEL.
+    // A field written during the removal of its key may be found twice, as with a DEL.
     let (mut client, mut found) = (doors[0].client(), BTreeSet::new());
     for key in (0..RENAMES).map(|number| format!("to:{number}")).chain(["from".to_owned()]) {
         found.extend(client.say(&format!("hkeys {key}")).array().into_iter().map(Reply::bytes));
     }
     let missing = (0_usize..added).filter(|number| !found.contains(format!("f{number}").as_bytes()));
-    assert_eq!(missing.count(), 0, "fields that were acknowledged and are nowhere");
+    assert_eq!(missing.count(), 0, "acknowledged fields are missing");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Commands that clients and tools need besides data: their replies, and what they say is true.
+//! Commands that clients and tools need in addition to data commands: their replies, and whether
+//! these are true.
 
 use crate::door::{Client, Door, Redis, Reply};
 
@@ -35,7 +36,7 @@ fn deadlines_are_kept_to_the_millisecond() {
         let end = now() + 100_000;
         client.say(&format!("getex k pxat {end}"));
         assert_eq!(client.say("pexpiretime k"), Reply::Integer(end));
-        // A clock that lags would leave more time than there is.
+        // A clock that lags would show more time than there is.
         let before = now();
         let left = integer(client.say("pttl k"));
         assert!(left <= end - before && left >= end - now(), "{left}");
@@ -137,7 +138,7 @@ fn memory_usage_grows_with_what_a_key_holds() {
     assert!(integer(client.say("memory usage h samples 0")) > one + 100_000);
 }
 
-/// The fields of a client's line, in their order.
+/// The names of the fields in a client's line, in order.
 fn fields(line: &str) -> Vec<String> {
     line.split_whitespace().map(|field| field.split_once('=').unwrap().0.to_owned()).collect()
 }
@@ -223,13 +224,13 @@ fn info_counts_commands_and_errors_and_can_be_reset() {
     assert!(!text(client.say("info")).contains("# Commandstats"));
 }
 
-/// Key and member together have a length that the documentation gives.
+/// The maximum length of key and member together is documented.
 #[test]
 fn the_longest_member_is_as_documented() {
     let door = Door::open();
     let mut client = door.client();
-    // The byte of gateways, the family, the length of the key, the generation; in the index of scores also the score, an
-    // end mark and a stamp, and two bytes for each that is zero.
+    // The gateway byte, the family, the key's length, the generation; in the index of scores also
+    // the score, an end mark and a stamp, and two bytes for each zero byte.
     let (field, member) = (65_536 - 12 - 1, 65_536 - 12 - 18 - 1);
     for (words, most, byte) in [("hset k", field, b'x'), ("zadd k", member, b'x'), ("zadd k", member / 2, 0)]
     {

@@ -9,14 +9,14 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Sends bytes over TLS. Returns the first so many bytes that come back, or fewer if the connection
-/// ends.
+/// Sends bytes over TLS. Returns the first `wanted` bytes of the response, or fewer if the
+/// connection ends.
 fn talk(door: &Door, tls: &ClientTls, mut saying: &[u8], wanted: usize) -> Vec<u8> {
     let socket = TcpStream::connect(door.address).unwrap();
     let mut channel = Channel::connected(socket, Some(tls), &door.address.to_string()).unwrap();
     let (mut heard, mut buffer, since) = (Vec::new(), vec![0; 64 << 10], Instant::now());
     while heard.len() < wanted {
-        assert!(since.elapsed() < LONG, "{} of {wanted} bytes came", heard.len());
+        assert!(since.elapsed() < LONG, "{} of {wanted} bytes arrived", heard.len());
         let sent = channel.write(&saying[..saying.len().min(30_000)]);
         match sent {
             Ok(count) => saying = &saying[count..],
@@ -44,7 +44,7 @@ fn requests_go_through_tls() {
     let expected = [b"+OK\r\n$1000000\r\n", &large[..], b"\r\n"].concat();
     let saying = [request(&[&b"set"[..], b"k", &large]), request(&["get", "k"])].concat();
     assert!(talk(&door, &authority.client(None), &saying, expected.len()) == expected);
-    // A stranger's certificates lead nowhere, plain words neither, and neither harms others.
+    // A stranger's certificate and plain text are rejected, and neither affects other clients.
     assert!(talk(&door, &Authority::new("others").client(None), b"PING\r\n", 7).is_empty());
     let mut plain = door.client();
     plain.send(b"PING\r\n");
@@ -53,7 +53,7 @@ fn requests_go_through_tls() {
 }
 
 #[test]
-fn clients_without_a_certificate_are_refused_where_one_is_asked_for() {
+fn clients_without_a_certificate_are_refused_if_one_is_required() {
     let authority = Authority::new("ours");
     let tls = authority.node(Some(&authority.ca()));
     let door = Door::new(GatewayOptions { tls: Some(tls), ..GatewayOptions::default() });

@@ -56,8 +56,7 @@ fn what_one_hands_out_is_handed_out_once() {
     assert_eq!(taken, 500);
 }
 
-/// A scan continues at another gateway than it began at, while keys come and go around those that
-/// stay.
+/// A scan continues at another gateway than it began at, while other keys are added and removed.
 #[test]
 fn a_scan_goes_on_anywhere_and_misses_nothing_that_stays() {
     let store = crate::door::store("mem:64M");
@@ -75,7 +74,7 @@ fn a_scan_goes_on_anywhere_and_misses_nothing_that_stays() {
         if cursor == "0" {
             break;
         }
-        // The very key that the scan is at goes too, at times.
+        // The key at the scan's position is sometimes removed too.
         let (come, gone) =
             (format!("set stays:{:03}x x", step * 5 % 300), format!("del stays:{:03}x", step * 3 % 300));
         client.say(&come);

@@ -1,4 +1,4 @@
-//! Transactions are refused, and with a `MULTI` everything up to its end.
+//! Transactions are rejected: a `MULTI` and everything up to its end.
 
 use crate::door::{Client, Door, Reply, request};
 
@@ -18,7 +18,7 @@ fn open() -> (Door, Client) {
 #[test]
 fn a_refused_multi_executes_nothing_of_its_body() {
     let (_door, mut client) = open();
-    // As redis-py and other clients send it: all in one piece.
+    // As redis-py and other clients send it: in one piece.
     let body = [&["multi"][..], &["set", "a", "1"], &["incr", "b"], &["nonsense"], &["get"], &["exec"]];
     client.send(&body.iter().flat_map(|words| request(words)).collect::<Vec<u8>>());
     assert!(error(client.reply()).starts_with("ERR MULTI is refused: transactions are not supported"));
@@ -35,7 +35,7 @@ fn discard_ends_a_refused_multi() {
     let (door, mut client) = open();
     error(client.say("multi"));
     error(client.say("set a 1"));
-    // Another client is not concerned.
+    // Another client is not affected.
     assert_eq!(door.client().say("set other 1"), Reply::Simple("OK".to_owned()));
     assert_eq!(client.say("discard"), Reply::Simple("OK".to_owned()));
     assert_eq!(client.say("set a 2"), Reply::Simple("OK".to_owned()));

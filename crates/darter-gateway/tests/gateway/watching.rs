@@ -1,5 +1,5 @@
-//! Monitoring a gateway: its metrics, its slow log, the data of its status page, and who may see
-//! them.
+//! Monitoring a gateway: its metrics, its slow log, the data of its status page, and the
+//! permissions to see them.
 
 use crate::door::{Client, Door, LONG, Reply, index};
 use darter::IndexKind;
@@ -40,7 +40,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// Repeats a request until the response is as wanted.
+/// Repeats a request until the response is as required.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let mut last = String::new();
     for _ in 0..6000 {
@@ -53,7 +53,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     panic!("never: {what}; but {last}");
 }
 
-/// Starts a gateway that has done something.
+/// Starts a gateway that has executed some commands.
 pub fn busy() -> (Door, Client) {
     let door = Door::open();
     let mut client = door.client();
@@ -70,7 +70,7 @@ pub fn busy() -> (Door, Client) {
 #[test]
 fn the_numbers_are_those_of_what_was_done() {
     let (door, _client) = busy();
-    let page = until("the pool was looked at and its traffic is counted", || {
+    let page = until("the pool was surveyed and its traffic is counted", || {
         let page = get(&door, "/metrics");
         let trips = value(&page, "darter_gateway_round_trips_total{kind=\"get\"}");
         let is_there = trips >= Some(100) && value(&page, "darter_gateway_index_keys") >= Some(100);
@@ -122,7 +122,7 @@ fn the_numbers_are_those_of_what_was_done() {
 }
 
 #[test]
-fn the_page_is_told_what_it_shows() {
+fn the_page_gets_the_data_it_shows() {
     let (door, mut client) = busy();
     let all = until("everything is known", || {
         let all = json(&get(&door, "/status.json"));
@@ -160,7 +160,7 @@ fn the_page_is_told_what_it_shows() {
 }
 
 #[test]
-fn the_page_is_for_those_who_may_see_keys() {
+fn the_page_requires_permission_to_see_keys() {
     let open = Door::open();
     let address = open.status.address();
     for path in ["/", "/status.json", "/history.json", "/tree.json"] {
@@ -232,7 +232,7 @@ fn slow_commands_are_kept_without_passwords() {
         Reply::Error("ERR unknown subcommand 'NOSUCH'. Try SLOWLOG HELP.".to_owned())
     );
     assert_eq!(client.say("SLOWLOG RESET"), Reply::Simple("OK".to_owned()));
-    assert_eq!(client.say("SLOWLOG LEN"), Reply::Integer(1), "but for the command that emptied it");
+    assert_eq!(client.say("SLOWLOG LEN"), Reply::Integer(1), "except for the command that emptied it");
     let settings = client.say("CONFIG GET slowlog*").array();
     let (zero, four) = (Reply::bulk("0"), Reply::bulk("4"));
     assert_eq!(

@@ -2,14 +2,14 @@
 // same span and point at the same moment.
 
 const MARGIN = { left: 64, right: 6, top: 8, bottom: 20 };
-/// The place that the pointer is at, as a share of the span; null if at none.
+/// The pointer's position, as a share of the span; null if it is on no chart.
 let pointed = null;
-/// How high it is in which chart.
+/// The chart that the pointer is on, and its height there.
 let pointedHeight = { id: null, y: 0 };
-/// The buckets that the heat map shows, and where.
+/// The buckets that the heat map shows, and their positions.
 let heatRows = null;
 
-/// Round steps up to at least the largest value; of a unit's powers of two for bytes.
+/// Round steps up to at least the largest value; for bytes, powers of two of a unit.
 function ticks(most, isBytes) {
   const base = isBytes ? 1024 : 10, steps = isBytes ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] : [1, 2, 5, 10];
   const wanted = Math.max(most, isBytes ? 4 : 1e-9) / 4;
@@ -19,7 +19,7 @@ function ticks(most, isBytes) {
   return Array.from({ length: many + 1 }, (_, place) => place * step);
 }
 
-/// Sets up a canvas of the size that it has on the screen. Returns what draws on it.
+/// Sets up a canvas at its size on the screen. Returns its drawing context.
 function canvasOf(box, height) {
   let canvas = box.querySelector("canvas");
   if (!canvas) { canvas = element("canvas", undefined, { role: "img" }); box.append(canvas); }
@@ -34,7 +34,7 @@ function canvasOf(box, height) {
   return { canvas, pen, width, height: tall };
 }
 
-/// The part of a canvas that a chart's values take.
+/// The part of a canvas that a chart's values cover.
 function frame(id) {
   const made = canvasOf(at(id));
   made.x = share => MARGIN.left + (made.width - MARGIN.left - MARGIN.right) * share;
@@ -85,17 +85,17 @@ function pointer(made) {
   rule(made.pen, made.x(pointed), MARGIN.top, made.x(pointed), made.bottom);
 }
 
-/// A place in the span for a point's end; what is older than the span lies left of 0.
+/// The position in the span of a point's end; positions left of 0 are older than the span.
 function placeOf(point, view) { return 1 - (view.uptime_ms - point.at_ms) / (1000 * view.span); }
 
-/// The point that the pointer is at, if there is one.
+/// The point under the pointer, if there is one.
 function pointAt(view) {
   if (pointed === null) return null;
   const when = view.uptime_ms - (1 - pointed) * view.span * 1000;
   return view.points.find(point => when > point.at_ms - point.span_ms && when <= point.at_ms) || null;
 }
 
-/// Draws lines, [colour, value of a point] each; or areas that lie on one another, the first below.
+/// Draws lines, [colour, value of a point] each; or stacked areas, the first at the bottom.
 function lines(id, view, series, options) {
   const made = frame(id), { pen } = made;
   const shown = view.points.filter(point => placeOf(point, view) >= 0);
@@ -136,7 +136,7 @@ function stroke(pen, points, paint, width = 1.5) {
   pen.stroke();
 }
 
-/// Points in a row, without holes between them.
+/// Points in a row, without gaps between them.
 function runs(points, view) {
   const all = [];
   let last = null;
@@ -148,7 +148,7 @@ function runs(points, view) {
   return all;
 }
 
-/// The value that a share of a histogram lies below, evenly spread within a bucket.
+/// The value that a share of a histogram lies below, with an even spread within a bucket.
 function quantile(buckets, bounds, share) {
   let left = buckets.reduce((sum, many) => sum + many, 0) * share;
   for (let place = 0; place < buckets.length; place += 1) {
@@ -170,7 +170,7 @@ function ramp() {
   return Array.from({ length: 65 }, (_, place) => place < 32 ? mixed(low, mid, place / 32) : mixed(mid, high, (place - 32) / 32));
 }
 
-/// The buckets that hold anything in a view, and at least three decades: [first, last].
+/// The non-empty buckets in a view, and at least three decades: [first, last].
 function bucketsShown(points, many) {
   const used = Array.from({ length: many }, (_, place) => place).filter(place => points.some(point => point.latency[place] > 0));
   let first = used.length ? Math.max(0, used[0] - 1) : 0, last = used.length ? Math.min(many - 1, used[used.length - 1] + 1) : 9;
@@ -178,7 +178,7 @@ function bucketsShown(points, many) {
   return [first, last];
 }
 
-/// Draws how many commands took how long, over time; the median and the 99th percentile above.
+/// Draws the number of commands by duration, over time; the median and the 99th percentile on top.
 function heat(id, view) {
   const made = frame(id), { pen } = made, { bounds } = view;
   const shown = view.points.filter(point => placeOf(point, view) >= 0);
@@ -218,14 +218,14 @@ function heat(id, view) {
   made.canvas.setAttribute("aria-label", "Latency over time" + (now ? `: median ${latency(quantile(now.latency, bounds, 0.5))}, 99th percentile ${latency(quantile(now.latency, bounds, 0.99))}` : ""));
 }
 
-/// The bucket that the pointer is at in the heat map; null if at none.
+/// The bucket under the pointer in the heat map; null if there is none.
 function bucketAt() {
   if (!heatRows || pointed === null || pointedHeight.id !== heatRows.id) return null;
   const { first, rows, bottom } = heatRows, row = Math.floor((bottom - pointedHeight.y) / (bottom - MARGIN.top) * rows);
   return row >= 0 && row < rows ? first + row : null;
 }
 
-/// Has the pointer on a chart mark the same moment on all of them.
+/// Makes the pointer on a chart mark the same moment on all of them.
 function follow(id, redraw) {
   at(id).addEventListener("pointermove", event => {
     const box = at(id).getBoundingClientRect(), room = box.width - MARGIN.left - MARGIN.right;

@@ -1,7 +1,8 @@
-// Reads what the gateway tells, every second while somebody looks, and draws it.
+// Reads the gateway's data every second while the page is visible, and draws it.
 
 const PERIOD_MS = 1000, PATIENCE_MS = 8000, STATUSES = 11;
-/// What can be shown: the seconds of a point, the name of the span, and its parts on the axis.
+/// The spans that can be shown: the seconds of a point, the name of the span, and its parts on the
+/// axis.
 const RANGES = [[1, "5 min", 5], [10, "1 h", 4], [300, "24 h", 4]];
 let view = fresh(RANGES[0]), told = null, failedSince = null;
 
@@ -10,21 +11,21 @@ function fresh([step, name, parts]) {
 }
 
 async function read(path) {
-  // The page's own address may have a password in it; what is fetched may not.
+  // The page's own address may contain a password; the fetched one may not.
   const answer = await fetch(location.origin + path, { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
   const told = await answer.json();
   if (!answer.ok) throw new Error(told.error || `status ${answer.status}`);
   return told;
 }
 
-/// Adds the points that are new, and replaces the one that was not complete.
+/// Adds the new points, and replaces the incomplete one.
 function extend(view, told) {
   const known = view.points.filter(point => !told.points.some(other => other.number === point.number));
   view.points = [...known, ...told.points].slice(-told.points_max);
   Object.assign(view, { run: told.run, uptime_ms: told.uptime_ms, now_ms: told.now_ms, complete: told.complete, bounds: told.bounds_nanos, families: told.families, faults: told.faults, span: told.step_seconds * told.points_max });
 }
 
-/// Forgets everything: the gateway was started again.
+/// Forgets everything: the gateway was restarted.
 function again() {
   statuses.length = 0;
   view = fresh(RANGES.find(([step]) => step === view.step));
@@ -45,7 +46,7 @@ async function poll() {
   } catch (error) {
     failedSince = failedSince || Date.now();
     state("bad", "no answer");
-    troubles([`No answer from the gateway since ${clock(failedSince)}: ${error.message}. The page shows what it read last.`], "bad");
+    troubles([`No response from the gateway since ${clock(failedSince)}: ${error.message}. The page shows the last data.`], "bad");
   }
 }
 
@@ -86,7 +87,7 @@ function drawCharts() {
   say("traffic-read", `${when}${count(Math.round(perSecond(point => point.round_trips)(point)))} round trips/s, ${bytes(reads(point))}/s read, ${bytes(writes(point))}/s written`);
 }
 
-/// What the pointer is at in the heat map.
+/// The text for the bucket under the pointer in the heat map.
 function bucketText(point) {
   const place = bucketAt();
   if (place === null || pointAt(view) === null) return "";

@@ -1,15 +1,15 @@
-// The parts of the page beside the charts: what is now, the pool's map, tables, slow commands.
+// The parts of the page other than charts: current values, the pool's map, tables, slow commands.
 
 const FAULT_NAMES = { client: "bad request", full: "out of space", pool: "pool failure" };
 const RECENT_MS = 5000;
-/// What was read from /status.json lately, the newest last.
+/// The last responses of /status.json, the newest last.
 const statuses = [];
 
 function sum(values) { return values.reduce((all, value) => all + value, 0); }
 
 function added(lists) { return lists.reduce((all, list) => list.map((value, place) => value + (all[place] || 0)), []); }
 
-/// What happened in the last seconds: sums over the newest points.
+/// The activity of the last seconds: sums over the newest points.
 function recent(view) {
   const points = [];
   for (let place = view.points.length - 1; place >= 0; place -= 1) {
@@ -77,8 +77,8 @@ function tiles(now, view) {
 
 // The map of the pool.
 
-const STATES = { free: "free", closed: "closed, for the next owner", dead: "left by the dead, to be swept", sweeping: "being swept", damaged: "damaged" };
-/// Pixels of a cell with the gap beside it, and of a map from top to bottom.
+const STATES = { free: "free", closed: "closed, for the next owner", dead: "left by dead members, to be swept", sweeping: "being swept", damaged: "damaged" };
+/// Pixels of a cell including its gap, and of a map's height.
 const CELL = { largest: 20, smallest: 4, tall: 144 };
 
 function holderColour(holder) { return typeof holder === "number" ? seriesColour(holder) : colour(holder); }
@@ -116,7 +116,7 @@ function cells(box, node) {
   const acrossAt = size => Math.max(1, Math.floor(width / size)), rowsAt = size => Math.max(1, Math.ceil(many / acrossAt(size)));
   let size = CELL.largest;
   while (size > CELL.smallest && (rowsAt(size) > 1 && size > 14 || rowsAt(size) * size > CELL.tall)) size -= 1;
-  // Rows of equal length, as large as they fit.
+  // Rows of equal length, with the largest cells that fit.
   const across = Math.max(1, Math.ceil(many / rowsAt(size)));
   if (rowsAt(size) > 1) size = Math.min(CELL.largest, Math.max(size, Math.floor(width / across)));
   const { pen, canvas } = canvasOf(box, Math.max(1, Math.ceil(many / across)) * size);
@@ -136,7 +136,7 @@ function cells(box, node) {
   Object.assign(box, { cellAt: (x, y) => Math.floor(y / size) * across + Math.min(across - 1, Math.floor(x / size)) });
 }
 
-/// Says what a cell of the map is, beside the pointer.
+/// Shows the contents of a cell of the map next to the pointer.
 function explain(event, pool, tip) {
   const box = event.target.closest(".node > div"), place = [...at("map").children].findIndex(node => node.lastChild === box);
   const node = pool && pool.nodes[place];
@@ -192,7 +192,7 @@ function operations(now) {
   const before = statuses.length > 1 ? statuses[0] : null;
   table("fabric", ["kind", "operations", "round trips", "*verbs", "read", "*written", "*retries"], now.fabric.map(kind => {
     const old = before && before.fabric.find(old => old.kind === kind.kind);
-    // Over what is new, or over everything when nothing is.
+    // Over the newest operations, or over all operations if there are no new ones.
     const from = old && kind.ops > old.ops ? old : {};
     const each = name => (kind[name] - (from[name] || 0)) / Math.max(1, kind.ops - (from.ops || 0));
     return [kind.kind, count(kind.ops), grouped(each("round_trips"), 2), grouped(each("verbs"), 1), bytes(each("read_bytes")), bytes(each("write_bytes")), round(each("retries"))];
@@ -210,9 +210,9 @@ function index(now) {
   const entries = [];
   if (index) entries.push(["deepest leaf below", plural(index.depth_max, "inner node")]);
   if (index && index.est) entries.push(["express skip table", `${count(index.est.entries)} entries in ${bytes(index.est.bytes)}`]);
-  // An index without a skip table has no prefixes of any length in one.
+  // An index without a skip table has no prefix lengths.
   if (est.prefix_list.length) {
-    entries.push(["searches that it shortened", est.sampled_searches ? percent(est.express_searches / est.sampled_searches) : "none sampled yet", "hits"]);
+    entries.push(["searches shortened by it", est.sampled_searches ? percent(est.express_searches / est.sampled_searches) : "none sampled yet", "hits"]);
     entries.push(["lengths of its prefixes", est.prefix_list.join(", "), "prefix-list"]);
   }
   entries.push(["cached by this gateway", bytes(now.cache_bytes)]);
@@ -222,7 +222,7 @@ function index(now) {
 /// Arguments shown of a slow command, its name included.
 const ARGUMENTS = 12;
 
-/// The beginning of an argument that is not a key; the whole under the pointer.
+/// The beginning of an argument that is not a key; the pointer shows the whole argument.
 function shortened(text) { return text.length > 40 ? element("span", text.slice(0, 36) + "…", { title: text, class: "soft" }) : text; }
 
 function slow(now) {

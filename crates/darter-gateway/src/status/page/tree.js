@@ -2,7 +2,7 @@
 // the page's address: #tree=ff6b. Records of gateways are below ff; a key of a program that begins
 // with fe or ff is below fe.
 
-const FAMILY_NAMES = { 98: "copies under way", 99: "cursors of SCAN", 102: "fields of hashes", 107: "Redis keys", 109: "members of sorted sets", 115: "scores of sorted sets", 116: "transactions" };
+const FAMILY_NAMES = { 98: "copies in progress", 99: "cursors of SCAN", 102: "fields of hashes", 107: "Redis keys", 109: "members of sorted sets", 115: "scores of sorted sets", 116: "transactions" };
 
 function bytesOf(digits) { return (digits.match(/../g) || []).map(pair => parseInt(pair, 16)); }
 
@@ -22,7 +22,7 @@ function typed(text) {
   return hex(list);
 }
 
-/// What lies below a prefix that is one of the first in the tree.
+/// The records below a prefix near the root of the tree.
 function recordsBelow(digits) {
   if (digits === "ff") return "records of gateways";
   return digits.startsWith("ff") ? FAMILY_NAMES[parseInt(digits.slice(2, 4), 16)] : undefined;
@@ -70,7 +70,7 @@ function children(node, asked) {
     const isWhole = child.prefix.length === 2 * child.prefix_bytes;
     const text = readable(isWhole ? child.prefix : child.prefix.slice(0, 128)) + (isWhole ? "" : "…");
     const name = element("span");
-    // A prefix that is too long for a request can only be looked at from here.
+    // A prefix that is too long for a request can only be shown here.
     name.append(isWhole ? link(child.prefix, text) : text);
     const below = asked.length < 4 ? recordsBelow(child.prefix) : undefined;
     if (below) name.append(element("span", "  " + below, { class: "soft" }));

@@ -1,4 +1,4 @@
-// Numbers in units that people read, and elements made of text.
+// Numbers in readable units, and elements made of text.
 
 const SPACE = "\u00a0", NONE = "–";
 
@@ -74,7 +74,7 @@ function clock(unixMs, withSeconds = true) {
   return new Date(unixMs).toLocaleTimeString("en-GB", options);
 }
 
-// What comes from the pool or from clients may be anybody's: it enters the page as text alone.
+// Text from the pool or from clients is untrusted: it enters the page only as text.
 
 const at = id => document.getElementById(id);
 
@@ -87,7 +87,7 @@ function element(name, text, attributes = {}) {
 
 function say(id, text) { if (at(id).textContent !== text) at(id).textContent = text; }
 
-/// Fills a table. A column whose name begins with * is left out on a phone.
+/// Fills a table. Columns whose names begin with * are left out on a phone.
 function table(id, header, rows) {
   const cell = (name, text, column) => {
     const made = text instanceof Node ? text : element(name, text);
@@ -102,7 +102,7 @@ function table(id, header, rows) {
   at(id).replaceChildren(line("th", header.map(name => name.replace("*", ""))), ...rows.map(row => line("td", row)));
 }
 
-/// A key of colours: [colour, text], "line" as a third for a line.
+/// A legend of colours: [colour, text], and "line" as the third element for a line.
 function key(id, entries) {
   at(id).replaceChildren(...entries.map(([colour, text, kind]) => {
     const entry = element("span"), mark = element("i", undefined, kind ? { class: kind } : {});
@@ -116,5 +116,5 @@ function colour(name) { return getComputedStyle(document.documentElement).getPro
 
 const PALETTE = 8;
 
-/// A colour of the palette; beyond it, hues that are far from one another.
+/// A colour of the palette; beyond it, hues that are far apart.
 function seriesColour(number) { return number < PALETTE ? colour("c" + number) : `hsl(${number * 137.5 % 360} 45% 52%)`; }
