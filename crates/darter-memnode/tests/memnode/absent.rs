@@ -240,31 +240,36 @@ fn a_process_that_opens_a_pool_while_it_is_replaced_leaves_it() {
 /// Only the drop has a deadline here: requests over established connections have none.
 #[test]
 fn a_store_whose_node_hangs_is_dropped_in_spite_of_it() {
-    for hanging in 0..2 {
-        let nodes = [in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0")];
-        let mut addresses = nodes.each_ref().map(|node| node.address.to_string());
-        let (address, gate) = gated(nodes[hanging].address);
-        addresses[hanging] = address.to_string();
-        let url = format!("tcp://{},{}", addresses[0], addresses[1]);
-        let (done, step) = std::sync::mpsc::channel();
-        let way = Arc::clone(&gate);
-        std::thread::spawn(move || {
-            let options = TcpOptions { patience: ENDLESS, ..TcpOptions::default() };
-            let store = Store::options().create(true).tcp(options).open(&url).unwrap();
-            let session = store.session().unwrap();
-            for number in 0..KEYS {
-                session.put(key(number), value(number)).unwrap();
-            }
-            drop(session);
-            way.shut(true);
-            done.send("filled").unwrap();
-            drop(store);
-            done.send("dropped")
-        });
-        assert_eq!(step.recv(), Ok("filled"));
-        assert_eq!(step.recv_timeout(2 * LONG), Ok("dropped"), "it waits for memory node {hanging}");
-        gate.shut(false);
+    let cases = [0, 1].map(|hanging| std::thread::spawn(move || drop_while_a_node_hangs(hanging)));
+    for case in cases {
+        case.join().unwrap();
     }
+}
+
+fn drop_while_a_node_hangs(hanging: usize) {
+    let nodes = [in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0")];
+    let mut addresses = nodes.each_ref().map(|node| node.address.to_string());
+    let (address, gate) = gated(nodes[hanging].address);
+    addresses[hanging] = address.to_string();
+    let url = format!("tcp://{},{}", addresses[0], addresses[1]);
+    let (done, step) = std::sync::mpsc::channel();
+    let way = Arc::clone(&gate);
+    std::thread::spawn(move || {
+        let options = TcpOptions { patience: ENDLESS, ..TcpOptions::default() };
+        let store = Store::options().create(true).tcp(options).open(&url).unwrap();
+        let session = store.session().unwrap();
+        for number in 0..KEYS {
+            session.put(key(number), value(number)).unwrap();
+        }
+        drop(session);
+        way.shut(true);
+        done.send("filled").unwrap();
+        drop(store);
+        done.send("dropped")
+    });
+    assert_eq!(step.recv(), Ok("filled"));
+    assert_eq!(step.recv_timeout(2 * LONG), Ok("dropped"), "the drop waits for memory node {hanging}");
+    gate.shut(false);
 }
 
 /// The error of an operation that fails at an absent node depends on whether the operation has

@@ -95,7 +95,7 @@ async fn try_everything<T: Tested>(fabric: TestFabric) {
 }
 
 pub(crate) fn damaged_words_neither_panic_nor_hang<T: Tested>() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let sound = sound_pool::<T>(seed);
         let used: Vec<usize> = (0..sound.len()).filter(|&word| sound[word] != 0).collect();
         let mut dice = Pcg64Mcg::seed_from_u64(seed);

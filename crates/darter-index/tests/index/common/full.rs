@@ -68,7 +68,7 @@ fn bytes_of(model: &Model) -> usize {
 }
 
 fn full_and_back<T: Tested>(nodes: usize, shape: u64, value_bytes: u64) {
-    let mut bench = Bench::<T>::small(nodes, 4 << 20, shape);
+    let mut bench = Bench::<T>::small(nodes, 2 << 20, shape);
     let mut model = Model::new();
     // After the first refusal smaller things still fit, down to where nothing does: every kind of
     // allocation fails.
