@@ -2,9 +2,10 @@
 //!
 //! A run loads records into an empty pool, adjusts the prefix list to a warm-up, and measures each
 //! workload (DART, section 5.1). Counts (round trips, verbs, bytes) are exact, and repeatable on
-//! one thread: no upkeep thread runs, and keys and operations depend only on the seed. Two runs
-//! differ only in their pools' secrets, which place hashed entries (a few thousandths of a round
-//! trip). Times depend on the machine and the run; compare them only within one run.
+//! one thread: no upkeep thread runs, keys and operations depend only on the seed, and pools that a
+//! run creates have a fixed secret. Another secret places hashed entries differently (a few
+//! thousandths of a round trip). Times depend on the machine and the run; compare them only within
+//! one run.
 //!
 //! A program can measure other targets than the store if it implements [`Benchmark`], which names
 //! an index and keys and opens a target.
