@@ -111,9 +111,9 @@ pub struct SweepReport {
 }
 
 impl Members {
-    /// Takes the blocks whose owners are dead, those that were left closed, and those of this
-    /// process's sweeps that were cut short. `tables` are the words of the nodes' block tables,
-    /// read before the members.
+    /// Takes the blocks whose owners are dead, closed blocks, and the blocks of this process's
+    /// sweeps that were cut short. `tables` are the words of the nodes' block tables, read before
+    /// the members.
     pub(crate) async fn adopt<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -136,7 +136,7 @@ impl Members {
                 let is_dead = word.owner().is_some_and(|owner| !members.is_live(owner));
                 let is_mine = word.state == BlockState::Sweeping && word.owner() == Some(self.me());
                 if is_mine {
-                    // Left by a sweep that was cut short, unless another thread is sweeping it.
+                    // A sweep that was cut short left it, or another thread is sweeping it.
                     if lock(in_sweep).insert(block) {
                         adoption.blocks.push(Adopted { block, word, room: 0 });
                     }

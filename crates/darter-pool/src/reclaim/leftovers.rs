@@ -14,9 +14,9 @@ pub(super) type Task = Box<dyn FnOnce() + Send>;
 /// The work that one client's operations have left.
 #[derive(Default)]
 pub struct Leftovers {
-    /// Left by the present operation.
+    /// Work of the present operation.
     present: Mutex<Vec<Task>>,
-    /// Left by operations before the present one.
+    /// Work of operations before the present one.
     former: Mutex<Vec<Task>>,
 }
 
