@@ -40,7 +40,7 @@ impl<E> Deref for Link<E> {
     fn deref(&self) -> &E {
         match &self.0 {
             Some(endpoint) => endpoint,
-            None => unreachable!("the endpoint is there until drop"),
+            None => unreachable!("the endpoint is present until drop"),
         }
     }
 }
@@ -50,7 +50,7 @@ impl<E> DerefMut for Link<E> {
     fn deref_mut(&mut self) -> &mut E {
         match &mut self.0 {
             Some(endpoint) => endpoint,
-            None => unreachable!("the endpoint is there until drop"),
+            None => unreachable!("the endpoint is present until drop"),
         }
     }
 }

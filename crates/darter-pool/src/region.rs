@@ -66,6 +66,6 @@ pub(crate) fn index_mark() -> GlobalAddr {
 
 /// The address of a root word.
 pub(crate) fn root_word(i: usize) -> GlobalAddr {
-    assert!(i < ROOT_WORDS, "a pool has {ROOT_WORDS} root words");
+    assert!(i < ROOT_WORDS, "no root word {i}: a pool has {ROOT_WORDS}");
     GlobalAddr::new(0, ROOT_AT + i as u64 * 8)
 }

@@ -21,7 +21,7 @@ impl<E: Endpoint> Deref for Completed<'_, E> {
     fn deref(&self) -> &Batch {
         match &self.batch {
             Some(batch) => batch,
-            None => unreachable!("the batch is there until drop"),
+            None => unreachable!("the batch is present until drop"),
         }
     }
 }

@@ -209,7 +209,7 @@ impl Layout {
 
     /// Adds a node, after those before it. Several threads may add the same one.
     pub(crate) fn add_node(&self, node: usize, bytes: u64) -> Result<(), PoolError> {
-        debug_assert!(node <= self.nodes.known.load(Ordering::Acquire), "its predecessors are laid out");
+        debug_assert!(node <= self.nodes.known.load(Ordering::Acquire), "nodes must be laid out in order");
         let Some(place) = self.nodes.layouts.get(node) else {
             return Err(PoolError::Options("a pool has at most 255 memory nodes"));
         };

@@ -63,7 +63,7 @@ async fn is_claimed<E: Endpoint>(endpoint: &mut E, word: u64) -> Result<bool, Po
 /// Words 1 to 15 of a node's line.
 fn line_words(bytes: u64, address: &str, id: Option<u64>) -> Result<[u64; LINE_WORDS - 1], PoolError> {
     if address.is_empty() || address.len() > ADDRESS_BYTES_MAX {
-        return Err(PoolError::Options("a memory node's address has 1 to 96 bytes"));
+        return Err(PoolError::Options("a memory node's address must have 1 to 96 bytes"));
     }
     let mut words = [0; LINE_WORDS - 1];
     (words[0], words[1]) = (bytes, address.len() as u64);

@@ -90,10 +90,10 @@ impl Superblock {
             lease_ms: words[10],
         };
         if words[NODE] >> 32 != u64::from(node) {
-            return Err(PoolError::NodeMismatch { node, what: "its superblock says it is another node" });
+            return Err(PoolError::NodeMismatch { node, what: "its superblock names another node" });
         }
         if words[4] != node_bytes {
-            return Err(PoolError::NodeMismatch { node, what: "its superblock says it has another size" });
+            return Err(PoolError::NodeMismatch { node, what: "its superblock names another size" });
         }
         Ok(superblock)
     }

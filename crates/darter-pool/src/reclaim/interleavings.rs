@@ -384,7 +384,7 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
                 maintain(&two, 1);
                 maintain(&one, 1);
             }
-            assert!(!is_closed(), "{has:?}: an operation has begun in the epoch of the choice");
+            assert!(!is_closed(), "{has:?}: an operation began in the epoch of the choice");
         }
         if has == Has::Kept {
             one.keep_blocks();
@@ -396,6 +396,6 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
         assert_eq!(is_closed(), has != Has::Kept, "{has:?}");
         assert!(!blocks.is_handing_over(), "{has:?}");
         drop((pinned, request));
-        assert!(blocks.owns(alloc(&mut client)), "{has:?}: an object of another's block");
+        assert!(blocks.owns(alloc(&mut client)), "{has:?}: the object lies in a block of another member");
     }
 }
