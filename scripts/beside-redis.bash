@@ -1,6 +1,6 @@
-# What scripts that measure beside redis-server begin with: source it from the project's folder.
+# The common beginning of scripts that compare with redis-server: source it from the project's folder.
 #
-# needs TOOL...: ends the script with a clear message where one is missing. find_darter: sets `darter` to $DARTER, or to a release
+# needs TOOL...: ends the script with a clear message if a tool is missing. find_darter: sets `darter` to $DARTER, or to a release
 # build made now.
 
 needs() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gateways beside redis-server on this machine, with redis-benchmark: SET and GET of 64-byte values, ranges, two gateways on one pool, and
-# what idle clients take. One core for a server, one for its clients, loopback only. What counts are the ratios of one run.
+# Compares gateways with redis-server on this machine, with redis-benchmark: SET and GET of 64-byte values, ranges, two gateways on one
+# pool, and the memory of idle clients. One core for a server, one for its clients, loopback only. Only ratios within one run count.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/beside-redis.bash
@@ -26,7 +26,7 @@ finish() {
 trap finish EXIT
 pid=
 
-# start CORE PORT COMMAND...: a server on a core, until it answers.
+# start CORE PORT COMMAND...: starts a server on a core and waits until it replies.
 start() {
     local core=$1 at=$2
     shift 2
@@ -49,7 +49,7 @@ redis() { start "$1" "$2" redis-server --port "$2" --bind 127.0.0.1 --save '' --
 # gateway CORE PORT POOL [OPTION...]
 gateway() { start "$1" "$2" "$darter" serve --resp "127.0.0.1:$2" --index "$index" --pool "${@:3}"; }
 
-# rate CORE PORT PIPELINE COMMAND...: requests a second of 50 clients.
+# rate CORE PORT PIPELINE COMMAND...: requests per second of 50 clients.
 rate() {
     local core=$1 at=$2 pipeline=$3
     shift 3
@@ -72,7 +72,7 @@ gateway 0 $((port + 1)) mem:1G
 embedded=$pid
 fill "$port"
 fill $((port + 1))
-# By turns, since this machine is not the same from one moment to the next.
+# Alternating, since the speed of this machine varies.
 for pipeline in 1 16; do
     for command in SET GET; do
         for _ in 1 2 3 4 5; do
@@ -94,7 +94,7 @@ for pipeline in 1 16; do
     done
 done
 
-# A range of 100 pairs; on redis-server an index of the keys beside them, and MGET of what it answers.
+# A range of 100 pairs; on redis-server an index of the keys in addition, and MGET of the keys that it returns.
 last=$((keys - 1))
 awk -v last="$last" 'BEGIN { for (i = 0; i <= last; i++) printf "ZADD names 0 key:%012d\r\n", i }' |
     redis-cli -p "$port" --pipe >/dev/null
@@ -132,7 +132,7 @@ for client in "${clients[@]}"; do exec {client}>&-; done
 stop "$idle"
 
 echo
-# Each core has a gateway and its clients; then one core has, and the other nothing.
+# Each core has a gateway and its clients; then only one core has them.
 pool="file:/dev/shm/darter-gateways-$$?size=1G"
 gateway 0 $((port + 2)) "$pool"
 first=$pid
@@ -145,13 +145,13 @@ beside=$!
 other=$(rate 1 $((port + 3)) 16 -t get)
 wait "$beside"
 two=$(awk -v a="$(cat "$directory/first")" -v b="$other" 'BEGIN { print a + b }')
-echo "two gateways on one pool, each with its clients on a core of its own: $(thousands "$two") instead of $(thousands "$one"): $(over "$two" "$one")×"
+echo "two gateways on one pool, each with its clients on its own core: $(thousands "$two") instead of $(thousands "$one"): $(over "$two" "$one")×"
 stop "$second"
 stop "$first"
 rm -f "/dev/shm/darter-gateways-$$"*
 
 echo
-# Three memory nodes share the gateway's core, as there are but two.
+# Three memory nodes share the gateway's core, since there are only two cores.
 nodes=()
 urls=()
 for number in 1 2 3; do
@@ -167,7 +167,7 @@ requests=$((requests / 5))
 gateway 0 $((port + 4)) "$all" --http $((port + 6))
 over_tcp=$pid
 fill $((port + 4))
-# Clock ticks, of 10 ms, that processes have computed.
+# Clock ticks of 10 ms that processes have run on a processor.
 ticks() { for pid in "$@"; do awk '{ print $14 + $15 }' "/proc/$pid/stat"; done | awk '{ all += $1 } END { print all }'; }
 # Round trips of all kinds of operation so far, from the gateway's metrics, which lag a little behind.
 trips() {

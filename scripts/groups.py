@@ -1,8 +1,8 @@
-"""Memory groups on this machine, each replica a process that is started again when it ends; beside them gateways, and where
-asked three etcd servers that keep the groups' views, and a network whose links can be cut. The other scripts here break
-them and measure.
+"""Memory groups on this machine, each replica a process that is started again when it ends, with gateways and, on request,
+three etcd servers that keep the groups' views and a network whose links can be cut. The other scripts here break them and
+measure.
 
-Everything listens on loopback, or in network namespaces that only this machine reaches (root makes them, with `ip`):
+Everything listens on loopback, or in network namespaces that only this machine reaches (root creates them, with `ip`):
 
   bridge 10.213.N.254 (clients, gateways) ──┬── 10.213.N.1  replica 0 …
                                             └── 10.213.N.51 etcd 0 …
@@ -24,12 +24,12 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Seconds that a server may take to start, and replicas to be members again.
+# Seconds that a server may take to start, and replicas to become members again.
 PATIENCE = 120
 
 
 def arguments_of(doc, suspect_after):
-    """The arguments that all scripts over groups take."""
+    """Returns a parser of the arguments that all scripts over groups take."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suspect-after", type=float, default=suspect_after,
                         help="seconds that replicas wait for each other")
@@ -39,7 +39,7 @@ def arguments_of(doc, suspect_after):
 
 
 def built(program):
-    """The program to run."""
+    """Returns the program to run."""
     if not program:
         subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "darter-cli"], cwd=ROOT, check=True)
         program = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/darter"
@@ -47,7 +47,7 @@ def built(program):
 
 
 def free_addresses(count):
-    """Addresses on loopback that nobody listens at."""
+    """Returns unused addresses on loopback."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = ["127.0.0.1:%d" % each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -71,7 +71,7 @@ class Network:
         subprocess.run(["ip", *words], check=True)
 
     def add(self, host):
-        """Makes a host. Returns its address."""
+        """Creates a host. Returns its address."""
         space = link = f"{self.name}-{host}"
         self.ip("netns", "add", space)
         self.hosts.append(host)
@@ -86,7 +86,7 @@ class Network:
         return ["ip", "netns", "exec", f"{self.name}-{host}"]
 
     def cut(self, host):
-        """Takes the link off the bridge: packets vanish, and neither end is told."""
+        """Takes the link off the bridge: packets vanish, and neither end gets an error."""
         self.ip("link", "set", f"{self.name}-{host}", "nomaster")
 
     def heal(self, host):
@@ -99,7 +99,7 @@ class Network:
 
 
 class Etcd:
-    """Three servers, which lose one or two of them."""
+    """Three servers, of which one or two can be lost."""
 
     def __init__(self, directory, network, log):
         if not shutil.which("etcd"):
@@ -130,7 +130,7 @@ class Etcd:
         )
 
     def wait(self, at):
-        """Until a server works, with others."""
+        """Waits until a server works together with others."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:
@@ -143,7 +143,7 @@ class Etcd:
         raise RuntimeError(f"etcd {at} does not work")
 
     def disturb(self):
-        """Kills one server after another, or stops it for a while, until all is over."""
+        """Kills one server after another, or stops it for a while, until the run is over."""
         dice, at = random.Random(2), 0
         while not self.is_over.wait(1):
             with self.lock:
@@ -162,7 +162,7 @@ class Etcd:
             at = (at + 1) % 3
 
     def stop_two(self, seconds):
-        """Leaves one server alone for a while, which can then do nothing. Returns at once."""
+        """Stops two servers for a while, so that the third can do nothing. Returns at once."""
         self.lock.acquire()
         two = self.servers[:2]
         for server in two:
@@ -191,13 +191,13 @@ class Replica(threading.Thread):
     def __init__(self, command, metrics, log):
         super().__init__(daemon=True)
         self.command, self.metrics, self.log, self.is_over = [*command, "--metrics", metrics], metrics, log, False
-        # Cleared, it keeps a process that has ended from being started again.
+        # While cleared, a process that has ended is not started again.
         self.may_start = threading.Event()
         self.may_start.set()
         self.process = self.launch()
 
     def launch(self):
-        # It ends with its stdin, whose other end is held here.
+        # The process ends when its stdin is closed, whose other end is held here.
         return subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self.log)
 
     def run(self):
@@ -211,7 +211,7 @@ class Replica(threading.Thread):
                 self.process.terminate()
 
     def gauge(self, name):
-        """One of its numbers; none while it cannot be asked."""
+        """Returns one of its metrics; `None` if it does not reply."""
         try:
             with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=1) as reply:
                 lines = reply.read().decode().splitlines()
@@ -234,7 +234,7 @@ class Groups:
         self.logs = arguments.logs
         if self.logs:
             self.logs.mkdir(parents=True, exist_ok=True)
-        # What was started is ended then, too.
+        # Processes that were started are then ended, too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         self.directory = tempfile.TemporaryDirectory()
         self.replicas, self.gateways, self.etcd, self.network = {}, [], None, None
@@ -285,7 +285,7 @@ class Groups:
         return subprocess.run([self.program, *words, "--pool", self.url], capture_output=True, text=True, check=check)
 
     def status(self):
-        """The replicas that answer, by memory node; none while the pool cannot be opened."""
+        """Returns the replicas that reply, by memory node; none while the pool cannot be opened."""
         said = self.run("pool", "status", "--json")
         return [node["replicas"] for node in json.loads(said.stdout)["nodes"]] if said.returncode == 0 else []
 
@@ -306,7 +306,7 @@ class Groups:
         sys.exit(f"replicas do not come back: {nodes}")
 
     def host(self, address):
-        """The number of a replica's host in the network."""
+        """Returns the number of a replica's host in the network."""
         return 1 + list(self.replicas).index(address)
 
     def end(self):

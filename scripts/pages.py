@@ -1,4 +1,4 @@
-"""What the scripts about pages share: where pages are, and what is a code block in them."""
+"""Shared by the scripts that check pages: the pages' folder, and the code blocks in a page."""
 
 import pathlib
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# DART beside redis-server on this machine: SET and GET of 64-byte values with as many operations in flight, and the same
-# index in one process. One core for the server, one for the client, loopback only. What counts are the ratios of one run.
+# Compares DART with redis-server on this machine: SET and GET of 64-byte values with equally many operations in flight, and the
+# same index in one process. One core for the server, one for the client, loopback only. Only ratios within one run count.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/beside-redis.bash
@@ -30,7 +30,7 @@ redis=$("${client[@]}" redis-benchmark -p "$port" -t set,get -n "$records" -r "$
 kill "${started[0]}"
 started=()
 
-# Operations a second of a workload, from one JSON object a line.
+# Operations per second of a workload, from one JSON object per line.
 rate() { sed -n "s/.*\"workload\":\"$2\".*\"ops_per_s\":\([0-9.]*\).*/\1/p" <<<"$1"; }
 run=(bench --records "$records" --ops "$records" --workload load,c --cache 1M --json)
 

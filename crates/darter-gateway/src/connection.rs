@@ -35,8 +35,8 @@ use tracing::{info, warn};
 
 /// Most requests of a client that are parsed before the first of them runs.
 const FORESEEN: usize = 16;
-/// Bytes of replies that are sent even though more requests are to be executed, and most bytes sent
-/// in a turn that does nothing else.
+/// Bytes of replies that are sent even though requests remain, and most bytes sent in a turn that
+/// does nothing else.
 const SENT_AT_ONCE: usize = 256 << 10;
 /// Most bytes sent by one call.
 const SENT_AT_A_TIME: usize = 64 << 10;

@@ -1,11 +1,11 @@
 //! One thread's or task's access to a pool: verbs, pins, allocation, retirement.
 //!
-//! A client is composed of an endpoint, a stock of free objects (`blocks`) and its part in
-//! reclamation (`reclaim`). [`Client::pin`] begins an operation; the [`Pinned`] guard ends it. A
-//! cancelled operation drops its guard while verbs may still be on their way: the pin then stays
-//! until the endpoint has seen them complete (rule R6), so nothing the operation had in hand is
-//! reused under a late verb. For the same reason objects given to [`Client::free_unpublished`]
-//! while verbs are on their way are retired instead.
+//! A client consists of an endpoint, a stock of free objects (`blocks`) and its part in reclamation
+//! (`reclaim`). [`Client::pin`] begins an operation; dropping the [`Pinned`] guard ends it. A
+//! cancelled operation drops its guard while verbs may still be in flight: the pin then stays until
+//! the endpoint has seen them complete (rule R6), so that no object the operation was using is
+//! reused under a late verb. For the same reason, objects passed to [`Client::free_unpublished`]
+//! while verbs are in flight are retired instead.
 
 use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, OpKind};
 use std::ops::{Deref, DerefMut};
@@ -30,7 +30,7 @@ pub struct Client<F: Fabric> {
     yields: bool,
 }
 
-/// A client's endpoint, there until the client is dropped.
+/// A client's endpoint, present until the client is dropped.
 struct Link<E>(Option<E>);
 
 impl<E> Deref for Link<E> {
@@ -40,7 +40,7 @@ impl<E> Deref for Link<E> {
     fn deref(&self) -> &E {
         match &self.0 {
             Some(endpoint) => endpoint,
-            None => unreachable!("the endpoint is there until drop"),
+            None => unreachable!("the endpoint is present until drop"),
         }
     }
 }
@@ -50,7 +50,7 @@ impl<E> DerefMut for Link<E> {
     fn deref_mut(&mut self) -> &mut E {
         match &mut self.0 {
             Some(endpoint) => endpoint,
-            None => unreachable!("the endpoint is there until drop"),
+            None => unreachable!("the endpoint is present until drop"),
         }
     }
 }
@@ -65,10 +65,10 @@ impl<F: Fabric> std::fmt::Debug for Client<F> {
 }
 
 impl<F: Fabric> Pool<F> {
-    /// A client, for one thread or task.
+    /// Creates a client, for one thread or task.
     ///
     /// # Errors
-    /// When the fabric gives no endpoint.
+    /// If the fabric provides no endpoint.
     pub fn client(&self) -> Result<Client<F>, PoolError> {
         let Process { blocks, reclamation, .. } = &*self.process;
         let endpoint = blocks.fabric().endpoint()?;
@@ -84,12 +84,12 @@ impl<F: Fabric> Pool<F> {
 }
 
 impl<F: Fabric> Client<F> {
-    /// The pool.
+    /// Returns the pool.
     pub fn pool(&self) -> &Pool<F> {
         &self.pool
     }
 
-    /// The endpoint below.
+    /// Returns the endpoint.
     #[inline]
     pub fn endpoint(&self) -> &F::Endpoint {
         &self.link
@@ -99,7 +99,7 @@ impl<F: Fabric> Client<F> {
         (&self.pool.process, &mut self.link)
     }
 
-    /// An empty batch.
+    /// Returns an empty batch.
     #[inline]
     pub fn batch(&mut self) -> Batch {
         self.link.batch()
@@ -117,10 +117,10 @@ impl<F: Fabric> Client<F> {
         self.link.submit(batch).await
     }
 
-    /// Calls a procedure of a memory node: one round trip, and no verb.
+    /// Calls a procedure of a memory node: one round trip and no verb.
     ///
     /// # Errors
-    /// The fabric's; [`FabricError::Call`] says what became of the call.
+    /// The fabric's; [`FabricError::Call`] reports the outcome of the call.
     pub async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
         if self.yields {
             yield_once().await;
@@ -128,20 +128,20 @@ impl<F: Fabric> Client<F> {
         self.link.call(node, procedure, words).await
     }
 
-    /// Whether this client's futures are pending once before each batch, also where every batch is
-    /// done at once: whoever polls them can then pace a long walk, or end it.
+    /// Sets whether this client's futures are pending once before each batch, even if every batch
+    /// completes at once. The task that polls them can then pace a long walk, or end it.
     pub fn set_yielding(&mut self, yes: bool) {
         self.yields = yes;
     }
 
-    /// Gives a batch's buffers back.
+    /// Returns a batch's buffers to the endpoint.
     #[inline]
     pub fn recycle(&mut self, batch: Batch) {
         self.link.recycle(batch);
     }
 
-    /// Posts a batch and waits for it: one round trip. Its buffers are given back when the result
-    /// is dropped.
+    /// Posts a batch and waits for it: one round trip. Dropping the result returns the batch's
+    /// buffers.
     ///
     /// # Errors
     /// The fabric's.
@@ -153,7 +153,7 @@ impl<F: Fabric> Client<F> {
         round_trip::submit(&mut *self.link, batch).await
     }
 
-    /// Posts the verbs that `fill` adds and ignores what they find: one round trip.
+    /// Posts the verbs that `fill` adds and ignores their results: one round trip.
     ///
     /// # Errors
     /// The fabric's.
@@ -171,7 +171,7 @@ impl<F: Fabric> Client<F> {
         round_trip::read_words(&mut *self.link, addr).await
     }
 
-    /// Reads the words at these addresses, in this order, by a READ each: one round trip.
+    /// Reads the words at these addresses, in this order, by one READ each: one round trip.
     ///
     /// # Errors
     /// The fabric's.
@@ -183,7 +183,7 @@ impl<F: Fabric> Client<F> {
         round_trip::read_each(&mut *self.link, addrs).await
     }
 
-    /// Reads so many words from `addr` by one READ: one round trip.
+    /// Reads `words` words from `addr` by one READ: one round trip.
     ///
     /// # Errors
     /// The fabric's.
@@ -210,7 +210,7 @@ impl<F: Fabric> Client<F> {
         round_trip::cas(&mut *self.link, addr, expected, desired).await
     }
 
-    /// Lets others go on for about a millisecond of the provider's clock.
+    /// Lets other tasks run for about a millisecond of the provider's clock.
     pub async fn pause(&mut self) {
         self.link.pause().await;
     }
@@ -221,9 +221,9 @@ impl<F: Fabric> Client<F> {
         self.link.retried();
     }
 
-    /// Begins an operation of this kind. Does upkeep first, on the operation's account, when this
-    /// client has had 1,024 operations since the last look and garbage waits. Inside another pin of
-    /// the same client it only counts.
+    /// Begins an operation of this kind. Runs upkeep first, as part of the operation, if this
+    /// client has had 1,024 operations since the last check and garbage waits. Inside another pin
+    /// of the same client it only counts the operation.
     ///
     /// # Errors
     /// Those of [`Pool::maintain`], when upkeep was due.
@@ -232,7 +232,7 @@ impl<F: Fabric> Client<F> {
         self.link.begin(kind);
         if !self.reclaimer.is_pinned() {
             if self.reclaimer.count_operation() {
-                // Boxed, so that the future of every operation need not have room for it.
+                // Boxed, so that the future of every operation need not reserve space for it.
                 Box::pin(self.due_upkeep()).await?;
             }
             let epoch = self.reclaimer.enter(&self.pool.process.reclamation, &*self.link);
@@ -270,7 +270,7 @@ impl<F: Fabric> Client<F> {
         Ok(())
     }
 
-    /// One round of upkeep ([`Pool::maintain`]).
+    /// Runs one round of upkeep ([`Pool::maintain`]).
     ///
     /// # Errors
     /// As [`Pool::maintain`].
@@ -287,12 +287,14 @@ impl<F: Fabric> Client<F> {
         process.settle(endpoint).await
     }
 
-    /// Does what earlier operations of this client left, if none of their verbs is on its way.
+    /// Does the work that this client's earlier operations left, if none of their verbs is in
+    /// flight.
     pub fn settle_leftovers(&mut self) {
         self.reclaimer.settle_own_leftovers(&*self.link);
     }
 
-    /// Whether an incarnation of a member has not ended. One that there never was has.
+    /// Whether this incarnation of a member has not ended. An incarnation that never existed counts
+    /// as ended.
     ///
     /// # Errors
     /// Fabric errors.
@@ -300,28 +302,28 @@ impl<F: Fabric> Client<F> {
         is_live(&mut *self.link, member).await
     }
 
-    /// The epoch this client is pinned at, or was last. What one operation read may be used by a
-    /// later one as long as both are pinned at the same epoch (rule R4).
+    /// Returns the epoch at which this client is pinned, or was last. A later operation may use the
+    /// data that an earlier one read as long as both are pinned at the same epoch (rule R4).
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.reclaimer.epoch()
     }
 
-    /// Allocates from this client's magazine, touching nothing shared; `None` when it is empty:
-    /// call [`Client::alloc`].
+    /// Allocates from this client's magazine without touching shared state. Returns `None` if the
+    /// magazine is empty: then call [`Client::alloc`].
     #[inline]
     pub fn try_alloc(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Option<GlobalAddr> {
         self.note_unpinned();
         self.stock.take(&self.pool.process.blocks, &mut *self.link, node, bytes, kind)
     }
 
-    /// Allocates an object of at least `bytes` bytes, on `node` if it has room, else on any other.
-    /// Its contents are undefined. An operation that does not publish it gives it back by
-    /// [`Client::free_unpublished`].
+    /// Allocates an object of at least `bytes` bytes, on `node` if it has room, otherwise on
+    /// another node. Its contents are undefined. An operation that does not publish the object
+    /// returns it by [`Client::free_unpublished`].
     ///
     /// # Errors
-    /// [`PoolError::TooLarge`]; [`PoolError::OutOfSpace`], with everything stored intact; fabric
-    /// errors.
+    /// [`PoolError::TooLarge`]; [`PoolError::OutOfSpace`], which leaves all stored data intact;
+    /// fabric errors.
     #[inline]
     pub async fn alloc(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Result<GlobalAddr, PoolError> {
         if !self.stock.is_refused()
@@ -336,8 +338,8 @@ impl<F: Fabric> Client<F> {
         Box::pin(self.alloc_slowly(node, bytes, kind)).await
     }
 
-    /// Keeps the process's blocks if an object is taken or given back outside of any operation, as some
-    /// tests do: when it is linked is unknown.
+    /// Keeps the process's blocks if an object is taken or given back outside any operation, as
+    /// some tests do: it is unknown when the object is linked.
     #[inline]
     fn note_unpinned(&self) {
         if !self.reclaimer.is_pinned() {
@@ -374,7 +376,7 @@ impl<F: Fabric> Client<F> {
         }
         let has_late_verbs = self.reclaimer.lingers() || self.link.in_flight() > 0;
         if has_late_verbs {
-            // Out of any operation it counts as older than all others.
+            // Outside any operation, the object counts as older than all others.
             self.reclaimer.retire(&self.pool.process.reclamation, Object::new(addr, class));
             return;
         }
@@ -382,15 +384,15 @@ impl<F: Fabric> Client<F> {
         self.stock.put(blocks, addr, class, kind);
     }
 
-    /// Objects of any client of this process that have passed their first grace period. Retire each
-    /// through this client, or put it back, or lose it until the next sweep. Costs nothing when
-    /// there are none.
+    /// Returns objects of any client of this process that have passed their first grace period.
+    /// Retire each through this client, put it back, or leave it to the next sweep. Costs nothing
+    /// if there are none.
     #[inline]
     pub fn take_graced(&mut self) -> Vec<Unlinked> {
         self.reclaimer.take_graced(&self.pool.process.reclamation)
     }
 
-    /// Hands over an object from [`Client::take_graced`] again, for another first grace period.
+    /// Returns an object from [`Client::take_graced`] to wait for another first grace period.
     pub fn put_back(&mut self, object: Unlinked) {
         self.reclaimer.put_back(&self.pool.process.reclamation, object);
     }
@@ -409,7 +411,7 @@ impl<F: Fabric> Drop for Client<F> {
     }
 }
 
-/// Is pending once.
+/// Returns `Pending` once.
 #[cold]
 async fn yield_once() {
     let mut has_yielded = false;
@@ -423,8 +425,8 @@ async fn yield_once() {
     .await;
 }
 
-/// An operation under way: a client whose pin keeps what it reads from being freed. Derefs to the
-/// client.
+/// An operation under way: a client whose pin keeps the objects that it reads from being freed.
+/// Derefs to the client.
 #[derive(Debug)]
 pub struct Pinned<'a, F: Fabric> {
     client: &'a mut Client<F>,
@@ -454,25 +456,23 @@ impl<F: Fabric> Drop for Pinned<'_, F> {
 }
 
 impl<F: Fabric> Pinned<'_, F> {
-    /// Hands over an object that this operation has unlinked: it is freed when no reader can hold
-    /// it any more.
+    /// Retires an object that this operation has unlinked: it is freed once no reader can hold it.
     pub fn retire(&mut self, addr: GlobalAddr, bytes: u64, _kind: AllocKind) {
         let Some(class) = class_of(bytes) else { return };
         let Client { pool, reclaimer, .. } = &mut *self.client;
         reclaimer.retire(&pool.process.reclamation, Object::new(addr, class));
     }
 
-    /// Hands over an object that this operation has unlinked and that hints may still name (rule
-    /// R3). When no reader can have it from the tree any more, [`Client::take_graced`] brings it
-    /// back with its note; clear the hints, then [`Pinned::retire`] it, or [`Client::put_back`] if
-    /// that failed.
+    /// Retires an object that this operation has unlinked and that hints may still name (rule R3).
+    /// Once no reader can reach it through the tree, [`Client::take_graced`] returns it with its
+    /// note; clear the hints, then [`Pinned::retire`] it, or [`Client::put_back`] if that failed.
     pub fn unlink(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind, note: Box<[u8]>) {
         let Client { pool, reclaimer, .. } = &mut *self.client;
         reclaimer.unlink(&pool.process.reclamation, addr, bytes, kind, note);
     }
 
-    /// Where this operation leaves what is to be done when its verbs have completed, whether it
-    /// ends or is cancelled.
+    /// Returns the list of work to do once this operation's verbs have completed, whether it ends
+    /// or is cancelled.
     pub fn leftovers(&mut self) -> Arc<Leftovers> {
         self.client.reclaimer.leftovers()
     }

@@ -1,4 +1,4 @@
-//! How a pool is made, opened and joined.
+//! How a pool is created, opened and joined.
 
 use darter_fabric::{Endpoint, Fabric, FabricError};
 use std::sync::Arc;
@@ -16,12 +16,11 @@ pub struct PoolOptions {
     /// Bytes of a block, the unit in which processes get memory: a power of two from 256 KiB to 64
     /// MiB. By default a 64th of the smallest node, from 2 to 16 MiB.
     pub block_bytes: Option<u64>,
-    /// How long a process may go without upkeep before others ask the fabric whether it lives, in
-    /// milliseconds.
+    /// How long a process may go without upkeep, in milliseconds, before other members check with
+    /// the fabric whether it is alive.
     pub lease_ms: u64,
-    /// What the secret that keys the index's hashes is made from; random by default. A known one
-    /// makes counts repeatable, and lets anyone who knows it make up keys that collide: for
-    /// measurements only.
+    /// Seed of the secret that keys the index's hashes; random by default. A fixed seed makes counts
+    /// repeatable but lets anyone who knows it construct keys that collide: for measurements only.
     pub secret: Option<[u64; 4]>,
 }
 
@@ -31,21 +30,21 @@ impl Default for PoolOptions {
     }
 }
 
-/// Fails if members would be held to be dead while a memory group changes its primary: a lease must
+/// Fails if members could be taken for dead while a memory group changes its primary: a lease must
 /// last for two and a half failovers.
 fn outlasts_failovers<F: Fabric>(fabric: &F, lease_ms: u64) -> Result<(), PoolError> {
     let needed = fabric.capabilities().failover.as_millis() * 5 / 2;
     if u128::from(lease_ms) < needed {
         return Err(PoolError::Options(
             "the pool's lease is shorter than two and a half failovers of a memory group; start the group's replicas \
-             with less patience (`--suspect-after`), or make the pool with a longer lease",
+             with a shorter `--suspect-after`, or create the pool with a longer lease",
         ));
     }
     Ok(())
 }
 
 impl<F: Fabric> Pool<F> {
-    /// Makes a pool of the fabric's memory and joins it.
+    /// Creates a pool in the fabric's memory and joins it.
     ///
     /// # Errors
     /// [`PoolError::AlreadyAPool`], [`PoolError::BeingCreated`], [`PoolError::TooSmall`],
@@ -73,18 +72,19 @@ impl<F: Fabric> Pool<F> {
         Self::join(fabric, endpoint, superblock, layout).await
     }
 
-    /// Joins the pool in the fabric's memory. Memory nodes other than the first may be away:
+    /// Joins the pool in the fabric's memory. Memory nodes other than the first may be absent:
     /// operations that need one fail until it is back.
     ///
     /// # Errors
     /// [`PoolError::NotAPool`], [`PoolError::WrongVersion`], [`PoolError::Damaged`],
-    /// [`PoolError::NodeMismatch`] and [`PoolError::MembersFull`], all before anything is changed;
-    /// fabric errors.
+    /// [`PoolError::NodeMismatch`] and [`PoolError::MembersFull`], all without a change to the
+    /// pool; fabric errors.
     pub async fn open(fabric: F) -> Result<Self, PoolError> {
         Self::open_verified(fabric, || Ok(())).await
     }
 
-    /// The same, with a step between the pool's verification and the first change of it.
+    /// Like [`Pool::open`], with a step between the verification of the pool and the first change
+    /// to it.
     ///
     /// # Errors
     /// Fails as [`Pool::open`] does, and if the step fails.
@@ -96,7 +96,7 @@ impl<F: Fabric> Pool<F> {
         let mut endpoint = fabric.endpoint()?;
         let (superblock, count) = members::read_superblocks(&fabric, &mut endpoint, &mut sizes).await?;
         members::expect_absent(&fabric, &mut endpoint, &mut sizes).await?;
-        let damaged = PoolError::Damaged { node: 0, what: "its superblock holds numbers that cannot be" };
+        let damaged = PoolError::Damaged { node: 0, what: "its superblock holds invalid numbers" };
         if !(1..=LEASE_MS_MAX).contains(&superblock.lease_ms) {
             return Err(damaged);
         }
@@ -107,8 +107,8 @@ impl<F: Fabric> Pool<F> {
         Self::join(fabric, endpoint, superblock, layout).await
     }
 
-    /// Confirms that the pool that was opened is still there, before it is used for the first time:
-    /// on memory nodes it can be erased, and another one be made, while a process opens it
+    /// Confirms that the opened pool still exists, before it is used for the first time: on memory
+    /// nodes, a pool can be erased and another one created while a process opens it
     /// ([`crate::erase_if_lost`]). Leaves the pool if it is gone.
     ///
     /// # Errors
@@ -116,8 +116,7 @@ impl<F: Fabric> Pool<F> {
     pub async fn confirm(&self) -> Result<(), PoolError> {
         let fabric = self.fabric();
         let found = members::read_superblock(&mut fabric.endpoint()?, 0, fabric.node_bytes(0)).await;
-        let another =
-            PoolError::NodeMismatch { node: 0, what: "another pool was made in its place just now" };
+        let another = PoolError::NodeMismatch { node: 0, what: "another pool was just created in its place" };
         let confirmed = match found {
             Ok(found) if found == *self.process.members.superblock() => Ok(()),
             found => Err(found.err().unwrap_or(another)),
@@ -136,8 +135,8 @@ impl<F: Fabric> Pool<F> {
     ) -> Result<Self, PoolError> {
         let nodes = layout.node_count();
         let registration = members::register(&fabric, &mut endpoint, nodes).await?;
-        // A member that missed our line went no further than this; the next upkeep tells the others
-        // that we follow.
+        // A member that did not see our line uses no nodes beyond these; the next upkeep reports to
+        // the others that we reach them.
         let known = registration.nodes;
         members::learn(&fabric, &mut endpoint, &superblock, &layout, known, Absent::Expected).await?;
         let reclamation = Reclamation::new(registration.epoch);

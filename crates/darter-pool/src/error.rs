@@ -1,10 +1,10 @@
-//! What can go wrong with a pool, and what to do about it.
+//! Errors of a pool, and what to do about them.
 
 use darter_fabric::FabricError;
 
 use crate::laggard::Laggard;
 
-/// An error of the pool. Whatever it says, what was stored before is intact.
+/// An error of the pool. In every case, data stored earlier is intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -19,9 +19,8 @@ pub enum PoolError {
         /// The preferred node.
         node: u8,
     },
-    /// No memory node has room until memory that was freed may be used again, which a member holds
-    /// back.
-    #[error("out of space: freed memory waits for {0}; let that process go on, or end it, and try again")]
+    /// No memory node has room until freed memory can be reused, which a member prevents.
+    #[error("out of space: freed memory waits for {0}; let that process continue, or end it, and try again")]
     HeldBack(Laggard),
     /// The object is larger than any block of this pool can hold.
     #[error("object of {bytes} bytes: this pool holds at most {max}; create the pool with larger blocks")]
@@ -31,7 +30,7 @@ pub enum PoolError {
         /// [`crate::Pool::object_bytes_max`].
         max: u64,
     },
-    /// The bytes are not a darter pool.
+    /// The memory does not hold a darter pool.
     #[error(
         "memory node {node} holds no darter pool (no magic number); check the path, or create a pool there with \
          `darter pool create`"
@@ -40,7 +39,7 @@ pub enum PoolError {
         /// The node.
         node: u8,
     },
-    /// The bytes are a pool already, which creating would destroy.
+    /// The memory already holds a pool, which creating one would destroy.
     #[error(
         "memory node {node} holds a darter pool already; open it, or restart its memory nodes without their contents"
     )]
@@ -48,7 +47,7 @@ pub enum PoolError {
         /// The node.
         node: u8,
     },
-    /// Another process is making a pool of the same memory.
+    /// Another process is creating a pool in the same memory.
     #[error(
         "another process is creating a pool on memory node {node} at this moment; nothing was changed: open that pool, \
          or create one of other nodes"
@@ -57,7 +56,7 @@ pub enum PoolError {
         /// The node.
         node: u8,
     },
-    /// The pool was written by another format version.
+    /// The pool has another format version.
     #[error(
         "pool of format version {found}, this program reads version {expected}; use the program that wrote it, or \
          export the pool with that program and import the file into a new pool"
@@ -98,22 +97,22 @@ pub enum PoolError {
         /// The least size in bytes.
         needed: u64,
     },
-    /// Options that cannot be fulfilled.
+    /// Options that cannot be met.
     #[error("pool options: {0}")]
     Options(&'static str),
     /// Every client slot of the pool is taken by a live process.
     #[error("all {max} client slots are held by live processes; close one")]
     MembersFull {
-        /// Slots there are.
+        /// Number of slots.
         max: u32,
     },
-    /// Other members have declared this process dead; it must not write any more.
+    /// Other members have declared this process dead; it must not write again.
     #[error(
         "this process was declared dead by other members of the pool; the pool must be opened again, which a `Store` does \
          by itself"
     )]
     Evicted,
-    /// Closing found other handles of this process. The last one to be dropped closes the pool.
+    /// Closing found other handles of this process. Dropping the last of them closes the pool.
     #[error("{handles} other pool or client handles of this process are alive; drop them first")]
     StillInUse {
         /// How many.

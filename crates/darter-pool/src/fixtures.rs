@@ -1,5 +1,5 @@
 //! Pools over the simulated fabric for tests of races that few schedules meet: one process stops
-//! between two of its round trips, and others go on.
+//! between two of its round trips while others continue.
 
 use darter_fabric::decorate::{Delay, Delaying};
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, block_on};
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Pool, PoolOptions};
 
-/// How long a member may be silent.
+/// How long a member may be silent, in milliseconds.
 pub(crate) const LEASE_MS: u64 = 100;
 
 /// A process's fabric that is pending once before each batch.
@@ -37,7 +37,7 @@ pub(crate) fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Polls a future so often; whether it has not ended.
+/// Polls a future `polls` times; returns whether it is still pending.
 pub(crate) fn is_pending_after<F: Future>(mut future: Pin<&mut F>, polls: usize) -> bool {
     (0..polls).all(|_| poll(future.as_mut()).is_pending())
 }

@@ -1,4 +1,4 @@
-//! Which member holds freed memory back.
+//! The member that holds freed memory back.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct Laggard {
     pub member: u32,
     /// Its process id, as it wrote it.
     pub pid: u64,
-    /// Whether it is this process, of which an operation is under way.
+    /// Whether it is this process, which then has an operation under way.
     pub is_me: bool,
     /// For how long the epoch has not moved, in ms.
     pub for_ms: u64,
@@ -20,6 +20,6 @@ impl fmt::Display for Laggard {
         let Self { member, pid, is_me, for_ms } = self;
         let what = if *is_me { "an operation of this process" } else { "its process" };
         let (seconds, tenths) = (for_ms / 1000, for_ms % 1000 / 100);
-        write!(f, "member {member} (process {pid}): {what} has not gone on for {seconds}.{tenths} s")
+        write!(f, "member {member} (process {pid}): {what} has made no progress for {seconds}.{tenths} s")
     }
 }

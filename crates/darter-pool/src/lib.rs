@@ -1,16 +1,17 @@
-//! Who owns which bytes: blocks, slabs, epochs, leases and reclamation in a memory pool that is
-//! reached by one-sided verbs only (DART, section 4.4).
+//! Ownership of memory: blocks, slabs, epochs, leases and reclamation in a memory pool that clients
+//! reach only by one-sided verbs (DART, section 4.4).
 //!
-//! - [`Pool`]: a process's membership in a pool. Creating, opening, upkeep, audit, sweep, close.
+//! - [`Pool`]: a process's membership in a pool: create, open, upkeep, audit, sweep, close.
 //! - [`Client`]: one thread's or task's access: verbs, pins, allocation, retirement.
-//! - [`ReachableSet`]: what an index can reach, for [`Pool::audit`] and [`Pool::finish_adoption`].
-//! - [`size_class`]: the 128 sizes objects come in.
+//! - [`ReachableSet`]: the objects that an index can reach, for [`Pool::audit`] and
+//!   [`Pool::finish_adoption`].
+//! - [`size_class`]: the 128 sizes of objects.
 //!
-//! Blocks are granted to processes by CAS on a word each; a process cuts its blocks into slabs with
-//! no further coordination. No memory node runs code. What one process allocated any other may
-//! free, by setting a bit where the owner will find it. A process that ends cleanly leaves exact
-//! books in its blocks; one that dies leaves blocks that anyone may adopt and sweep, knowing what
-//! the index can reach.
+//! A process gets each block by a CAS on the block's word and cuts it into slabs without further
+//! coordination. Memory nodes run no code. Any process may free any object: it sets a bit where the
+//! object's owner will find it. A process that ends cleanly leaves exact books in its blocks. If a
+//! process dies, any other may adopt and sweep its blocks, given the objects that the index can
+//! reach.
 //!
 //! ```
 //! use darter_fabric::{Local, OpKind, block_on};

@@ -1,4 +1,4 @@
-//! What keeps a pool in order, through a client: upkeep, growth, sweeps, reports.
+//! Operations that keep a pool in order and need a client: upkeep, growth, sweeps, reports.
 
 use darter_fabric::Fabric;
 
@@ -11,10 +11,10 @@ use crate::process::Process;
 use crate::usage::{PoolUsage, usage};
 
 impl<F: Fabric> Pool<F> {
-    /// One round of upkeep: renews the lease, takes over and helps along the global epoch, frees
-    /// what is ripe, gives surplus blocks back, and ends members that are proved dead. To be called
-    /// every 50 ms or so by one thread of each process; clients with garbage call it themselves now
-    /// and then. Does nothing when a round is under way.
+    /// Runs one round of upkeep: renews the lease, follows the global epoch and helps advance it,
+    /// frees objects that are ripe, gives surplus blocks back, and ends members that are proved
+    /// dead. One thread of each process should call it every 50 ms or so; clients with garbage call
+    /// it themselves now and then. Does nothing while another round is under way.
     ///
     /// # Errors
     /// [`PoolError::Damaged`]; fabric errors.
@@ -22,8 +22,8 @@ impl<F: Fabric> Pool<F> {
         client.maintain().await
     }
 
-    /// Renews the lease if half of it is over. Rounds of upkeep do that in time, unless one has to
-    /// wait for a memory node; so this is for another thread, to be called several times a lease.
+    /// Renews the lease if half of it is over. Rounds of upkeep do that in time unless one has to
+    /// wait for a memory node, so another thread should call this several times per lease.
     ///
     /// # Errors
     /// Fabric errors.
@@ -32,10 +32,10 @@ impl<F: Fabric> Pool<F> {
         process.members.renew(endpoint).await
     }
 
-    /// Rounds of upkeep until nothing waits to be freed or other members hold it back for about a
-    /// quarter of a second, then gives back what is empty, the client's magazines included. Blocks
-    /// the thread for a millisecond at a time when it waits for others. Objects that wait for
-    /// [`Client::take_graced`] are not waited for.
+    /// Runs rounds of upkeep until nothing waits to be freed or other members have held it back for
+    /// about a quarter of a second, then gives back what is empty, including the client's
+    /// magazines. Blocks the thread for a millisecond at a time while it waits for others. Does not
+    /// wait for objects that are due for [`Client::take_graced`].
     ///
     /// # Errors
     /// As [`Pool::maintain`].
@@ -43,7 +43,7 @@ impl<F: Fabric> Pool<F> {
         client.settle().await
     }
 
-    /// Who holds how much.
+    /// Returns how much of the pool each member holds.
     ///
     /// # Errors
     /// [`PoolError::Damaged`]; fabric errors.
@@ -52,8 +52,8 @@ impl<F: Fabric> Pool<F> {
         usage(process, endpoint).await
     }
 
-    /// Adds the memory node at an address to the pool, for all members to use as soon as each of
-    /// them can reach it. Returns its number.
+    /// Adds the memory node at `address` to the pool. All members use it as soon as each of them
+    /// can reach it. Returns its number.
     ///
     /// # Errors
     /// [`PoolError::AlreadyAPool`], [`PoolError::TooSmall`]; fabric errors, among them that pools
@@ -65,8 +65,8 @@ impl<F: Fabric> Pool<F> {
         members.add_node(endpoint, blocks, || reclamation.epoch(), address).await
     }
 
-    /// Waits until all live members can reach all nodes, a few of their rounds of upkeep. Returns
-    /// the slots of those that could not in `patience_ms` milliseconds.
+    /// Waits until all live members can reach all nodes, which takes a few of their rounds of
+    /// upkeep. Returns the slots of the members that could not within `patience_ms` milliseconds.
     ///
     /// # Errors
     /// As [`Pool::maintain`].
@@ -76,8 +76,8 @@ impl<F: Fabric> Pool<F> {
         reclamation.await_nodes(endpoint, blocks, members, patience_ms).await
     }
 
-    /// Ends all members that are gone, however short their silence. If the provider does not know
-    /// of one whether it lives, waits until it gives a sign of life, or has lapsed.
+    /// Ends all members that are gone, however short their silence. If the provider cannot tell
+    /// whether a member is alive, waits until the member gives a sign of life or has lapsed.
     ///
     /// # Errors
     /// As [`Pool::maintain`].
@@ -87,8 +87,8 @@ impl<F: Fabric> Pool<F> {
         reclamation.evict_gone(endpoint, blocks, members).await
     }
 
-    /// First step of a sweep: takes the blocks of dead members, and those that members left behind
-    /// at their clean end. Then walk the index, clear hints that name unreachable objects, and call
+    /// First step of a sweep: takes the blocks of dead members and those that members left when
+    /// they ended cleanly. Then walk the index, clear hints that name unreachable objects, and call
     /// [`Pool::finish_adoption`].
     ///
     /// # Errors
@@ -100,9 +100,9 @@ impl<F: Fabric> Pool<F> {
 
     /// Second step of a sweep: frees all objects of the adopted blocks that were not reachable in a
     /// walk that began after [`Pool::adopt`]. The client must not be pinned. Waits for every member
-    /// to pass the epoch of this call, a few of their rounds of upkeep; when one does not in a
-    /// lease's time, nothing is freed and the report says so: the blocks stay with this process for
-    /// the next [`Pool::adopt`].
+    /// to pass the epoch of this call, which takes a few of their rounds of upkeep. If one does not
+    /// within a lease, nothing is freed and the report names it: the blocks stay with this process
+    /// for the next [`Pool::adopt`].
     ///
     /// # Errors
     /// [`PoolError::Damaged`]; fabric errors.
@@ -116,8 +116,8 @@ impl<F: Fabric> Pool<F> {
         process.finish_adoption(endpoint, adoption, reachable).await
     }
 
-    /// Compares the pool's books with what the index can reach. Exact while no operation is under
-    /// way; one that is can show as a leak.
+    /// Compares the pool's books with the objects that the index can reach. Exact while no
+    /// operation is under way; an operation under way can show as a leak.
     ///
     /// # Errors
     /// [`PoolError::Damaged`]; fabric errors.

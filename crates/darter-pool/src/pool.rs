@@ -1,7 +1,7 @@
 //! The handle of a process's membership in a pool.
 //!
-//! [`Pool`] is cheap to clone; the last of a process's handles and clients to go closes the
-//! membership. What needs verbs takes a client and is in `maintenance`.
+//! [`Pool`] is cheap to clone; dropping the last of a process's handles and clients closes the
+//! membership. Operations that need verbs take a client and are in `maintenance`.
 
 use darter_fabric::{Fabric, GlobalAddr};
 use std::sync::Arc;
@@ -37,127 +37,130 @@ impl<F: Fabric> std::fmt::Debug for Pool<F> {
 }
 
 impl<F: Fabric> Pool<F> {
-    /// The fabric below.
+    /// Returns the fabric.
     pub fn fabric(&self) -> &F {
         self.process.blocks.fabric()
     }
 
-    /// The address of root word `i`, below [`crate::ROOT_WORDS`]. Root words are zero in a new
-    /// pool; what they hold is up to the index.
+    /// Returns the address of root word `i`, which must be below [`crate::ROOT_WORDS`]. Root words
+    /// are zero in a new pool; the index decides what they hold.
     ///
     /// # Panics
-    /// When there is no such word.
+    /// If `i` is not below [`crate::ROOT_WORDS`].
     pub fn root_word(&self, i: usize) -> GlobalAddr {
         root_word(i)
     }
 
-    /// The address of a word that is in another sector than the root words, and zero in a new pool. An
-    /// index sets it once its root words are set, so that root words which are zero afterwards are damage
-    /// and no pool without an index.
+    /// Returns the address of the index's mark: a word in another sector than the root words, zero
+    /// in a new pool. An index sets it once its root words are set. Root words that are zero
+    /// afterwards are therefore damage, not a pool without an index.
     pub fn index_mark(&self) -> GlobalAddr {
         index_mark()
     }
 
-    /// Random words, made with the pool and the same for all its members: the key for keyed hashes.
+    /// Returns the secret: random words, chosen when the pool is created and the same for all its
+    /// members. It is the key for keyed hashes.
     pub fn secret(&self) -> [u64; 4] {
         self.process.members.superblock().secret
     }
 
-    /// This process among the pool's members.
+    /// Returns the member that this process is.
     pub fn member(&self) -> MemberId {
         self.process.members.me()
     }
 
-    /// The extension of a type, made by the first call. It lives as long as the membership, and
-    /// every round of upkeep serves it.
+    /// Returns the extension of type `T`, which the first call creates. It lives as long as the
+    /// membership, and every round of upkeep serves it.
     pub fn extension<T: Extension + Default>(&self) -> Arc<T> {
         self.process.reclamation.extension()
     }
 
-    /// The pool's random id.
+    /// Returns the pool's random id.
     pub fn id(&self) -> u64 {
         self.process.members.superblock().pool_id
     }
 
-    /// Memory nodes in use: those that every member can reach. Grows when one is added.
+    /// Returns the number of memory nodes in use: those that every member can reach. It grows when
+    /// a node is added.
     pub fn nodes(&self) -> u8 {
         self.process.members.usable_nodes()
     }
 
-    /// Bytes of a block.
+    /// Returns the size of a block in bytes.
     pub fn block_bytes(&self) -> u64 {
         self.process.blocks.layout().block_bytes
     }
 
-    /// The largest object, in bytes.
+    /// Returns the size of the largest object in bytes.
     pub fn object_bytes_max(&self) -> u64 {
         self.process.blocks.layout().object_bytes_max()
     }
 
-    /// This process's view of the global epoch.
+    /// Returns this process's view of the global epoch.
     pub fn epoch(&self) -> u64 {
         self.process.reclamation.epoch()
     }
 
-    /// Objects of this process that wait to be freed, as far as it knows at once (clients keep up
-    /// to 64 more each).
+    /// Returns the number of this process's objects that wait to be freed, without those that
+    /// clients still keep (up to 64 each).
     pub fn garbage(&self) -> usize {
         self.process.reclamation.garbage()
     }
 
-    /// Whether anything that this process has unlinked waits to be freed.
+    /// Whether any object that this process has unlinked waits to be freed.
     pub fn has_garbage(&self) -> bool {
         self.process.reclamation.has_garbage()
     }
 
-    /// Asks for room after an allocation has found none: while the request exists, rounds of upkeep
-    /// of this process and of the others bring back what was freed ([`RoomRequest::progress`]).
+    /// Requests room after an allocation has found none: while the request exists, rounds of upkeep
+    /// of this process and of the others bring freed memory back ([`RoomRequest::progress`]).
     pub fn ask_for_room(&self) -> RoomRequest<'_> {
         let Process { reclamation, members, .. } = &*self.process;
         reclamation.ask_for_room(members.lease_ms())
     }
 
-    /// From here on, this process hands over no blocks that are partly in use to members that want
-    /// room. An index must call it in an operation before it keeps, beyond the operation's end, an
-    /// object that nothing in the pool names: the block's next owner would take the object for free.
+    /// From now on, this process does not hand over partly used blocks to members that need room.
+    /// An index must call this in an operation before it keeps, beyond the end of that operation,
+    /// an object that nothing in the pool names: the block's next owner would treat the object as
+    /// free.
     pub fn keep_blocks(&self) {
         self.process.blocks.keep_blocks();
     }
 
-    /// Whether another member waits for room: then rounds of upkeep should follow each other within
-    /// milliseconds.
+    /// Whether another member waits for room. If so, rounds of upkeep should follow each other
+    /// within milliseconds.
     pub fn is_asked_for_room(&self) -> bool {
         self.process.reclamation.is_asked_for_room()
     }
 
-    /// Whether the reply to frees of this process was lost, so that nobody knows whether they have
-    /// landed. Sweeps wait for a member that has such until it has ended.
+    /// Whether the reply to frees of this process was lost, so that it is unknown whether they have
+    /// taken effect. Sweeps wait until such a member has ended.
     pub fn has_unconfirmed_frees(&self) -> bool {
         self.process.reclamation.stuck() < u64::MAX
     }
 
-    /// Frees of this process that named no object in use: signs of damage, which changed nothing.
+    /// Returns the number of this process's frees that named no object in use: a sign of damage.
+    /// They changed nothing.
     pub fn bad_frees(&self) -> u64 {
         self.process.blocks.bad_frees()
     }
 
-    /// How long a process may be silent before others ask whether it lives.
+    /// Returns how long a process may be silent before others check whether it is alive.
     pub fn lease(&self) -> Duration {
         Duration::from_millis(self.process.members.superblock().lease_ms)
     }
 
-    /// Whether this process has evicted members since the last call. They may have left blocks to
-    /// be swept.
+    /// Whether this process has evicted members since the last call. Their blocks may need a sweep.
     pub fn take_evicted(&self) -> bool {
         self.process.members.take_evicted()
     }
 
-    /// Ends the membership: frees what can be freed, gives empty blocks back, leaves exact books in
-    /// the others. Dropping the last handle does the same and keeps errors to itself.
+    /// Ends the membership: frees what can be freed, gives empty blocks back, and leaves exact
+    /// books in the others. Dropping the last handle does the same but ignores errors.
     ///
     /// # Errors
-    /// [`PoolError::StillInUse`] when other handles or clients are alive; the last of them closes.
-    /// Fabric errors: the blocks are then left as by a process that died.
+    /// [`PoolError::StillInUse`] if other handles or clients are alive; the last of them closes the
+    /// membership. Fabric errors: the blocks are then left as if this process had died.
     pub async fn close(self) -> Result<(), PoolError> {
         let handles = Arc::strong_count(&self.process) - 1;
         match Arc::into_inner(self.process) {
@@ -166,19 +169,19 @@ impl<F: Fabric> Pool<F> {
         }
     }
 
-    /// For tests: most objects that this process's clients keep of each size from now on. With one,
-    /// memory that is freed is used again at once.
+    /// For tests: limits the number of objects of each size that this process's clients keep from
+    /// now on. With a limit of 1, freed memory is reused at once.
     #[doc(hidden)]
     pub fn set_magazine_objects_max(&self, objects: usize) {
         self.process.blocks.set_magazine_objects_max(objects);
     }
 
-    /// Whether another handle is of the same membership.
+    /// Whether both handles belong to the same membership.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.process, &other.process)
     }
 
-    /// For tests: ends this process's proof of life and leaves everything as a crash would. Clients
+    /// For tests: ends this process's proof of life and leaves everything as after a crash. Clients
     /// must not be used afterwards.
     #[doc(hidden)]
     pub fn abandon(&self) {

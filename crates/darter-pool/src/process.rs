@@ -1,7 +1,7 @@
-//! What all handles and clients of one membership share, and what takes more than one room.
+//! State that all handles and clients of one membership share, and operations that span modules.
 //!
-//! Everything that needs verbs takes an endpoint, so that closing, which has no client any more,
-//! runs the same code.
+//! Operations that need verbs take an endpoint, so that closing, which no longer has a client, runs
+//! the same code.
 
 use darter_fabric::{Fabric, GlobalAddr, block_on};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ pub(crate) struct Process<F: Fabric> {
     pub(crate) blocks: Blocks<F>,
     pub(crate) members: Members,
     pub(crate) reclamation: Reclamation,
-    /// Closing has begun, or is not to be done.
+    /// Closing has begun or must be skipped.
     closing: AtomicBool,
 }
 
@@ -26,24 +26,25 @@ impl<F: Fabric> Process<F> {
         Self { blocks, members, reclamation, closing: AtomicBool::new(false) }
     }
 
-    /// Leaves everything as a crash would.
+    /// Leaves everything as after a crash.
     pub(crate) fn abandon(&self) {
         self.closing.store(true, Ordering::SeqCst);
         self.members.drop_identity();
     }
 
-    /// Reads epoch and members, and makes sure that this process is still one.
+    /// Reads the epoch and the members, and fails if this process is no longer one of them.
     pub(crate) async fn read_members(&self, endpoint: &mut F::Endpoint) -> Result<MemberTable, PoolError> {
-        // Taken before the read: another thread may see a later epoch meanwhile.
+        // Loaded before the read, during which another thread may see a later epoch.
         self.members.read(endpoint, &self.blocks, self.reclamation.epoch()).await
     }
 
-    /// One round of upkeep, unless one is under way.
+    /// Runs one round of upkeep, unless one is under way.
     pub(crate) async fn upkeep(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         self.reclamation.round(endpoint, &self.blocks, &self.members).await.map(drop)
     }
 
-    /// Rounds of upkeep until limbo is empty or nothing moves, then gives back what is empty.
+    /// Runs rounds of upkeep until limbo is empty or they make no progress, then gives empty blocks
+    /// back.
     pub(crate) async fn settle(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         self.reclamation.settle(endpoint, &self.blocks, &self.members).await?;
         self.blocks.reopen_touched(endpoint).await?;
@@ -51,7 +52,7 @@ impl<F: Fabric> Process<F> {
         self.blocks.return_blocks(endpoint, 0).await
     }
 
-    /// Takes at least one and at most as many free objects as wanted, all on one node.
+    /// Takes at least one and at most the wanted number of free objects, all on one node.
     pub(crate) async fn obtain(
         &self,
         endpoint: &mut F::Endpoint,
@@ -90,7 +91,7 @@ impl<F: Fabric> Process<F> {
     pub(crate) async fn adopt(&self, endpoint: &mut F::Endpoint) -> Result<Adoption, PoolError> {
         self.reclamation.evict_gone(endpoint, &self.blocks, &self.members).await?;
         let tables = self.read_block_tables(endpoint).await?;
-        // Members after blocks: an owner that is not there now has gone for good.
+        // Members are read after blocks: an owner that is missing now has gone for good.
         let members = self.read_members(endpoint).await?;
         self.members.adopt(endpoint, &self.blocks, tables, &members).await
     }
@@ -112,7 +113,7 @@ impl<F: Fabric> Process<F> {
         self.members.sweep(endpoint, &self.blocks, adoption, reachable).await
     }
 
-    /// Compares the pool's books with what the index reaches.
+    /// Compares the pool's books with the objects that the index reaches.
     pub(crate) async fn audit(
         &self,
         endpoint: &mut F::Endpoint,
@@ -124,9 +125,9 @@ impl<F: Fabric> Process<F> {
         self.blocks.audit(endpoint, reachable, &idle, tables, |owner| members.is_live(owner)).await
     }
 
-    /// Ends the membership: frees what can be freed and leaves exact books for the next owner. What
-    /// is still in limbo when other members hold the epoch back stays in use; a sweep finds it.
-    /// Later calls do nothing.
+    /// Ends the membership: frees what can be freed and leaves exact books for the next owner.
+    /// Objects that stay in limbo because other members hold the epoch back remain in use until a
+    /// sweep finds them. Later calls do nothing.
     pub(crate) async fn close(&mut self) -> Result<(), PoolError> {
         if self.closing.swap(true, Ordering::SeqCst) {
             return Ok(());
@@ -134,7 +135,7 @@ impl<F: Fabric> Process<F> {
         let mut endpoint = self.blocks.fabric().endpoint()?;
         self.settle(&mut endpoint).await?;
         if self.reclamation.has_lingering_pins() {
-            // Verbs of cancelled operations are still on their way into our blocks: leave as a dead
+            // Verbs of cancelled operations are still in flight to our blocks: leave as a dead
             // process would.
             return Ok(());
         }
@@ -146,7 +147,7 @@ impl<F: Fabric> Process<F> {
 impl<F: Fabric> Drop for Process<F> {
     fn drop(&mut self) {
         if !*self.closing.get_mut() {
-            // No caller is left to report an error to; the blocks are then swept like a dead
+            // No caller is left to receive an error; the blocks are then swept like a dead
             // member's.
             let _ = block_on(self.close());
         }

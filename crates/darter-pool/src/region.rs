@@ -1,4 +1,4 @@
-//! Where everything lies in a memory node's region, up to its blocks.
+//! Layout of a memory node's region, up to its blocks.
 //!
 //! ```text
 //! region            0 +--------------------------------------------+
@@ -7,7 +7,7 @@
 //!                 512 | root words, 64, for the index              |  node 0
 //!                1024 | founder word, then unused                  |  every node (`bootstrap`)
 //!                1536 | mark of an index, then unused              |  node 0, for the index
-//!                2048 | which file it is, 3 words, then unused     |  node 0 (`local/stamp.rs` of the fabric)
+//!                2048 | file identity, 3 words, then unused        |  node 0 (`local/stamp.rs` of the fabric)
 //!                4096 +--------------------------------------------+
 //!                     | member lines, 256 of 64 bytes (`member`)   |  node 0
 //!               20480 +--------------------------------------------+
@@ -32,18 +32,19 @@ pub(crate) const NODES: u64 = 256;
 /// Bytes of a line of the node directory.
 pub(crate) const NODE_LINE_BYTES: u64 = 128;
 
-/// The global epoch, followed by the number of member lines ever used and that of the nodes in use.
+/// The global epoch, followed by the number of member lines ever used and the number of nodes in
+/// use.
 pub(crate) const EPOCH_AT: u64 = 128;
 pub(crate) const LINES_AT: u64 = EPOCH_AT + 8;
 pub(crate) const NODES_AT: u64 = EPOCH_AT + 16;
 const ROOT_AT: u64 = 512;
-/// The word that names whoever is making a pool of the node.
+/// The word that names the process that is creating a pool on the node.
 pub(crate) const FOUNDER_AT: u64 = 1024;
-/// The word that says that the root words are those of an index, in another sector than they.
+/// The word that marks the root words as those of an index. It lies in another sector.
 const INDEX_MARK_AT: u64 = 1536;
 pub(crate) const MEMBERS_AT: u64 = 4096;
-/// Bytes at the beginning of memory node 0 that hold the words which all processes look at: the
-/// global epoch and the root words.
+/// Bytes at the beginning of memory node 0 that hold the words shared by all processes: the global
+/// epoch and the root words.
 #[doc(hidden)]
 pub const HEAD_BYTES: u64 = MEMBERS_AT;
 pub(crate) const DIRECTORY_AT: u64 = MEMBERS_AT + MEMBERS as u64 * MEMBER_BYTES;
@@ -65,6 +66,6 @@ pub(crate) fn index_mark() -> GlobalAddr {
 
 /// The address of a root word.
 pub(crate) fn root_word(i: usize) -> GlobalAddr {
-    assert!(i < ROOT_WORDS, "a pool has {ROOT_WORDS} root words");
+    assert!(i < ROOT_WORDS, "no root word {i}: a pool has {ROOT_WORDS}");
     GlobalAddr::new(0, ROOT_AT + i as u64 * 8)
 }

@@ -10,7 +10,7 @@ use std::ops::Deref;
 /// A batch whose verbs have completed. Dropping it gives its buffers back to the endpoint.
 pub struct Completed<'a, E: Endpoint> {
     endpoint: &'a mut E,
-    /// There until this is dropped.
+    /// Present until this is dropped.
     batch: Option<Batch>,
 }
 
@@ -21,7 +21,7 @@ impl<E: Endpoint> Deref for Completed<'_, E> {
     fn deref(&self) -> &Batch {
         match &self.batch {
             Some(batch) => batch,
-            None => unreachable!("the batch is there until drop"),
+            None => unreachable!("the batch is present until drop"),
         }
     }
 }
@@ -35,7 +35,7 @@ impl<E: Endpoint> Drop for Completed<'_, E> {
     }
 }
 
-/// What a CAS found.
+/// The result of a CAS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// Whether the word was swapped.
@@ -54,7 +54,7 @@ pub(crate) async fn submit<E: Endpoint>(
     Ok(Completed { endpoint, batch: Some(batch) })
 }
 
-/// Posts the verbs that `fill` adds, and ignores what they find.
+/// Posts the verbs that `fill` adds, and ignores their results.
 #[inline]
 pub(crate) async fn post<E: Endpoint>(
     endpoint: &mut E,
@@ -79,7 +79,7 @@ pub(crate) async fn read_words<const N: usize, E: Endpoint>(
     Ok(words)
 }
 
-/// Reads the words at these addresses, in this order, by a READ each.
+/// Reads the words at these addresses, in this order, by one READ each.
 #[inline]
 pub(crate) async fn read_each<const N: usize, E: Endpoint>(
     endpoint: &mut E,
@@ -91,7 +91,7 @@ pub(crate) async fn read_each<const N: usize, E: Endpoint>(
     Ok(reads.map(|read| done.words(read)[0]))
 }
 
-/// Reads so many words from `addr` by one READ.
+/// Reads `words` words from `addr` by one READ.
 #[inline]
 pub(crate) async fn read<E: Endpoint>(
     endpoint: &mut E,

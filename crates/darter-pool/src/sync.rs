@@ -1,4 +1,4 @@
-//! Locking of mutexes whose data stays whole whatever panics beside them.
+//! Locks mutexes whose data stays valid even if a thread panics while it holds the lock.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

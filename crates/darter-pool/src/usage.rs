@@ -1,4 +1,4 @@
-//! Who holds how much of a pool.
+//! How much of a pool each member holds.
 
 use darter_fabric::{Durability, Fabric, ReplicaStatus};
 
@@ -6,31 +6,31 @@ use crate::blocks::{AllocKind, BlockState, BlockWord, MemberId};
 use crate::error::PoolError;
 use crate::process::Process;
 
-/// Who holds a block.
+/// The holder of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockHolder {
-    /// Nobody, and it holds no objects.
+    /// No member, and it holds no objects.
     Free,
     /// The live member in this slot.
     Member(u32),
-    /// Nobody: the member that closed it ended cleanly, with exact books.
+    /// No member: the one that closed it ended cleanly, with exact books.
     Closed,
     /// A dead member, until a sweep.
     Dead,
-    /// This process, for a sweep that is not finished.
+    /// This process, for an unfinished sweep.
     Sweeping,
-    /// Unknown: no program wrote its word.
+    /// Unknown: its word is not one that a program writes.
     Damaged,
 }
 
 /// Neighbouring blocks with the same holder and the same kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
-    /// Who holds them.
+    /// Their holder.
     pub holder: BlockHolder,
     /// The kind of objects they are for, if they hold any.
     pub kind: Option<AllocKind>,
-    /// How many they are.
+    /// The number of blocks.
     pub blocks: u64,
 }
 
@@ -41,16 +41,16 @@ pub struct NodeUsage {
     pub node: u8,
     /// Its address, if the provider gives nodes addresses.
     pub address: Option<String>,
-    /// Its replicas, if it is a memory group and somebody has asked them: that takes a connection to
-    /// each, and as long as they take to answer ([`darter_fabric::ReplicaGroups::replicas`]).
+    /// Its replicas, if it is a memory group and they were queried: a query opens a connection to
+    /// each and waits for their replies ([`darter_fabric::ReplicaGroups::replicas`]).
     pub replicas: Vec<ReplicaStatus>,
     /// Bytes of its region.
     pub bytes: u64,
-    /// It cannot be reached: nothing else is known of it.
+    /// It cannot be reached: nothing else is known about it.
     pub is_absent: bool,
     /// It is absent because it was restarted without its contents, which are lost.
     pub is_lost: bool,
-    /// Blocks there are.
+    /// Number of blocks.
     pub blocks: u64,
     /// Blocks without an owner and without objects.
     pub free: u64,
@@ -60,11 +60,11 @@ pub struct NodeUsage {
     pub others: u64,
     /// Blocks left by members that ended cleanly, with exact books.
     pub closed: u64,
-    /// Blocks of dead members, to be swept.
+    /// Blocks of dead members, which need a sweep.
     pub dead: u64,
-    /// Blocks adopted by this process for a sweep that is not finished.
+    /// Blocks adopted by this process for an unfinished sweep.
     pub sweeping: u64,
-    /// Block words that no program wrote.
+    /// Block words that are not ones a program writes.
     pub damaged: u64,
     /// Free bytes in closed blocks when they were closed.
     pub closed_room_bytes: u64,
@@ -96,37 +96,37 @@ impl NodeUsage {
 pub struct MemberUsage {
     /// Its slot.
     pub slot: u32,
-    /// How often the slot was taken.
+    /// Number of times the slot was taken.
     pub incarnation: u32,
-    /// Its process id, as it wrote it.
+    /// Its process id, as the member wrote it.
     pub pid: u64,
-    /// The epoch it has published.
+    /// The epoch that it has published.
     pub epoch: u64,
-    /// Milliseconds left of its lease by what this process has seen: all of it at the first look,
-    /// whenever the member renewed it; negative when it has run out.
+    /// Milliseconds left of its lease as observed by this process: the whole lease at the first
+    /// observation, no matter when the member renewed it; negative if the lease has run out.
     pub lease_left_ms: i64,
     /// Whether it has garbage waiting.
     pub has_garbage: bool,
-    /// Memory nodes it can reach; a node is used when all members can.
+    /// Number of memory nodes that it can reach; a node is used once all members can reach it.
     pub nodes: u64,
     /// Whether it is this process.
     pub is_me: bool,
 }
 
-/// Who holds how much.
+/// How much of the pool each member holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Bytes of a block.
     pub block_bytes: u64,
     /// The global epoch.
     pub epoch: u64,
-    /// When what was written to the pool survives a power failure.
+    /// When data written to the pool survives a power failure.
     pub durability: Durability,
     /// Blocks, by node.
     pub nodes: Vec<NodeUsage>,
     /// Live members.
     pub members: Vec<MemberUsage>,
-    /// Bytes of the objects in use in this process's blocks, garbage included, magazines not.
+    /// Bytes of the objects in use in this process's blocks, including garbage but not magazines.
     pub object_bytes: u64,
     /// Bytes of free objects in this process's magazines.
     pub magazine_bytes: u64,
@@ -142,7 +142,7 @@ impl PoolUsage {
         self.nodes.iter().map(|node| node.bytes).sum()
     }
 
-    /// Bytes of blocks that have an owner or hold objects: what is not free for any use.
+    /// Bytes of blocks that have an owner or hold objects: all that are not free for any use.
     pub fn used_bytes(&self) -> u64 {
         self.nodes.iter().map(|node| (node.blocks - node.free) * self.block_bytes).sum()
     }

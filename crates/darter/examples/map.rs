@@ -26,7 +26,7 @@ fn main() -> Result<(), Error> {
         println!("{:>8} = {}", key.escape_ascii(), value.escape_ascii());
     }
 
-    // Threads share a store, each with a session of its own.
+    // Threads share a store; each thread has its own session.
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..2_u8)
             .map(|worker| {

@@ -67,13 +67,13 @@ pub enum Error {
              nothing was sent: {0}"
     )]
     Outside(#[source] Arc<Error>),
-    /// The memory nodes have another pool instead of the one that was open.
+    /// The memory nodes hold another pool, which has replaced the open one.
     #[error(
         "the memory nodes now hold another pool, which has replaced the one that was open; open the store again \
              to use it"
     )]
     AnotherPool,
-    /// The memory nodes have another pool instead of the one that was open, and this store has
+    /// The memory nodes hold another pool, which has replaced the open one, and this store has
     /// joined it, as [`crate::StoreOptions::accept_new_pool`] allows. The next operation of the
     /// session works on the new pool.
     #[error(

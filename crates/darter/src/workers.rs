@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MORE_MAX: usize = 64;
 
 thread_local! {
-    /// The number of this thread among those that have used workers.
+    /// This thread's number, in the order in which threads first used workers.
     static THREAD: usize = {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         THREADS.fetch_add(1, Ordering::Relaxed)

@@ -10,8 +10,8 @@ use crate::{FabricError, GlobalAddr, Verb, VerbKind};
 /// Receives the effects of a frame's verbs as they execute, in order. Nothing happens between a
 /// verb and its report if no other thread executes verbs.
 pub trait FrameObserver {
-    /// A READ, or a CAS that failed, has read this number of bytes at an offset; `is_volatile`
-    /// tells whether the verb is [volatile](crate::Batch::volatile).
+    /// A READ, or a CAS that failed, has read this number of bytes at an offset; `is_volatile` says
+    /// whether the verb is [volatile](crate::Batch::volatile).
     fn saw(&mut self, offset: u64, bytes: usize, is_volatile: bool);
 
     /// A verb has stored these words, little-endian, at an offset. The word that a FAA or a CAS

@@ -75,7 +75,7 @@ impl Peer {
             }
             return true;
         }
-        // A client of a replica that does not serve turns to the one that does.
+        // A client of a replica that does not serve must turn to the serving replica.
         if service.group.as_ref().is_none_or(|group| !group.serves()) {
             self.reply(head.id, Refusal::View, &[]);
             return true;

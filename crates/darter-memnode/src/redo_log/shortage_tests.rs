@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The calls that fail: `count` of them, starting with number `from` of those that can.
+/// Which calls fail: `count` of the calls that can fail, starting with number `from`.
 #[derive(Debug, Default)]
 struct Shortage {
     calls: AtomicUsize,

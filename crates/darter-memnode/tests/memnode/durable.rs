@@ -1,5 +1,5 @@
 //! Memory nodes with a log: what survives a stop and a crash, which sessions are admitted
-//! afterwards, and what operators and clients are told if the log cannot be used.
+//! afterwards, and which errors operators and clients get if the log cannot be used.
 
 use crate::support::{Node, connect, connect_as, get, greet, greeted, hear, until, value};
 use darter_fabric::wire::{self, Control, Refusal, ReplyHead, RequestHead};

@@ -1,15 +1,16 @@
-//! Audit: the pool's books against what the index reaches.
+//! Audit: compares the pool's books with the objects that the index reaches.
 //!
 //! | block | its books | leaked |
 //! |---|---|---|
 //! | of this process | heap, less magazines and limbo | in use and not reachable |
 //! | closed | page words and freed bitmaps, less limbo | in use and not reachable |
 //! | of a dead member, or being swept | lost | everything not reachable |
-//! | of another live member | in its memory | not known: unverified |
+//! | of another live member | in its memory | unknown: unverified |
 //! | free | | nothing; a reachable object there is a violation |
 //!
-//! Reachable objects must lie where objects of their size do, in a slab of their size, in use, in a
-//! block that has an owner. Overlaps show when the index collects them ([`ReachableSet::insert`]).
+//! A reachable object must be at a position for objects of its size, in a slab of its size, in use,
+//! and in a block that has an owner. Overlaps show when the index collects the objects
+//! ([`ReachableSet::insert`]).
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 use std::collections::HashSet;
@@ -24,14 +25,14 @@ use super::size_class::{class_bytes, class_of};
 use crate::error::PoolError;
 use crate::round_trip::submit;
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditReport {
-    /// Broken invariants, in words. At most 1,000 are kept.
+    /// Broken invariants, as text. At most 1,000 are kept.
     pub violations: Vec<String>,
-    /// Bytes that are neither reachable nor free, in all blocks whose state can be known. A sweep
-    /// brings those of closed and dead blocks back; those of this process's own blocks come back by
-    /// a sweep after it has closed.
+    /// Bytes that are neither reachable nor free, in all blocks whose state can be determined. A
+    /// sweep recovers those in closed and dead blocks; those in this process's own blocks can be
+    /// swept after it has closed.
     pub leaked_bytes: u64,
     /// The part of it in blocks of this process.
     pub own_leaked_bytes: u64,
@@ -41,9 +42,9 @@ pub struct AuditReport {
     pub dead_leaked_bytes: u64,
     /// Blocks of dead members, or adopted and not swept yet.
     pub dead_blocks: u64,
-    /// Blocks of other live members, which only those can verify.
+    /// Blocks of other live members, which only their owners can verify.
     pub unverified_blocks: u64,
-    /// Bytes of reachable objects in them.
+    /// Bytes of reachable objects in those blocks.
     pub unverified_bytes: u64,
     /// Bytes of objects of this process that wait to be freed.
     pub garbage_bytes: u64,
@@ -59,20 +60,20 @@ impl AuditReport {
     }
 }
 
-/// Objects that this process's books count as in use and that no operation uses.
+/// Objects that this process's books count as in use although no operation uses them.
 pub(crate) struct Idle {
     in_magazines: HashSet<GlobalAddr>,
     in_limbo: HashSet<GlobalAddr>,
 }
 
 impl<F: Fabric> Blocks<F> {
-    /// The objects in magazines, beside those that wait to be freed.
+    /// Returns the objects in magazines, together with those that wait to be freed.
     pub(crate) fn idle(&self, in_limbo: HashSet<GlobalAddr>) -> Idle {
         Idle { in_magazines: self.in_magazines(), in_limbo }
     }
 
-    /// Compares the books of all blocks with what the index reaches, given the words of the nodes'
-    /// block tables and whether an owner that they name is still at work.
+    /// Compares the books of all blocks with the objects that the index reaches. `tables` holds the
+    /// words of the nodes' block tables; `is_live` says whether an owner that they name is live.
     pub(crate) async fn audit(
         &self,
         endpoint: &mut F::Endpoint,
@@ -128,8 +129,8 @@ impl<F: Fabric> Blocks<F> {
         }
     }
 
-    /// Checks a block whose books are lost: the reachable objects against each other. Returns their
-    /// bytes.
+    /// Checks a block whose books are lost: the reachable objects must not contradict each other.
+    /// Returns their bytes.
     fn audit_lost(
         &self,
         block: BlockId,
@@ -151,7 +152,7 @@ impl<F: Fabric> Blocks<F> {
                 let leaked = self.audit_books(block, books, reachable, idle, report);
                 report.own_leaked_bytes += leaked;
             }
-            // Taken by an operation that was cancelled in between: unused until this process ends.
+            // Taken out of circulation by a cancelled operation: unused until this process ends.
             _ => {
                 self.audit_free(block, reachable, report);
                 report.own_leaked_bytes += self.layout().block_bytes;
@@ -159,7 +160,7 @@ impl<F: Fabric> Blocks<F> {
         }
     }
 
-    /// The books a clean close left.
+    /// Returns the books that a clean close left.
     async fn closed_books(
         &self,
         endpoint: &mut F::Endpoint,
@@ -174,7 +175,7 @@ impl<F: Fabric> Blocks<F> {
         drop(done);
         for (page, _) in (0u32..).zip(&books.pages).filter(|(_, held)| matches!(held, Page::Lost)) {
             let addr = self.layout().page_addr(PageId { block, page });
-            report.violation(format!("{addr}: the page's word is damaged, or it was lost to a sweep"));
+            report.violation(format!("{addr}: the page word is damaged, or a sweep lost the page"));
         }
         let claimable = books.claimable(block);
         for (claim, words) in claimable.iter().zip(self.read_bits(endpoint, &claimable).await?) {
@@ -191,7 +192,7 @@ impl<F: Fabric> Blocks<F> {
     }
 
     /// Compares exact books, of a block of this process or of a closed one, with the reachable
-    /// objects. Returns the bytes in use that are not reachable.
+    /// objects. Returns the bytes that are in use and not reachable.
     fn audit_books(
         &self,
         block: BlockId,
@@ -226,7 +227,7 @@ impl<F: Fabric> Blocks<F> {
             let used = slab.used().filter_map(|slot| layout.object_addr(Spot { page, slot }, slab.class));
             used.for_each(|addr| count(addr, class_bytes(slab.class)));
         }
-        // Taken by an operation that was cancelled in between.
+        // Taken out of circulation by a cancelled operation.
         let taken = books.pages.iter().filter(|page| matches!(page, Page::Taken)).count();
         leaked + taken as u64 * layout.page_bytes
     }
@@ -239,12 +240,12 @@ fn check_reachable(
     bytes: u64,
 ) -> Result<(), &'static str> {
     let class = class_of(bytes).ok_or("is larger than any class")?;
-    let spot = layout.spot(addr, class).ok_or("does not lie where objects of its size do")?;
+    let spot = layout.spot(addr, class).ok_or("is not at a position for objects of its size")?;
     match &books.pages[spot.page.page as usize] {
         Page::Slab(slab) if slab.class != class => Err("lies in a slab of another size"),
         Page::Slab(slab) if slab.is_free(spot.slot) => Err("is free"),
         Page::Slab(_) => Ok(()),
-        Page::Lost => Err("lies in a page that was lost"),
-        _ => Err("lies in no slab of its size"),
+        Page::Lost => Err("lies in a lost page"),
+        _ => Err("does not lie in a slab of its size"),
     }
 }

@@ -1,4 +1,4 @@
-//! A block's word in the block table: who may cut slabs from the block.
+//! A block's word in the block table: which member may cut slabs from the block.
 //!
 //! ```text
 //!  63  60 59  56 55    48 47          32 31                     0
@@ -16,15 +16,15 @@
 //!    `--- if empty -------'`---- once swept ---> CLOSED
 //! ```
 //!
-//! Every change is one CAS and adds one to the sequence, so that a CAS that was posted by a
-//! cancelled operation and lands late finds another word, also when the block came back to the same
-//! owner. (The sequence wraps after 65,536 changes; a verb is not in flight that long.) A word
-//! whose member line no longer shows the incarnation has a dead owner. CLOSED keeps an estimate of
-//! the room left, in 16-byte units, where the incarnation was.
+//! Every change is one CAS and increments the sequence. A late CAS of a cancelled operation thus
+//! finds another word, even if the block has come back to the same owner. (The sequence wraps after
+//! 65,536 changes; no verb is in flight that long.) If a word's member line no longer shows the
+//! incarnation, the owner is dead. CLOSED stores an estimate of the room left, in 16-byte units, in
+//! place of the incarnation.
 
 use super::object::AllocKind;
 
-/// Who may cut slabs from a block.
+/// Which member may cut slabs from a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
     /// No member; nothing in it is in use.
@@ -33,11 +33,11 @@ pub(crate) enum BlockState {
     Owned,
     /// No member; its page words and freed bitmaps are exact.
     Closed,
-    /// No member; the named one is finding out what is in use.
+    /// No member; the named one is determining what is in use.
     Sweeping,
 }
 
-/// A word of the block table, taken apart.
+/// A decoded word of the block table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockWord {
     pub state: BlockState,
@@ -49,7 +49,7 @@ pub(crate) struct BlockWord {
 }
 
 impl BlockWord {
-    /// Takes a word apart; `None` for one that no program wrote.
+    /// Decodes a word; returns `None` if no program writes such a word.
     pub(crate) fn decode(word: u64) -> Option<Self> {
         let state = match word >> 60 {
             0 => BlockState::Free,
@@ -72,7 +72,7 @@ impl BlockWord {
         })
     }
 
-    /// The word.
+    /// Encodes the word.
     pub(crate) fn encode(self) -> u64 {
         let state = match self.state {
             BlockState::Free => 0,
@@ -98,7 +98,7 @@ impl BlockWord {
         }
     }
 
-    /// The word after the block has been given back.
+    /// The word after the block is given back.
     pub(crate) fn freed(self) -> Self {
         self.next(BlockState::Free, AllocKind::Inner, MemberId { member: 0, incarnation: 0 })
     }
@@ -114,7 +114,7 @@ impl BlockWord {
         if self.state == BlockState::Closed { u64::from(self.low) * 16 } else { 0 }
     }
 
-    /// Whose the block is, in the states that name an owner.
+    /// Returns the owner, in the states that name one.
     pub(crate) fn owner(self) -> Option<MemberId> {
         let named = matches!(self.state, BlockState::Owned | BlockState::Sweeping);
         named.then_some(MemberId { member: self.member, incarnation: self.low })
@@ -126,7 +126,7 @@ impl BlockWord {
 pub struct MemberId {
     /// Its slot in the member table.
     pub member: u8,
-    /// How often the slot was taken. Never 0.
+    /// Number of times the slot was taken. Never 0.
     pub incarnation: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Claims: how an owner gets back the objects that others freed in its slabs.
 //!
-//! A member that frees an object of another's block sets the object's bit in the slab's freed
+//! A member that frees an object in another's block sets the object's bit in the slab's freed
 //! bitmap. The owner reads the bitmaps and clears the bits that it finds by CAS, so that each bit
-//! is won once. The slab stays a slab of its class until then (`heap`).
+//! is won once. Until then, the slab remains a slab of its class (`heap`).
 
 use darter_fabric::{Endpoint, Fabric};
 
@@ -16,13 +16,13 @@ use crate::round_trip::submit;
 const BITMAP_WORDS_PER_BATCH: usize = 4096;
 
 impl OwnBlock {
-    /// The slabs of a block with this number, whose freed bits name objects.
+    /// Returns the slabs of a block, whose freed bits name objects.
     pub(super) fn claimable(&self, block: BlockId) -> Vec<Claim> {
         self.slabs().map(|(page, slab)| Claim { page: PageId { block, page }, class: slab.class }).collect()
     }
 
-    /// Marks the objects free that a word of a slab's freed bits names; returns how many of them
-    /// were in use. For books that are in no heap.
+    /// Marks as free the objects that a word of a slab's freed bits names; returns how many of them
+    /// were in use. For books that are not in a heap.
     pub(super) fn give(&mut self, page: u32, word: usize, bits: u64) -> u32 {
         match &mut self.pages[page as usize] {
             Page::Slab(slab) => slab.give_word(word, bits),
@@ -48,7 +48,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(reads.iter().map(|&read| done.words(read).to_vec()).collect())
     }
 
-    /// Fetches everything that others freed, and makes free pages of wholly free slabs.
+    /// Fetches all objects that others freed, and turns wholly free slabs into free pages.
     pub(crate) async fn claim_and_trim(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         if self.has_met_others() {
             let all = ClaimFilter { node: None, kind: None, class: None, block: None };
@@ -59,7 +59,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(())
     }
 
-    /// Fetches the freed bits of slabs and frees what they name.
+    /// Fetches the freed bits of slabs and frees the objects that they name.
     pub(crate) async fn fetch_claims(
         &self,
         endpoint: &mut F::Endpoint,
@@ -83,8 +83,8 @@ impl<F: Fabric> Blocks<F> {
         Ok(())
     }
 
-    /// Reads the freed bitmaps of slabs and clears what it finds by CAS, so that each bit is won
-    /// once: for each slab the words with the bits won.
+    /// Reads the freed bitmaps of slabs and clears the bits that it finds by CAS, so that each bit
+    /// is won once. Returns the words with the bits won, for each slab.
     pub(crate) async fn fetch_bits(
         &self,
         endpoint: &mut F::Endpoint,
@@ -98,7 +98,7 @@ impl<F: Fabric> Blocks<F> {
         }
         let places: Vec<_> =
             pages.iter().map(|claim| self.layout().bitmap_of(claim.page, claim.class).0).collect();
-        // Anyone who beats a CAS has set at least one more of a word's 64 bits.
+        // A CAS that fails has lost to a member that set at least one more of the word's 64 bits.
         for _ in 0..=64 {
             if wanted.is_empty() {
                 break;

@@ -1,11 +1,12 @@
-//! How blocks stay behind at the end of a membership, or after a sweep: closed, with exact books for
+//! How blocks are left at the end of a membership, or after a sweep: closed, with exact books for
 //! the next owner.
 //!
-//! For each block: FAA the bits of its free objects onto the freed bitmaps, WRITE the page words,
-//! CAS the block's word to CLOSED, in this order in one batch. The bits that are added are those
-//! the heap has free; the bits already there are what others freed and this process has not
-//! fetched. The two never overlap, so adding is joining, also while others go on. If the process
-//! dies in between, the block's word still names it, and a sweep does not trust the bits.
+//! For each block, one batch does the following in this order: FAA the bits of its free objects
+//! onto the freed bitmaps, WRITE the page words, CAS the block's word to CLOSED. The added bits are
+//! the objects that are free in the heap; the bits already there are the objects that others freed
+//! and this process has not fetched. The two never overlap, so adding forms their union, even while
+//! others free objects. If the process dies in between, the block's word still names it, and a
+//! sweep does not trust the bits.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 
@@ -43,8 +44,8 @@ impl<F: Fabric> Blocks<F> {
         self.post_closing(endpoint, block, closing).await.map(drop)
     }
 
-    /// Closes a block. Returns whether its word was still the one that the books name. Bits are not
-    /// to be added twice: when this does not return, nobody in this process may try again.
+    /// Closes a block. Returns whether its word was still the one that the books name. Bits must
+    /// not be added twice: if this does not return, this process must not try again.
     pub(crate) async fn post_closing(
         &self,
         endpoint: &mut F::Endpoint,
@@ -66,9 +67,9 @@ impl<F: Fabric> Blocks<F> {
     }
 }
 
-/// What closes a block.
+/// The changes that close a block.
 pub(crate) struct Closing {
-    /// The words of freed bitmaps, with the bits to be added.
+    /// The words of freed bitmaps, with the bits to add.
     pub(super) bits: Vec<(GlobalAddr, u64)>,
     page_words: Vec<u64>,
     word: BlockWord,
@@ -76,13 +77,13 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Closes a block with these books: closed, or free if nothing is in use.
+    /// Prepares to close a block with these books, or to free it if nothing is in use.
     pub(super) fn new(layout: &Layout, block: BlockId, books: &OwnBlock) -> Self {
         let mut bits = Vec::new();
         let mut is_empty = true;
         for (page, held) in (0u32..).zip(&books.pages) {
             let Page::Slab(slab) = held else {
-                // A further page says nothing: its slab may be free.
+                // A further page does not matter: its slab may be free.
                 is_empty &= matches!(held, Page::Free | Page::Tail);
                 continue;
             };

@@ -1,9 +1,9 @@
-//! Where objects come from when a magazine is empty, cheapest source first: free objects in the
-//! heap, objects that others freed in own slabs, a fresh slab in an own block, a block that a clean
-//! close left room in, a free block.
+//! Sources of objects when a magazine is empty, cheapest first: free objects in the heap, objects
+//! in own slabs that others freed, a new slab in an own block, a closed block with room, a free
+//! block.
 //!
-//! A block is granted by one CAS on its word in the block table; the memory node runs no code. What
-//! a grant, a cut or a claim has begun and a cancelled operation did not end stays out of
+//! A block is granted by one CAS on its word in the block table; the memory node runs no code. If
+//! an operation is cancelled during a grant, a cut or a claim, the memory concerned stays out of
 //! circulation (`heap`).
 
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, ObjectState};
@@ -18,19 +18,19 @@ use crate::error::PoolError;
 use crate::region::TABLE_AT;
 use crate::round_trip::{cas, post, submit};
 
-/// Slabs looked at for freed objects in one go, and pages considered for it.
+/// Slabs searched for freed objects at once, and pages considered for it.
 const CLAIMS_PER_SHORTAGE: usize = 64;
 const PAGES_PER_SHORTAGE: usize = 2048;
-/// Words read in one verb.
+/// Words read by one verb.
 const TABLE_WORDS_PER_READ: usize = 4096;
-/// A closed block is taken before a free one when at least this part of it is free.
+/// A closed block is taken before a free one if at least one part in this many is free.
 const ROOM_PART_MIN: u64 = 32;
 
 impl<F: Fabric> Blocks<F> {
-    /// Takes at least one and at most as many free objects as wanted, all on one node: of the first
+    /// Takes at least one and at most the wanted number of free objects, all on one node: the first
     /// of `nodes` nodes that has some, beginning with the preferred one. Returns whether there were
-    /// any. `is_last` says that every closed block is worth a try. Absent nodes are passed over; if
-    /// the others have no room, that is the last try's error.
+    /// any. If `is_last`, every closed block is tried. Absent nodes are skipped; if the others have
+    /// no room, the last try fails with an absent node's error.
     pub(crate) async fn obtain(
         &self,
         endpoint: &mut F::Endpoint,
@@ -53,7 +53,7 @@ impl<F: Fabric> Blocks<F> {
             match obtained {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
-                // Or it turned out to be absent just now.
+                // The node turned out to be absent just now.
                 Err(error) if self.fabric().remote_nodes().is_absent(node) => absent = Some(error),
                 Err(error) => return Err(error),
             }
@@ -69,8 +69,8 @@ impl<F: Fabric> Blocks<F> {
         out: &mut Vec<GlobalAddr>,
     ) -> Result<bool, PoolError> {
         let mut may_claim = self.has_met_others() && !is_run(class);
-        // Other clients may take what we cut, and closed blocks may have no room for us; each turn
-        // uses up a block.
+        // Other clients may take the objects that we cut, and closed blocks may have no room for
+        // us; each iteration uses up a block.
         for _ in 0..=self.layout().blocks(node) {
             let cut = {
                 let mut heap = self.heap();
@@ -102,7 +102,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(false)
     }
 
-    /// Writes a new slab's words.
+    /// Writes the words of a new slab.
     async fn cut(
         &self,
         endpoint: &mut F::Endpoint,
@@ -112,7 +112,7 @@ impl<F: Fabric> Blocks<F> {
         let mut batch = endpoint.batch();
         batch.write(self.layout().freed_words(block).plus(u64::from(page) * 8), &[0]);
         let shape = self.layout().shape(page, class);
-        // The slab's bitmap may lie where objects have been.
+        // The slab's bitmap may lie where objects were.
         let head = shape.as_ref().map_or(0, |shape| u64::from(shape.first));
         self.fabric().memory_observer().note_object(
             self.layout().page_addr(first),
@@ -129,7 +129,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(())
     }
 
-    /// The words of a node's block table.
+    /// Returns the words of a node's block table.
     pub(crate) async fn read_block_table(
         &self,
         endpoint: &mut F::Endpoint,
@@ -148,7 +148,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(reads.iter().flat_map(|&read| done.words(read)).copied().collect())
     }
 
-    /// Gets one more block of `kind` on `node`; `false` when there is none.
+    /// Gets one more block of `kind` on `node`; returns `false` if there is none.
     async fn acquire_block(
         &self,
         endpoint: &mut F::Endpoint,
@@ -179,7 +179,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(false)
     }
 
-    /// Moves a block's word on; `false` when it was another meanwhile.
+    /// Changes a block's word; returns `false` if it was no longer `from`.
     pub(crate) async fn change_word(
         &self,
         endpoint: &mut F::Endpoint,
@@ -207,7 +207,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(true)
     }
 
-    /// Takes over a block that a clean close left, and fetches what is free in it.
+    /// Takes over a block that was closed cleanly, and fetches its free objects.
     pub(crate) async fn reopen(
         &self,
         endpoint: &mut F::Endpoint,

@@ -1,19 +1,19 @@
-//! How blocks leave the heap of a process that goes on: wholly free ones back to the pool, and others
-//! handed over, closed, to members that want room.
+//! How blocks leave the heap of a process that continues: wholly free ones return to the pool, and
+//! others are handed over, closed, to members that need room.
 //!
-//! Blocks fill up and empty as the pool is written to, and a single object in use keeps a block with
-//! its owner. So when another member finds no room, this one hands over blocks of which an eighth
-//! or more is free. What it holds of such a block without the index must not be there any more when
-//! the block is closed, since a sweep of the next owner would take it for free:
+//! Blocks fill up and empty as the pool is written to, and a single object in use keeps a block
+//! with its owner. So when another member finds no room, this one hands over blocks of which an
+//! eighth or more is free. Objects in such a block that this process holds and the index does not
+//! must be gone when the block is closed, since a sweep by the next owner would treat them as free:
 //!
-//! 1. [`Blocks::begin_hand_over`]: from here on nothing is taken from the blocks, and clients empty
+//! 1. [`Blocks::begin_hand_over`]: from now on nothing is taken from the blocks, and clients empty
 //!    their magazines when they begin an operation ([`Blocks::is_handing_over`]).
-//! 2. When the operations that had begun before are over: the magazines of idle clients are emptied.
-//!    Now no client has an object of the blocks in a magazine or in hand, and
+//! 2. When the operations that had begun before are over, the magazines of idle clients are
+//!    emptied. Now no client has an object of the blocks in a magazine or in use, and
 //!    [`Blocks::finish_hand_over`] closes them (`close`).
 //!
-//! What was unlinked and waits to be freed may lie in the blocks. It is freed as objects in other
-//! members' blocks are, and sweeps wait for it.
+//! Unlinked objects that wait to be freed may lie in the blocks. They are freed like objects in
+//! other members' blocks, and sweeps wait for them.
 
 use darter_fabric::Fabric;
 use std::sync::atomic::Ordering;
@@ -25,13 +25,13 @@ use super::layout::{BlockId, PageId};
 use super::share::Blocks;
 use crate::error::PoolError;
 
-/// Blocks of one node and kind that are handed over at once, at most.
+/// Most blocks of one node and kind that are handed over at once.
 const BLOCKS_AT_ONCE: usize = 4;
-/// A block is handed over if at least this part of it is free.
+/// A block is handed over if at least one part in this many is free.
 const ROOM_PART_MIN: u64 = 8;
 
 impl OwnBlock {
-    /// Whether no verbs of this process change its pages.
+    /// Whether no verb of this process can change its pages.
     fn is_at_rest(&self) -> bool {
         self.pages.iter().all(|page| match page {
             Page::Taken => false,
@@ -47,7 +47,7 @@ impl OwnBlock {
 }
 
 impl Heap {
-    /// Takes wholly free blocks out of circulation, leaving `keep` of them.
+    /// Takes wholly free blocks out of circulation, except `keep` of them.
     pub(crate) fn begin_return(&mut self, keep: usize) -> Vec<(BlockId, BlockWord)> {
         let surplus = self.empty_blocks.saturating_sub(keep);
         if surplus == 0 {
@@ -69,21 +69,21 @@ impl Heap {
         leaving
     }
 
-    /// Blocks on their way back, for a caller that repeats the return.
+    /// Returns the blocks that are being returned, for a caller that repeats the return.
     pub(crate) fn leaving(&self) -> Vec<(BlockId, BlockWord)> {
         self.blocks.iter().filter(|(_, block)| block.leaving).map(|(&id, block)| (id, block.word)).collect()
     }
 
-    /// Forgets a block that is no longer this process's.
+    /// Forgets a block that no longer belongs to this process.
     pub(crate) fn finish_return(&mut self, id: BlockId, word: BlockWord) {
         if self.blocks.get(&id).is_some_and(|block| block.leaving && block.word == word) {
             self.blocks.remove(&id);
         }
     }
 
-    /// Chooses blocks to hand over, those with the most room of each node and kind, and takes
-    /// nothing more from them. Keeps the roomiest of each, unless this process `is_idle`. Returns
-    /// whether there are any.
+    /// Chooses the blocks with the most room of each node and kind to hand over, and takes nothing
+    /// more from them. Keeps the one with the most room of each, unless this process `is_idle`.
+    /// Returns whether there are any.
     pub(crate) fn begin_hand_over(&mut self, is_idle: bool) -> bool {
         let least = self.layout.block_bytes / ROOM_PART_MIN;
         let mut roomy: Vec<_> = self
@@ -117,7 +117,7 @@ impl Heap {
         !chosen.is_empty()
     }
 
-    /// Takes objects again from blocks that were about to be handed over.
+    /// Resumes taking objects from blocks that were about to be handed over.
     pub(crate) fn end_hand_over(&mut self) {
         let handing: Vec<_> =
             self.blocks.iter().filter(|(_, block)| block.handing).map(|(&id, _)| id).collect();
@@ -137,8 +137,8 @@ impl Heap {
         }
     }
 
-    /// Takes a block that is handed over out of the heap. Passes over those whose pages verbs of
-    /// this process may change.
+    /// Removes a block that is handed over from the heap. Skips blocks whose pages verbs of this
+    /// process may change.
     pub(crate) fn take_handed(&mut self) -> Option<(BlockId, OwnBlock)> {
         let is_ready = |block: &OwnBlock| block.handing && !block.leaving && block.is_at_rest();
         let id = self.blocks.iter().find(|(_, block)| is_ready(block)).map(|(&id, _)| id)?;
@@ -150,19 +150,19 @@ impl Heap {
 }
 
 impl<F: Fabric> Blocks<F> {
-    /// Returns how often objects were taken from the heap so far.
+    /// Returns how often objects were taken from the heap.
     pub(crate) fn taken(&self) -> u64 {
         self.heap().taken
     }
 
-    /// Whether clients empty their magazines, since blocks are about to be handed over. A client
-    /// looks when it is pinned: either it finds this, or it is seen pinned in step 2.
+    /// Whether clients empty their magazines because blocks are about to be handed over. A client
+    /// checks this once it is pinned: either it finds this set, or step 2 finds it pinned.
     #[inline]
     pub(crate) fn is_handing_over(&self) -> bool {
         self.handing_over.load(Ordering::SeqCst)
     }
 
-    /// From here on, this process hands over no blocks.
+    /// From now on, this process hands over no blocks.
     #[cold]
     pub(crate) fn keep_blocks(&self) {
         self.never_hands_over.store(true, Ordering::SeqCst);
@@ -177,7 +177,7 @@ impl<F: Fabric> Blocks<F> {
         true
     }
 
-    /// Hands nothing over.
+    /// Ends a hand-over; blocks that were not handed over stay with this process.
     pub(crate) fn end_hand_over(&self) {
         self.heap().end_hand_over();
         self.handing_over.store(false, Ordering::SeqCst);
@@ -185,7 +185,7 @@ impl<F: Fabric> Blocks<F> {
 
     /// The end of step 2.
     pub(crate) async fn finish_hand_over(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
-        // An operation of step 1 may have kept an object.
+        // An operation that was under way in step 1 may have kept an object.
         while !self.never_hands_over.load(Ordering::SeqCst) {
             let Some((block, books)) = self.heap().take_handed() else { break };
             let closing = Closing::new(self.layout(), block, &books);

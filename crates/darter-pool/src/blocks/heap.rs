@@ -1,14 +1,15 @@
-//! The process's books of its blocks: which pages are slabs of what, which objects are free.
+//! The process's books of its blocks: which pages are slabs of which class, and which objects are
+//! free.
 //!
-//! One heap serves all clients of a process, behind a mutex that magazines keep them away from.
-//! Everything here is memory of this process: no verbs. What needs verbs (cutting a slab, fetching
-//! what others freed, returning a block) is done in two steps with the lock released between them:
-//! the first step takes the page or block out of circulation, the second puts it back in its new
-//! role. An operation that is cancelled between the two leaves it out of circulation until the
-//! process ends, because its verbs may still be on their way.
+//! One heap serves all clients of a process, under a mutex that magazines let them avoid.
+//! Everything here is memory of this process, without verbs. Work that needs verbs (cutting a slab,
+//! fetching objects that others freed, returning a block) is done in two steps with the lock
+//! released between them: the first step takes the page or block out of circulation, the second
+//! puts it back in its new role. If an operation is cancelled between the two, the page or block
+//! stays out of circulation until the process ends, because verbs may still be in flight.
 //!
-//! Frees come from the pool's own pointers, which may be damaged: a free that names no object in
-//! use changes nothing and is counted.
+//! Frees use the pool's own pointers, which may be damaged: a free that names no object in use
+//! changes nothing and is counted.
 
 use darter_fabric::GlobalAddr;
 use std::collections::BTreeMap;
@@ -19,19 +20,19 @@ use super::object::AllocKind;
 use super::size_class::{CLASSES, class_bytes};
 use super::slab::Slab;
 
-/// The page word of a lost page: it parses as damage, so the page stays lost.
+/// The page word of a lost page. It parses as damage, so the page stays lost.
 const LOST_PAGE_WORD: u64 = 0xff;
 
-/// What a page of an owned block is.
+/// The role of a page of an owned block.
 #[derive(Debug)]
 pub(crate) enum Page {
-    /// Nothing.
+    /// Unused.
     Free,
-    /// Out of circulation: a cut is on its way.
+    /// Out of circulation: it is being cut.
     Taken,
-    /// Out of circulation for good: what it holds was contradictory when the block was taken over.
+    /// Out of circulation for good: its contents were contradictory when the block was taken over.
     Lost,
-    /// The first page of objects of one class.
+    /// The first page of a slab.
     Slab(Slab),
     /// A further page of a slab.
     Tail,
@@ -44,21 +45,21 @@ pub(crate) struct OwnBlock {
     pub word: BlockWord,
     pub pages: Box<[Page]>,
     pub free_pages: u32,
-    /// On its way back to the pool.
+    /// Being returned to the pool.
     pub leaving: bool,
     /// About to be handed over: nothing is taken from it.
     pub handing: bool,
 }
 
 impl OwnBlock {
-    /// A block with nothing in it.
+    /// An empty block.
     pub(crate) fn empty(layout: &Layout, word: BlockWord) -> Self {
         let pages = (0..layout.pages).map(|_| Page::Free).collect();
         Self { kind: word.kind, word, pages, free_pages: layout.pages, leaving: false, handing: false }
     }
 
-    /// A block as its page words describe it, with every object in use. Pages whose words
-    /// contradict are lost.
+    /// A block as its page words describe it, with every object in use. Pages with contradictory
+    /// words are lost.
     pub(crate) fn from_page_words(layout: &Layout, word: BlockWord, words: &[u64]) -> Self {
         let mut block = Self::empty(layout, word);
         let mut page = 0;
@@ -83,7 +84,7 @@ impl OwnBlock {
         block
     }
 
-    /// Notes a slab that begins at `page`.
+    /// Adds a slab that begins at `page`.
     pub(super) fn set_slab(&mut self, page: u32, slab: Slab) {
         let pages = &mut self.pages[page as usize..(page + slab.pages) as usize];
         pages.fill_with(|| Page::Tail);
@@ -116,32 +117,32 @@ struct Queue {
     free: u64,
 }
 
-/// Pages taken out of circulation to become a slab: its first page.
+/// Pages taken out of circulation to become a slab, named by the first of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub page: PageId,
     pub class: u8,
 }
 
-/// A slab whose freed bits are being fetched: its first page.
+/// A slab whose freed bits are being fetched, named by its first page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub page: PageId,
     pub class: u8,
 }
 
-/// What became of a free.
+/// The result of a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
     /// The object is free.
     Here,
-    /// The block is not this process's.
+    /// The block does not belong to this process.
     Elsewhere,
-    /// There is no such object, or it was free: a pointer in the pool was damaged.
+    /// There is no such object, or it was free: a pointer in the pool is damaged.
     Nowhere,
 }
 
-/// Which slabs to look at for objects that others freed.
+/// Which slabs to search for objects that others freed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClaimFilter {
     pub node: Option<u8>,
@@ -156,7 +157,7 @@ pub(crate) struct Heap {
     pub(super) layout: Layout,
     pub(super) blocks: BTreeMap<BlockId, OwnBlock>,
     queues: Vec<Queue>,
-    /// Blocks with free pages, by node and kind, those excepted that are about to be handed over.
+    /// Blocks with free pages, by node and kind, except those about to be handed over.
     pub(super) open: Vec<Vec<BlockId>>,
     pub(super) empty_blocks: usize,
     cursor: Option<PageId>,
@@ -167,7 +168,7 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// No blocks.
+    /// A heap without blocks.
     pub(crate) fn new(layout: Layout) -> Self {
         let mut heap = Self {
             layout,
@@ -184,7 +185,7 @@ impl Heap {
         heap
     }
 
-    /// Makes room for the blocks of nodes that came since. Does nothing when none did.
+    /// Makes room for the blocks of nodes that were added. Does nothing if none were.
     pub(crate) fn take_nodes_in(&mut self) {
         let lists = usize::from(self.layout.node_count()) * AllocKind::COUNT;
         self.queues.resize_with(lists * CLASSES, Queue::default);
@@ -199,7 +200,7 @@ impl Heap {
         usize::from(node) * AllocKind::COUNT + kind as usize
     }
 
-    /// Bytes of all objects in use, those in magazines and limbo included.
+    /// Bytes of all objects in use, including those in magazines and limbo.
     pub(crate) fn object_bytes(&self) -> u64 {
         self.object_bytes
     }
@@ -226,7 +227,7 @@ impl Heap {
 
     /// Adds a block.
     pub(crate) fn add(&mut self, id: BlockId, block: OwnBlock) {
-        // Another thread may have laid its node out a moment ago.
+        // Another thread may have just laid out its node.
         self.take_nodes_in();
         let kind = block.kind;
         self.object_bytes += block.object_bytes();
@@ -248,7 +249,7 @@ impl Heap {
         }
     }
 
-    /// Puts a slab with free objects in its queue, with all of them counted.
+    /// Puts a slab with free objects in its queue and counts them there.
     pub(super) fn enqueue(&mut self, page: PageId) {
         let Some(block) = self.blocks.get_mut(&page.block) else { return };
         let kind = block.kind;
@@ -262,7 +263,7 @@ impl Heap {
         queue.free += u64::from(slab.free);
     }
 
-    /// Takes a slab out of its queue; its free objects are no longer counted there.
+    /// Takes a slab out of its queue, which no longer counts its free objects.
     pub(super) fn dequeue(&mut self, page: PageId, free_counted: u32) {
         let Some((slab, kind)) = self.slab_mut(page) else { return };
         let Some(place) = slab.place() else { return };
@@ -312,7 +313,7 @@ impl Heap {
         out.len() > before
     }
 
-    /// Gives an object back.
+    /// Frees an object.
     pub(crate) fn free(&mut self, addr: GlobalAddr, class: u8) -> Freed {
         let freed = self.free_quietly(addr, class);
         self.bad_frees += u64::from(freed == Freed::Nowhere);
@@ -331,7 +332,7 @@ impl Heap {
         if given == 0 { Freed::Nowhere } else { Freed::Here }
     }
 
-    /// Frees the objects of a slab's bitmap words; returns how many of them were in use.
+    /// Frees the objects that a slab's bitmap words name; returns how many of them were in use.
     fn free_slots(&mut self, page: PageId, class: u8, words: impl Iterator<Item = (usize, u64)>) -> u32 {
         let Some((slab, kind)) = self.slab_mut(page) else { return 0 };
         if slab.class != class {
@@ -348,8 +349,9 @@ impl Heap {
         } else {
             self.enqueue(page);
         }
-        // A slab goes back when another slab's worth of objects stays, so that a class does not
-        // alternately cut and return; a run, which may be large, at once.
+        // A slab is released only if another slab's worth of objects remains, so that a class does
+        // not alternate between cutting and releasing. A run, which may be large, is released at
+        // once.
         let enough = self.queues[index].free >= 2 * u64::from(count);
         if all_free && !claiming && (handing || enough || is_run(class)) {
             self.release(page);
@@ -357,7 +359,7 @@ impl Heap {
         given
     }
 
-    /// Makes free pages of a wholly free slab.
+    /// Turns a wholly free slab into free pages.
     fn release(&mut self, page: PageId) {
         let Some((slab, _)) = self.slab_mut(page) else { return };
         if slab.free < slab.count || slab.claiming {
@@ -403,7 +405,7 @@ impl Heap {
         None
     }
 
-    /// Puts a slab in circulation after its words were written.
+    /// Puts a slab into circulation after its words were written.
     pub(crate) fn finish_slab(&mut self, cut: Cut) {
         let Some(shape) = self.layout.shape(cut.page.page, cut.class) else { return };
         let Some(block) = self.blocks.get_mut(&cut.page.block) else { return };
@@ -411,17 +413,17 @@ impl Heap {
         self.enqueue(cut.page);
     }
 
-    /// Takes in a block that had another owner, and chooses all of it whose freed bits are to be
-    /// fetched: whoever frees from here on finds the block in the heap.
+    /// Adds a block that had another owner, and chooses all of its slabs to fetch their freed bits:
+    /// any thread that frees an object from now on finds the block in the heap.
     pub(crate) fn add_and_claim(&mut self, id: BlockId, books: OwnBlock) -> Vec<Claim> {
         self.add(id, books);
         let filter = ClaimFilter { node: None, kind: None, class: None, block: Some(id) };
         self.begin_claims(filter, usize::MAX, usize::MAX)
     }
 
-    /// Chooses slabs in use whose freed bits are worth fetching, at most `max` of them,
-    /// going round from where the last choice ended and looking at about `look` pages at most, or
-    /// at all with `usize::MAX`.
+    /// Chooses slabs in use whose freed bits are worth fetching, at most `max` of them. Continues
+    /// where the last choice ended and considers about `look` pages at most, or all pages if `look`
+    /// is `usize::MAX`.
     pub(crate) fn begin_claims(&mut self, filter: ClaimFilter, max: usize, look: usize) -> Vec<Claim> {
         let mut claims = Vec::new();
         let start = self.cursor.filter(|_| look < usize::MAX);
@@ -465,8 +467,8 @@ impl Heap {
         claims
     }
 
-    /// Ends a claim with the bits that were won, as bitmap word and bits; returns how many objects
-    /// became free.
+    /// Ends a claim with the bits that were won, as pairs of bitmap word and bits; returns how many
+    /// objects became free.
     pub(crate) fn finish_claim(&mut self, claim: Claim, won: &[(usize, u64)]) -> usize {
         match self.slab_mut(claim.page) {
             Some((slab, _)) if slab.class == claim.class => slab.claiming = false,
@@ -478,7 +480,7 @@ impl Heap {
         freed as usize
     }
 
-    /// Makes free pages of all wholly free slabs.
+    /// Turns all wholly free slabs into free pages.
     pub(crate) fn trim(&mut self) {
         let mut whole = Vec::new();
         for queue in &self.queues {
@@ -489,7 +491,7 @@ impl Heap {
         }
     }
 
-    /// The page words to leave behind in a block: exactly what it holds.
+    /// The page words to leave in a block: they describe exactly what it holds.
     pub(crate) fn page_words(layout: &Layout, block: &OwnBlock) -> Vec<u64> {
         block
             .pages

@@ -1,5 +1,5 @@
-//! The heap against a model: random takes, frees, claims, trims and returns, with every object
-//! accounted for, over pages of each size.
+//! Tests the heap against a model: random takes, frees, claims, trims and returns, with every
+//! object accounted for, over pages of each size.
 
 use darter_fabric::GlobalAddr;
 use proptest::prelude::*;
@@ -24,9 +24,9 @@ enum Step {
 }
 
 const SIZES: [u64; 11] = [16, 100, 1000, 1024, 3000, 5000, 10_000, 14_000, 20_000, 40_000, 100_000];
-/// Sizes of blocks whose pages have 8 KiB, 8, 16, 32 and 64.
+/// Block sizes whose pages have 8, 8, 16, 32 and 64 KiB.
 const BLOCKS: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
-/// Blocks of a node.
+/// Blocks per node.
 const BLOCKS_PER_NODE: u64 = 7;
 
 fn step() -> impl Strategy<Value = Step> {
@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     layout: Layout,
     heap: Heap,
-    /// Objects in use: bytes of their class, kind.
+    /// Objects in use, with their class and kind.
     used: BTreeMap<GlobalAddr, (u8, AllocKind)>,
     free_blocks: Vec<BlockId>,
 }
@@ -97,7 +97,7 @@ impl Model {
         self.used.iter().nth(at).map(|(&addr, &(class, _))| (addr, class))
     }
 
-    /// What others freed: the object's bit, as a claim would bring it.
+    /// Claims an object that others freed, by the bit that a claim would find.
     fn claim(&mut self, addr: GlobalAddr, class: u8) {
         let spot = self.layout.spot(addr, class).unwrap();
         let all = ClaimFilter { node: None, kind: None, class: None, block: None };
@@ -114,7 +114,7 @@ impl Model {
         self.used.remove(&addr);
     }
 
-    /// A free while freed bits are being fetched, which bring nothing.
+    /// Frees an object while freed bits are being fetched; the fetch finds none.
     fn free_during_claim(&mut self, addr: GlobalAddr, class: u8) {
         let all = ClaimFilter { node: None, kind: None, class: None, block: None };
         let claims = self.heap.begin_claims(all, usize::MAX, usize::MAX);
@@ -135,7 +135,7 @@ impl Model {
         }
     }
 
-    /// A clean close and a reopening by another heap.
+    /// Closes cleanly and reopens the blocks in another heap.
     fn reload(&mut self) {
         let mut next = Heap::new(self.layout.clone());
         for (&block, books) in self.heap.blocks() {
@@ -169,7 +169,7 @@ impl Model {
         }
     }
 
-    /// No two objects have the same freed bit, and none lies in an object.
+    /// No two objects have the same freed bit, and no bit lies in an object.
     fn check_freed_bits(&self) {
         let mut bits = HashSet::new();
         for (&addr, &(class, _)) in &self.used {
@@ -185,8 +185,9 @@ impl Model {
     }
 }
 
-/// A large object that is freed while its block is searched for objects that others freed comes
-/// back when the search ends. A freed bit that was won for it as well is a second free.
+/// A large object that is freed while its block is searched for objects that others freed is
+/// available once the search ends. If the search also wins a freed bit for it, that is a second
+/// free.
 #[test]
 fn a_large_object_freed_during_a_claim_comes_back() {
     let class = class_of(100_000).unwrap();
@@ -200,7 +201,7 @@ fn a_large_object_freed_during_a_claim_comes_back() {
         assert_eq!(model.heap.free(addr, class), Freed::Here);
         assert_eq!((model.heap.object_bytes(), model.heap.bad_frees()), (0, 0));
 
-        // The pages are not used for anything else as long as the claim's verbs are on their way.
+        // The pages are not used for anything else while the claim's verbs are in flight.
         let books = model.heap.block(model.layout.page_of(addr).unwrap().block).unwrap();
         assert_eq!(books.free_pages, model.layout.pages - model.layout.slab_pages(class));
         assert!(Heap::page_words(&model.layout, books).iter().all(|&word| word == 0));

@@ -1,4 +1,4 @@
-//! Races for blocks, pages and freed bits, driven by hand.
+//! Tests of races for blocks, pages and freed bits, with schedules driven by hand.
 
 use darter_fabric::{Fabric, OpKind, block_on};
 use darter_sim::Sim;
@@ -13,7 +13,7 @@ use super::size_class::class_of;
 use crate::Pool;
 use crate::fixtures::{add_to, create, is_pending_after, open_first, options, poll, slow, word_at};
 
-/// A client is dropped with a verb on its way, and its process closes.
+/// A client is dropped with a verb in flight, and its process closes.
 #[test]
 fn no_block_is_closed_under_late_verbs() {
     let sim = Sim::new(1, 4 << 20);
@@ -35,7 +35,7 @@ fn no_block_is_closed_under_late_verbs() {
     assert_eq!(word.state, BlockState::Owned);
 }
 
-/// A block is looked at after each verb of its close; others have freed an object in it, which its
+/// The block is read after each verb of its close. Others have freed an object in it, which its
 /// owner has not fetched.
 #[test]
 fn a_block_says_closed_when_its_books_are_there_and_keeps_what_others_freed() {
@@ -80,7 +80,7 @@ fn a_block_says_closed_when_its_books_are_there_and_keeps_what_others_freed() {
     pool.abandon();
 }
 
-/// A bit is set between the look at a bitmap and the CAS that clears what was found.
+/// A bit is set after a bitmap is read and before the CAS that clears the bits found.
 #[test]
 fn freed_bits_are_won_once() {
     let sim = Sim::new(1, 4 << 20);
@@ -95,7 +95,7 @@ fn freed_bits_are_won_once() {
     let mut endpoint = pool.fabric().endpoint().unwrap();
     let claims = [Claim { page, class }];
     let mut fetching = pin!(pool.process.blocks.fetch_bits(&mut endpoint, &claims));
-    // Read, and about to clear.
+    // The bitmap is read and about to be cleared.
     assert!(is_pending_after(fetching.as_mut(), 2));
     add_to(&sim, two.0, two.1);
     let won = block_on(fetching).unwrap();
@@ -153,8 +153,8 @@ fn all_pages_of_a_freed_run_are_free() {
     assert_eq!(heap.block(cut.page.block).unwrap().free_pages, layout.pages);
 }
 
-/// A process that was never seen with another one takes a block over while its frees of objects in
-/// it are on their way.
+/// A process that was never live together with another one takes over a block while its frees of
+/// objects in that block are in flight.
 #[test]
 fn objects_freed_in_a_block_just_taken_over_are_fetched() {
     let mut met = false;
@@ -196,5 +196,5 @@ fn objects_freed_in_a_block_just_taken_over_are_fetched() {
             return;
         }
     }
-    panic!("no block was taken over while frees were on their way into it");
+    panic!("no block was taken over while frees were in flight to it");
 }

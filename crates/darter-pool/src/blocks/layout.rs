@@ -1,4 +1,4 @@
-//! How blocks lie in a memory node's region, and objects in a block.
+//! Layout of blocks in a memory node's region, and of objects in a block.
 //!
 //! ```text
 //! block             0 +--------------------------------------------+
@@ -9,20 +9,20 @@
 //!                     +--------------------------------------------+
 //! ```
 //!
-//! Pages have a 64th of a block, from 8 to 64 KiB, since each process has its own pages for each
-//! class: larger ones would fill a small pool with a few objects of each.
+//! A page is a 64th of a block, but at least 8 and at most 64 KiB, since each process has its own
+//! pages for each class: larger pages would fill a small pool with a few objects of each class.
 //!
-//! A slab is one page or more with objects of one class. Its words are those of its first page; the
-//! words of its further pages mean nothing. An object's address and class alone say in which slab
-//! it lies, where in it, and which bit frees it:
+//! A slab is one or more pages with objects of one class. Its words are those of its first page;
+//! the words of its other pages have no meaning. An object's address and class alone determine its
+//! slab, its position in the slab, and the bit that frees it:
 //!
-//! - A slab of a class of up to 32 KiB has 1, 2, 4 or 8 pages, at most 64 KiB, and its first page is
-//!   a multiple of their number. A class has as few pages as waste less than an eighth, or as waste
-//!   least. A slab that begins with page 0 has less room.
+//! - A slab of a class of up to 32 KiB has 1, 2, 4 or 8 pages, at most 64 KiB, and its first page
+//!   is a multiple of their number. A class has the fewest pages that waste less than an eighth, or
+//!   else the number that wastes least. A slab that begins with page 0 has less room.
 //! - A larger object fills a *run*: a slab of one object, which begins at any page but page 0.
 //!
 //! The freed bitmap of a slab of up to 64 objects is its freed word; a slab of more objects begins
-//! with its bitmap. What lies before the blocks is described in `region`.
+//! with its bitmap. `region` describes the memory before the blocks.
 
 use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,19 +32,19 @@ use super::size_class::{CLASSES, class_align, class_bytes, class_of};
 use crate::error::PoolError;
 use crate::region::TABLE_AT;
 
-/// Most memory nodes of a pool: a node's number takes 8 bits, and 255 stands for none.
+/// Most memory nodes of a pool: a node's number has 8 bits, and 255 means no node.
 const NODES_MAX: usize = 255;
 /// Smallest and largest page.
 const PAGE_BYTES_MIN: u64 = 8 << 10;
 const PAGE_BYTES_MAX: u64 = 64 << 10;
-/// Pages of a block, if they are neither smaller nor larger.
+/// Pages of a block, unless they would be too small or too large.
 const PAGES_PER_BLOCK: u64 = 64;
 /// Smallest and largest block.
 const BLOCK_BYTES_MIN: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// Most bytes of a slab, except runs.
 const SLAB_BYTES_MAX: u64 = PAGE_BYTES_MAX;
-/// A slab has as few pages as waste less than this part of it.
+/// A slab has the fewest pages of which less than one part in this many is wasted.
 const WASTED_PART: u64 = 8;
 /// The largest class that shares a slab with others of its kind; larger objects fill runs.
 const SLAB_CLASS_BYTES_MAX: u64 = 32 << 10;
@@ -62,7 +62,7 @@ pub(crate) struct Shape {
     pub first: u32,
     /// Objects in the slab.
     pub count: u32,
-    /// Offset of the freed bitmap in the slab; `None` when it is the freed word of its first page.
+    /// Offset of the freed bitmap in the slab; `None` if it is the freed word of its first page.
     pub bitmap: Option<u32>,
 }
 
@@ -74,7 +74,7 @@ impl Shape {
         if is_run(class) {
             return run;
         }
-        // Of the most bytes that a slab can have, so that shapes compare.
+        // Scaled to the largest slab, so that shapes are comparable.
         let wasted = |shape: &Self| {
             let whole = u64::from(shape.pages) * page_bytes;
             let wasted = (whole - u64::from(shape.count) * bytes) * (SLAB_BYTES_MAX / whole);
@@ -85,8 +85,8 @@ impl Shape {
         shapes.min_by_key(wasted).unwrap_or(run)
     }
 
-    /// The shape of a slab of `class` with `pages` pages, whose first `base` bytes are taken; `None`
-    /// if nothing fits.
+    /// The shape of a slab of `class` with `pages` pages, whose first `base` bytes are taken;
+    /// `None` if nothing fits.
     fn slab(class: u8, pages: u32, page_bytes: u64, base: u64) -> Option<Self> {
         let (bytes, whole) = (class_bytes(class), u64::from(pages) * page_bytes);
         let up = |offset: u64| offset.next_multiple_of(class_align(class));
@@ -144,7 +144,7 @@ pub(crate) struct NodeLayout {
     pub blocks_at: u64,
 }
 
-/// The nodes' layouts. Nodes come while others look, and never go.
+/// The nodes' layouts. Nodes may be added while other threads read, and are never removed.
 #[derive(Debug)]
 struct Nodes {
     layouts: Box<[OnceLock<NodeLayout>]>,
@@ -165,8 +165,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Lays out nodes of the given sizes. Sizes below 4 KiB times anything sensible are errors, not
-    /// panics.
+    /// Lays out nodes of the given sizes. Sizes that are too small are errors, not panics.
     pub(crate) fn new(node_bytes: &[u64], block_bytes: u64) -> Result<Self, PoolError> {
         if !block_bytes.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block_bytes) {
             return Err(PoolError::Options("block_bytes must be a power of two from 256 KiB to 64 MiB"));
@@ -194,7 +193,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// How a node of so many bytes is laid out.
+    /// Returns the layout of a node of `bytes` bytes.
     pub(crate) fn lay_out(&self, node: u8, bytes: u64) -> Result<NodeLayout, PoolError> {
         let mut blocks = bytes / self.block_bytes;
         let start = |blocks: u64| (TABLE_AT + blocks * 8).next_multiple_of(PAGE_BYTES_MAX);
@@ -208,21 +207,21 @@ impl Layout {
         Ok(NodeLayout { bytes, blocks: blocks as u32, blocks_at: start(blocks) })
     }
 
-    /// Takes a node in, after those before it. Several threads may take in the same one.
+    /// Adds a node, after those before it. Several threads may add the same one.
     pub(crate) fn add_node(&self, node: usize, bytes: u64) -> Result<(), PoolError> {
-        debug_assert!(node <= self.nodes.known.load(Ordering::Acquire), "its predecessors are laid out");
+        debug_assert!(node <= self.nodes.known.load(Ordering::Acquire), "nodes must be laid out in order");
         let Some(place) = self.nodes.layouts.get(node) else {
             return Err(PoolError::Options("a pool has at most 255 memory nodes"));
         };
         let laid_out = self.lay_out(node as u8, bytes)?;
         if *place.get_or_init(|| laid_out) != laid_out {
-            return Err(PoolError::NodeMismatch { node: node as u8, what: "its bytes have changed" });
+            return Err(PoolError::NodeMismatch { node: node as u8, what: "its size has changed" });
         }
         self.nodes.known.fetch_max(node + 1, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Nodes that are laid out: those that this process can reach.
+    /// Number of nodes that are laid out: those that this process can reach.
     pub(crate) fn node_count(&self) -> u8 {
         self.nodes.known.load(Ordering::Acquire) as u8
     }
@@ -233,7 +232,7 @@ impl Layout {
         self.nodes.layouts.get(usize::from(node))?.get()
     }
 
-    /// Blocks of a node, 0 where there is none.
+    /// Blocks of a node; 0 if the node is not laid out.
     pub(crate) fn blocks(&self, node: u8) -> u32 {
         self.node(node).map_or(0, |node| node.blocks)
     }
@@ -249,7 +248,8 @@ impl Layout {
         }
     }
 
-    /// The largest object's bytes: the largest class that fits in a block beside its first page.
+    /// The size of the largest object: the largest class that fits in a block next to its first
+    /// page.
     pub(crate) fn object_bytes_max(&self) -> u64 {
         let room = self.block_bytes - self.page_bytes;
         (0..CLASSES as u8).rev().map(class_bytes).find(|&bytes| bytes <= room).unwrap_or(0)
@@ -267,7 +267,7 @@ impl Layout {
         if is_run(class) { page } else { page & !(self.slab_pages(class) - 1) }
     }
 
-    /// The shape of a slab of `class` that begins at page `page` of a block; `None` when none can.
+    /// The shape of a slab of `class` that begins at page `page` of a block; `None` if none can.
     #[inline]
     pub(crate) fn shape(&self, page: u32, class: u8) -> Option<Shape> {
         if page == 0 {
@@ -278,9 +278,9 @@ impl Layout {
         fits.then_some(shape)
     }
 
-    /// The first of the free pages of a block from which a slab of `class` is best cut; `None` if there
-    /// are none. A run takes the last ones, any other slab the first ones in the smallest hole, so that
-    /// holes for larger slabs stay. `is_free` says which pages are free.
+    /// The first of the free pages of a block from which a slab of `class` is best cut; `None` if
+    /// there are none. A run takes the last ones, any other slab the first ones in the smallest
+    /// hole, so that holes for larger slabs remain. `is_free` says which pages are free.
     pub(crate) fn room_for(&self, class: u8, is_free: impl Fn(u32) -> bool) -> Option<u32> {
         let pages = self.slab_pages(class);
         if is_run(class) {
@@ -302,30 +302,30 @@ impl Layout {
             .min_by_key(|&first| hole(first))
     }
 
-    /// The block table's word of a block.
+    /// The address of a block's word in the block table.
     pub(crate) fn block_word(block: BlockId) -> GlobalAddr {
         GlobalAddr::new(block.node, TABLE_AT + u64::from(block.index) * 8)
     }
 
-    /// The first byte of a block, where its page words lie.
+    /// The address of a block, where its page words lie.
     #[inline]
     pub(crate) fn block_addr(&self, block: BlockId) -> GlobalAddr {
         let blocks_at = self.node(block.node).map_or(0, |node| node.blocks_at);
         GlobalAddr::new(block.node, blocks_at + u64::from(block.index) * self.block_bytes)
     }
 
-    /// The freed words of a block.
+    /// The address of a block's freed words.
     pub(crate) fn freed_words(&self, block: BlockId) -> GlobalAddr {
         self.block_addr(block).plus(u64::from(self.pages) * 8)
     }
 
-    /// The first byte of a page.
+    /// The address of a page.
     #[inline]
     pub(crate) fn page_addr(&self, page: PageId) -> GlobalAddr {
         self.block_addr(page.block).plus(u64::from(page.page) * self.page_bytes)
     }
 
-    /// Where the freed bitmap of the slab of `class` at `page` lies, and its words.
+    /// The address of the freed bitmap of the slab of `class` at `page`, and its number of words.
     pub(crate) fn bitmap_of(&self, page: PageId, class: u8) -> (GlobalAddr, usize) {
         match self.shape(page.page, class) {
             Some(shape @ Shape { bitmap: Some(at), .. }) => {
@@ -335,7 +335,7 @@ impl Layout {
         }
     }
 
-    /// The page an address lies in.
+    /// The page that an address lies in.
     #[inline]
     pub(crate) fn page_of(&self, addr: GlobalAddr) -> Option<PageId> {
         let node = self.node(addr.node())?;
@@ -348,7 +348,7 @@ impl Layout {
         Some(PageId { block: BlockId { node: addr.node(), index: index as u32 }, page })
     }
 
-    /// Where an object of `class` at `addr` would lie; `None` when none can.
+    /// The position of an object of `class` at `addr`; `None` if there can be none.
     pub(crate) fn spot(&self, addr: GlobalAddr, class: u8) -> Option<Spot> {
         let mut page = self.page_of(addr)?;
         page.page = self.first_page(page.page, class);
@@ -366,7 +366,7 @@ impl Layout {
         Some(self.page_addr(spot.page).plus(first + u64::from(spot.slot) * class_bytes(class)))
     }
 
-    /// The word and bit by which anyone frees the object of `class` at `addr`.
+    /// The word and bit with which any member frees the object of `class` at `addr`.
     pub(crate) fn freed_bit(&self, addr: GlobalAddr, class: u8) -> Option<(GlobalAddr, u64)> {
         let spot = self.spot(addr, class)?;
         let (bitmap, _) = self.bitmap_of(spot.page, class);
@@ -378,8 +378,8 @@ impl Layout {
         (u64::from(class) + 1) | (u64::from(self.slab_pages(class)) << 8)
     }
 
-    /// The class and shape of the slab that a page word names, when it can be: `Ok(None)` for a page
-    /// that is free.
+    /// The class and shape of the slab that a page word names; `Ok(None)` for a free page. Fails if
+    /// no slab has this word.
     pub(crate) fn parse_page(&self, page: u32, word: u64) -> Result<Option<(u8, Shape)>, ()> {
         if word == 0 {
             return Ok(None);
@@ -515,7 +515,7 @@ mod tests {
         }
     }
 
-    /// Single pages do not break up the last place of a large slab, nor of a run.
+    /// Single pages do not break up the last place for a large slab or a run.
     #[test]
     fn a_slab_takes_the_smallest_hole() {
         let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();

@@ -1,11 +1,11 @@
 //! Magazines: a client's stock of free objects of one node, kind and class, so that most
-//! allocations touch nothing shared.
+//! allocations touch no shared state.
 //!
-//! Only the owning client changes a magazine, and only in an operation; an audit may read it from
-//! another thread, and upkeep may empty it between two operations (`hand_over`). The words are
-//! atomics for that reason alone: relaxed loads and stores cost what plain ones do, and no operation
-//! needs read-modify-write. An audit that races with its owner may see an object twice or not at
-//! all, which it says of itself.
+//! Only the owning client changes a magazine, and only during an operation; an audit may read it
+//! from another thread, and upkeep may empty it between two operations (`hand_over`). The words are
+//! atomics for that reason alone: relaxed loads and stores cost the same as plain ones, and no
+//! operation needs a read-modify-write. An audit that races with the owner may see an object twice
+//! or not at all, which its documentation says.
 
 use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 use super::size_class::class_bytes;
 use crate::sync::lock;
 
-/// A magazine holds at most so many objects.
+/// The most objects that a magazine holds.
 pub(crate) const MAGAZINE_OBJECTS_MAX: usize = 64;
-/// A magazine holds at most this many bytes of objects, so that idle clients do not sit on much.
+/// The most bytes of objects that a magazine holds, so that idle clients hold little memory.
 const MAGAZINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Free objects of one size.
@@ -34,12 +34,12 @@ impl Magazine {
         Self { len: AtomicU32::new(0), objects: (0..capacity).map(|_| AtomicU64::new(0)).collect(), class }
     }
 
-    /// How many objects it can hold.
+    /// The number of objects it can hold.
     pub(crate) fn capacity(&self) -> usize {
         self.objects.len()
     }
 
-    /// How many objects it holds.
+    /// The number of objects it holds.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire) as usize
     }
@@ -52,14 +52,14 @@ impl Magazine {
         Some(object)
     }
 
-    /// What [`Magazine::pop`] would take.
+    /// The object that [`Magazine::pop`] would take.
     #[inline]
     pub(crate) fn peek(&self) -> Option<GlobalAddr> {
         let last = self.len.load(Ordering::Relaxed).checked_sub(1)?;
         Some(GlobalAddr::from_bits(self.objects.get(last as usize)?.load(Ordering::Relaxed)))
     }
 
-    /// Adds an object; `false` when full. For the owner only.
+    /// Adds an object; returns `false` if the magazine is full. For the owner only.
     #[inline]
     pub(crate) fn push(&self, addr: GlobalAddr) -> bool {
         let len = self.len.load(Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Magazine {
         true
     }
 
-    /// What it holds, for audits.
+    /// The objects in it, for audits.
     pub(crate) fn contents(&self) -> Vec<GlobalAddr> {
         let held = self.objects.iter().take(self.len());
         held.map(|object| GlobalAddr::from_bits(object.load(Ordering::Relaxed))).collect()
@@ -89,7 +89,7 @@ impl MagazineList {
     /// Empties the magazines, for their owner, or for another thread while the owner is in no
     /// operation. Calls `free` with each object and its class.
     pub(super) fn drain(&self, mut free: impl FnMut(GlobalAddr, u8)) {
-        // Held to the end: an owner that begins an operation waits here.
+        // Held to the end, so that an owner that begins an operation waits here.
         let magazines = lock(&self.0);
         for magazine in &*magazines {
             while let Some(addr) = magazine.pop() {
@@ -103,7 +103,7 @@ impl MagazineList {
         lock(&self.0).iter().flat_map(|magazine| magazine.contents()).collect()
     }
 
-    /// Bytes of these objects.
+    /// Bytes of the objects in the magazines.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = |magazine: &Magazine| magazine.len() as u64 * class_bytes(magazine.class);
         lock(&self.0).iter().map(|magazine| bytes(magazine)).sum()

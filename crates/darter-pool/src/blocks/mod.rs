@@ -1,25 +1,26 @@
-//! Blocks: who may cut objects from which memory, and which of a process's objects are free.
+//! Blocks: which member may cut objects from which memory, and which of a process's objects are
+//! free.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `size_class` | the 128 sizes of objects |
 //! | `object` | kinds of objects; an object packed into a word |
-//! | `layout` | where blocks, pages and objects lie |
-//! | `block` | the word that says whose a block is |
+//! | `layout` | positions of blocks, pages and objects |
+//! | `block` | the word that names a block's owner |
 //! | `slab`, `heap` | the process's books of its blocks, without verbs |
-//! | `magazine`, `stock` | what each client keeps, without a shared lock |
-//! | `share` | [`Blocks`], the process's share, which the files below act on |
-//! | `grant` | where objects come from |
+//! | `magazine`, `stock` | the objects that each client keeps, without a shared lock |
+//! | `share` | [`Blocks`], the process's share, on which the files below operate |
+//! | `grant` | sources of objects |
 //! | `claims` | how objects that others freed come back |
 //! | `release` | how objects of others and empty blocks go back |
-//! | `hand_over` | how other blocks leave a process that goes on |
+//! | `hand_over` | how other blocks leave a process that continues |
 //! | `close` | exact books for the next owner |
-//! | `reachable` | what an index can reach |
-//! | `rebuild`, `sweep` | books rebuilt from that |
-//! | `audit` | books compared with that |
+//! | `reachable` | the objects that an index can reach |
+//! | `rebuild`, `sweep` | books rebuilt from those objects |
+//! | `audit` | books compared with those objects |
 //!
-//! The room knows nothing of epochs or leases. It is told which members live, how many nodes may be
-//! used, and which objects no reader can hold.
+//! This module does not depend on epochs or leases. Its callers pass in which members live, how
+//! many nodes are usable, and which objects no reader can hold.
 
 mod audit;
 mod bits;

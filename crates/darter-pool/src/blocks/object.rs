@@ -1,9 +1,9 @@
-//! What an object is: its kind, and its address and size class packed into a word.
+//! Objects: their kinds, and an object's address and size class packed into a word.
 
 use darter_fabric::GlobalAddr;
 
-/// What an object is. A block holds objects of one kind as long as it is granted, so that an inner
-/// node's memory never becomes a leaf's while anyone can mistake one for the other.
+/// The kind of an object. A block holds objects of one kind while it is granted, so that an inner
+/// node's memory never becomes a leaf's while one could be mistaken for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AllocKind {

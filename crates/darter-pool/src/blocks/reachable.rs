@@ -1,10 +1,10 @@
-//! The set of objects an index can reach: what an audit and a sweep hold against the pool's books.
+//! The set of objects that an index can reach. Audits and sweeps compare it with the pool's books.
 //!
-//! Two bits per 16-byte granule, in chunks of 1 MiB of address space that come into being when
-//! first touched: one bit says that the granule is covered by an object, the other that an object
-//! begins there. An object ends before the next granule that is uncovered or begins another, so
-//! boundaries need no further store, and the set costs at most a 64th of the bytes it covers plus
-//! one chunk per object.
+//! Two bits per 16-byte granule, in chunks of 1 MiB of address space that are allocated on first
+//! use: one bit says that an object covers the granule, the other that an object begins there. An
+//! object ends before the next granule that is uncovered or begins another, so boundaries need no
+//! further storage, and the set costs at most a 64th of the bytes it covers plus one chunk per
+//! object.
 
 use darter_fabric::GlobalAddr;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl Chunk {
     }
 }
 
-/// Objects by address and length, none overlapping another.
+/// Objects by address and length, without overlaps.
 #[derive(Clone, Debug, Default)]
 pub struct ReachableSet {
     chunks: BTreeMap<u64, Chunk>,
@@ -43,9 +43,9 @@ impl ReachableSet {
         Self::default()
     }
 
-    /// Adds an object of `bytes` bytes, rounded up to 16. Returns `false` and changes nothing when
-    /// it overlaps one that is there, when `addr` is not a multiple of 16, or when no object can
-    /// have that length.
+    /// Adds an object of `bytes` bytes, rounded up to 16. Returns `false` and changes nothing if it
+    /// overlaps another object, if `addr` is not a multiple of 16, or if no object can have that
+    /// length.
     pub fn insert(&mut self, addr: GlobalAddr, bytes: u64) -> bool {
         let Some((first, last)) = granules(addr, bytes) else { return false };
         for (chunk, word, mask) in spans(first, last) {
@@ -86,7 +86,7 @@ impl ReachableSet {
         self.bytes
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn objects(&self) -> u64 {
         self.objects
     }

@@ -1,5 +1,5 @@
-//! Books of a block made from what the index reaches, for sweeps and audits of blocks whose books
-//! are lost.
+//! Books of a block rebuilt from the objects that the index reaches, for sweeps and audits of
+//! blocks whose books are lost.
 
 use darter_fabric::GlobalAddr;
 
@@ -10,17 +10,17 @@ use super::reachable::ReachableSet;
 use super::size_class::class_of;
 use super::slab::Slab;
 
-/// Violations kept in a report.
+/// Most violations in a report.
 pub(crate) const VIOLATIONS_MAX: usize = 1000;
 
-/// Books made from what the index reaches.
+/// Books rebuilt from the objects that the index reaches.
 pub(super) struct Rebuilt {
     pub books: OwnBlock,
     pub kept_bytes: u64,
     pub violations: Vec<String>,
 }
 
-/// Makes a block's books from reachable objects alone.
+/// Rebuilds a block's books from reachable objects alone.
 pub(super) fn rebuild(layout: &Layout, block: BlockId, word: BlockWord, reachable: &ReachableSet) -> Rebuilt {
     let mut made = Rebuilt { books: OwnBlock::empty(layout, word), kept_bytes: 0, violations: Vec::new() };
     for (addr, bytes) in reachable.objects_in(layout.block_addr(block), layout.block_bytes) {
@@ -38,9 +38,9 @@ pub(super) fn rebuild(layout: &Layout, block: BlockId, word: BlockWord, reachabl
 
 fn place(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u64) -> Result<(), &'static str> {
     let class = class_of(bytes).ok_or("is larger than any class")?;
-    let spot = layout.spot(addr, class).ok_or("does not lie where objects of its size do")?;
+    let spot = layout.spot(addr, class).ok_or("is not at a position for objects of its size")?;
     let first = spot.page.page;
-    let shape = layout.shape(first, class).ok_or("does not lie where objects of its size do")?;
+    let shape = layout.shape(first, class).ok_or("is not at a position for objects of its size")?;
     let pages = &books.pages[first as usize..(first + shape.pages) as usize];
     if pages.iter().all(|page| matches!(page, Page::Free)) {
         books.set_slab(first, Slab::new(class, &shape, true));
@@ -50,14 +50,14 @@ fn place(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u64) ->
             if slab.occupy(spot.slot) {
                 Ok(())
             } else {
-                Err("lies where another does")
+                Err("is in the slot of another object")
             }
         }
         _ => Err("shares a page with an object of another size"),
     }
 }
 
-/// Takes all pages that an object touches out of use, and the whole of any slab among them.
+/// Marks all pages that an object touches as lost, including the whole of any slab among them.
 fn lose_pages(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u64) {
     let Some(page) = layout.page_of(addr) else { return };
     let within = addr.offset() - layout.page_addr(page).offset();
@@ -86,8 +86,8 @@ mod tests {
         BlockWord::decode(0).unwrap().next(BlockState::Owned, AllocKind::Leaf, owner)
     }
 
-    /// A slab of four pages and a run of five; then an object of another size lies in a further page
-    /// of the slab, between two objects.
+    /// A slab of four pages and a run of five; then an object of another size lies in a further
+    /// page of the slab, between two objects.
     #[test]
     fn further_pages_of_a_slab_hold_nothing_else() {
         let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();

@@ -36,8 +36,8 @@ impl<F: Fabric> Blocks<F> {
         objects.iter().filter_map(|object| Some(self.layout().page_of(object.addr())?.block)).collect()
     }
 
-    /// Notes frees that have landed in these blocks. A block that this process took over meanwhile
-    /// may have been searched for freed objects before.
+    /// Notes frees that have landed in these blocks. If this process has taken over one of the
+    /// blocks since it posted the frees, it may have searched it for freed objects too early.
     pub(crate) fn note_landed(&self, blocks: &BTreeSet<BlockId>) {
         let heap = self.heap();
         if blocks.iter().any(|&block| heap.block(block).is_some()) {
@@ -70,7 +70,7 @@ impl<F: Fabric> Blocks<F> {
             };
             self.touch(page.block);
             match words.last_mut() {
-                // An object that was freed twice, by a damaged pointer, sets its bit once.
+                // An object that a damaged pointer freed twice sets its bit once.
                 Some((last, bits)) if *last == addr => *bits |= bit,
                 _ => words.push((addr, bit)),
             }
@@ -78,7 +78,7 @@ impl<F: Fabric> Blocks<F> {
         words
     }
 
-    /// Gives wholly free blocks back, `keep` excepted.
+    /// Gives wholly free blocks back, except `keep` of them.
     pub(crate) async fn return_blocks(
         &self,
         endpoint: &mut F::Endpoint,
@@ -91,7 +91,7 @@ impl<F: Fabric> Blocks<F> {
         };
         for (block, word) in leaving {
             cas(endpoint, Layout::block_word(block), word.encode(), word.freed().encode()).await?;
-            // Lost races too: then an earlier CAS of this process, thought lost, has landed.
+            // Also after a lost race: an earlier CAS of this process, thought lost, has landed.
             self.heap().finish_return(block, word);
         }
         Ok(())

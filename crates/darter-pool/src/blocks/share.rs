@@ -1,4 +1,4 @@
-//! A process's share of the pool's memory: its blocks, and what its clients keep of them.
+//! A process's share of the pool's memory: its blocks, and the objects that its clients keep.
 
 use darter_fabric::{Fabric, GlobalAddr, ObjectState};
 use std::collections::{BTreeSet, HashSet};
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::sync::lock;
 
-/// The blocks of this process, and its way to those of others.
+/// The blocks of this process, and its access to those of others.
 pub(crate) struct Blocks<F: Fabric> {
     fabric: F,
     layout: Layout,
@@ -29,9 +29,9 @@ pub(crate) struct Blocks<F: Fabric> {
     stocks: Mutex<Vec<Arc<MagazineList>>>,
     /// Most objects in a client's magazine.
     magazine_objects_max: AtomicUsize,
-    /// Other members have been seen, so objects of this process may be freed from outside.
+    /// Other members have been seen, so they may have freed objects of this process.
     has_met_others: AtomicBool,
-    /// Clients empty their magazines, since blocks are about to be handed over.
+    /// Clients empty their magazines because blocks are about to be handed over.
     pub(super) handing_over: AtomicBool,
     /// No blocks are handed over.
     pub(super) never_hands_over: AtomicBool,
@@ -40,7 +40,7 @@ pub(crate) struct Blocks<F: Fabric> {
 }
 
 impl<F: Fabric> Blocks<F> {
-    /// No blocks yet, for an incarnation of a member.
+    /// A share without blocks, for an incarnation of a member.
     pub(crate) fn new(fabric: F, layout: Layout, me: MemberId) -> Self {
         Self {
             heap: Mutex::new(Heap::new(layout.clone())),
@@ -56,7 +56,7 @@ impl<F: Fabric> Blocks<F> {
         }
     }
 
-    /// The fabric below.
+    /// The fabric.
     #[inline]
     pub(crate) fn fabric(&self) -> &F {
         &self.fabric
@@ -78,7 +78,7 @@ impl<F: Fabric> Blocks<F> {
         lock(&self.heap)
     }
 
-    /// Notes that another member has been there at the same time as this one.
+    /// Notes that another member was live at the same time as this one.
     pub(crate) fn note_others(&self) {
         self.has_met_others.store(true, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ impl<F: Fabric> Blocks<F> {
         self.has_met_others.load(Ordering::Relaxed)
     }
 
-    /// Makes room for the blocks of nodes that were added since.
+    /// Makes room for the blocks of nodes that were added.
     pub(crate) fn take_nodes_in(&self) {
         self.heap().take_nodes_in();
     }
@@ -103,7 +103,7 @@ impl<F: Fabric> Blocks<F> {
         std::mem::take(&mut *lock(&self.touched))
     }
 
-    /// Adds a client's magazines to those that audits look at.
+    /// Adds a client's magazines to those that audits read.
     pub(super) fn list_magazines(&self) -> Arc<MagazineList> {
         let list = Arc::<MagazineList>::default();
         lock(&self.stocks).push(Arc::clone(&list));
@@ -125,7 +125,7 @@ impl<F: Fabric> Blocks<F> {
         lock(&self.stocks).iter().map(|list| list.bytes()).sum()
     }
 
-    /// Bytes of all objects in use, those in magazines and in limbo included.
+    /// Bytes of all objects in use, including those in magazines and limbo.
     pub(crate) fn object_bytes(&self) -> u64 {
         self.heap().object_bytes()
     }
@@ -140,12 +140,12 @@ impl<F: Fabric> Blocks<F> {
         self.magazine_objects_max.load(Ordering::Relaxed)
     }
 
-    /// Sets how many objects of a size each client keeps at most.
+    /// Limits the number of objects of each size that a client keeps.
     pub(crate) fn set_magazine_objects_max(&self, objects: usize) {
         self.magazine_objects_max.store(objects.max(1), Ordering::Relaxed);
     }
 
-    /// Tells the fabric what becomes of an object.
+    /// Reports an object's state to the fabric's observer.
     #[inline]
     pub(crate) fn note(&self, object: Object, state: ObjectState) {
         self.fabric.memory_observer().note_object(object.addr(), class_bytes(object.class()), state);
@@ -160,7 +160,7 @@ impl<F: Fabric> Blocks<F> {
         objects.iter().copied().filter(|o| heap.free(o.addr(), o.class()) == Freed::Elsewhere).collect()
     }
 
-    /// Whether a block is this process's.
+    /// Whether this process owns a block.
     #[cfg(test)]
     pub(crate) fn owns(&self, block: BlockId) -> bool {
         self.heap().block(block).is_some()

@@ -1,4 +1,4 @@
-//! Size classes: 128 sizes, 7 bits, so that a class travels in a slot beside the address (DART,
+//! Size classes: 128 sizes, 7 bits, so that a slot holds both a class and the address (DART,
 //! section 3.3).
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //! class   80 .. 127   5120, 6144, … 16 MiB                  four steps a doubling
 //! ```
 //!
-//! An object's bytes are its class's bytes; a READ of a class's bytes fetches the whole object.
+//! An object occupies its class's bytes; a READ of that many bytes fetches the whole object.
 
-/// How many size classes there are.
+/// Number of size classes.
 pub const CLASSES: usize = 128;
 /// The largest class, in bytes.
 pub const CLASS_BYTES_MAX: u64 = 16 << 20;
@@ -38,7 +38,7 @@ const BYTES: [u64; CLASSES] = {
 const _: () = assert!(BYTES[63] == 1024 && BYTES[64] == 1152 && BYTES[79] == 4096 && BYTES[80] == 5120);
 const _: () = assert!(BYTES[127] == CLASS_BYTES_MAX);
 
-/// The smallest class that holds `bytes`, or `None` above [`CLASS_BYTES_MAX`]. Zero bytes are of
+/// The smallest class that holds `bytes`, or `None` above [`CLASS_BYTES_MAX`]. Zero bytes belong to
 /// class 0.
 #[inline]
 pub const fn class_of(bytes: u64) -> Option<u8> {

@@ -1,7 +1,7 @@
-//! A slab: pages with objects of one class, and which of them are free, as the owner remembers it.
+//! A slab: pages with objects of one class, and which of them are free according to the owner.
 //!
-//! The owner's memory is the truth while a block is owned. The bitmap in the pool only collects
-//! what other members freed since the owner last looked.
+//! While a block is owned, the owner's memory is authoritative. The bitmap in the pool only
+//! collects the objects that other members freed since the owner last fetched it.
 
 use super::bits::ones;
 use super::layout::Shape;
@@ -17,7 +17,7 @@ pub(crate) struct Slab {
     pub pages: u32,
     pub count: u32,
     pub free: u32,
-    /// Someone is fetching what others freed; the pages stay a slab of this class until that is done.
+    /// Freed bits are being fetched; the pages stay a slab of this class until that is done.
     pub claiming: bool,
     place: u32,
     bits: Box<[u64]>,
@@ -48,7 +48,7 @@ impl Slab {
         Some(word as u32 * 64 + bit)
     }
 
-    /// Marks the objects of a bitmap word free; returns how many of them were in use.
+    /// Marks the objects of a bitmap word as free; returns how many of them were in use.
     pub(crate) fn give_word(&mut self, word: usize, bits: u64) -> u32 {
         let Some(held) = self.bits.get_mut(word) else { return 0 };
         let objects = match self.count.saturating_sub(word as u32 * 64) {
@@ -62,7 +62,7 @@ impl Slab {
         given.count_ones()
     }
 
-    /// Marks an object used; `false` when it was, or when there is none.
+    /// Marks an object as used; returns `false` if it already was, or does not exist.
     pub(crate) fn occupy(&mut self, slot: u32) -> bool {
         let mask = 1 << (slot % 64);
         let Some(word) = self.bits.get_mut(slot as usize / 64) else { return false };

@@ -1,8 +1,8 @@
 //! A client's stock of free objects: its magazines, one for each node, kind and size class.
 //!
 //! Most allocations take from a magazine and most frees of drafts add to one, without touching
-//! anything shared. When a magazine is empty, [`Stock::refill`] fills it with what the process has
-//! found (`grant`); when it is full, half of it goes back to the heap.
+//! shared state. When a magazine is empty, [`Stock::refill`] fills it with objects that the process
+//! has found (`grant`); when it is full, half of it goes back to the heap.
 
 use darter_fabric::{ClientObserver, Endpoint, Fabric, GlobalAddr, ObjectState};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub(crate) struct Stock {
     magazines: Vec<Option<Arc<Magazine>>>,
     /// The same magazines, for audits.
     listed: Arc<MagazineList>,
-    /// A bit for each node that had no room at the last try. Objects of other nodes are then as
-    /// good.
+    /// A bit for each node that had no room at the last try. Objects of other nodes are then
+    /// acceptable.
     full: [u64; 4],
-    /// A simulation refused the allocation under way.
+    /// A simulation refused the current allocation.
     refused: bool,
 }
 
@@ -35,15 +35,15 @@ pub(crate) struct Shortage {
     pub kind: AllocKind,
     /// The size class of the object.
     pub class: u8,
-    /// How many objects to look for.
+    /// Number of objects to obtain.
     pub want: usize,
 }
 
-/// How the search for an object without the heap ended.
+/// The result of a search for an object outside the heap.
 pub(crate) enum Found {
     /// An object from a magazine.
     Object(GlobalAddr),
-    /// Magazines have none.
+    /// The magazines have none.
     Nothing(Shortage),
 }
 
@@ -59,8 +59,8 @@ impl Stock {
         (usize::from(node) * AllocKind::COUNT + kind as usize) * CLASSES + usize::from(class)
     }
 
-    /// Takes an object from its magazine; `None` when that is empty, the node is absent or the
-    /// endpoint refuses.
+    /// Takes an object from its magazine. Returns `None` if the magazine is empty, the node is
+    /// absent or the endpoint refuses.
     #[inline]
     pub(crate) fn take<F: Fabric>(
         &mut self,
@@ -82,27 +82,26 @@ impl Stock {
         let object = magazine.pop()?;
         blocks.fabric().memory_observer().note_object(object, class_bytes(class), ObjectState::Allocated);
         if let Some(next) = magazine.peek() {
-            // Written by the operation after this one.
+            // The operation after this one will write it.
             endpoint.prefetch(next, (class_bytes(class) / 8) as usize);
         }
         Some(object)
     }
 
-    /// Whether a simulation has refused an allocation and no caller knows of it yet.
+    /// Whether a simulation has refused an allocation and no caller has received the error yet.
     #[inline]
     pub(crate) fn is_refused(&self) -> bool {
         self.refused
     }
 
-    /// The same; forgets the refusal.
+    /// The same; clears the refusal.
     #[inline]
     pub(crate) fn take_refusal(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }
 
     /// Takes an object from another node's magazine if `node` is absent, or had no room at the last
-    /// try. Else
-    /// returns what to look for.
+    /// try. Otherwise returns the shortage.
     ///
     /// # Errors
     /// [`PoolError::TooLarge`].
@@ -128,7 +127,7 @@ impl Stock {
         Ok(Found::Nothing(Shortage { node, kind, class, want }))
     }
 
-    /// Takes the first of the objects that were found in a shortage, and keeps the others.
+    /// Takes the first of the objects that were found for a shortage, and keeps the others.
     pub(crate) fn refill<F: Fabric>(
         &mut self,
         blocks: &Blocks<F>,
@@ -154,7 +153,7 @@ impl Stock {
     fn magazine<F: Fabric>(&mut self, blocks: &Blocks<F>, node: u8, kind: AllocKind, class: u8) -> &Magazine {
         let at = Self::index(node, kind, class);
         if self.magazines.len() <= at {
-            // A node that was added since.
+            // The node was added after this stock was created.
             self.magazines.resize((usize::from(node) + 1) * AllocKind::COUNT * CLASSES, None);
         }
         let listed = &self.listed;
@@ -189,12 +188,12 @@ impl Stock {
         blocks.empty_magazines(&self.listed);
     }
 
-    /// The same magazines, for upkeep.
+    /// The client's magazines, for upkeep.
     pub(crate) fn magazines(&self) -> &Arc<MagazineList> {
         &self.listed
     }
 
-    /// The same, at the end of the client.
+    /// Empties the magazines and removes them from the list, at the end of the client.
     pub(crate) fn close<F: Fabric>(&mut self, blocks: &Blocks<F>) {
         self.flush(blocks);
         blocks.forget_magazines(&self.listed);

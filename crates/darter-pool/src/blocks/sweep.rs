@@ -1,8 +1,9 @@
-//! The sweep of one block whose owner is gone: what the index does not reach is free.
+//! The sweep of one block whose owner is gone: objects that the index does not reach are free.
 //!
-//! When a block may be swept, and why that is safe, `adoption` says. A swept block is left closed
-//! for whoever needs room first: the sweeping process may have no use for it, and kept all blocks of
-//! a hundred dead ones, each with little in use, while others found the pool full.
+//! `adoption` describes when a block may be swept, and why that is safe. A swept block is left
+//! closed for the first member that needs room. A sweeping process that kept the blocks might not
+//! use them: it would hold all blocks of a hundred dead members, each with little in use, while
+//! others found the pool full.
 
 use darter_fabric::{Fabric, ObjectState};
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use crate::error::PoolError;
 /// Slabs whose freed bits are read in one batch.
 const SLABS_PER_BATCH: usize = 64;
 
-/// What came of the sweep of one block.
+/// The result of the sweep of one block.
 pub(crate) struct Swept {
     /// Bytes of reachable objects.
     pub kept_bytes: u64,
@@ -32,9 +33,9 @@ pub(crate) struct Swept {
 }
 
 impl<F: Fabric> Blocks<F> {
-    /// Finds out what is in use in a block that this process is sweeping, and returns what
-    /// [`Blocks::post_closing`] then leaves it closed by, or free if nothing is in use. Changes
-    /// nothing but the block's word. Returns `None` if another sweep was faster.
+    /// Finds the objects in use in a block that this process is sweeping. Returns the changes with
+    /// which [`Blocks::post_closing`] then leaves the block closed, or free if nothing is in use.
+    /// Changes nothing but the block's word. Returns `None` if another sweep was faster.
     pub(crate) async fn sweep(
         &self,
         endpoint: &mut F::Endpoint,
@@ -42,16 +43,16 @@ impl<F: Fabric> Blocks<F> {
         word: BlockWord,
         reachable: &ReachableSet,
     ) -> Result<Option<(Closing, Swept)>, PoolError> {
-        // A new word first: of two sweeps of this process one goes on, and the other cannot close
-        // the block.
+        // Change the word first: of two sweeps of this process, one continues and the other cannot
+        // close the block.
         let reserved = word.next(BlockState::Sweeping, word.kind, self.me());
         if !self.change_word(endpoint, block, word, reserved).await? {
             return Ok(None);
         }
         let Rebuilt { mut books, kept_bytes, violations } =
             rebuild(self.layout(), block, reserved, reachable);
-        // What members have freed so far. What they free of the others from now on sets bits that
-        // are not set below.
+        // Read the objects that members have freed so far. Later frees of the other objects set
+        // bits that are not set below.
         let (mut freed_bytes, mut set) = (0, HashMap::new());
         for slabs in books.claimable(block).chunks(SLABS_PER_BATCH) {
             for (slab, words) in slabs.iter().zip(self.read_bits(endpoint, slabs).await?) {
@@ -73,8 +74,8 @@ impl<F: Fabric> Blocks<F> {
         Ok(Some((closing, Swept { kept_bytes: kept_bytes - freed_bytes, room, violations })))
     }
 
-    /// The bytes that the walk has met of the objects that a word of a slab's freed bits names: those of
-    /// the index, not of their slots.
+    /// Returns the bytes of those objects named by a word of a slab's freed bits that the walk has
+    /// met: their sizes in the index, not those of their slots.
     fn met_bytes(&self, claim: Claim, (word, bits): (usize, u64), reachable: &ReachableSet) -> u64 {
         let met = |bit: u64| {
             let spot = Spot { page: claim.page, slot: (word as u64 * 64 + bit) as u32 };
@@ -83,7 +84,7 @@ impl<F: Fabric> Blocks<F> {
         ones(bits).filter_map(met).sum()
     }
 
-    /// Notes what is free in a block whose books were rebuilt.
+    /// Reports the free memory of a block whose books were rebuilt to the observer.
     fn note_free(&self, block: BlockId, books: &OwnBlock) {
         for (page, held) in (0_u32..).zip(&books.pages) {
             let page = PageId { block, page };

@@ -10,11 +10,12 @@ use crate::sync::lock;
 #[derive(Debug, Default)]
 pub(crate) struct Addition {
     under_way: bool,
-    /// What dropped operations of the last one's endpoint have posted, unless it came to its end.
+    /// Verbs that dropped operations of the last addition's endpoint have posted, unless it
+    /// completed.
     left: Option<Arc<dyn Orphans>>,
 }
 
-/// The one addition of this process, until dropped.
+/// The one addition of this process, which ends when this is dropped.
 pub(super) struct Adding<'a>(&'a Mutex<Addition>);
 
 impl<'a> Adding<'a> {
@@ -27,14 +28,14 @@ impl<'a> Adding<'a> {
             return Err(PoolError::Options("this process is adding a memory node; try again"));
         }
         if this.left.as_ref().is_some_and(|left| left.in_flight() > 0) {
-            let what = "verbs of a cancelled addition of a memory node are on their way; try again";
+            let what = "verbs of a cancelled addition of a memory node are in flight; try again";
             return Err(PoolError::Options(what));
         }
         *this = Addition { under_way: true, left: orphans };
         Ok(Self(addition))
     }
 
-    /// Nothing that it posted is on its way.
+    /// Ends an addition that has no verbs in flight.
     pub(super) fn end(self) {
         lock(self.0).left = None;
     }

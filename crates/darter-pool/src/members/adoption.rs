@@ -1,31 +1,32 @@
-//! Adoption and sweep: what dead members held comes back (DART, section 4.5, "Client Crashes").
+//! Adoption and sweep: how memory that dead members held is recovered (DART, section 4.5, "Client
+//! Crashes").
 //!
-//! A dead member's books are gone; what is in use in its blocks is what the index reaches. One
-//! sweep:
+//! A dead member's books are gone; the objects in use in its blocks are those that the index
+//! reaches. One sweep:
 //!
-//! 1. [`crate::Pool::adopt`]: CAS each block whose owner is dead to SWEEPING(me). From here on no
-//!    member allocates in it, so whatever becomes reachable later lies elsewhere. Closed blocks are
-//!    taken too: they may hold objects that were in some member's limbo when it closed.
-//! 2. The index walks and collects what it reaches, and clears hints that name anything else.
+//! 1. [`crate::Pool::adopt`]: CAS each block whose owner is dead to SWEEPING(me). From then on no
+//!    member allocates in it, so any object that becomes reachable later lies elsewhere. Closed
+//!    blocks are taken too: they may hold objects that were in a member's limbo when it closed.
+//! 2. The index walks, collects the objects that it reaches, and clears hints that name any other.
 //! 3. [`crate::Pool::finish_adoption`] reads the global epoch `w`, then waits until every live
-//!    member's *flushed* epoch is above `w`: every operation that was under way is over, and
-//!    whatever any member unlinked up to now has been freed for good, which for these blocks means
+//!    member's *flushed* epoch is above `w`: every operation that was under way is over, and every
+//!    object that any member had unlinked has been freed for good, which for these blocks means
 //!    that its freed bit has landed. Every slot that the walk did not reach is free, whatever its
-//!    bit says; of the reached ones those whose bit is set are. The bits that lack are added, and the
-//!    block is closed: the next one that needs room takes it, this process or another.
+//!    bit says; of the reached slots, those whose bit is set are free. The missing bits are added,
+//!    and the block is closed: the next process that needs room takes it, this one or another.
 //!
-//! *No double free.* A slot the walk did not reach was unlinked before the walk ended, so before
-//! `w` was read: by an operation born at `w` or earlier, whose freed bit landed before step 3
-//! looked; or its unlinker is dead and was fenced. So no bit for it can come later. A slot the walk
-//! did reach is freed only by its bit. *No reader.* Readers pinned at `w` or earlier are gone, and
-//! hints to unreached objects were cleared before `w`.
+//! *No double free.* A slot that the walk did not reach was unlinked before the walk ended, and so
+//! before `w` was read: by an operation born at `w` or earlier, whose freed bit landed before step
+//! 3 read the bits; or by a member that is dead and was fenced. So no bit for it can land later. A
+//! slot that the walk did reach is freed only by its bit. *No reader.* Readers pinned at `w` or
+//! earlier are gone, and hints to unreached objects were cleared before `w`.
 //!
-//! *No bit is added twice.* A sweep that is cut short while it adds bits may have some on their way.
+//! *No bit is added twice.* A sweep that is cut short while it adds bits may have some in flight.
 //! So no other sweep of this process takes that block: it stays SWEEPING until the process ends and
 //! is fenced.
 //!
-//! When a member does not move on, nothing is freed; the blocks stay SWEEPING and a later adoption
-//! takes them again. When the sweeping process dies in between, its blocks are a dead member's:
+//! If a member makes no progress, nothing is freed; the blocks stay SWEEPING and a later adoption
+//! takes them again. If the sweeping process dies in between, its blocks are a dead member's:
 //! sweeping them again loses nothing.
 
 use darter_fabric::Fabric;
@@ -43,7 +44,7 @@ use crate::sync::lock;
 struct Adopted {
     block: BlockId,
     word: BlockWord,
-    /// Bytes that could be allocated in it before.
+    /// Bytes that could be allocated in it before the sweep.
     room: u64,
 }
 
@@ -52,7 +53,7 @@ struct Adopted {
 #[must_use = "walk the index, then pass it to finish_adoption"]
 pub struct Adoption {
     blocks: Vec<Adopted>,
-    /// All blocks that sweeps of this process are at, these among them until this is dropped.
+    /// All blocks that this process is sweeping, including these until this is dropped.
     in_sweep: Arc<Mutex<BTreeSet<BlockId>>>,
     dead_blocks: u64,
     block_bytes: u64,
@@ -68,17 +69,17 @@ impl Drop for Adoption {
 }
 
 impl Adoption {
-    /// Blocks taken.
+    /// Number of blocks taken.
     pub fn blocks(&self) -> u64 {
         self.blocks.len() as u64
     }
 
-    /// Blocks among them whose owner has died; the others were left by a clean close.
+    /// Number of these blocks whose owner has died; the others were left by a clean close.
     pub fn dead_blocks(&self) -> u64 {
         self.dead_blocks
     }
 
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub fn bytes(&self) -> u64 {
         self.blocks() * self.block_bytes
     }
@@ -89,10 +90,11 @@ impl Adoption {
     }
 }
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Whether the blocks were swept; if not, [`SweepReport::waiting_for`] says who held it back.
+    /// Whether the blocks were swept; if not, [`SweepReport::waiting_for`] names the members that
+    /// prevented it.
     pub finished: bool,
     /// Blocks swept.
     pub blocks: u64,
@@ -100,8 +102,8 @@ pub struct SweepReport {
     pub kept_bytes: u64,
     /// Bytes that can be allocated in them now and could not before.
     pub reclaimed_bytes: u64,
-    /// Slots of live members that did not move on. When this process is among them, an operation of
-    /// its own is under way, or objects wait for `take_graced`.
+    /// Slots of live members that made no progress. If this process is among them, one of its
+    /// operations is under way, or objects wait for `take_graced`.
     pub waiting_for: Vec<u32>,
     /// Reachable objects that contradict each other; their pages are kept out of use. At most
     /// 1,000.
@@ -109,9 +111,9 @@ pub struct SweepReport {
 }
 
 impl Members {
-    /// Takes the blocks whose owners are dead, those that were left closed, and those that a sweep
-    /// of this process was cut short at. `tables` are the words of the nodes' block tables, read
-    /// before the members.
+    /// Takes the blocks whose owners are dead, closed blocks, and the blocks of this process's
+    /// sweeps that were cut short. `tables` are the words of the nodes' block tables, read before
+    /// the members.
     pub(crate) async fn adopt<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -134,7 +136,7 @@ impl Members {
                 let is_dead = word.owner().is_some_and(|owner| !members.is_live(owner));
                 let is_mine = word.state == BlockState::Sweeping && word.owner() == Some(self.me());
                 if is_mine {
-                    // Left by a sweep that was cut short; not one that another thread is at.
+                    // A sweep that was cut short left it, or another thread is sweeping it.
                     if lock(in_sweep).insert(block) {
                         adoption.blocks.push(Adopted { block, word, room: 0 });
                     }
@@ -151,7 +153,7 @@ impl Members {
         Ok(adoption)
     }
 
-    /// Sweeps adopted blocks, after every member has flushed what it had unlinked.
+    /// Sweeps adopted blocks, after every member has flushed the objects that it had unlinked.
     pub(crate) async fn sweep<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -162,7 +164,7 @@ impl Members {
         let mut report = SweepReport { finished: true, ..SweepReport::default() };
         while let Some(&Adopted { block, word, room }) = adoption.blocks.last() {
             let swept = blocks.sweep(endpoint, block, word, reachable).await?;
-            // Not by way of the adoption's end: see "no bit is added twice".
+            // Taken out here and not when the adoption is dropped: see "no bit is added twice".
             adoption.blocks.pop();
             if let Some((closing, swept)) = swept {
                 if blocks.post_closing(endpoint, block, closing).await? {

@@ -1,19 +1,19 @@
-//! Bootstrap: how one process at a time makes a pool of some memory nodes.
+//! Bootstrap: how one process at a time creates a pool on some memory nodes.
 //!
-//! Whoever makes a pool takes every node first, by CAS on its *founder word* from free to the name
-//! of its [`darter_fabric::Identity`]. Only then does it look whether a node holds a pool, and
-//! write. The words are freed after node 0's magic word is there. So of several that begin at once
-//! one goes on, whatever the order in which they name the nodes; the others are refused before they
-//! have written anything.
+//! A process that creates a pool first takes every node, by CAS on its *founder word* from free to
+//! the name of its [`darter_fabric::Identity`]. After that it checks whether a node holds a pool,
+//! and writes. The words are freed after node 0's magic word is there. So of several processes that
+//! begin at once, one continues, whatever the order in which they name the nodes; the others are
+//! refused before they have written anything.
 //!
-//! A founder may die on the way. Its word then names it, and it is taken over after
-//! [`darter_fabric::Fabric::fence`] has proved that it can write no more; if the provider does not
-//! know it (the node was restarted), after a lease's time in which the word has not changed. To be
+//! A founder may die on the way. Its word then names it, and the node can be taken over after
+//! [`darter_fabric::Fabric::fence`] has proved that the founder can write no more; if the provider
+//! does not know it (the node was restarted), after the word has not changed for a lease. To be
 //! found, a founder holds the slot after those of the members.
 //!
-//! What it leaves half made is no pool: a magic word does not count on a node that the founder of
-//! a node *without* one had taken, since the words of all nodes are freed after the last magic
-//! word.
+//! A half-made pool is not a pool: a magic word does not count on a node if the founder that took
+//! the node has also taken one *without* a magic word, since the words of all nodes are freed after
+//! the last magic word.
 
 use darter_fabric::{
     Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, SUPERBLOCK_MAGIC, Suspect,
@@ -24,20 +24,20 @@ use crate::error::PoolError;
 use crate::region::{FOUNDER_AT, MEMBERS};
 use crate::round_trip::{cas, submit};
 
-/// The client slot of whoever makes a pool.
+/// The client slot of a process that creates a pool.
 const FOUNDER_SLOT: u32 = MEMBERS;
 
-/// The nodes that this process has taken to make a pool of.
+/// The nodes that this process has taken to create a pool on.
 pub(crate) struct Bootstrap {
     /// Proof of life until all is done.
     _identity: Box<dyn Identity>,
-    /// What this process is called in the founder words.
+    /// This process's name in the founder words.
     name: u64,
-    /// The founder word of each node before.
+    /// The former founder word of each node.
     before: Vec<u64>,
 }
 
-/// What a node says before a pool is made of it.
+/// The state of a node before a pool is created on it.
 struct Look {
     is_pool: bool,
     founder: u64,
@@ -47,8 +47,8 @@ impl Bootstrap {
     /// Takes all nodes.
     ///
     /// # Errors
-    /// [`PoolError::AlreadyAPool`] if one of them is a pool's, [`PoolError::BeingCreated`] if
-    /// another process is making a pool of one: nothing is changed then.
+    /// [`PoolError::AlreadyAPool`] if one of them belongs to a pool, [`PoolError::BeingCreated`] if
+    /// another process is creating a pool on one: nothing is changed then.
     pub(crate) async fn begin<F: Fabric>(
         fabric: &F,
         endpoint: &mut F::Endpoint,
@@ -61,7 +61,7 @@ impl Bootstrap {
             Err(FabricError::IdentityTaken { .. }) => return Err(PoolError::BeingCreated { node: 0 }),
             Err(error) => return Err(error.into()),
         };
-        // Providers whose nodes no other process reaches have no names.
+        // Providers whose nodes no other process can reach have no names.
         let name = identity.holder().max(1);
         let mut bootstrap = Self { _identity: identity, name, before: Vec::new() };
         let taken = bootstrap.take_all(fabric, endpoint, nodes, lease_ms).await;
@@ -82,7 +82,7 @@ impl Bootstrap {
             let before = take(fabric, endpoint, node, self.name, lease_ms).await?;
             self.before.push(before);
         }
-        // Others may have made a pool since the first look.
+        // Others may have created a pool since the first check.
         let mut looks = look_at(endpoint, nodes).await?;
         for (look, &before) in looks.iter_mut().zip(&self.before) {
             look.founder = before;
@@ -90,7 +90,7 @@ impl Bootstrap {
         refuse_pools(&looks)
     }
 
-    /// Leaves the nodes as they were found.
+    /// Restores the nodes' founder words.
     async fn give_back<E: Endpoint>(&self, endpoint: &mut E) -> Result<(), PoolError> {
         for (node, &before) in (0..).zip(&self.before) {
             cas(endpoint, GlobalAddr::new(node, FOUNDER_AT), self.name, before).await?;
@@ -98,7 +98,7 @@ impl Bootstrap {
         Ok(())
     }
 
-    /// Frees the nodes, which are a pool now.
+    /// Frees the nodes, which are now a pool.
     pub(crate) async fn end<E: Endpoint>(self, endpoint: &mut E) -> Result<(), PoolError> {
         for node in 0..self.before.len() as u8 {
             cas(endpoint, GlobalAddr::new(node, FOUNDER_AT), self.name, 0).await?;
@@ -132,7 +132,7 @@ fn refuse_pools(looks: &[Look]) -> Result<(), PoolError> {
     }
 }
 
-/// Takes one node. Returns its founder word before.
+/// Takes one node. Returns its former founder word.
 async fn take<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -141,7 +141,7 @@ async fn take<F: Fabric>(
     lease_ms: u64,
 ) -> Result<u64, PoolError> {
     let mut expected = 0;
-    // How long the word of a founder of whom the provider knows nothing has stood there.
+    // How long the word of a founder unknown to the provider has not changed.
     let mut stranger = Silence::new(0, 0);
     loop {
         let swap = cas(endpoint, GlobalAddr::new(node, FOUNDER_AT), expected, name).await?;

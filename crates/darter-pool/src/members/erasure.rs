@@ -1,14 +1,14 @@
-//! Erasure: how a pool that has lost a memory node makes room for a new one on the same nodes.
+//! Erasure: how a pool that has lost a memory node makes way for a new pool on the same nodes.
 //!
-//! A process can only go live with a claim on a member slot ([`darter_fabric::Fabric::claim`]). So the
-//! process that erases the pool claims all slots, and shuts out the members that hold one
-//! ([`darter_fabric::Fabric::fence`]). When it holds all of them, no member can write any longer, and
-//! no process can become one. Then the magic words go, node 0's last: until then the pool has lost
-//! nodes, and can be erased again.
+//! A process can only go live with a claim on a member slot ([`darter_fabric::Fabric::claim`]). So
+//! the process that erases the pool claims all slots, and shuts out the members that hold one
+//! ([`darter_fabric::Fabric::fence`]). When it holds all of them, no member can write any longer,
+//! and no process can become a member. Then it erases the magic words, node 0's last: until then
+//! the pool has lost nodes, and can be erased again.
 //!
-//! A process that has read the superblock before, and claims a slot after this, goes live in a pool
-//! that is not the one that it has read. It reads node 0's superblock again before it does anything
-//! else ([`crate::Pool::confirm`]).
+//! A process that has read the superblock before the erasure, and claims a slot after it, goes live
+//! in a pool other than the one whose superblock it has read. It reads node 0's superblock again
+//! before it does anything else ([`crate::Pool::confirm`]).
 
 use darter_fabric::{
     Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Suspect,
@@ -21,15 +21,15 @@ use crate::error::PoolError;
 use crate::region::MEMBERS;
 use crate::round_trip::post;
 
-/// Ends the pool of a fabric's memory nodes if one of them other than the first has lost its part,
-/// and shuts out its members. Does nothing to a whole pool, nor if the first node holds none.
-/// `is_there` returns whether a node that the pool's directory names is still there: an empty node
-/// that was named in its place is a mistake.
+/// Ends the pool on a fabric's memory nodes if a node other than the first has lost its part, and
+/// shuts out the pool's members. Does nothing if the pool is whole, or if the first node holds
+/// none. `is_there` returns whether a node that the pool's directory names still exists: an empty
+/// node that was named in its place is a mistake.
 ///
 /// # Errors
 /// Fails if the nodes are not all those of the pool, a superblock is damaged, a process has claimed
-/// a slot for a lease's time without going live, or the fabric fails. The pool is then as lost as it
-/// was.
+/// a slot for a lease without going live, or the fabric fails. The pool then remains as it was,
+/// with its lost nodes.
 pub async fn erase_if_lost<F: Fabric>(
     fabric: &F,
     is_there: impl Fn(&ExpectedNode) -> bool,
@@ -60,7 +60,7 @@ pub async fn erase_if_lost<F: Fabric>(
     for node in lost {
         let expected = look_up(&mut endpoint, node).await?;
         if is_there(&expected) {
-            let what = "it is empty, and the pool's memory node of this number is there at another address";
+            let what = "it is empty, but the pool's memory node of this number exists at another address";
             return Err(PoolError::NodeMismatch { node, what });
         }
     }
@@ -92,10 +92,10 @@ async fn claim_all<F: Fabric>(
         if claims.len() as u32 == MEMBERS {
             break;
         }
-        // The holder is about to go live, or to end.
+        // The holder will soon go live, or end.
         endpoint.pause().await;
     }
-    // Also members that went live and died since the last read.
+    // This includes members that went live and died since the last read.
     shut_members_out(fabric, endpoint).await?;
     Ok(claims)
 }

@@ -1,4 +1,4 @@
-//! Eviction: how members that are gone are found and ended (`member`).
+//! Eviction: how members that are gone are detected and ended (`member`).
 
 use darter_fabric::{Fabric, FabricError, FenceOutcome, Suspect};
 
@@ -7,17 +7,18 @@ use super::silence::Silence;
 use crate::blocks::MemberId;
 use crate::error::PoolError;
 
-/// What came of an attempt to evict members.
+/// The result of an attempt to evict members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Evictions {
     /// Some were ended.
     pub any: bool,
-    /// Of some it is not known whether they live.
+    /// For some it is unknown whether they are alive.
     pub unsure: bool,
 }
 
-/// Ends those members, read as live, that are gone, or that have lapsed and can be shut out. Of
-/// each: slot, line, and whether the line has said the same for a lease's time up to now.
+/// Ends those of the given members, read as live, that are gone, or that have lapsed and can be
+/// shut out. Each is given by its slot, its line, and whether the line has not changed for a lease
+/// up to now.
 pub(crate) async fn evict_gone<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -32,8 +33,8 @@ pub(crate) async fn evict_gone<F: Fabric>(
         let lapsed = lapsed && now.heartbeat == line.heartbeat;
         match fabric.fence(Suspect { slot, holder: line.holder, lapsed }) {
             Ok(FenceOutcome::Alive) => {}
-            // At all nodes that this process knows; if there are more, a member that knows them has
-            // to do it.
+            // At all nodes that this process knows. If there are more, a member that knows them
+            // must do it.
             Ok(FenceOutcome::Fenced) => {
                 let nodes = usize::from(read_table(endpoint, 0).await?.nodes);
                 if nodes > fabric.nodes() {
@@ -44,14 +45,14 @@ pub(crate) async fn evict_gone<F: Fabric>(
                 }
             }
             Err(FabricError::Fenced) => return Err(FabricError::Fenced.into()),
-            // A memory node that is away can be told later, and until then the member is not ended.
+            // An absent memory node can shut it out later; until then the member is not ended.
             Ok(FenceOutcome::Unknown) | Err(_) => evictions.unsure = true,
         }
     }
     Ok(evictions)
 }
 
-/// What this process has seen of the others' lines.
+/// This process's observations of the others' lines.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
     /// By slot: how long the line's incarnation and heartbeat have been the same.
@@ -59,7 +60,7 @@ pub(crate) struct LastSeen {
 }
 
 impl LastSeen {
-    /// Takes a table into account that was read at `now_ms` or before.
+    /// Adds a table that was read at `now_ms` or before.
     pub(crate) fn note(&mut self, table: &MemberTable, now_ms: u64, lease_ms: u64) {
         for (silence, line) in self.silences.iter_mut().zip(&table.lines) {
             silence.look((line.incarnation, line.heartbeat), now_ms, lease_ms);
@@ -69,7 +70,7 @@ impl LastSeen {
         }
     }
 
-    /// Milliseconds for which a line had said the same at the last look.
+    /// Milliseconds for which a line had not changed, as of the last observation.
     pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine) -> u64 {
         let silence = self.silences.get(slot as usize);
         silence.map_or(0, |silence| silence.of((line.incarnation, line.heartbeat)))

@@ -1,4 +1,4 @@
-//! Races of members that join, lapse and die, driven by hand.
+//! Tests of races among members that join, lapse and die, with schedules driven by hand.
 
 use darter_fabric::{Fabric, OpKind, block_on};
 use darter_sim::Sim;
@@ -46,7 +46,7 @@ fn clocks_that_differ_and_drift_shut_out_only_a_member_that_is_silent() {
     pools.iter().for_each(Pool::abandon);
 }
 
-/// Nobody can look at the lines, or renew a lease, while their memory node is away.
+/// No process can read the lines, or renew a lease, while their memory node is absent.
 #[test]
 fn whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew() {
     let sim = Sim::new(1, 4 << 20);
@@ -63,7 +63,7 @@ fn whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew() {
             sim.advance_ms(LEASE_MS / 10);
         }
     }
-    // Of which one does not come back.
+    // One of them does not come back.
     let [one, two, three] = pools;
     sim.advance_ms(20 * LEASE_MS);
     for _ in 0..8 {
@@ -115,7 +115,7 @@ fn who_renewed_its_lease_after_the_first_look_has_not_lapsed() {
     drop((one, two));
 }
 
-/// The second look at a dead member's line tears: its end belongs to the next member in that slot.
+/// The second READ of a dead member's line tears: its end belongs to the next member in that slot.
 #[test]
 fn the_next_in_a_slot_is_not_shut_out_for_the_one_before() {
     let sim = Sim::new(1, 4 << 20);
@@ -132,7 +132,7 @@ fn the_next_in_a_slot_is_not_shut_out_for_the_one_before() {
     let mut events = Vec::new();
     for _ in 0..3 {
         executor.events(&mut events);
-        // The state, then state, epochs and heartbeat, and not the holder yet.
+        // The state, then state, epochs and heartbeat, but not yet the holder.
         executor.perform(events[0], 4, WordOrder::Ascending);
     }
     sim.schedule(false);
@@ -150,8 +150,8 @@ fn the_next_in_a_slot_is_not_shut_out_for_the_one_before() {
     drop((one, next));
 }
 
-/// A READ of the member lines tears: its last word comes from before a member went live, the others
-/// from after.
+/// A READ of the member lines tears: its last word is from before a member went live, the others
+/// are from after.
 #[test]
 fn who_is_seen_live_is_seen_with_words_of_its_own() {
     let sim = Sim::new(1, 4 << 20);
@@ -188,19 +188,18 @@ fn who_is_seen_live_is_seen_with_words_of_its_own() {
     drop((one, two));
 }
 
-/// A member joins and the epoch moves on beside it while the table is read slowly, the last word of
-/// each verb first. Whoever found that epoch and not the member would advance the epoch over its
-/// pin.
+/// A member joins and the epoch advances while the table is read slowly, the last word of each verb
+/// first. A process that found that epoch and not the member would advance the epoch over its pin.
 #[test]
 fn whoever_joined_before_an_epoch_is_seen_with_it() {
     for expected in [1, 2] {
         let words = (0..100).take_while(|&words| joins_after(expected, words)).count();
-        assert!(words > 2 * LINE_WORDS, "the epoch, and the lines twice");
+        assert!(words > 2 * LINE_WORDS, "the epoch is read once, and the lines twice");
     }
 }
 
-/// Reads a table of `expected` lines, of which a member joins when `words` have been read. Returns
-/// whether there were as many.
+/// Reads a table of `expected` lines; a member joins after `words` words have been read. Returns
+/// `false` if the read ended before.
 fn joins_after(expected: u32, words: usize) -> bool {
     let sim = Sim::new(1, 4 << 20);
     let one = create(&sim);
@@ -314,7 +313,7 @@ fn the_block_of_a_member_that_joins_during_a_look_round_is_not_swept() {
     }
 }
 
-/// An object of so many bytes that the walk met is freed after it.
+/// Frees an object of `bytes` bytes that the walk met, after the walk.
 fn assert_freed_after_the_walk(bytes: u64) {
     let sim = Sim::new(1, 4 << 20);
     let dead = open_first(&sim, 1);
@@ -339,8 +338,8 @@ fn what_is_freed_after_the_walk_of_a_sweep_is_free() {
     assert_freed_after_the_walk(64);
 }
 
-/// An object has fewer bytes than its slot: they were once subtracted as those of the slot, of what
-/// the walk had met.
+/// An object has fewer bytes than its slot. Sweeps once subtracted the slot's bytes from the bytes
+/// that the walk had met.
 #[test]
 fn a_sweep_counts_what_was_freed_as_the_walk_has_met_it() {
     for bytes in [72, 4648, 70 << 10] {
@@ -348,8 +347,9 @@ fn a_sweep_counts_what_was_freed_as_the_walk_has_met_it() {
     }
 }
 
-/// A process that was never seen with another one frees an object that its sweep has met, at every
-/// round trip of the sweep: between the look at the freed bits and the first allocation, too.
+/// A process that was never live together with another one frees an object that its sweep has met,
+/// at every round trip of the sweep, including between the read of the freed bits and the first
+/// allocation.
 #[test]
 fn what_is_freed_during_a_sweep_is_free() {
     let mut freed = 0;
@@ -388,9 +388,9 @@ fn what_is_freed_during_a_sweep_is_free() {
     assert!(freed > 3, "{freed}");
 }
 
-/// A sweep is cut short at every round trip. From the one on that adds the bits, which may then be
-/// on their way, no other sweep of that process takes the block, but one of another process does
-/// once the first is gone.
+/// A sweep is cut short at every round trip. From the round trip on that adds the bits, which may
+/// then be in flight, no other sweep of that process takes the block. A sweep of another process
+/// does, once the first process is gone.
 #[test]
 fn a_sweep_cut_short_while_it_adds_bits_is_not_begun_again() {
     let mut taken = Vec::new();
@@ -435,8 +435,8 @@ fn a_sweep_cut_short_while_it_adds_bits_is_not_begun_again() {
     assert_eq!(*last, 0, "{taken:?}");
 }
 
-/// One process makes a pool, and at any two of its round trips another begins, and goes on or
-/// waits.
+/// One process creates a pool and stops at any round trip; another begins, and stops at any of its
+/// own; then both continue.
 #[test]
 fn of_two_that_make_a_pool_at_once_one_wins_and_the_other_is_told() {
     let mut contended = 0;
@@ -448,7 +448,7 @@ fn of_two_that_make_a_pool_at_once_one_wins_and_the_other_is_told() {
             let mut first = pin!(Pool::create(one, &options));
             let is_first_done = !is_pending_after(first.as_mut(), first_polls);
             if is_first_done {
-                assert!(first_polls > 10, "a pool is made in many round trips");
+                assert!(first_polls > 10, "creating a pool takes many round trips");
                 break 'first;
             }
             let mut second = pin!(Pool::create(two, &options));
@@ -474,7 +474,7 @@ fn of_two_that_make_a_pool_at_once_one_wins_and_the_other_is_told() {
     assert!(contended > 0);
 }
 
-/// A process dies at any round trip while it makes a pool.
+/// A process dies at any round trip while it creates a pool.
 #[test]
 fn a_pool_left_half_made_is_made_again() {
     for polls in 0.. {
@@ -483,7 +483,7 @@ fn a_pool_left_half_made_is_made_again() {
         {
             let mut first = pin!(Pool::create(slow(&sim, 0), &options));
             if !is_pending_after(first.as_mut(), polls) {
-                assert!(polls > 10, "a pool is made in many round trips");
+                assert!(polls > 10, "creating a pool takes many round trips");
                 return;
             }
             sim.process(0).kill();

@@ -4,46 +4,46 @@
 //! word 0  state << 32 | incarnation      1 live, 0 free; every registration adds one to the incarnation
 //!      1  published epoch                no client of this process is pinned below it, nor will be
 //!      2  flushed epoch                  everything this process unlinked in earlier epochs is freed for good
-//!      3  heartbeat                      another number with each renewal of the lease
-//!      4  process id                     for people
-//!      5  1 while garbage waits here     others then help the epoch on;
-//!         2 while a client waits for room    others then give back what they can, too
-//!      6  holder                         what the provider calls this process
-//!      7  memory nodes it can reach      others use a node when all can (`nodes`)
+//!      3  heartbeat                      a new number with each renewal of the lease
+//!      4  process id                     for people to read
+//!      5  1 while garbage waits here     others then help to advance the epoch;
+//!         2 while a client waits for room    others then also give back what they can
+//!      6  holder                         the provider's name for this process
+//!      7  memory nodes it can reach      a node is used once all members can reach it (`nodes`)
 //! ```
 //!
-//! Words 1 to 7 are written by the holder of the slot only. Word 0 changes by CAS: free to live by
-//! a process that holds the slot's [`darter_fabric::Identity`], live to free by that process, and
+//! Only the holder of the slot writes words 1 to 7. Word 0 changes by CAS: free to live by a
+//! process that holds the slot's [`darter_fabric::Identity`], live to free by that process, and
 //! live to free by another process *after* [`darter_fabric::Fabric::fence`] has proved that the
 //! holder can write no more. The incarnation in the word makes a late CAS of any of them fail. So
 //! `live | i` read from the table means that incarnation `i` has not ended, and a word that was
 //! `live | i` and no longer is means that it has, for ever.
 //!
-//! *Leases.* A member changes word 3 every quarter of its lease with a round of upkeep, and apart from
-//! it while a round waits for another memory node. When that is due it decides by its own clock
-//! ([`Endpoint::now_ms`]); the word is a count, so that there is nothing in it to compare a clock
-//! with. A member has lapsed when its line says the same for a lease's time by the *observer's*
-//! clock, of which a time without a look counts in part (`silence`). Clocks may begin anywhere, and
-//! run at rates that differ by less than the three quarters of a lease that a member has to spare. A
-//! member that lapsed may be alive (paused, suspended, or cut off); it is shut out where the provider
-//! can do that, and left alone where only death can be proved. It need not stop by itself: one that is
-//! not shut out has lost nothing, and goes on.
+//! *Leases.* A member changes word 3 every quarter of its lease with a round of upkeep, and
+//! separately while a round waits for another memory node. Its own clock ([`Endpoint::now_ms`])
+//! decides when that is due; the word is a count, so that it holds nothing to compare a clock with.
+//! A member has lapsed when its line has not changed for a lease by the *observer's* clock, of
+//! which a time without an observation counts in part (`silence`). Clocks may begin anywhere, and
+//! run at rates that differ by less than the three quarters of a lease that a member has to spare.
+//! A member that has lapsed may be alive (paused, suspended, or cut off). It is shut out if the
+//! provider can do that, and left alone if the provider can only prove death. It need not stop by
+//! itself: a member that is not shut out has lost nothing, and continues.
 //!
-//! *Torn lines.* A READ of a line may have its state word from after a member went live and the
-//! others from before. So lines are read twice in one batch, and a line counts as live when both
+//! *Torn lines.* A READ of a line may return its state word from after a member went live and the
+//! other words from before. So lines are read twice in one batch, and a line counts as live if both
 //! READs say so: a member that goes live writes the other words first, so those of the second READ
 //! are the member's own.
 //!
-//! *Whom a fence means.* The line says who its holder is. It is read before the state word is
-//! confirmed to be `live | i` still; the next holder writes its name only after that has ended, so
-//! the name read is `i`'s.
+//! *Target of a fence.* The line names its holder. The name is read before the state word is
+//! confirmed to be still `live | i`; the next holder writes its name only after incarnation `i` has
+//! ended, so the name read is that of `i`.
 //!
-//! *Registration and epochs.* A new member publishes the global epoch it read, goes live, reads the
-//! global epoch again and publishes that, all before its first pin. An advance whose scan missed
-//! the new member read the global epoch before that second reading, so it can carry the epoch at
-//! most one beyond it: the same lag as for any member. For this, how many lines are in use must be
-//! read after the epoch, and not merely beside it: the words of one READ come in any order, and a
-//! count from before the member came, with an epoch from long after, hides a live member from the
+//! *Registration and epochs.* A new member publishes the global epoch that it read, goes live,
+//! reads the global epoch again and publishes that, all before its first pin. An advance whose scan
+//! missed the new member read the global epoch before that second read, so it can move the epoch at
+//! most one beyond it: the same lag as for any member. For this, the number of lines in use must be
+//! read after the epoch, and not merely with it: the words of one READ come in any order, and a
+//! count from before the member joined, with an epoch from long after, hides a live member from the
 //! advance.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
@@ -55,7 +55,7 @@ use crate::round_trip::{cas, submit};
 
 /// Words of a member line that are in use.
 pub(crate) const LINE_WORDS: usize = (MEMBER_BYTES / 8) as usize;
-/// Epochs from here on can only be damage.
+/// Epochs from this one on can only be damage.
 const EPOCH_LIMIT: u64 = 1 << 62;
 const LIVE: u64 = 1;
 /// Word 5 of a member that waits for room.
@@ -77,7 +77,7 @@ pub(crate) struct MemberLine {
 }
 
 impl MemberLine {
-    /// A line as two READs found it, the first of which counts for its state alone.
+    /// A line as two READs found it; only the state of the first one counts.
     fn parse(first: &[u64], words: &[u64]) -> Self {
         let is_steady = first[0] == words[0];
         Self {
@@ -95,8 +95,8 @@ impl MemberLine {
     }
 }
 
-/// The global epoch, the count of nodes and the member lines, as read in one round trip (two when
-/// lines were added since).
+/// The global epoch, the count of nodes and the member lines, as read in one round trip (two if
+/// lines were added since the last read).
 #[derive(Debug)]
 pub(crate) struct MemberTable {
     pub epoch: u64,
@@ -105,7 +105,7 @@ pub(crate) struct MemberTable {
 }
 
 impl MemberTable {
-    /// Whether an owner named in the block table is still at work. Only true of block words read
+    /// Whether an owner named in the block table is still live. Valid only for block words read
     /// *before* the table.
     pub(crate) fn is_live(&self, owner: MemberId) -> bool {
         self.lines
@@ -132,9 +132,9 @@ pub(super) fn state_word(live: bool, incarnation: u32) -> u64 {
     u64::from(live) << 32 | u64::from(incarnation)
 }
 
-/// Reads the global epoch and the count of nodes, then how many lines are in use, then the lines:
-/// in this order, which the advance of the epoch relies on. `expected` is how many lines the caller
-/// thinks are in use.
+/// Reads the global epoch and the count of nodes, then the number of lines in use, then the lines.
+/// The advance of the epoch relies on this order. `expected` is the number of lines that the caller
+/// expects to be in use.
 pub(crate) async fn read_table<E: Endpoint>(
     endpoint: &mut E,
     expected: u32,
@@ -151,7 +151,7 @@ pub(crate) async fn read_table<E: Endpoint>(
         let (epoch, used, nodes) = (done.words(head)[0], done.words(count)[0], done.words(head)[2]);
         let nodes = u8::try_from(nodes).ok().filter(|&nodes| nodes > 0);
         let (Some(nodes), true) = (nodes, used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT) else {
-            return Err(PoolError::Damaged { node: 0, what: "its epoch line holds numbers that cannot be" });
+            return Err(PoolError::Damaged { node: 0, what: "its epoch line holds invalid numbers" });
         };
         if used <= u64::from(expected) {
             let lines =
@@ -159,13 +159,13 @@ pub(crate) async fn read_table<E: Endpoint>(
             let lines = lines.map(|(first, words)| MemberLine::parse(first, words)).collect();
             return Ok(MemberTable { epoch, nodes, lines });
         }
-        // At most once more often than there are lines.
+        // At most one more iteration than there are lines.
         expected = used as u32;
     }
 }
 
-/// Returns the number of member lines that say that their processes have a pool open, or had it
-/// open when they died. Changes nothing.
+/// Returns the number of member lines whose processes have a pool open, or had it open when they
+/// died. Changes nothing.
 ///
 /// # Errors
 /// Fails if the pool is damaged, or the fabric fails.
@@ -174,7 +174,7 @@ pub async fn members_in_use<F: Fabric>(fabric: &F) -> Result<usize, PoolError> {
     Ok(table.live().count())
 }
 
-/// What a member's line says beyond its state word.
+/// A member's line without its state word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Publication {
     pub published: u64,
@@ -201,24 +201,24 @@ impl Publication {
     }
 }
 
-/// Where a member writes its [`Publication`].
+/// The address at which a member writes its [`Publication`].
 pub(crate) fn publication_addr(me: MemberId) -> GlobalAddr {
     line_addr(me.member.into()).plus(8)
 }
 
-/// Where a member renews its lease without publishing anything else.
+/// The address at which a member renews its lease without publishing anything else.
 pub(crate) fn heartbeat_addr(me: MemberId) -> GlobalAddr {
     line_addr(me.member.into()).plus(24)
 }
 
-/// Gives a slot up: this process's own after its last verb, or another's after it was fenced.
+/// Gives up a slot: this process's own after its last verb, or another's after it was fenced.
 pub(crate) async fn end<E: Endpoint>(endpoint: &mut E, owner: MemberId) -> Result<(), PoolError> {
     let line = line_addr(owner.member.into());
     cas(endpoint, line, state_word(true, owner.incarnation), state_word(false, owner.incarnation)).await?;
     Ok(())
 }
 
-/// Whether an incarnation of a member has not ended; one that there never was has.
+/// Whether an incarnation of a member has not ended. One that never existed counts as ended.
 pub(crate) async fn is_live<E: Endpoint>(endpoint: &mut E, owner: MemberId) -> Result<bool, PoolError> {
     let line = read_line(endpoint, owner.member.into()).await?;
     Ok(line.live && line.incarnation == owner.incarnation)

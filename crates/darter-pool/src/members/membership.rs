@@ -1,4 +1,5 @@
-//! A process's own membership: who it is, what it has published, and what it knows of the others.
+//! A process's own membership: its identity, what it has published, and what it has read about
+//! others.
 
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, Identity};
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ use crate::sync::lock;
 pub(crate) struct Members {
     superblock: Superblock,
     me: MemberId,
-    /// What the provider calls this process.
+    /// The provider's name for this process.
     holder: u64,
     /// Proof of life, until the membership ends.
     identity: Mutex<Option<Box<dyn Identity>>>,
@@ -36,20 +37,20 @@ pub(crate) struct Members {
     heartbeat: AtomicU64,
     /// When the lease was last renewed, by this process's clock.
     renewed_ms: AtomicU64,
-    /// When the fabric was last asked about silent members.
+    /// When the fabric was last queried about silent members.
     asked_ms: AtomicU64,
     /// Members were evicted since [`Members::take_evicted`] was last called.
     has_evicted: AtomicBool,
-    /// Blocks that sweeps of this process are at.
+    /// Blocks that this process is sweeping.
     in_sweep: Arc<Mutex<BTreeSet<BlockId>>>,
 }
 
-/// What a member tells the others in a round of upkeep.
+/// The state that a member publishes in a round of upkeep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
     /// No client is pinned below this epoch, nor will be.
     pub published: u64,
-    /// Everything unlinked in earlier epochs is freed for good.
+    /// Every object unlinked in an earlier epoch is freed for good.
     pub flushed: u64,
     /// Objects wait for the epoch to advance.
     pub has_garbage: bool,
@@ -57,12 +58,12 @@ pub(crate) struct News {
     pub wants_room: bool,
     /// Nodes that this process can reach.
     pub nodes: u8,
-    /// Whether the global epoch is to be advanced in the same batch.
+    /// Whether to advance the global epoch in the same batch.
     pub advance: bool,
 }
 
 impl Members {
-    /// The membership that a registration has begun, just now, in a pool of which `nodes` nodes are
+    /// The membership that a registration has just begun, in a pool of which `nodes` nodes are
     /// known.
     pub(crate) fn new(superblock: Superblock, registration: Registration, nodes: u8, now_ms: u64) -> Self {
         Self {
@@ -82,7 +83,7 @@ impl Members {
         }
     }
 
-    /// What the pool is.
+    /// The pool's superblock.
     pub(crate) fn superblock(&self) -> &Superblock {
         &self.superblock
     }
@@ -107,12 +108,12 @@ impl Members {
         self.usable.fetch_max(nodes, Ordering::AcqRel);
     }
 
-    /// The addition of a node that is under way.
+    /// The addition of a node by this process.
     pub(super) fn addition(&self) -> &Mutex<Addition> {
         &self.addition
     }
 
-    /// Blocks that sweeps of this process are at.
+    /// Blocks that this process is sweeping.
     pub(super) fn in_sweep(&self) -> &Arc<Mutex<BTreeSet<BlockId>>> {
         &self.in_sweep
     }
@@ -137,8 +138,8 @@ impl Members {
         member::end(endpoint, self.me).await
     }
 
-    /// Reads epoch and members, and makes sure that this process is still one. `known_epoch` is an
-    /// epoch that the process had seen before this call.
+    /// Reads the epoch and the members, and fails if this process is no longer one of them.
+    /// `known_epoch` is an epoch that the process had seen before this call.
     pub(crate) async fn read<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -157,7 +158,8 @@ impl Members {
             return Err(PoolError::Evicted);
         }
         lock(&self.last_seen).note(&table, endpoint.now_ms(), self.lease_ms());
-        // Lines are reused, so more than one means that two members were there at once.
+        // Lines are reused, so more than one line means that two members were live at the same
+        // time.
         if table.lines.len() > 1 {
             blocks.note_others();
         }
@@ -165,7 +167,7 @@ impl Members {
     }
 
     /// Writes this process's line if its news are not there yet, if its lease is due for renewal,
-    /// or if the epoch is to be advanced. Returns whether it did.
+    /// or if the epoch must be advanced. Returns whether it did.
     pub(crate) async fn publish<E: Endpoint>(
         &self,
         endpoint: &mut E,
@@ -190,7 +192,7 @@ impl Members {
         let publication =
             Publication { published, flushed, heartbeat, has_garbage, wants_room, holder, nodes };
         let write = |batch: &mut Batch| {
-            // After a failure of the power all members are dead, whatever their lines say.
+            // After a power failure all members are dead, whatever their lines say.
             batch.volatile().write(publication_addr(self.me), &publication.words());
             if advance {
                 batch.cas(GlobalAddr::new(0, EPOCH_AT), table.epoch, table.epoch + 1);
@@ -201,7 +203,7 @@ impl Members {
         Ok(true)
     }
 
-    /// Returns for how long the lease has not been renewed, at `now` by this process's clock.
+    /// Returns how long the lease has not been renewed, at `now` by this process's clock.
     fn unrenewed_ms(&self, now: u64) -> u64 {
         now.saturating_sub(self.renewed_ms.load(Ordering::Relaxed))
     }
@@ -211,8 +213,8 @@ impl Members {
         self.heartbeat.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Renews the lease if half of it is over, whether or not a round of upkeep is under way. What
-    /// such a round publishes later may be the smaller heartbeat: others look whether it changes.
+    /// Renews the lease if half of it is over, whether or not a round of upkeep is under way. Such
+    /// a round may later publish a smaller heartbeat: others only check whether it changes.
     pub(crate) async fn renew<E: Endpoint>(&self, endpoint: &mut E) -> Result<(), PoolError> {
         let now = endpoint.now_ms();
         if self.unrenewed_ms(now) <= self.lease_ms() / 2 {
@@ -224,14 +226,15 @@ impl Members {
         Ok(())
     }
 
-    /// Returns the milliseconds for which a line has said the same, as far as this process has looked.
+    /// Returns for how many milliseconds a line has not changed, as far as this process has
+    /// observed it.
     pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine) -> u64 {
         lock(&self.last_seen).silent_ms(slot, line)
     }
 
     /// Evicts members that have been silent for half a lease and are gone, or that have lapsed and
-    /// can be shut out, and looks for absent nodes. Does so every quarter of a lease, and else
-    /// nothing.
+    /// can be shut out, and searches for absent nodes. Does so once every quarter of a lease, and
+    /// otherwise nothing.
     pub(crate) async fn evict_when_due<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -247,8 +250,8 @@ impl Members {
         Ok(())
     }
 
-    /// Evicts members that have been silent for so long and are gone, or that have lapsed and can
-    /// be shut out.
+    /// Evicts members that have been silent for at least `silent_ms_min` and are gone, or that have
+    /// lapsed and can be shut out.
     pub(crate) async fn evict_silent<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,

@@ -1,20 +1,20 @@
 //! Members: the processes that use a pool, how they join, are found dead and leave, and what they
-//! leave.
+//! leave behind.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `superblock` | what a pool is, checked before anything else is believed |
-//! | `bootstrap` | how one process at a time makes a pool |
+//! | `superblock` | a pool's constants, checked before any other bytes are trusted |
+//! | `bootstrap` | how one process at a time creates a pool |
 //! | `member` | the member table, and the argument about leases and incarnations |
 //! | `register` | how a process goes live |
-//! | `silence` | how long somebody gave no sign of life |
+//! | `silence` | how long a process has given no sign of life |
 //! | `evict` | how members that are gone are ended |
 //! | `membership` | [`Members`], a process's own membership |
 //! | `erasure` | how a pool that has lost a node is ended |
 //! | `nodes`, `addition` | the node directory, and how a pool grows |
-//! | `adoption` | how blocks of the dead come back |
+//! | `adoption` | how blocks of dead members are recovered |
 //!
-//! The room knows blocks, and nothing of pins or limbo: it is told what to publish.
+//! This module depends on blocks, but not on pins or limbo: its callers pass in what to publish.
 
 mod addition;
 mod adoption;

@@ -1,27 +1,28 @@
-//! The node directory: which memory nodes a pool has, where they are found, and how one is added
-//! while the pool is in use.
+//! The node directory: a pool's memory nodes and their addresses, and how a node is added while the
+//! pool is in use.
 //!
 //! ```text
 //! line, word 0   0 free | READY | member + 1 << 32 | incarnation: being added by that member
 //!            1   bytes of the node
-//!            2   bytes of its address        3 … 14   the address, as a pool's name would give it
+//!            2   bytes of its address        3 … 14   the address, as a pool URL gives it
 //!           15   the id of its memory, 0 if the provider has none
 //! ```
 //!
 //! *Adding.* A member takes the line after the last by CAS on its first word (from free, or from a
 //! member that has died), writes superblock and block table on the new node, completes the line,
-//! and raises the count of nodes in use. Anyone who finds a line READY beyond the count raises it:
-//! that is all its adder had left to do.
+//! and raises the count of nodes in use. Any member that finds a READY line beyond the count raises
+//! the count: that is all its adder had left to do.
 //!
 //! A claim names the member and not the attempt. So a process adds one node at a time, and none
-//! while verbs of an addition that was cancelled are on their way: they could complete the line
-//! with what another attempt has written there.
+//! while verbs of a cancelled addition are in flight: they could complete the line with the words
+//! that another attempt has written there.
 //!
 //! *Using.* No member may meet an address on a node that it cannot reach. So each member publishes
-//! how many nodes it can reach, and allocates only on those that every live member can. A member
-//! that joins reads the count again after it went live: before that, a member that missed its line
-//! may have gone as far as the count said; after it, no member goes on without it. A dead member is
-//! shut out at all nodes there are: the count is read once more after node 0 has shut it out, since
+//! how many nodes it can reach, and allocates only on those that every live member can reach. A
+//! member that joins reads the count again after it went live: before that, a member that missed
+//! its line may have used nodes up to the count; after it, no member uses further nodes without it.
+//! A dead member is shut out at all nodes: the count is read once more after node 0 has shut it
+//! out, since it cannot have used a node that was not counted by then.
 //! it can have used no node that was not counted by then.
 
 use darter_fabric::{Batch, Endpoint, ExpectedNode, Fabric, FabricError, GlobalAddr};
@@ -51,8 +52,8 @@ fn claimed_by(owner: MemberId) -> u64 {
     (u64::from(owner.member) + 1) << 32 | u64::from(owner.incarnation)
 }
 
-/// Whether a line's word 0 names a member that is still there. Looks at the member after the word
-/// was read, since it may have joined just before it claimed the line.
+/// Whether a line's word 0 names a live member. Reads the member after the word, since it may have
+/// joined just before it claimed the line.
 async fn is_claimed<E: Endpoint>(endpoint: &mut E, word: u64) -> Result<bool, PoolError> {
     let member = (word >> 32).checked_sub(1).and_then(|member| u8::try_from(member).ok());
     let Some(member) = member else { return Ok(false) };
@@ -62,7 +63,7 @@ async fn is_claimed<E: Endpoint>(endpoint: &mut E, word: u64) -> Result<bool, Po
 /// Words 1 to 15 of a node's line.
 fn line_words(bytes: u64, address: &str, id: Option<u64>) -> Result<[u64; LINE_WORDS - 1], PoolError> {
     if address.is_empty() || address.len() > ADDRESS_BYTES_MAX {
-        return Err(PoolError::Options("a memory node's address has 1 to 96 bytes"));
+        return Err(PoolError::Options("a memory node's address must have 1 to 96 bytes"));
     }
     let mut words = [0; LINE_WORDS - 1];
     (words[0], words[1]) = (bytes, address.len() as u64);
@@ -75,7 +76,7 @@ fn line_words(bytes: u64, address: &str, id: Option<u64>) -> Result<[u64; LINE_W
     Ok(words)
 }
 
-/// What a complete line says of its node.
+/// Parses a complete line.
 fn parse(words: &[u64]) -> Option<ExpectedNode> {
     let length = usize::try_from(words[2]).ok().filter(|length| (1..=ADDRESS_BYTES_MAX).contains(length))?;
     let bytes = words[3..ID].iter().flat_map(|word| word.to_le_bytes()).take(length).collect();
@@ -83,8 +84,8 @@ fn parse(words: &[u64]) -> Option<ExpectedNode> {
     (words[0] == READY).then_some(ExpectedNode { address, bytes: words[1], id: words[ID] })
 }
 
-/// Writes the first lines of a new pool's directory, as far as the fabric tells addresses. The
-/// count is the caller's.
+/// Writes the first lines of a new pool's directory, for the nodes whose addresses the fabric
+/// knows. The caller writes the count.
 pub(crate) async fn write_directory<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -109,14 +110,14 @@ async fn read_line<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<[u64; LINE
     Ok(read_words(endpoint, line_addr(node)).await?)
 }
 
-/// What the directory says of a node; fails if it says nothing.
+/// Returns the directory's description of a node; fails if there is none.
 pub(super) async fn look_up<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<ExpectedNode, PoolError> {
-    let damaged = PoolError::Damaged { node: 0, what: "its directory does not say where a node is" };
+    let damaged = PoolError::Damaged { node: 0, what: "its directory has no address for a node" };
     parse(&read_line(endpoint, node).await?).ok_or(damaged)
 }
 
-/// Has the fabric expect a node that cannot be reached, if the directory tells its memory from any
-/// other.
+/// Makes the fabric expect a node that cannot be reached. Fails if the directory has no id that
+/// tells the node's memory from any other.
 fn expect<F: Fabric>(fabric: &F, node: u8, expected: &ExpectedNode) -> Result<(), PoolError> {
     if expected.id == 0 {
         return Err(FabricError::Unreachable { node }.into());
@@ -124,8 +125,8 @@ fn expect<F: Fabric>(fabric: &F, node: u8, expected: &ExpectedNode) -> Result<()
     Ok(fabric.remote_nodes().expect_node(node, expected)?)
 }
 
-/// Has the fabric expect the nodes that were named to it and that it could not reach. Their bytes,
-/// 0 before, are then what the directory says.
+/// Makes the fabric expect the nodes that were named to it and that it could not reach. Replaces
+/// their sizes, which are 0, by those in the directory.
 pub(crate) async fn expect_absent<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -139,18 +140,18 @@ pub(crate) async fn expect_absent<F: Fabric>(
     Ok(())
 }
 
-/// What to make of a node that the directory names and that cannot be reached.
+/// How to treat a node that the directory names and that cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// An error: a member that is there uses nodes that it has reached.
+    /// As an error: a live member uses nodes that it has reached.
     Refused,
     /// It is expected to come back: all the pool's members know it, and a process that opens the
-    /// pool needs it for some keys only.
+    /// pool needs it only for some keys.
     Expected,
 }
 
-/// Makes the fabric reach, and the layout know, all of the first `count` nodes. Several threads may
-/// do so at once.
+/// Makes the fabric reach all of the first `count` nodes, and adds them to the layout. Several
+/// threads may do so at once.
 pub(crate) async fn learn<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -192,7 +193,7 @@ pub(crate) async fn learn<F: Fabric>(
     Ok(())
 }
 
-/// Raises the count of nodes in use from one number to the next. Returns what it is then.
+/// Raises the count of nodes in use from one number to the next. Returns the count after that.
 async fn raise_count<E: Endpoint>(endpoint: &mut E, from: u8) -> Result<u64, PoolError> {
     let next = u64::from(from) + 1;
     let raised = cas(endpoint, GlobalAddr::new(0, NODES_AT), from.into(), next).await?;
@@ -200,7 +201,7 @@ async fn raise_count<E: Endpoint>(endpoint: &mut E, from: u8) -> Result<u64, Poo
 }
 
 impl Members {
-    /// Learns of nodes that a table counts, and uses those that all its live members can reach. A
+    /// Learns the nodes that a table counts, and uses those that all its live members can reach. A
     /// node that cannot be reached now is tried again in a later round.
     pub(crate) async fn follow_nodes<F: Fabric>(
         &self,
@@ -214,8 +215,8 @@ impl Members {
         } else {
             Ok(())
         };
-        // In every case: nodes before one that could not be learnt are laid out, and those that
-        // another thread has learnt, or that a cancelled call has.
+        // Even after an error: nodes before the one that failed are laid out, as are those that
+        // another thread or a cancelled call has learned.
         blocks.take_nodes_in();
         match learnt {
             Ok(()) | Err(PoolError::Fabric(_)) => {}
@@ -225,8 +226,8 @@ impl Members {
         Ok(())
     }
 
-    /// Adds the memory node at an address to the pool. Returns its number.
-    /// `epoch` returns the process epoch.
+    /// Adds the memory node at `address` to the pool. Returns its number. `epoch` returns the
+    /// process epoch.
     pub(crate) async fn add_node<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -260,8 +261,8 @@ impl Members {
         Ok(node)
     }
 
-    /// Takes the first free line for this process. Returns its node and what its first word says
-    /// then.
+    /// Takes the first free line for this process. Returns its node and the new value of its first
+    /// word.
     async fn claim_line<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -295,7 +296,7 @@ impl Members {
         }
     }
 
-    /// Reaches a new node and lays it out. Returns its bytes.
+    /// Reaches a new node and lays it out. Returns its size in bytes.
     async fn prepare_node<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -307,7 +308,7 @@ impl Members {
         let bytes = blocks.fabric().node_bytes(node);
         match superblock::read_node(endpoint, node, bytes).await {
             Err(PoolError::NotAPool { .. }) => {}
-            // A member died just before it had made the node this pool's.
+            // A member died after it had written the superblock and before it added the node.
             Ok(found) if found == *self.superblock() => {}
             Err(PoolError::Fabric(error)) => return Err(error.into()),
             Ok(_) | Err(_) => return Err(PoolError::AlreadyAPool { node }),
@@ -328,8 +329,7 @@ mod tests {
     use darter_sim::Sim;
     use std::pin::pin;
 
-    /// A simulation of three nodes of which all processes reach only the first, with a pool on
-    /// that.
+    /// A simulation of three nodes of which all processes reach only the first, with a pool on it.
     fn one_node_of_three() -> (Sim, Pool<Delaying<Sim>>) {
         let sim = Sim::new(3, 2 << 20);
         (0..3).for_each(|process| sim.process(process).limit_nodes(1));
@@ -342,7 +342,7 @@ mod tests {
         poll(future).is_ready()
     }
 
-    /// A member joins and claims the line at any moment of another's addition.
+    /// A member joins and claims the line at any point of another's addition.
     #[test]
     fn a_line_claimed_by_a_member_that_has_just_joined_is_not_taken() {
         for polls in 0.. {
@@ -359,7 +359,7 @@ mod tests {
             let cas = batch.cas(line_addr(1), 0, claim);
             let claimed = block_on(endpoint.submit(batch)).unwrap().swapped(cas);
             if !claimed {
-                assert!(polls > 3, "members, the line and members again are read before");
+                assert!(polls > 3, "members, the line and members again are read first");
                 return;
             }
             assert!(matches!(block_on(adding), Err(PoolError::Options(_))), "after {polls} polls");

@@ -9,16 +9,15 @@ use crate::error::PoolError;
 use crate::region::{LINES_AT, MEMBERS};
 use crate::round_trip::{Swap, cas, post, submit};
 
-/// What registration has settled.
+/// The result of a registration.
 pub(crate) struct Registration {
     pub me: MemberId,
     pub identity: Box<dyn Identity>,
     pub epoch: u64,
-    /// Nodes there were when this process had gone live, and those of them that all members could
-    /// reach.
+    /// Number of nodes when this process had gone live, and of those that all members could reach.
     pub nodes: u8,
     pub usable: u8,
-    /// Whether members were ended that may have left blocks.
+    /// Whether members that may have left blocks were ended.
     pub has_evicted: bool,
 }
 
@@ -39,7 +38,7 @@ pub(crate) async fn register<F: Fabric>(
             Err(FabricError::IdentityTaken { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
-        // From the claim on no other process goes live here.
+        // From the claim on, no other process goes live in this slot.
         let name = (identity.holder(), nodes);
         if let Some((me, table)) = go_live(endpoint, slot, name).await? {
             let (epoch, nodes, usable) = (table.epoch, table.nodes, table.reached_by_all());
@@ -58,8 +57,8 @@ async fn go_live<E: Endpoint>(
     let table = read_table(endpoint, slot + 1).await?;
     let Some(line) = table.lines.get(slot as usize).copied() else { return Ok(None) };
     if line.live {
-        // A process went live here since the read, and holds no claim: others will find out whether
-        // it is gone.
+        // A process went live here since the read, and holds no claim: others will determine
+        // whether it is gone.
         return Ok(None);
     }
     let me = MemberId { member: slot as u8, incarnation: line.incarnation.wrapping_add(1) };
@@ -79,7 +78,7 @@ async fn go_live<E: Endpoint>(
     if !submit(endpoint, batch).await?.swapped(cas) {
         return Ok(None);
     }
-    // Both again, now that others see this process.
+    // Read both again, now that others see this process.
     let before = table.epoch;
     let table = read_table(endpoint, slot + 1).await?;
     if table.epoch < before {
@@ -90,7 +89,7 @@ async fn go_live<E: Endpoint>(
     Ok(Some((me, table)))
 }
 
-/// Makes others read at least `used` member lines.
+/// Makes other members read at least `used` member lines.
 async fn raise_used<E: Endpoint>(endpoint: &mut E, used: u32) -> Result<(), PoolError> {
     let addr = GlobalAddr::new(0, LINES_AT);
     let mut known = 0;

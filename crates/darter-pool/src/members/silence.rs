@@ -1,12 +1,12 @@
-//! Silence: how long somebody who has to change a word now and then has not done so.
+//! Silence: how long a process that must change a word now and then has not done so.
 //!
-//! Silence is counted by looks at the word. A look can take long, since it waits for a memory node
-//! that is away for a while, and nobody else can change a word of that node meanwhile. Whoever
-//! looks first when the node is back would take everybody for silent. So one look takes a silence
-//! to two thirds of the lease at most, unless it was there before: the others have the rest of the
-//! lease for a sign of life.
+//! Silence is measured by observations of the word. An observation can take long, since it waits
+//! for a memory node that is absent for a while, and during that time no process can change a word
+//! of that node. The first process to observe the word afterwards would take all others for silent.
+//! So one observation raises a silence to two thirds of the lease at most, unless it was longer
+//! before: the others have the rest of the lease for a sign of life.
 
-/// The silence of one who has to change a word before a lease is over.
+/// The silence of a process that must change a word before a lease is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence<T> {
     said: T,
@@ -15,12 +15,12 @@ pub(super) struct Silence<T> {
 }
 
 impl<T: Copy + PartialEq> Silence<T> {
-    /// Begins with a first look, at `now_ms`.
+    /// Begins with a first observation, at `now_ms`.
     pub(super) fn new(says: T, now_ms: u64) -> Self {
         Self { said: says, looked_ms: now_ms, silent_ms: 0 }
     }
 
-    /// Takes a look into account that was over at `now_ms`.
+    /// Adds an observation that ended at `now_ms`.
     pub(super) fn look(&mut self, says: T, now_ms: u64, lease_ms: u64) {
         if says != self.said {
             *self = Self::new(says, now_ms);
@@ -36,7 +36,7 @@ impl<T: Copy + PartialEq> Silence<T> {
         self.looked_ms = now_ms;
     }
 
-    /// Milliseconds for which the word has said `says`, as of the last look.
+    /// Milliseconds for which the word has been `says`, as of the last observation.
     pub(super) fn of(&self, says: T) -> u64 {
         if says == self.said { self.silent_ms } else { 0 }
     }

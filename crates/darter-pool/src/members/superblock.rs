@@ -1,4 +1,4 @@
-//! The superblock: what a pool is, checked before anything else is believed.
+//! The superblock: a pool's constants, checked before any other bytes are trusted.
 //!
 //! ```text
 //! word  0  magic                       word  6 … 9   secret: keys the index's hashes
@@ -9,10 +9,10 @@
 //!       5  bytes of a block
 //! ```
 //!
-//! These words never change. The magic word is written last, node 0's after all others', so a
-//! creation that was cut short leaves no pool. `first nodes` counts those the pool was made with;
-//! the count beside the epoch says how many there are now (`nodes`). What changes (epoch, root
-//! words, tables) is checked where it is used.
+//! These words never change. The magic word is written last, and node 0's after those of all other
+//! nodes, so a creation that was cut short leaves no pool. `first nodes` is the number of nodes the
+//! pool was created with; the count next to the epoch is the current number (`nodes`). Words that
+//! change (epoch, root words, tables) are checked when they are used.
 
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
 
@@ -21,12 +21,12 @@ use crate::error::PoolError;
 use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
 
-/// The version of a pool's format. Version 3 had pages of 64 KiB in all pools; version 2 had the
+/// The version of the pool format. Version 3 had pages of 64 KiB in all pools; version 2 had the
 /// records of gateways among the keys of programs.
 pub(crate) const FORMAT_VERSION: u64 = 4;
 /// Words that never change.
 pub(crate) const CONSTANT_WORDS: usize = 16;
-/// The first epoch; older stamps than any can then be named.
+/// The first epoch. It leaves numbers for stamps that are older than any epoch.
 pub(crate) const FIRST_EPOCH: u64 = 16;
 /// Words of zeros written at a time.
 const ZERO_WORDS: usize = 4096;
@@ -36,7 +36,7 @@ pub(crate) const LEASE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 const NODE: usize = 3;
 const CHECKSUM: usize = 15;
 
-/// What a superblock says about the whole pool.
+/// The part of a superblock that describes the whole pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub pool_id: u64,
@@ -71,7 +71,7 @@ impl Superblock {
         words
     }
 
-    /// Reads one node's words back.
+    /// Parses one node's words.
     fn parse(words: &[u64], node: u8, node_bytes: u64) -> Result<Self, PoolError> {
         if words[0] != SUPERBLOCK_MAGIC {
             return Err(PoolError::NotAPool { node });
@@ -90,24 +90,25 @@ impl Superblock {
             lease_ms: words[10],
         };
         if words[NODE] >> 32 != u64::from(node) {
-            return Err(PoolError::NodeMismatch { node, what: "its superblock says it is another node" });
+            return Err(PoolError::NodeMismatch { node, what: "its superblock names another node" });
         }
         if words[4] != node_bytes {
-            return Err(PoolError::NodeMismatch { node, what: "its superblock says it has another size" });
+            return Err(PoolError::NodeMismatch { node, what: "its superblock names another size" });
         }
         Ok(superblock)
     }
 }
 
-/// Every bit of every word counts: each step is a bijection of the state for a given word, and of
-/// the word for a given state.
+/// Every bit of every word affects the result: each step is a bijection of the state for a given
+/// word, and of the word for a given state.
 fn checksum(words: &[u64]) -> u64 {
     words[..CHECKSUM].iter().fold(0x5375_7065_7262_6c6b, |sum: u64, &word| {
         (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
     })
 }
 
-/// A word whose bits all depend on all of the given one's: `SplitMix64`'s finalizer, a bijection.
+/// A word whose bits all depend on all bits of the given word: `SplitMix64`'s finalizer, a
+/// bijection.
 fn spread(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -115,15 +116,15 @@ fn spread(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// Node sizes, when there is a countable number of nodes.
+/// Returns the sizes of the nodes. Fails unless there are 1 to 255 of them.
 pub(crate) fn node_sizes<F: Fabric>(fabric: &F) -> Result<Vec<u64>, PoolError> {
     let nodes = u8::try_from(fabric.nodes()).ok().filter(|&nodes| nodes > 0);
     let nodes = nodes.ok_or(PoolError::Options("a pool has 1 to 255 memory nodes"))?;
     Ok((0..nodes).map(|node| fabric.node_bytes(node)).collect())
 }
 
-/// Writes the superblocks and empty tables of a new pool, node 0's superblock excepted, on nodes
-/// that this process has taken (`bootstrap`).
+/// Writes the superblocks and empty tables of a new pool, except node 0's superblock, on nodes that
+/// this process has taken (`bootstrap`).
 pub(crate) async fn begin<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -136,7 +137,7 @@ pub(crate) async fn begin<F: Fabric>(
     write_zeros(endpoint, 0, layout.blocks(0)).await
 }
 
-/// Makes the nodes a pool, after everything else has been written.
+/// Turns the nodes into a pool, after everything else has been written.
 pub(crate) async fn finish<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -160,7 +161,7 @@ pub(crate) async fn write_node<E: Endpoint>(
     write_constants(endpoint, superblock, node, bytes).await
 }
 
-/// Clears everything before a node's blocks but the word that keeps other founders out.
+/// Clears everything before a node's blocks except the word that keeps other founders out.
 async fn write_zeros<E: Endpoint>(endpoint: &mut E, node: u8, blocks: u32) -> Result<(), PoolError> {
     let zeros = vec![0; ZERO_WORDS];
     let table_end = TABLE_AT + u64::from(blocks) * 8;
@@ -173,7 +174,7 @@ async fn write_zeros<E: Endpoint>(endpoint: &mut E, node: u8, blocks: u32) -> Re
     Ok(())
 }
 
-/// Writes the words that make a node one of a pool's, the magic one last.
+/// Writes the words that make a node part of a pool, the magic word last.
 async fn write_constants<E: Endpoint>(
     endpoint: &mut E,
     superblock: &Superblock,
@@ -205,9 +206,9 @@ pub(crate) async fn read_node<E: Endpoint>(
     Superblock::parse(&words, node, bytes)
 }
 
-/// Reads a node's superblock, or has the fabric disown the node if it holds none, which returns
+/// Reads a node's superblock. If the node holds none, makes the fabric disown the node and returns
 /// `None`: a memory node without a disk is empty when it comes back. Node 0 is never disowned, nor
-/// one that its provider cannot tell from others.
+/// is a node that its provider cannot tell from others.
 pub(super) async fn read_or_disown<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -225,9 +226,9 @@ pub(super) async fn read_or_disown<F: Fabric>(
     }
 }
 
-/// Reads and compares the superblocks of the nodes that are given, and the count of those in use.
-/// Nodes of 0 bytes are away; the directory must tell of them (`nodes`). A node that holds no pool
-/// is lost, and is then one of them.
+/// Reads and compares the superblocks of the given nodes, and reads the count of nodes in use.
+/// Nodes of 0 bytes are absent; the directory must describe them (`nodes`). A node that holds no
+/// pool is lost, and from then on one of them.
 pub(crate) async fn read<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -247,7 +248,7 @@ pub(crate) async fn read<F: Fabric>(
     let superblock = first.ok_or(PoolError::NotAPool { node: 0 })?;
     let [in_use] = read_words(endpoint, GlobalAddr::new(0, NODES_AT)).await?;
     let count = u8::try_from(in_use).ok().filter(|&count| u32::from(count) >= superblock.nodes.max(1));
-    let count = count.ok_or(PoolError::Damaged { node: 0, what: "its count of nodes cannot be" })?;
+    let count = count.ok_or(PoolError::Damaged { node: 0, what: "its count of nodes is invalid" })?;
     if node_bytes.len() > usize::from(count) {
         return Err(PoolError::NodeMismatch { node: count, what: "the pool has fewer nodes" });
     }

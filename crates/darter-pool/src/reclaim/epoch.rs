@@ -1,23 +1,24 @@
-//! Epochs inside one process: who is pinned, and since when (DART, section 4.4).
+//! Epochs inside one process: which clients are pinned, and since when (DART, section 4.4).
 //!
 //! The global epoch lives in the pool. Each process has its own view of it, the *process epoch*,
-//! never ahead; a client that begins an operation pins that. A process *publishes* an epoch `e` in
-//! its member line once none of its clients is pinned below `e`; the global epoch goes from `e` to
-//! `e + 1` only when every live member has published `e`. What is retired is stamped with the
-//! global epoch read after unlinking (rule R5) and freed at stamp + 2.
+//! which is never ahead; a client that begins an operation pins the process epoch. A process
+//! *publishes* an epoch `e` in its member line once none of its clients is pinned below `e`; the
+//! global epoch advances from `e` to `e + 1` only when every live member has published `e`. A
+//! retired object is stamped with the global epoch read after it was unlinked (rule R5) and freed
+//! at stamp + 2.
 //!
 //! *Why that is safe.* A reader that can hold an object's address pinned `p` before the object was
-//! unlinked, so `p` is at most the stamp `s`. For the global epoch to reach `s + 2`, someone read
-//! `s + 1` from it and then saw every live member's published epoch at `s + 1`; the reader's
-//! process publishes that only when it is no longer pinned at `p`.
+//! unlinked, so `p` is at most the stamp `s`. For the global epoch to reach `s + 2`, a member must
+//! have read `s + 1` from it and then seen every live member's published epoch at `s + 1`; the
+//! reader's process publishes that only when the reader is no longer pinned at `p`.
 //!
-//! *Pinning* is one swap, then a look whether the process epoch moved meanwhile; if it did, again.
-//! With the upkeep's "set the process epoch, then look at the pins", both sequentially consistent,
-//! one of the two sees the other: either upkeep sees the pin and does not publish, or the client
-//! sees the new epoch and pins that. Hence a client pinned at `p` knows that its process has not
-//! published beyond `p`, so the global epoch is at most `p + 1`, and nothing that was unlinked in
-//! an operation at `p` or later has been freed. That is rule R4: what an operation at `p` read may
-//! be used by a later one at the same `p`.
+//! *Pinning* is one swap, then a check whether the process epoch has moved since it was read; if it
+//! has, the client pins again. Upkeep sets the process epoch, then reads the pins. Both are
+//! sequentially consistent, so one of the two sees the other: either upkeep sees the pin and does
+//! not publish, or the client sees the new epoch and pins that. So while a client is pinned at `p`,
+//! its process has not published beyond `p`, the global epoch is at most `p + 1`, and no object
+//! that was unlinked in an operation at `p` or later has been freed. That is rule R4: a later
+//! operation at the same `p` may use the data that an operation at `p` read.
 
 use darter_fabric::Orphans;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -28,27 +29,27 @@ use super::limbo::Ring;
 use crate::blocks::MagazineList;
 use crate::sync::lock;
 
-/// The value of a pin that is not there: above every epoch.
+/// The value of a pin while the client is unpinned: above every epoch.
 const UNPINNED: u64 = u64::MAX;
-/// On x86-64 a swap orders all later loads; elsewhere the model asks for a fence.
+/// On x86-64 a swap orders all later loads; elsewhere the memory model requires a fence.
 const SWAP_ORDERS_LOADS: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
-/// One client's pin, on a cache line of its own.
+/// One client's pin, on its own cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Pin(AtomicU64);
 
-/// What the process knows of one of its clients.
+/// The state of one client, as the process keeps it.
 #[derive(Debug)]
 pub(super) struct ClientState {
     pin: Pin,
     /// Its free objects.
     pub magazines: Arc<MagazineList>,
-    /// What the client has retired since the last stamping.
+    /// Objects that the client has retired since the last stamping.
     pub ring: Mutex<Ring>,
-    /// What its operations have left to be done.
+    /// Work that its operations have left.
     pub leftovers: Arc<Leftovers>,
-    /// What its dropped operations have posted.
+    /// Verbs that its dropped operations have posted.
     pub orphans: Option<Arc<dyn Orphans>>,
     /// The client is idle or gone, and its pin outlives its last operation until another thread
     /// finds that the operation's verbs have landed, and clears this.
@@ -58,12 +59,12 @@ pub(super) struct ClientState {
 }
 
 impl ClientState {
-    /// The epoch the client is pinned at.
+    /// The epoch at which the client is pinned.
     pub(super) fn pinned(&self) -> Option<u64> {
         Some(self.pin.0.load(Ordering::Acquire)).filter(|&epoch| epoch != UNPINNED)
     }
 
-    /// Batches of its dropped operations that are on their way.
+    /// Batches of its dropped operations that are in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.orphans.as_ref().map_or(0, |orphans| orphans.in_flight())
     }
@@ -112,14 +113,13 @@ impl ClientState {
         *lock(&self.lingering) = true;
     }
 
-    /// Does what the client's operations left when no verb of dropped ones is on its way, even
-    /// while the client waits in another operation.
+    /// Does the work that the client's operations left if no verb of a dropped operation is in
+    /// flight, even while the client waits in another operation.
     ///
-    /// The list is taken before the look for such verbs: after it the client may add what its
-    /// present operation leaves, with verbs on their way. Work is in the list only when its
-    /// operation has been dropped, so the look sees that operation's verbs. No lock is held
-    /// meanwhile, since the look may take a provider's locks, under which other threads run
-    /// operations.
+    /// The list is taken before the check for such verbs: after the check, the client may add the
+    /// work of its present operation, which has verbs in flight. Work is in the list only if its
+    /// operation has been dropped, so the check sees that operation's verbs. No lock is held during
+    /// the check, which may take a provider's locks, under which other threads run operations.
     pub(super) fn settle_leftovers(&self) {
         loop {
             let mut work = self.leftovers.take_former();
@@ -133,8 +133,8 @@ impl ClientState {
                 return;
             }
             self.leftovers.put_back(&mut work);
-            // A client that is gone may have been forgotten while the list was empty. Then no
-            // other thread looks again.
+            // A client that is gone may have been forgotten while the list was empty. Then no other
+            // thread checks again.
             if !self.gone.load(Ordering::SeqCst) || self.in_flight() > 0 {
                 return;
             }
@@ -150,7 +150,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// No clients yet, at the epoch that registration published.
+    /// A process without clients, at the epoch that registration published.
     pub(super) fn new(epoch: u64) -> Self {
         Self { epoch: AtomicU64::new(epoch), states: Mutex::default() }
     }
@@ -185,7 +185,7 @@ impl Clients {
         lock(&self.states).retain(|other| !Arc::ptr_eq(other, state));
     }
 
-    /// Ends the pin of an idle or dropped client that waits for verbs which have landed.
+    /// Ends the pin of an idle or dropped client if the verbs that it waits for have landed.
     pub(super) fn reap(&self, state: &Arc<ClientState>) {
         let mut lingering = lock(&state.lingering);
         if *lingering && state.in_flight() == 0 {
@@ -193,7 +193,7 @@ impl Clients {
         }
     }
 
-    /// Ends the pin of a client whose last operation has no verb on its way.
+    /// Ends the pin of a client whose last operation has no verb in flight.
     pub(super) fn end_pin(&self, state: &Arc<ClientState>, lingering: &mut bool) {
         *lingering = false;
         state.leftovers.settle();
@@ -203,19 +203,19 @@ impl Clients {
         }
     }
 
-    /// The clients there are.
+    /// Returns all clients.
     pub(super) fn all(&self) -> Vec<Arc<ClientState>> {
         lock(&self.states).clone()
     }
 
-    /// Takes over a newer global epoch: pins from now on are at `global` or later. Only upkeep
-    /// calls this.
+    /// Adopts a newer global epoch: pins from now on are at `global` or later. Only upkeep calls
+    /// this.
     pub(super) fn observe(&self, global: u64) {
         self.epoch.fetch_max(global, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// The oldest pin. Call [`Clients::observe`] first.
+    /// Returns the oldest pin. Call [`Clients::observe`] first.
     pub(super) fn oldest_pin(&self) -> Option<u64> {
         lock(&self.states).iter().filter_map(|state| state.pinned()).min()
     }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(clients.epoch(), 6);
     }
 
-    /// The epoch moves, and upkeep finds nobody pinned, between a client's look at it and its pin.
+    /// Between a client's read of the epoch and its pin, the epoch moves, and upkeep finds no pin.
     #[test]
     fn an_epoch_that_moved_before_it_was_pinned_is_not_pinned() {
         let clients = Clients::new(5);

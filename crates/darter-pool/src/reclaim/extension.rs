@@ -1,9 +1,9 @@
-//! Parts that other crates add to a membership, and that upkeep serves.
+//! Parts of a membership that other crates add and that upkeep serves.
 //!
-//! A lock-based index names a lock's holder by words that a process hands out and, when an
-//! operation has died with a lock, takes back. The pool has no part in that; what the index needs
-//! of the pool is a place that lives as long as the membership, and verbs that every round of
-//! upkeep posts for it.
+//! A lock-based index names a lock's holder by words that a process hands out and, after an
+//! operation has died with a lock, takes back. The pool is not involved in that; the index only
+//! needs a place that lives as long as the membership, and verbs that every round of upkeep posts
+//! for it.
 
 use darter_fabric::{Batch, Endpoint, FabricError};
 use std::any::Any;
@@ -18,16 +18,16 @@ const EXTENSIONS_MAX: usize = 8;
 /// A part of a membership that another crate defines. There is one of each type
 /// ([`crate::Pool::extension`]).
 pub trait Extension: Any + Send + Sync {
-    /// Adds verbs for a round of upkeep to an empty batch. Returns what to do when they have
-    /// completed, or `None` when there is nothing to post. A round may be cancelled; what was to be
-    /// done is then not done, although the verbs may have landed.
+    /// Adds verbs for a round of upkeep to an empty batch. Returns the work to do once they have
+    /// completed, or `None` if there is nothing to post. If the round is cancelled, that work is
+    /// not done, although the verbs may have landed.
     fn upkeep(&self, batch: &mut Batch) -> Option<Box<dyn FnOnce() + Send>>;
 }
 
 /// The extensions of a membership.
 #[derive(Default)]
 pub(super) struct Extensions {
-    /// Filled from the beginning, and never changed.
+    /// Filled from the beginning; filled slots never change.
     slots: [OnceLock<Arc<dyn Extension>>; EXTENSIONS_MAX],
     adding: Mutex<()>,
 }
@@ -46,7 +46,7 @@ impl Extensions {
         any.downcast().ok()
     }
 
-    /// The extension of a type, made by the first call.
+    /// Returns the extension of type `T`, which the first call creates.
     pub(super) fn get<T: Extension + Default>(&self) -> Arc<T> {
         if let Some(found) = self.find() {
             return found;
@@ -62,7 +62,7 @@ impl Extensions {
         })
     }
 
-    /// Posts what the extensions want posted.
+    /// Posts the verbs of all extensions.
     ///
     /// # Errors
     /// The fabric's.

@@ -1,5 +1,5 @@
-//! When the steps of a hand-over follow each other (`blocks/hand_over`): the operations that had begun
-//! before a step must be over.
+//! The timing of a hand-over's steps (`blocks/hand_over`): the operations that had begun before a
+//! step must be over before the next.
 
 use darter_fabric::Fabric;
 use std::sync::atomic::{Ordering, fence};
@@ -7,19 +7,18 @@ use std::sync::atomic::{Ordering, fence};
 use super::epoch::Clients;
 use crate::blocks::Blocks;
 
-/// How far a process has come with the blocks that it hands over.
+/// How far a process has got with the blocks that it hands over.
 #[derive(Debug, Default)]
 pub(super) struct HandOver {
-    /// The process epoch at which nothing was taken from the blocks any more; `None` if there are
-    /// none.
+    /// The process epoch at which nothing more was taken from the blocks; `None` if there are none.
     since: Option<u64>,
-    /// How often objects had been taken from the heap at the last round.
+    /// How often objects had been taken from the heap as of the last round.
     taken: u64,
 }
 
 impl HandOver {
-    /// Does what a round at the process epoch `epoch` can do for a hand-over. Returns whether the
-    /// blocks must be closed now.
+    /// Does the part of a hand-over that a round at the process epoch `epoch` can do. Returns
+    /// whether the blocks must be closed now.
     pub(super) fn go_on<F: Fabric>(
         &mut self,
         clients: &Clients,
@@ -37,7 +36,7 @@ impl HandOver {
             return false;
         }
         let Some(since) = self.since else {
-            // A round that was cancelled may have left some.
+            // A cancelled round may have left some.
             let has_blocks = blocks.is_handing_over() || blocks.begin_hand_over(is_idle);
             self.since = has_blocks.then_some(epoch);
             return false;
@@ -50,7 +49,7 @@ impl HandOver {
             return false;
         }
         self.since = None;
-        // The others have emptied their magazines when their operations began.
+        // The others emptied their magazines when their operations began.
         for client in clients.all() {
             if client.pinned().is_none() {
                 blocks.empty_magazines(&client.magazines);

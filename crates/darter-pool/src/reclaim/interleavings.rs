@@ -1,4 +1,4 @@
-//! Races of pins, limbo and upkeep, driven by hand.
+//! Tests of races among pins, limbo and upkeep, with schedules driven by hand.
 
 use darter_fabric::decorate::Delaying;
 use darter_fabric::{Batch, GlobalAddr, OpKind, block_on};
@@ -40,7 +40,7 @@ fn the_oldest_in_a_ring_counts() {
     limbo.retire(&ring, object(64), 3);
     limbo.retire(&ring, object(128), 9);
     assert_eq!(Limbo::oldest_in(&ring), 3);
-    // It moves from the ring to limbo after the first look at limbo and before the look at the
+    // It moves from the ring to limbo after the first read of limbo and before the read of the
     // ring.
     let between = || {
         limbo.collect(&ring);
@@ -166,8 +166,8 @@ fn whoever_joins_is_at_most_an_epoch_behind() {
     }
 }
 
-/// Another process joins, pins and moves the epoch between the verbs in which a round reads epoch
-/// and lines.
+/// Another process joins, pins and advances the epoch between the verbs by which a round reads the
+/// epoch and the lines.
 #[test]
 fn whoever_joins_within_a_round_holds_the_epoch() {
     for verbs in 0..3 {
@@ -204,7 +204,7 @@ fn whoever_joins_within_a_round_holds_the_epoch() {
     }
 }
 
-/// An object is unlinked after a round has read the epoch, which has moved by then.
+/// An object is unlinked after a round has read the epoch, which has advanced by then.
 #[test]
 fn what_is_unlinked_within_a_round_has_no_stamp_of_it() {
     let pool = block_on(Pool::create(slow(&Sim::new(1, 4 << 20), 0), &options())).unwrap();
@@ -224,7 +224,7 @@ fn what_is_unlinked_within_a_round_has_no_stamp_of_it() {
     pool.abandon();
 }
 
-/// Ends a process whose verbs are never executed, or closing its pool would wait for them for ever.
+/// Ends a process whose verbs are never executed. Closing its pool would wait for them for ever.
 struct Ended(Sim);
 
 impl Drop for Ended {
@@ -234,8 +234,8 @@ impl Drop for Ended {
     }
 }
 
-/// A cancelled operation's leftovers, with the client in its next operation and a verb still on its
-/// way.
+/// A cancelled operation's leftovers, with the client in its next operation and a verb still in
+/// flight.
 #[test]
 fn leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way() {
     let sim = Sim::new(1, 4 << 20);
@@ -266,7 +266,7 @@ fn leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way() {
     pool.abandon();
 }
 
-/// Adds one to each of its words in a round of upkeep, and forgets them when that has completed.
+/// Adds one to each of its words in a round of upkeep, and forgets the words once that completed.
 #[derive(Default)]
 struct AddsOne(Arc<Mutex<Vec<GlobalAddr>>>);
 
@@ -338,13 +338,13 @@ fn a_member_that_asks_for_room_gets_what_others_hold_and_do_not_use() {
     drop((holder, asking));
 }
 
-/// What a client has of a block that is handed over when the other member asks for room.
+/// What a client holds of a block that is handed over when the other member requests room.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Has {
     /// Free objects in its magazine, and it begins no operation.
     Magazine,
-    /// The same, and it is in an operation when the block is closed, which began after the block was
-    /// chosen.
+    /// The same, and when the block is closed the client is in an operation that began after the
+    /// block was chosen.
     MagazineInAnOperation,
     /// An object in hand, since before the block was chosen.
     Draft,
@@ -352,7 +352,7 @@ enum Has {
     Kept,
 }
 
-/// The next owner's sweep would take for free whatever a client has of the block.
+/// The next owner's sweep would treat anything that a client holds of the block as free.
 #[test]
 fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
     for has in [Has::Magazine, Has::MagazineInAnOperation, Has::Draft, Has::Kept] {
@@ -372,7 +372,7 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
         };
         let draft =
             matches!(has, Has::Draft | Has::Kept).then(|| block_on(client.pin(OpKind::Insert)).unwrap());
-        // Nothing has been taken since the round before.
+        // Nothing has been taken since the previous round.
         maintain(&one, 1);
         let request = two.ask_for_room();
         maintain(&two, 1);
@@ -384,7 +384,7 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
                 maintain(&two, 1);
                 maintain(&one, 1);
             }
-            assert!(!is_closed(), "{has:?}: an operation has begun in the epoch of the choice");
+            assert!(!is_closed(), "{has:?}: an operation began in the epoch of the choice");
         }
         if has == Has::Kept {
             one.keep_blocks();
@@ -396,6 +396,6 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
         assert_eq!(is_closed(), has != Has::Kept, "{has:?}");
         assert!(!blocks.is_handing_over(), "{has:?}");
         drop((pinned, request));
-        assert!(blocks.owns(alloc(&mut client)), "{has:?}: an object of another's block");
+        assert!(blocks.owns(alloc(&mut client)), "{has:?}: the object lies in a block of another member");
     }
 }

@@ -1,22 +1,22 @@
-//! Work that operations leave to be done when their verbs have completed.
+//! Work that operations leave until their verbs have completed.
 //!
-//! A cancelled operation may leave verbs on their way. What must not happen before they have
-//! landed, such as telling others that its locks are free, is put here and done by the client's
-//! next operation or by upkeep, whichever first finds that nothing is on its way.
+//! A cancelled operation may leave verbs in flight. Work that must not happen before they have
+//! landed, such as announcing that its locks are free, is put here. The client's next operation or
+//! upkeep does it, whichever first finds that no verb is in flight.
 
 use std::sync::Mutex;
 
 use crate::sync::lock;
 
-/// Something to be done once.
+/// A piece of work that is done once.
 pub(super) type Task = Box<dyn FnOnce() + Send>;
 
 /// The work that one client's operations have left.
 #[derive(Default)]
 pub struct Leftovers {
-    /// By the present operation.
+    /// Work of the present operation.
     present: Mutex<Vec<Task>>,
-    /// By operations before the present one.
+    /// Work of operations before the present one.
     former: Mutex<Vec<Task>>,
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Leftovers {
 }
 
 impl Leftovers {
-    /// Adds a task, to be done when the verbs of the present operation have completed.
+    /// Adds work to do once the verbs of the present operation have completed.
     pub fn push(&self, task: impl FnOnce() + Send + 'static) {
         lock(&self.present).push(Box::new(task));
     }
@@ -40,18 +40,18 @@ impl Leftovers {
         lock(&self.former).append(&mut lock(&self.present));
     }
 
-    /// Does everything that was left. Call it when none of the operations' verbs is on its way.
+    /// Does all work that was left. Call it when none of the operations' verbs is in flight.
     pub(super) fn settle(&self) {
         self.next_operation();
         self.take_former().into_iter().for_each(|task| task());
     }
 
-    /// Takes what was left by operations before the present one.
+    /// Takes the work that operations before the present one left.
     pub(super) fn take_former(&self) -> Vec<Task> {
         std::mem::take(&mut *lock(&self.former))
     }
 
-    /// Puts back what [`Leftovers::take_former`] returned.
+    /// Puts back the work that [`Leftovers::take_former`] returned.
     pub(super) fn put_back(&self, work: &mut Vec<Task>) {
         lock(&self.former).append(work);
     }

@@ -1,17 +1,17 @@
-//! Limbo: what was unlinked and may still be read.
+//! Limbo: objects that were unlinked and may still be read.
 //!
-//! A client collects retired objects in its [`Ring`], 64 at a time become a [`Bag`] of the process.
-//! A bag gets its *stamp*, the global epoch read after all its objects were unlinked (rule R5), at
-//! the next round of upkeep, and is freed by upkeep two epochs later. Since bags belong to the
-//! process, a client that goes away leaves nothing behind. Objects with a note
-//! ([`crate::Pinned::unlink`]) pass a first grace here, are handed out for scrubbing, and come back
-//! by `retire` for the second (rule R3).
+//! A client collects retired objects in its [`Ring`]; every 64 of them become a [`Bag`] of the
+//! process. A bag gets its *stamp*, the global epoch read after all its objects were unlinked (rule
+//! R5), at the next round of upkeep. Upkeep frees the bag two epochs later. Since bags belong to
+//! the process, a client that goes away leaves nothing behind. Objects with a note
+//! ([`crate::Pinned::unlink`]) pass a first grace period here, are handed out for scrubbing, and
+//! come back by `retire` for the second (rule R3).
 //!
-//! Each object also remembers the epoch it was *born* into limbo: the pin of the operation that
-//! unlinked it. The oldest birth of anything not yet freed for good bounds the *flushed* epoch in
-//! the member line, on which sweeps rely (`adoption`). Things move between rings, limbo and an
-//! operation's hands while that minimum is taken; it is taken in the order limbo, rings, limbo, so
-//! that anything that moves is met on one side or the other.
+//! Each object also carries the epoch at which it was *born* into limbo: the pin of the operation
+//! that unlinked it. The oldest birth of any object not yet freed for good bounds the *flushed*
+//! epoch in the member line, on which sweeps rely (`adoption`). Objects move between rings, limbo
+//! and an operation's hands while that minimum is computed. It is computed in the order limbo,
+//! rings, limbo, so that an object that moves is found in one place or the other.
 //!
 //! Lock order: ring, then limbo, then heap.
 
@@ -23,18 +23,18 @@ use std::sync::{Arc, Mutex};
 use crate::blocks::{AllocKind, Object};
 use crate::sync::lock;
 
-/// Object objects that make a bag.
+/// Objects in a bag.
 pub(super) const BAG_OBJECTS: usize = 64;
 const NEVER: u64 = u64::MAX;
 
-/// What one client has retired since its last bag.
+/// The objects that one client has retired since its last bag.
 #[derive(Debug)]
 pub(super) struct Ring {
     objects: Vec<Object>,
     born: u64,
-    /// Birth of the oldest object handed out by `take_graced` and perhaps not retired yet.
+    /// Birth of the oldest object that `take_graced` handed out and that may not be retired yet.
     in_hand: u64,
-    /// The addresses of those objects. They are in no list of limbo, and not leaked.
+    /// The addresses of those objects. They are in no list of limbo, but not leaked.
     handed_out: HashSet<GlobalAddr>,
     /// Shared by those objects.
     hand: Arc<()>,
@@ -52,7 +52,7 @@ impl Default for Ring {
     }
 }
 
-/// Objects that were unlinked before one reading of the global epoch.
+/// Objects that were unlinked before one read of the global epoch.
 #[derive(Debug)]
 struct Bag {
     sequence: u64,
@@ -61,20 +61,20 @@ struct Bag {
     objects: Vec<Object>,
 }
 
-/// An object that has passed its first grace: no reader that found it in the tree holds it any
-/// more.
+/// An object that has passed its first grace period: no reader that found it in the tree still
+/// holds it.
 #[derive(Debug)]
 pub struct Unlinked {
-    /// Where it is.
+    /// Its address.
     pub addr: GlobalAddr,
-    /// Its bytes, as given to [`crate::Pinned::unlink`].
+    /// Its size in bytes, as passed to [`crate::Pinned::unlink`].
     pub bytes: u64,
     /// Its kind.
     pub kind: AllocKind,
-    /// What the index wrote down when it unlinked it.
+    /// The note that the index passed when it unlinked the object.
     pub note: Box<[u8]>,
     pub(super) born: u64,
-    /// While it exists, what the taking client retires or unlinks counts as born when this was.
+    /// While it exists, all that the taking client retires or unlinks counts as born when this was.
     pub(super) hand: Option<Arc<()>>,
 }
 
@@ -91,7 +91,7 @@ struct State {
     bags: VecDeque<Bag>,
     noted: VecDeque<Noted>,
     graced: Vec<Unlinked>,
-    /// Objects of other members' blocks, due to be freed by FAA, and their oldest birth.
+    /// Objects in other members' blocks that wait to be freed by FAA, and their oldest birth.
     remote: Vec<Object>,
     remote_born: u64,
 }
@@ -124,7 +124,7 @@ impl Limbo {
         }
     }
 
-    /// Objects that wait here, rings not counted.
+    /// Objects that wait here, without those in rings.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -140,8 +140,8 @@ impl Limbo {
         self.graced.load(Ordering::Relaxed)
     }
 
-    /// Adds a retired object to a ring, and the ring to limbo when it is full; returns whether it
-    /// was.
+    /// Adds a retired object to a ring, and moves the ring's objects to limbo if the ring is full;
+    /// returns whether it was.
     pub(super) fn retire(&self, ring: &Mutex<Ring>, object: Object, born: u64) -> bool {
         let mut ring = lock(ring);
         ring.born = ring.born.min(born).min(ring.in_hand);
@@ -162,7 +162,7 @@ impl Limbo {
         self.empty(&mut lock(ring));
     }
 
-    /// Whether a ring holds anything.
+    /// Whether a ring is empty.
     pub(super) fn is_empty(ring: &Mutex<Ring>) -> bool {
         lock(ring).objects.is_empty()
     }
@@ -179,10 +179,10 @@ impl Limbo {
         state.bags.push_back(Bag { sequence, stamp: None, born, objects });
     }
 
-    /// Adds an object for the first of two graces. It may be one that `ring`'s owner has in hand,
-    /// so it counts as born no later than those.
+    /// Adds an object for the first of two grace periods. It may be one that `ring`'s owner has in
+    /// hand, so it counts as born no later than those.
     pub(super) fn unlink(&self, ring: &Mutex<Ring>, mut object: Unlinked) {
-        // Locked to the end: no births in hand are forgotten before the object is in limbo.
+        // Locked to the end, so that no births in hand are forgotten before the object is in limbo.
         let mut ring = lock(ring);
         ring.take_back(object.addr);
         object.born = object.born.min(ring.in_hand);
@@ -193,8 +193,8 @@ impl Limbo {
         state.noted.push_back(Noted { sequence, stamp: None, object });
     }
 
-    /// Hands out what has passed its first grace; `ring` notes the oldest birth among it before it
-    /// leaves limbo.
+    /// Hands out the objects that have passed their first grace period; `ring` notes their oldest
+    /// birth before they leave limbo.
     pub(super) fn take_graced(&self, ring: &Mutex<Ring>) -> Vec<Unlinked> {
         let mut ring = lock(ring);
         let mut state = lock(&self.state);
@@ -209,9 +209,9 @@ impl Limbo {
         taken
     }
 
-    /// Forgets births in hand when everything that was handed out is gone; returns whether it is.
-    /// Not while the ring's owner is in the middle of an operation, which may have dropped a
-    /// handed-out object just before retiring it.
+    /// Forgets births in hand once all objects that were handed out are gone; returns whether they
+    /// are. Must not be called while the ring's owner is in the middle of an operation, which may
+    /// have dropped a handed-out object just before it retires it.
     pub(super) fn settle_hand(ring: &Mutex<Ring>) -> bool {
         let mut ring = lock(ring);
         let settled = Arc::strong_count(&ring.hand) == 1;
@@ -222,13 +222,13 @@ impl Limbo {
         settled
     }
 
-    /// A mark: what is in limbo now was unlinked before it.
+    /// Returns a mark: the objects now in limbo were unlinked before it.
     pub(super) fn mark(&self) -> u64 {
         lock(&self.state).next_sequence
     }
 
-    /// Stamps what was there at `mark` with the global epoch read after `mark`; calls `retired`
-    /// with the objects for which the last grace period begins.
+    /// Stamps the objects that were there at `mark` with the global epoch read after `mark`; calls
+    /// `retired` with the objects for which the last grace period begins.
     pub(super) fn stamp(&self, mark: u64, global: u64, mut retired: impl FnMut(Object)) {
         let mut state = lock(&self.state);
         for bag in state.bags.iter_mut().rev().skip_while(|bag| bag.sequence >= mark) {
@@ -246,9 +246,10 @@ impl Limbo {
         }
     }
 
-    /// Takes what is free at `global`: calls `free` with each bag's objects, which returns those
-    /// that are other members'; calls `graced` with the stamps of objects that have passed their
-    /// first grace period. Runs under limbo's lock, so that nothing is missed by [`Limbo::oldest`].
+    /// Takes the objects that are free at `global`: calls `free` with each bag's objects, which
+    /// returns those in other members' blocks; calls `graced` with the stamps of objects that have
+    /// passed their first grace period. Runs under limbo's lock, so that [`Limbo::oldest`] misses
+    /// nothing.
     pub(super) fn ripen(
         &self,
         global: u64,
@@ -275,7 +276,7 @@ impl Limbo {
         self.graced.store(state.graced.len(), Ordering::Relaxed);
     }
 
-    /// Takes the objects due to be freed by FAA, with their oldest birth.
+    /// Takes the objects that wait to be freed by FAA, with their oldest birth.
     pub(super) fn take_remote(&self) -> (Vec<Object>, u64) {
         let mut state = lock(&self.state);
         let objects = std::mem::take(&mut state.remote);
@@ -283,7 +284,7 @@ impl Limbo {
         (objects, std::mem::replace(&mut state.remote_born, NEVER))
     }
 
-    /// The oldest birth in limbo.
+    /// Returns the oldest birth in limbo.
     fn oldest_here(&self) -> u64 {
         let state = lock(&self.state);
         let bags = state.bags.iter().map(|bag| bag.born);
@@ -292,8 +293,9 @@ impl Limbo {
         bags.chain(noted).chain(graced).fold(state.remote_born, u64::min)
     }
 
-    /// The oldest birth of anything unlinked by this process and not freed for good, given its
-    /// clients' rings and pins by `clients`, which is called between two looks at limbo.
+    /// Returns the oldest birth of any object that this process has unlinked and not freed for
+    /// good. `clients` returns the oldest birth in its clients' rings and pins; it is called
+    /// between two reads of limbo.
     pub(super) fn oldest(&self, clients: impl FnOnce() -> u64) -> u64 {
         let before = self.oldest_here();
         let between = clients();
@@ -301,13 +303,13 @@ impl Limbo {
         before.min(between).min(again)
     }
 
-    /// The oldest birth in a ring or in its owner's hands.
+    /// Returns the oldest birth in a ring or in its owner's hands.
     pub(super) fn oldest_in(ring: &Mutex<Ring>) -> u64 {
         let ring = lock(ring);
         ring.born.min(ring.in_hand)
     }
 
-    /// Everything in limbo and in a ring, for audits.
+    /// Returns all objects in limbo, for audits.
     pub(super) fn contents(&self) -> Vec<GlobalAddr> {
         let state = lock(&self.state);
         let bags =

@@ -1,18 +1,18 @@
-//! Reclamation: when what was unlinked may be used again.
+//! Reclamation: when unlinked memory may be used again.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `epoch` | the process epoch, the pins of clients, and why pinning is safe |
-//! | `limbo` | what was unlinked and may still be read |
+//! | `limbo` | objects that were unlinked and may still be read |
 //! | `leftovers` | work that waits for the verbs of dropped operations |
-//! | `reclaimer` | [`Reclaimer`], one client's pin and what it has retired |
+//! | `reclaimer` | [`Reclaimer`], one client's pin and the objects that it has retired |
 //! | `upkeep` | [`Reclamation`], the process's part, and a round of upkeep |
-//! | `hand_over` | when the steps of a hand-over of blocks follow each other |
-//! | `extension` | what upkeep does for other crates |
-//! | `room` | waiting for memory that others have yet to let go |
-//! | `wait` | rounds until something has come about |
+//! | `hand_over` | the timing of the steps of a hand-over of blocks |
+//! | `extension` | work that upkeep does for other crates |
+//! | `room` | waiting for memory that others have yet to give back |
+//! | `wait` | rounds of upkeep until a condition holds |
 //!
-//! The room builds on `blocks` and `members`; neither knows it.
+//! This module builds on `blocks` and `members`; neither depends on it.
 
 mod epoch;
 mod extension;

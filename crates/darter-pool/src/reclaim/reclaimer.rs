@@ -1,4 +1,4 @@
-//! One client's part in reclamation: its pin, what it has retired, and when it owes upkeep.
+//! One client's part in reclamation: its pin, the objects it has retired, and when upkeep is due.
 
 use darter_fabric::{Endpoint, GlobalAddr};
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use super::upkeep::Reclamation;
 use crate::blocks::{AllocKind, MagazineList, Object};
 use crate::sync::lock;
 
-/// Operations between looks at whether upkeep is due.
+/// Operations between checks whether upkeep is due.
 const UPKEEP_OPERATIONS: u32 = 1024;
-/// Bags of garbage in one such span that make upkeep due at the next operation.
+/// Bags of garbage between two checks that make upkeep due at the next operation.
 const UPKEEP_BAGS: u32 = 16;
 
-/// One client's pin and what it has retired.
+/// One client's pin and the objects that it has retired.
 pub(crate) struct Reclaimer {
     state: Arc<ClientState>,
     /// The epoch of the present operation, or of the last one.
     epoch: u64,
     /// Operations under way, one inside another.
     depth: u32,
-    /// The pin outlived its operation because verbs were on their way.
+    /// The pin outlived its operation because verbs were in flight.
     lingers: bool,
-    /// The client's operations may have left something to be done.
+    /// The client's operations may have left work.
     has_leftovers: bool,
     /// Objects from `take_graced` may be in hand.
     has_hand: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// A client with an endpoint and these magazines, unpinned.
+    /// An unpinned client with an endpoint and these magazines.
     pub(crate) fn new<E: Endpoint>(
         reclamation: &Reclamation,
         endpoint: &E,
@@ -58,7 +58,7 @@ impl Reclaimer {
         self.epoch
     }
 
-    /// The epoch at which the process knows the client pinned.
+    /// The epoch at which the client is pinned, as the process sees it.
     pub(crate) fn pinned(&self) -> Option<u64> {
         self.state.pinned()
     }
@@ -69,40 +69,41 @@ impl Reclaimer {
         self.depth > 0
     }
 
-    /// Whether the pin outlived its operation because verbs were on their way.
+    /// Whether the pin outlived its operation because verbs were in flight.
     pub(crate) fn lingers(&self) -> bool {
         self.lingers
     }
 
-    /// Counts an operation. Returns whether it is to look for upkeep first.
+    /// Counts an operation. Returns whether it must check for upkeep first.
     #[inline]
     pub(crate) fn count_operation(&mut self) -> bool {
         self.until_upkeep = self.until_upkeep.saturating_sub(1);
         self.until_upkeep == 0
     }
 
-    /// Begins a span of operations, and returns how many rounds of upkeep the last one owes.
+    /// Begins a span of operations, and returns how many rounds of upkeep are due after the last
+    /// one.
     pub(crate) fn take_due_rounds(&mut self, reclamation: &Reclamation) -> u32 {
         self.until_upkeep = UPKEEP_OPERATIONS;
         self.bags = 0;
-        // Under pressure the epoch has to advance twice beyond the garbage's stamp, once a round.
+        // Under pressure the epoch has to advance twice beyond the garbage's stamp, once per round.
         if reclamation.take_pressure() { 4 } else { 1 }
     }
 
-    /// Whether upkeep could bring anything back.
+    /// Whether upkeep could bring any memory back.
     pub(crate) fn has_garbage(&self, reclamation: &Reclamation) -> bool {
         reclamation.limbo.waiting() > 0 || !Limbo::is_empty(&self.state.ring)
     }
 
-    /// Notes that an allocation found no room. The caller is pinned, so nothing ripens now; upkeep
-    /// before the next operation tries harder.
+    /// Notes that an allocation found no room. The caller is pinned, so nothing ripens now; the
+    /// upkeep before the next operation runs more rounds.
     pub(crate) fn note_out_of_space(&mut self, reclamation: &Reclamation) {
         reclamation.set_pressure();
         self.until_upkeep = 1;
     }
 
-    /// Pins the process epoch, or keeps a pin whose verbs are still on their way, and returns the
-    /// epoch. Inside another operation call [`Reclaimer::nest`] alone.
+    /// Pins the process epoch, or keeps a pin whose verbs are still in flight, and returns the
+    /// epoch. Inside another operation call only [`Reclaimer::nest`].
     #[inline]
     pub(crate) fn enter<E: Endpoint>(&mut self, reclamation: &Reclamation, endpoint: &E) -> u64 {
         if self.has_hand || self.lingers {
@@ -117,7 +118,7 @@ impl Reclaimer {
     #[cold]
     fn enter_slowly<E: Endpoint>(&mut self, endpoint: &E) {
         if self.lingers {
-            // From here on the pin is this operation's too: no other thread may end it.
+            // From now on the pin is also this operation's: no other thread may end it.
             let lingers = self.state.take_lingering();
             self.lingers = lingers && endpoint.in_flight() > 0;
         }
@@ -132,14 +133,14 @@ impl Reclaimer {
         self.depth += 1;
     }
 
-    /// Counts one guard less. Returns whether that was the operation's last.
+    /// Counts one guard less. Returns whether it was the operation's last.
     #[inline]
     pub(crate) fn unnest(&mut self) -> bool {
         self.depth -= 1;
         self.depth == 0
     }
 
-    /// Ends the pin, unless verbs of the operation are on their way.
+    /// Ends the pin, unless verbs of the operation are in flight.
     #[inline]
     pub(crate) fn leave<E: Endpoint>(&mut self, endpoint: &E) {
         self.lingers = endpoint.in_flight() > 0;
@@ -153,7 +154,7 @@ impl Reclaimer {
         self.state.unpin();
     }
 
-    /// Does what the last operation left, unless its verbs are still on their way.
+    /// Does the work that the last operation left, unless its verbs are still in flight.
     #[cold]
     fn settle_leftovers(&mut self) {
         if self.has_leftovers && !self.lingers {
@@ -162,21 +163,21 @@ impl Reclaimer {
         }
     }
 
-    /// Does what earlier operations left when none of their verbs is on its way: an operation must
-    /// not wait for what only its own end would settle.
+    /// Does the work that earlier operations left if none of their verbs is in flight: an operation
+    /// must not wait for work that would otherwise be done only at its own end.
     pub(crate) fn settle_own_leftovers<E: Endpoint>(&mut self, endpoint: &E) {
         if self.has_leftovers && endpoint.in_flight() == 0 {
             self.state.leftovers.settle();
         }
     }
 
-    /// Where the operation under way leaves what is to be done when its verbs have completed.
+    /// Returns the list of work to do once the present operation's verbs have completed.
     pub(crate) fn leftovers(&mut self) -> Arc<Leftovers> {
         self.has_leftovers = true;
         Arc::clone(&self.state.leftovers)
     }
 
-    /// Ends a pin that outlived its operation, when its verbs have completed.
+    /// Ends a pin that outlived its operation, if its verbs have completed.
     pub(crate) fn release_lingering_pin(&mut self, reclamation: &Reclamation) {
         if self.depth == 0 && self.lingers {
             reclamation.clients.reap(&self.state);
@@ -185,8 +186,8 @@ impl Reclaimer {
         }
     }
 
-    /// The epoch that what is unlinked now counts as born in: the operation's. Out of any operation
-    /// none is known.
+    /// The epoch in which an object unlinked now counts as born: the operation's. Outside any
+    /// operation it is unknown, and counts as 0.
     fn birth(&self) -> u64 {
         if self.depth > 0 { self.epoch } else { 0 }
     }
@@ -214,7 +215,7 @@ impl Reclaimer {
         self.put_back(reclamation, object);
     }
 
-    /// Takes an object from [`Reclaimer::take_graced`] again.
+    /// Takes an object from [`Reclaimer::take_graced`] back.
     pub(crate) fn put_back(&mut self, reclamation: &Reclamation, object: Unlinked) {
         reclamation.limbo.unlink(&self.state.ring, object);
     }
@@ -229,8 +230,8 @@ impl Reclaimer {
         reclamation.limbo.take_graced(&self.state.ring)
     }
 
-    /// Ends the client, and its endpoint. Its pin outlives it as long as its last verbs are on
-    /// their way.
+    /// Ends the client and its endpoint. The pin outlives the client while its last verbs are in
+    /// flight.
     pub(crate) fn close<E: Endpoint>(&mut self, reclamation: &Reclamation, endpoint: Option<E>) {
         reclamation.limbo.collect(&self.state.ring);
         self.state.gone.store(true, Ordering::SeqCst);

@@ -1,12 +1,12 @@
-//! Waiting for room: what an operation does that found a pool full while freed memory waits.
+//! Waiting for room, after an operation found a pool full while freed memory waits.
 //!
 //! An allocation cannot wait: its own pin holds the epoch back. So the operation fails first, and
-//! its caller asks for room ([`crate::Pool::ask_for_room`]) and runs rounds of upkeep. While the
-//! request lives the epoch moves on, and this process's member line asks the others: their rounds
-//! then follow each other closely, and give back what they hold and do not use. A request ends when
-//! something was freed, or when every member has had the time for that and nothing waits any more;
-//! or, so that no process waits for a stopped one for ever, when the epoch has not moved for a
-//! while.
+//! its caller requests room ([`crate::Pool::ask_for_room`]) and runs rounds of upkeep. While the
+//! request lives, the epoch advances, and this process's member line shows the request to the
+//! others: their rounds then follow each other closely, and give back memory that they hold and do
+//! not use. A request ends when an object was freed, or when every member has had time for that and
+//! nothing waits any longer; or, so that no process waits for a stopped one for ever, when the
+//! epoch has not moved for a while.
 
 use std::fmt;
 
@@ -14,22 +14,22 @@ use super::upkeep::{EpochDemand, Reclamation};
 use crate::laggard::Laggard;
 
 /// Epochs in which every member has read the request, given back and handed over what it can, which
-/// takes two more epochs at most, and published.
+/// takes at most two more epochs, and published.
 const EPOCHS: u64 = 7;
 /// Bounds of the time without a new epoch after which a request gives up, in ms.
 const PATIENCE_MS: (u64, u64) = (1_000, 10_000);
 
-/// What became of a request for room.
+/// The outcome of a request for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// Nothing yet: run another round of upkeep.
     NotYet,
     /// Memory was freed: try again.
     Freed,
-    /// All that was freed before the request is in use again, or free: the pool is full if another
-    /// try fails.
+    /// All memory that was freed before the request is in use again, or free: the pool is full if
+    /// another try fails.
     Full,
-    /// Freed memory waits for a member that does not go on.
+    /// Freed memory waits for a member that makes no progress.
     HeldBack(Laggard),
 }
 
@@ -52,8 +52,8 @@ impl fmt::Debug for RoomRequest<'_> {
 }
 
 impl RoomRequest<'_> {
-    /// Returns what has become of the request, after a round of upkeep that ended at `now_ms` by the
-    /// clock of the process's endpoints.
+    /// Returns the outcome so far, after a round of upkeep that ended at `now_ms` by the clock of
+    /// the process's endpoints.
     pub fn progress(&mut self, now_ms: u64) -> Room {
         let epoch = self.reclamation.epoch();
         if self.reclamation.limbo.freed() > self.freed {

@@ -1,22 +1,22 @@
-//! Upkeep: what every member does now and then so that memory comes back (DART, section 4.4).
+//! Upkeep: the work that every member does now and then to recover memory (DART, section 4.4).
 //!
-//! One round, in this order, by one client of a process at a time:
+//! One round takes these steps, in this order. Only one client of a process runs a round at a time.
 //!
-//! 1. Collect what clients have retired, and mark the place in limbo.
+//! 1. Collect the objects that clients have retired, and mark the position in limbo.
 //! 2. READ the global epoch, then the member lines. Stamp everything before the mark with that
 //!    epoch.
-//! 3. Take the epoch over as the process epoch. Free what is stamped two epochs ago: own objects
-//!    into the heap, those of other members' blocks by FAA on their freed bits.
+//! 3. Adopt the epoch as the process epoch. Free objects stamped two epochs ago: own objects into
+//!    the heap, those in other members' blocks by FAA on their freed bits.
 //! 4. If no client is pinned below the epoch, publish it. If every live member's line, read in step
-//!    2, showed it too, and some member has garbage, CAS the global epoch on by one, in the same
-//!    batch.
-//! 5. Ask the fabric about members that have been silent for half a lease. Evict those that are
+//!    2, showed it too, and some member has garbage, advance the global epoch by one with a CAS, in
+//!    the same batch.
+//! 5. Query the fabric about members that have been silent for half a lease. Evict those that are
 //!    gone, and those silent for a whole lease that it can shut out.
 //!
-//! A round that is cancelled anywhere does no harm: what it may still write late is a publication
-//! or an epoch that was true when it was composed, and both only grow stale on the safe side. Only
-//! freed bits on their way must not be taken for landed: their birth then stays in [`Reclamation::stuck`]
-//! and holds sweeps back.
+//! A round that is cancelled anywhere does no harm: its late writes are a publication or an epoch
+//! that was true when it was composed, and both only grow stale on the safe side. Only freed bits
+//! in flight must not be taken for landed: their birth then stays in [`Reclamation::stuck`] and
+//! holds sweeps back.
 
 use darter_fabric::{Fabric, GlobalAddr, ObjectState, Orphans};
 use std::collections::HashSet;
@@ -46,7 +46,7 @@ pub(crate) struct Reclamation {
     busy: AtomicBool,
     published: AtomicU64,
     flushed: AtomicU64,
-    /// More than one round is asked for at the next chance.
+    /// More than one round is requested at the next opportunity.
     pressure: AtomicBool,
     /// Callers that wait for the epoch to advance.
     waiting: AtomicU32,
@@ -54,7 +54,7 @@ pub(crate) struct Reclamation {
     room_requests: AtomicU32,
     /// Another member waits for room.
     is_asked: AtomicBool,
-    /// How far this process has come with the blocks that it hands over.
+    /// How far this process has got with the blocks that it hands over.
     hand_over: Mutex<HandOver>,
     /// The member that the epoch waited for in the last round.
     laggard: Mutex<Option<Laggard>>,
@@ -71,7 +71,7 @@ impl Drop for RoundGuard<'_> {
     }
 }
 
-/// While it exists, the epoch advances without garbage, or the other members are asked for room.
+/// While it exists, the epoch advances without garbage, or the other members make room.
 pub(crate) struct EpochDemand<'a>(&'a AtomicU32);
 
 impl Drop for EpochDemand<'_> {
@@ -93,7 +93,7 @@ impl Drop for UnconfirmedFrees<'_> {
 }
 
 impl Reclamation {
-    /// No clients yet, since registration at `epoch`.
+    /// A process without clients, registered at `epoch`.
     pub(crate) fn new(epoch: u64) -> Self {
         Self {
             clients: Clients::new(epoch),
@@ -118,14 +118,15 @@ impl Reclamation {
         self.clients.epoch()
     }
 
-    /// Objects that wait to be freed, those not counted that clients keep for themselves.
+    /// Objects that wait to be freed, without those that clients still keep.
     pub(crate) fn garbage(&self) -> usize {
         self.limbo.waiting()
     }
 
     /// Returns all objects that wait to be freed, in limbo or in the hands of a client.
     pub(crate) fn in_limbo(&self) -> HashSet<GlobalAddr> {
-        // Limbo before and after the rings: an object moves from limbo to a ring's owner and back.
+        // Limbo is read before and after the rings: an object moves from limbo to a ring's owner
+        // and back.
         let mut objects: HashSet<_> = self.limbo.contents().into_iter().collect();
         for client in self.clients.all() {
             objects.extend(Limbo::ring_contents(&client.ring));
@@ -139,7 +140,7 @@ impl Reclamation {
         self.clients.all().iter().any(|client| client.is_lingering())
     }
 
-    /// The extension of a type.
+    /// Returns the extension of a type.
     pub(crate) fn extension<T: Extension + Default>(&self) -> Arc<T> {
         self.extensions.get()
     }
@@ -157,12 +158,12 @@ impl Reclamation {
         (!self.busy.swap(true, Ordering::Acquire)).then_some(RoundGuard(&self.busy))
     }
 
-    /// Asks for more than one round at the next chance.
+    /// Requests more than one round at the next opportunity.
     pub(super) fn set_pressure(&self) {
         self.pressure.store(true, Ordering::Relaxed);
     }
 
-    /// Whether more than one round was asked for.
+    /// Whether more than one round was requested since the last call.
     pub(super) fn take_pressure(&self) -> bool {
         self.pressure.swap(false, Ordering::Relaxed)
     }
@@ -173,7 +174,7 @@ impl Reclamation {
         EpochDemand(&self.waiting)
     }
 
-    /// Asks the other members for room while the value lives.
+    /// Requests room from the other members while the value lives.
     pub(super) fn request_room(&self) -> EpochDemand<'_> {
         self.room_requests.fetch_add(1, Ordering::Relaxed);
         EpochDemand(&self.room_requests)
@@ -184,7 +185,7 @@ impl Reclamation {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Returns whether anything waits to be freed, what clients keep for themselves included.
+    /// Returns whether any object waits to be freed, including those that clients still keep.
     pub(crate) fn has_garbage(&self) -> bool {
         self.limbo.waiting() > 0 || self.clients.all().iter().any(|client| !Limbo::is_empty(&client.ring))
     }
@@ -194,8 +195,8 @@ impl Reclamation {
         *lock(&self.laggard)
     }
 
-    /// The epoch before which everything this process unlinked is freed for good, as of the last
-    /// round.
+    /// The epoch before which every object that this process unlinked is freed for good, as of the
+    /// last round.
     pub(crate) fn flushed(&self) -> u64 {
         self.flushed.load(Ordering::Acquire)
     }
@@ -205,7 +206,7 @@ impl Reclamation {
         self.stuck.load(Ordering::SeqCst)
     }
 
-    /// One round; `None` when one is under way.
+    /// Runs one round; returns `None` if one is under way.
     pub(crate) async fn round<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -225,15 +226,15 @@ impl Reclamation {
         self.give_back(endpoint, blocks, members, &table).await?;
         self.publish(endpoint, blocks, members, &table).await?;
         self.extensions.upkeep(endpoint).await?;
-        // What may have to wait for a memory node comes after the lease is renewed.
+        // Steps that may have to wait for a memory node come after the lease is renewed.
         members.follow_nodes(endpoint, blocks, &table).await?;
         members.evict_when_due(endpoint, blocks, &table).await?;
         Ok(Some(table))
     }
 
-    /// Gives surplus blocks back. While another member waits for room, claims what others freed,
-    /// gives back all empty blocks, and hands over others, before it publishes this round's epoch,
-    /// on which that member relies.
+    /// Gives surplus blocks back. While another member waits for room, also claims the objects that
+    /// others freed, gives back all empty blocks, and hands over others, before it publishes this
+    /// round's epoch, on which that member relies.
     async fn give_back<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -255,8 +256,8 @@ impl Reclamation {
         Ok(())
     }
 
-    /// Stamps what was in limbo at `mark` with the global epoch, makes that the process epoch, and
-    /// frees what is ripe.
+    /// Stamps the objects that were in limbo at `mark` with the global epoch, makes that the
+    /// process epoch, and frees the objects that are ripe.
     fn free_ripe<F: Fabric>(&self, blocks: &Blocks<F>, mark: u64, global: u64) {
         self.limbo.stamp(mark, global, |object| blocks.note(object, ObjectState::Retired(global)));
         self.clients.observe(global);
@@ -282,7 +283,7 @@ impl Reclamation {
         Ok(())
     }
 
-    /// The epoch before which everything unlinked by this process is freed for good, at most
+    /// The epoch before which every object that this process unlinked is freed for good, at most
     /// `epoch`.
     fn flushed_before(&self, epoch: u64) -> u64 {
         let clients = || {
@@ -299,7 +300,7 @@ impl Reclamation {
         self.limbo.oldest(clients).min(stuck).min(epoch)
     }
 
-    /// Publishes what is true now and helps the global epoch on.
+    /// Publishes the current state and helps advance the global epoch.
     async fn publish<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -409,8 +410,8 @@ mod tests {
         assert_eq!(audit(), (0, 0));
     }
 
-    /// Counts these verbs on their way once and then none. Does something directly after the first
-    /// count.
+    /// Reports these verbs as in flight once, then none. Runs a closure directly after the first
+    /// report.
     struct AfterTheLook {
         in_flight: AtomicUsize,
         then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -432,7 +433,7 @@ mod tests {
         }
     }
 
-    /// A client with verbs on their way.
+    /// A client with verbs in flight.
     fn client_with_verbs(pool: &Pool<Local>, in_flight: usize) -> (Arc<ClientState>, Arc<AfterTheLook>) {
         let in_flight = AtomicUsize::new(in_flight);
         let orphans = Arc::new(AfterTheLook { in_flight, then: Mutex::default() });
@@ -451,8 +452,8 @@ mod tests {
         (vec![Box::new(move || noted.store(true, Ordering::SeqCst))], is_done)
     }
 
-    /// Directly after the look for late verbs, the client drops another operation with verbs on
-    /// their way and begins the next.
+    /// Directly after the check for late verbs, the client drops another operation with verbs in
+    /// flight and begins the next.
     #[test]
     fn work_left_after_the_look_for_late_verbs_is_not_done() {
         let (pool, _client) = pool_and_client();
@@ -467,7 +468,7 @@ mod tests {
         assert!(after.load(Ordering::SeqCst));
     }
 
-    /// The client is gone, and its last verb lands directly after the look for late verbs.
+    /// The client is gone, and its last verb lands directly after the check for late verbs.
     #[test]
     fn work_of_a_client_forgotten_during_the_look_for_late_verbs_is_done() {
         let (pool, _client) = pool_and_client();

@@ -1,4 +1,4 @@
-//! Rounds of upkeep until something has come about, or for a time.
+//! Rounds of upkeep until a condition holds, or for a limited time.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 
@@ -9,16 +9,16 @@ use crate::members::{MemberTable, Members, read_table};
 use crate::region::EPOCH_AT;
 use crate::round_trip::read_words;
 
-/// Pauses between two questions about members of which the provider knows nothing.
+/// Pauses between two queries about members that the provider does not know.
 const PAUSES_BEFORE_ASKING: u32 = 20;
-/// Milliseconds that [`Reclamation::settle`] waits without progress, and altogether.
+/// Milliseconds that [`Reclamation::settle`] waits without progress, and in total.
 const SETTLE_QUIET_MS: u64 = 250;
 const SETTLE_LIMIT_MS: u64 = 5000;
 /// Milliseconds that a sweep waits for the others, beyond their lease.
 const PATIENCE_MS: u64 = 1000;
 
 impl Reclamation {
-    /// Rounds until limbo is empty or nothing moves.
+    /// Runs rounds until limbo is empty or they make no progress.
     pub(crate) async fn settle<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -50,8 +50,8 @@ impl Reclamation {
         }
     }
 
-    /// Evicts all members that are gone, however short their silence. If the provider does not
-    /// know, waits until they give a sign of life, or have lapsed.
+    /// Evicts all members that are gone, however short their silence. If the provider cannot tell,
+    /// waits until they give a sign of life, or have lapsed.
     pub(crate) async fn evict_gone<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -75,8 +75,8 @@ impl Reclamation {
         }
     }
 
-    /// Waits until every live member is done with what it unlinked before now. Returns those that
-    /// are not in time.
+    /// Waits until every live member has freed for good the objects that it had unlinked. Returns
+    /// the members that did not in time.
     pub(crate) async fn wait_until_flushed<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -94,7 +94,7 @@ impl Reclamation {
             if let Some(table) = &table {
                 late = self.late(table, me, now);
             }
-            // Alone, each round advances the epoch; with others, they need time for theirs.
+            // Alone, each round advances the epoch; other members need time for their rounds.
             if !late.is_empty() && table.is_none_or(|table| table.live().count() > 1 || table.epoch == seen) {
                 endpoint.pause().await;
             }
@@ -102,15 +102,15 @@ impl Reclamation {
         Ok(late)
     }
 
-    /// The members, `me` the own slot among them, that have not flushed an epoch.
+    /// The members, including this process in slot `me`, that have not flushed an epoch.
     pub(crate) fn late(&self, table: &MemberTable, me: u32, epoch: u64) -> Vec<u32> {
         let flushed = |slot: u32, flushed: u64| if slot == me { self.flushed() } else { flushed };
         let late = table.live().filter(|(slot, line)| flushed(*slot, line.flushed) <= epoch);
         late.map(|(slot, _)| slot).collect()
     }
 
-    /// Rounds until all members can reach all nodes, or for `patience_ms`. Returns the slots of
-    /// those that cannot.
+    /// Runs rounds until all members can reach all nodes, or for `patience_ms`. Returns the slots
+    /// of the members that cannot.
     pub(crate) async fn await_nodes<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,

@@ -1,5 +1,5 @@
-//! Operations dropped at any await, their verbs landing late or never: nothing is handed out twice,
-//! nothing is reused under a late verb, and what is lost comes back by a sweep.
+//! Operations dropped at any await, their verbs landing late or never: no object is handed out
+//! twice or reused under a late verb, and a sweep recovers lost memory.
 
 use darter_fabric::{
     Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local,
@@ -17,11 +17,11 @@ use std::task::{Context, Poll, Waker};
 
 type Queue = Arc<Mutex<VecDeque<Batch>>>;
 
-/// A fabric whose batches stay on their way until [`Late::land`] when their future is dropped.
+/// A fabric whose batches stay in flight until [`Late::land`] when their future is dropped.
 #[derive(Clone)]
 struct Late {
     inner: Local,
-    /// Submits that complete at once before one stays on its way; `usize::MAX` for none.
+    /// Submits that complete at once before one stays in flight; `usize::MAX` for none.
     countdown: Arc<AtomicUsize>,
     queues: Arc<Mutex<Vec<Queue>>>,
 }
@@ -38,7 +38,7 @@ impl Late {
         Self { inner, countdown: Arc::new(AtomicUsize::new(usize::MAX)), queues: Arc::default() }
     }
 
-    /// Executes what is on its way, oldest first on each endpoint.
+    /// Executes the batches in flight, oldest first on each endpoint.
     fn land(&self) {
         let mut endpoint = self.inner.endpoint().unwrap();
         for queue in self.queues.lock().unwrap().iter() {
@@ -194,7 +194,7 @@ async fn replace(client: &mut Client<Late>, root: usize, version: u64, bytes: u6
     Ok(())
 }
 
-/// The objects under the root words; their contents must be whole.
+/// Returns the objects under the root words; fails if their contents are not whole.
 fn walk(fabric: &Late, pool: &Pool<Late>) -> ReachableSet {
     let mut endpoint = fabric.inner.endpoint().unwrap();
     let mut set = ReachableSet::new();

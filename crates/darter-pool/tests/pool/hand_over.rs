@@ -1,5 +1,5 @@
-//! Blocks that one member hands over to others: to what end, and that no object in use is in them
-//! unknown to the next owner.
+//! Blocks that one member hands over to others: they give room, and hold no object in use that the
+//! next owner does not know of.
 
 use darter_fabric::{GlobalAddr, Local, OpKind, block_on};
 use darter_pool::{AllocKind, Client, Pool, PoolOptions, ReachableSet, Room};
@@ -23,7 +23,7 @@ fn members<const N: usize>() -> [Pool<Local>; N] {
     })
 }
 
-/// Allocates in an operation, until nothing is left.
+/// Allocates one object per operation, until no room is left.
 fn fill(client: &mut Client<Local>, bytes: u64, kind: AllocKind) -> Vec<GlobalAddr> {
     let mut objects = Vec::new();
     while let Ok(addr) =
@@ -38,8 +38,8 @@ fn retire(client: &mut Client<Local>, addr: GlobalAddr, bytes: u64, kind: AllocK
     block_on(client.pin(OpKind::Delete)).unwrap().retire(addr, bytes, kind);
 }
 
-/// One member has filled the pool and freed all but an object in sixteen, so that none of its blocks is
-/// empty. Its clients are idle, with full magazines.
+/// One member has filled the pool and freed all but one object in sixteen, so that none of its
+/// blocks is empty. Its clients are idle, with full magazines.
 #[test]
 fn blocks_with_few_objects_in_use_are_handed_over() {
     let [one, two] = members();
@@ -55,7 +55,7 @@ fn blocks_with_few_objects_in_use_are_handed_over() {
         block_on(two.maintain(&mut asking)).unwrap();
     }
     let mut got = fill(&mut asking, 1000, AllocKind::Leaf);
-    // In each round the holder goes on by a step, and the asking member finds what it has got.
+    // In each round the holder does one step, and the member that needs room uses what it got.
     for _ in 0..20 {
         let mut request = two.ask_for_room();
         while request.progress(0) == Room::NotYet {
@@ -76,15 +76,15 @@ fn blocks_with_few_objects_in_use_are_handed_over() {
     assert_eq!((audit.leaked_bytes, audit.violations.as_slice()), (0, &[][..]));
 }
 
-/// Objects in use: their bytes and kind, and whether the index has them.
+/// Objects in use, with their bytes and kind, and whether the index has them.
 type InUse = Mutex<HashMap<GlobalAddr, (u64, AllocKind, bool)>>;
 
 fn lock(in_use: &InUse) -> std::sync::MutexGuard<'_, HashMap<GlobalAddr, (u64, AllocKind, bool)>> {
     in_use.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Members allocate, link, give back and free in a pool that is too small, so that blocks are handed
-/// over all the time, while a client sweeps. No object is handed out twice.
+/// Members allocate, link, give back and free in a pool that is too small, so that blocks are
+/// handed over all the time, while a client sweeps. No object is handed out twice.
 #[test]
 fn no_object_of_a_client_is_in_a_block_that_is_handed_over() {
     const SIZES: [u64; 5] = [40, 300, 2500, 9000, 20_000];
@@ -118,7 +118,7 @@ fn no_object_of_a_client_is_in_a_block_that_is_handed_over() {
     assert!(swept.load(Ordering::SeqCst) > 0, "no closed block was swept");
 }
 
-/// Notes the end of a thread, also by a panic.
+/// Notes the end of a thread, even if it panics.
 struct Ends<'a>(&'a AtomicUsize);
 
 impl Drop for Ends<'_> {
@@ -127,7 +127,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// One time in eight lets the other threads go on for a while.
+/// One time in eight, lets the other threads run for a while.
 fn pause(random: usize) {
     for _ in 0..if random == 0 { 300 } else { 0 } {
         std::thread::yield_now();
@@ -176,7 +176,7 @@ fn work(pool: &Pool<Local>, in_use: &InUse, seed: u64, sizes: &[u64]) {
     }
 }
 
-/// Sweeps closed blocks; returns how many.
+/// Sweeps closed blocks; returns their number.
 fn sweep(pool: &Pool<Local>, client: &mut Client<Local>, in_use: &InUse) -> usize {
     let adoption = block_on(pool.adopt(client)).unwrap();
     let mut reachable = ReachableSet::new();

@@ -1,4 +1,4 @@
-//! Tests of the pool through its public interface, one file a subject.
+//! Tests of the pool through its public interface, one file per subject.
 
 #![allow(clippy::unwrap_used)] // these are tests
 

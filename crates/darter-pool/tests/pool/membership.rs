@@ -195,14 +195,14 @@ fn a_member_silent_beyond_its_lease_is_shut_out_and_holds_nothing_back() {
     let (mut mine, mut theirs) = (one.client().unwrap(), two.client().unwrap());
     let round = |mine: &mut Client<_>| block_on(one.maintain(mine)).unwrap();
     let live = |mine: &mut Client<_>| block_on(one.usage(mine)).unwrap().members.len();
-    // As long as it renews its lease now and then, it is left alone however long that goes on.
+    // As long as it renews its lease now and then, it is never shut out.
     for _ in 0..20 {
         sim.advance_ms(lease_ms * 3 / 4);
         block_on(two.maintain(&mut theirs)).unwrap();
         round(&mut mine);
         assert_eq!(live(&mut mine), 2);
     }
-    // Then it falls silent in the middle of an operation.
+    // Then it becomes silent in the middle of an operation.
     let pinned = block_on(theirs.pin(OpKind::Get)).unwrap();
     sim.advance_ms(lease_ms - 1);
     round(&mut mine);
@@ -217,7 +217,7 @@ fn a_member_silent_beyond_its_lease_is_shut_out_and_holds_nothing_back() {
     two.abandon();
 }
 
-/// A simulation of three nodes of which processes 0 to 2 reach only the first, with a pool on that.
+/// A simulation of three nodes of which processes 0 to 2 reach only the first, with a pool on it.
 fn one_node_of_three() -> (darter_sim::Sim, Pool<darter_sim::Sim>) {
     let sim = darter_sim::Sim::new(3, 2 << 20);
     (0..3).for_each(|process| sim.process(process).limit_nodes(1));
@@ -233,14 +233,14 @@ fn a_node_is_used_when_all_members_can_reach_it() {
     assert_eq!(block_on(one.add_node(&mut mine, "sim:1")).unwrap(), 1);
     block_on(one.maintain(&mut mine)).unwrap();
     block_on(one.maintain(&mut mine)).unwrap();
-    // The other has not heard of it.
+    // The other member does not know of it yet.
     assert_eq!((one.nodes(), two.nodes()), (1, 1));
     assert_eq!(block_on(mine.alloc(1, 100, AllocKind::Leaf)).unwrap().node(), 0);
-    // Whoever joins knows it, and still waits for the other.
+    // A process that joins now reaches it, and still waits for the other member.
     let three = block_on(Pool::open(sim.process(2))).unwrap();
     assert_eq!((three.nodes(), sim.process(2).nodes()), (1, 2));
     let mut third = three.client().unwrap();
-    // In one round it learns, in the next it says so.
+    // In one round it learns of the node, in the next it publishes that.
     block_on(two.maintain(&mut theirs)).unwrap();
     assert_eq!(sim.process(1).nodes(), 2);
     block_on(two.maintain(&mut theirs)).unwrap();
@@ -316,15 +316,15 @@ fn a_node_that_is_none_is_not_added() {
     assert!(error.contains("cannot grow"), "{error}");
 }
 
-/// What a cancelled addition has posted can complete the line that another one is writing: that one
-/// has to wait.
+/// The verbs of a cancelled addition can complete the line that another addition is writing, so the
+/// other addition must wait.
 #[test]
 fn no_node_is_added_while_verbs_of_a_cancelled_addition_are_on_their_way() {
     use darter_sim::{EventKind, Executor, WordOrder};
     use std::cell::RefCell;
     use std::task::Poll;
 
-    // Of node 1's line in the directory.
+    // Word 1 of node 1's line in the directory.
     const WORD_1: u64 = (20_480 + 128 + 8) / 8;
     let (sim, pool) = one_node_of_three();
     let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
@@ -343,7 +343,7 @@ fn no_node_is_added_while_verbs_of_a_cancelled_addition_are_on_their_way() {
             None => Poll::Ready(()),
         }),
     );
-    // Up to the batch that writes the line and completes it.
+    // Run up to the batch that writes the line and completes it.
     let mut events = Vec::new();
     loop {
         executor.events(&mut events);
@@ -363,11 +363,11 @@ fn no_node_is_added_while_verbs_of_a_cancelled_addition_are_on_their_way() {
         executor.events(&mut events);
     }
     sim.schedule(false);
-    for (refused, why) in [(beside, "is adding"), (after, "are on their way")] {
+    for (refused, why) in [(beside, "is adding"), (after, "are in flight")] {
         let error = refused.unwrap_err();
         assert!(matches!(error, PoolError::Options(what) if what.contains(why)), "{error}");
     }
-    // All has landed: the node is found added, and the next one is none.
+    // All verbs have landed: node 1 is found added, and the next node is added after it.
     block_on(pool.add_node(&mut two, "sim:2")).unwrap();
     assert_eq!(sim.process(0).nodes(), 3);
 }

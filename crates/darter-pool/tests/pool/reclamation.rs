@@ -273,7 +273,7 @@ fn a_dead_members_blocks_are_swept() {
 
     let mut client = pool.client().unwrap();
     assert!(block_on(client.alloc(0, 200, AllocKind::Leaf)).is_err());
-    // A live member's garbage in the dead one's blocks, on its way when the sweep begins.
+    // A live member's garbage in the dead member's blocks, waiting when the sweep begins.
     retire_all(&mut client, &objects[10..20], 200, AllocKind::Leaf);
     let adoption = block_on(pool.adopt(&mut client)).unwrap();
     assert_eq!((adoption.blocks(), adoption.dead_blocks()), (14, 14));
@@ -296,8 +296,8 @@ fn a_dead_members_blocks_are_swept() {
     assert_eq!((audit.leaked_bytes, audit.violations.len()), (0, 0), "{audit:?}");
 }
 
-/// Round after round a member dies that had filled what it found free, and leaves one reachable
-/// object in each block. The process that sweeps needs nothing for itself.
+/// In each round, a member fills the free memory that it finds, leaves one reachable object in each
+/// block, and dies. The process that sweeps needs no memory itself.
 #[test]
 fn what_a_sweep_frees_is_for_whoever_needs_room() {
     let pool = create(2 << 20, 2);
@@ -325,7 +325,7 @@ fn what_a_sweep_frees_is_for_whoever_needs_room() {
         );
     }
     assert!(kept.len() >= 14 && filled.iter().all(|&objects| objects == filled[0]), "{filled:?}");
-    // A sweep of what the last one left finds no more room in it.
+    // Another sweep of the same blocks finds no more room in them.
     let adoption = block_on(pool.adopt(&mut client)).unwrap();
     let report = block_on(pool.finish_adoption(&mut client, adoption, &reachable(&kept, 200))).unwrap();
     assert_eq!((report.finished, report.blocks, report.reclaimed_bytes), (true, 14, 0));
@@ -384,9 +384,9 @@ fn a_sweep_of_a_dead_sweeper_loses_nothing() {
     assert_eq!(used_blocks(&pool, &mut client), 1);
 }
 
-/// Several members swap objects in a few root words; each object names its own version, and a
-/// reader that looks twice while pinned must see the same object twice. Reuse under a reader shows
-/// as another version.
+/// Several members swap objects in a few root words. Each object names its own version, and a
+/// reader that reads an object twice while pinned must see the same version twice. Reuse under a
+/// reader shows as another version.
 #[test]
 fn readers_never_see_reuse() {
     let options = PoolOptions { block_bytes: Some(BLOCK), lease_ms: 1000, ..PoolOptions::default() };
@@ -475,8 +475,8 @@ async fn swap_and_look(
     let mut batch = pinned.batch();
     batch.write(new, &[version; 16]);
     let cas = batch.cas(root, old, new.bits());
-    // The object may be on another node than the root; on this fabric batches execute in order all
-    // the same.
+    // The object may be on another node than the root; this fabric executes batches in order even
+    // then.
     let batch = pinned.submit(batch).await?;
     let won = batch.swapped(cas);
     pinned.recycle(batch);
@@ -499,7 +499,8 @@ fn two_sweeps_of_a_process_take_different_blocks() {
     let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
     let first = block_on(pool.adopt(&mut one)).unwrap();
     assert!(!first.is_empty());
-    // The second has nothing to do while the first is at it, and takes over when that is given up.
+    // The second finds nothing to do while the first holds its adoption, and takes over once that
+    // is dropped.
     assert!(block_on(pool.adopt(&mut two)).unwrap().is_empty());
     let blocks = first.blocks();
     drop(first);

@@ -1,10 +1,10 @@
-//! Pools with small pages: slabs of several pages, of objects of many sizes, filled, freed by others,
-//! closed, swept after a death and audited.
+//! Pools with small pages: slabs of several pages, with objects of many sizes, filled, freed by
+//! others, closed, swept after a death and audited.
 
 use darter_fabric::{GlobalAddr, Local, OpKind, block_on};
 use darter_pool::{AllocKind, Client, Pool, PoolError, PoolOptions, ReachableSet};
 
-/// Sizes whose slabs have 1, 2, 4 and 8 pages of 8 KiB, and those of runs of 5 and 13.
+/// Sizes whose slabs have 1, 2, 4 and 8 pages of 8 KiB, and sizes of runs of 5 and 13 pages.
 const SIZES: [u64; 8] = [100, 1000, 5000, 10_000, 14_000, 20_000, 40_000, 100_000];
 
 type Objects = Vec<(GlobalAddr, u64)>;
@@ -18,7 +18,7 @@ fn open(pool: &Pool<Local>) -> Pool<Local> {
     block_on(Pool::open(pool.fabric().clone())).unwrap()
 }
 
-/// Sets all bits of an object, the place of a later bitmap perhaps.
+/// Sets all bits of an object, which may be the place of a later bitmap.
 fn write(client: &mut Client<Local>, addr: GlobalAddr, bytes: u64) {
     let mut pinned = block_on(client.pin(OpKind::Insert)).unwrap();
     let mut batch = pinned.batch();
@@ -26,8 +26,8 @@ fn write(client: &mut Client<Local>, addr: GlobalAddr, bytes: u64) {
     block_on(pinned.submit(batch)).unwrap();
 }
 
-/// Allocates and writes objects of all sizes, one of each size after the other, until no
-/// size has room.
+/// Allocates and writes objects of all sizes, one of each size after the other, until no size has
+/// room.
 fn fill(client: &mut Client<Local>) -> Objects {
     let mut objects = Vec::new();
     let mut sizes = SIZES.to_vec();
@@ -83,7 +83,7 @@ fn objects_of_many_sizes_fill_a_pool_and_leave_it_empty() {
         for _ in 0..3 {
             let objects = fill(&mut client);
             assert_sound(&pool, &mut client, &objects);
-            // Those of all sizes with those of others between them, then the rest.
+            // Every third object first, so that others lie between them, then the rest.
             let (first, rest) = split(&objects, 1, 3);
             retire(&mut client, &first);
             block_on(pool.settle(&mut client)).unwrap();
@@ -96,8 +96,8 @@ fn objects_of_many_sizes_fill_a_pool_and_leave_it_empty() {
     }
 }
 
-/// The owner gets back what another member frees in its slabs, and the next owner what is free in
-/// those of a closed block.
+/// The owner gets back the objects that another member frees in its slabs, and the next owner those
+/// that are free in the slabs of a closed block.
 #[test]
 fn objects_of_slabs_of_several_pages_are_freed_by_others_and_change_owners() {
     let pool = create(512 << 10);
@@ -131,8 +131,8 @@ fn objects_of_slabs_of_several_pages_are_freed_by_others_and_change_owners() {
     assert_sound(&pool, &mut freeing, &kept);
 }
 
-/// A member dies that had filled the pool with objects of all sizes. A few of them are reachable, and
-/// some of those are freed while the sweep is under way.
+/// A member that had filled the pool with objects of all sizes dies. A few of them are reachable,
+/// and some of those are freed during the sweep.
 #[test]
 fn slabs_of_several_pages_are_swept_after_a_death() {
     for block_bytes in [256 << 10, 512 << 10, 1 << 20, 2 << 20] {
@@ -159,7 +159,8 @@ fn slabs_of_several_pages_are_swept_after_a_death() {
             assert_sound(&pool, &mut client, &rest);
             kept = rest;
         }
-        // The books that the sweep left are right: what is allocated overlaps nothing that was kept.
+        // The books that the sweep left are right: newly allocated objects overlap none that were
+        // kept.
         kept.extend(fill(&mut client));
         assert_sound(&pool, &mut client, &kept);
     }

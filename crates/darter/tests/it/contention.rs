@@ -1,6 +1,7 @@
-//! Threads and processes that fight over few keys; what each was told must add up in the end.
+//! Threads and processes that compete for few keys; the results of all operations must add up in
+//! the end.
 //!
-//! Nothing here depends on who is faster: every assertion holds for every interleaving.
+//! Nothing here depends on which thread is faster: every assertion holds for every interleaving.
 
 use crate::adversary::assert_sound;
 use darter::{Change, Session};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 const KEYS: [&[u8]; 6] = [b"", b"a", b"a\0", b"ab", b"abc", b"abd"];
 const THREADS: u64 = 4;
 
-/// Adds one to a counter under a key, against everyone else.
+/// Adds one to the counter under a key, in competition with all others.
 fn add_one(session: &Session, key: &[u8]) {
     loop {
         let added = match session.get(key).unwrap() {
@@ -55,8 +56,8 @@ fn threads_lose_no_increment() {
     assert_sound(&store, KEYS.len());
 }
 
-/// What a conditional delete judged is what it took: counters that some raise and others collect
-/// lose nothing.
+/// A conditional delete removes the value that its predicate saw: counters that some threads raise
+/// and others collect lose nothing.
 #[test]
 fn a_conditional_delete_takes_what_it_judged() {
     const EACH: u64 = 3000;
@@ -88,9 +89,8 @@ fn a_conditional_delete_takes_what_it_judged() {
     assert_eq!(left + taken.into_inner(), THREADS * EACH);
 }
 
-/// Counters that are raised, kept and taken away by whoever has seen them lose nothing; new values
-/// are of many sizes, some of keys that are absent, so that leaves of all sorts take each other's
-/// place.
+/// Counters that are raised, kept or removed depending on the value seen lose nothing. New values
+/// have many sizes, and some keys are absent, so that leaves of all kinds replace each other.
 #[test]
 fn what_is_modified_is_what_was_judged() {
     const EACH: u64 = 4000;
@@ -137,8 +137,8 @@ fn what_is_modified_is_what_was_judged() {
     assert_sound(&store, keys);
 }
 
-/// Inserts and deletes that were told "yes" alternate for each key; neighbours come and go, so that
-/// nodes grow, split, collapse and vanish under the others' hands.
+/// Successful inserts and deletes alternate for each key. Neighbours come and go, so that nodes
+/// grow, split, collapse and vanish while others use them.
 #[test]
 fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
     const EACH: u64 = 4000;
@@ -171,7 +171,7 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
                             balance[at].fetch_sub(i64::from(deleted), Ordering::Relaxed);
                         }
                         6 => drop(session.replace(&keys[at], value).unwrap()),
-                        // A value is never another key's, and never torn.
+                        // A value never belongs to another key and is never torn.
                         _ => {
                             if let Some(value) = session.get(&keys[at]).unwrap() {
                                 assert!(value.iter().all(|&byte| usize::from(byte) == at));
@@ -193,8 +193,8 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
     assert_sound(&store, present);
 }
 
-/// A scan gives keys in order, each once, all that stay and none that never are, while others come
-/// and go.
+/// A scan returns keys in order, each once: all that stay and none that never existed, while others
+/// come and go.
 #[test]
 fn scans_keep_their_promise_under_change() {
     const STAYING: u32 = 500;
@@ -264,7 +264,7 @@ const EACH_PROCESS: u64 = 2000;
 #[test]
 fn processes_lose_no_increment() {
     let directory = tempfile::tempdir().unwrap();
-    // All of them race to create the pool, too.
+    // They also race to create the pool.
     let url = format!("file:{}?size=64M&nodes=2", directory.path().join("pool").display());
     let children: Vec<_> = (0..3)
         .map(|seed| {

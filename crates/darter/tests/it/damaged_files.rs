@@ -1,4 +1,4 @@
-//! Files that are no pool, or no longer one: a clear error, no panic, and nothing changed.
+//! Files that are not a pool, or no longer one: a clear error, no panic, and no change.
 
 use darter::engine::Engine;
 use darter::{Error, Store};
@@ -36,7 +36,7 @@ fn put_file(directory: &Path, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Opening must fail with a message that holds `word`, and leave the file as it was.
+/// Opening must fail with a message that contains `word`, and leave the file unchanged.
 fn refused(path: &Path, word: &str) -> Error {
     let before = fs::read(path).unwrap();
     let error = Store::options().maintenance(false).open(url(path)).map(drop).expect_err("it opened");
@@ -59,7 +59,7 @@ fn absent_and_empty_files_ask_for_a_size() {
     store.session().unwrap().put("k", "v").unwrap();
     drop(store);
     assert_eq!(Store::open(url(&path)).unwrap().session().unwrap().get("k").unwrap().unwrap(), b"v");
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "something was left beside the pool");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a file was left next to the pool");
 }
 
 /// Pools of format version 2 had the records of gateways among the keys of programs.
@@ -90,10 +90,10 @@ fn a_size_does_not_reshape_an_existing_pool() {
 #[test]
 fn overwriting_must_be_asked_for_and_spares_a_pool_in_use() {
     let directory = tempfile::tempdir().unwrap();
-    let path = put_file(directory.path(), b"somebody's thesis");
+    let path = put_file(directory.path(), b"an unrelated file");
     let sized = format!("{}?size=4M", url(&path));
     assert!(Store::open(&sized).is_err());
-    assert_eq!(fs::read(&path).unwrap(), b"somebody's thesis");
+    assert_eq!(fs::read(&path).unwrap(), b"an unrelated file");
     let overwrite = Store::options().truncate(true);
     let store = overwrite.open(&sized).unwrap();
     store.session().unwrap().put("k", "v").unwrap();
@@ -137,7 +137,7 @@ fn cut_files_are_refused() {
     }
 }
 
-/// Every bit of every word that is constant in the superblock, of both nodes.
+/// Flips bits of every constant word of the superblock, on both nodes.
 #[test]
 fn any_flipped_bit_of_a_superblock_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
@@ -155,9 +155,9 @@ fn any_flipped_bit_of_a_superblock_is_noticed() {
     }
 }
 
-/// Bits flipped anywhere else: opening may succeed, a key may not be found or its search fail, but
-/// nothing panics or hangs, and a check still walks the pool. A single flipped bit makes no wrong
-/// value.
+/// Flips bits anywhere else. Opening may succeed, a key may be missing or its search fail, but
+/// nothing panics or hangs, and a check still walks the pool. A single flipped bit never yields a
+/// wrong value.
 fn flip_bits(seed: u64) {
     let directory = tempfile::tempdir().unwrap();
     let pool = sound_pool(directory.path(), 2, seed);
@@ -200,7 +200,7 @@ fn flipped_bits_anywhere_neither_panic_nor_hang() {
     }
 }
 
-/// Every bit of a pair and of the lengths before it, as a medium may lose it.
+/// Flips every bit of a pair and of the lengths before it, as a medium may do.
 #[test]
 fn a_flipped_bit_in_a_pair_is_an_error_and_no_answer() {
     let directory = tempfile::tempdir().unwrap();
@@ -215,7 +215,7 @@ fn a_flipped_bit_in_a_pair_is_an_error_and_no_answer() {
     let pool = fs::read(&path).unwrap();
     let pair = b"fruit 17orange";
     let at = pool.windows(pair.len()).position(|bytes| bytes == pair).unwrap();
-    // Of the header all but what counts searches.
+    // All bits of the header except those that count searches.
     let header = (0..49).map(|bit| (at - 8 + bit / 8, bit % 8));
     let bits = header.chain((0..pair.len() * 8).map(|bit| (at + bit / 8, bit % 8)));
     for (byte, bit) in bits {
@@ -224,9 +224,9 @@ fn a_flipped_bit_in_a_pair_is_an_error_and_no_answer() {
         let store =
             Store::options().maintenance(false).open(url(&put_file(directory.path(), &damaged))).unwrap();
         let session = store.session().unwrap();
-        let error = session.get("fruit 17").expect_err("damage was taken for an answer");
+        let error = session.get("fruit 17").expect_err("damage was returned as a value");
         assert!(error.to_string().contains("damaged"), "{error}");
-        // Also those whose search meets the damaged pair on its way.
+        // The other keys are found, even if their search meets the damaged pair on its way.
         for other in (0..30).filter(|&number| number != 17) {
             assert_eq!(session.get(format!("fruit {other:02}")).unwrap().unwrap(), b"orange");
         }
@@ -234,13 +234,13 @@ fn a_flipped_bit_in_a_pair_is_an_error_and_no_answer() {
     }
 }
 
-/// A slot of no known type kept the check in a node's list of leaves for ever.
+/// A slot of an unknown type once kept the check in a node's list of leaves for ever.
 #[test]
 fn a_slot_of_no_known_type_does_not_hang_the_check() {
     flip_bits(0);
 }
 
-/// A superblock of zeros behind a sound first one, nodes in the wrong order, another pool's second
+/// A superblock of zeros after a sound first one, nodes in the wrong order, another pool's second
 /// half.
 #[test]
 fn regions_that_do_not_belong_together_are_refused() {

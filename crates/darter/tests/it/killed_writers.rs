@@ -1,10 +1,10 @@
-//! Writers killed by SIGKILL at random moments, again and again: whatever they acknowledged must be
-//! there, whatever they had in hand took effect wholly or not at all, and what they left behind can
-//! be given back.
+//! Writers killed by SIGKILL at random moments, again and again: their acknowledged writes must be
+//! there, the write in progress must have taken effect wholly or not at all, and the memory that
+//! they left can be recovered.
 //!
-//! A child follows a script that its seed fixes, and acknowledges each step over a pipe. So the
-//! parent knows exactly what the store must hold: all acknowledged steps, and perhaps the one
-//! after. When a child is started again it repeats that one and goes on.
+//! A child follows a script that its seed determines, and acknowledges each step over a pipe. So
+//! the parent knows exactly what the store must hold: all acknowledged steps, and perhaps the next
+//! one. A child that is started again repeats that step and continues.
 
 use crate::adversary::{Model, assert_sound, brief};
 use darter::{ScanRange, Session};
@@ -26,7 +26,7 @@ enum Step {
     Delete(Vec<u8>),
 }
 
-/// What child `child` does as its step `step`. Children have keys of their own, in the same nodes.
+/// Returns step `step` of child `child`. Each child has its own keys, in the same nodes.
 fn script(child: u64, step: u64) -> Step {
     let mut dice = Pcg64Mcg::seed_from_u64(child << 40 | step);
     let n = dice.random_range(0..KEYS);
@@ -53,7 +53,7 @@ fn apply(model: &mut Model, step: Step) {
     }
 }
 
-/// The child's life; does nothing in a plain test run.
+/// The child process; does nothing in a plain test run.
 #[test]
 fn child_process() {
     let Ok(url) = std::env::var("DARTER_KILLED_POOL") else { return };
@@ -73,7 +73,7 @@ fn child_process() {
     }
 }
 
-/// A child that runs, and how far it got.
+/// A child process and its progress.
 struct Writer {
     number: u64,
     /// Steps acknowledged so far, over all its lives.
@@ -99,8 +99,8 @@ impl Writer {
         (child, out)
     }
 
-    /// One life: lets it acknowledge `steps` steps, kills it, and takes in what it acknowledged
-    /// until it was dead.
+    /// One life: lets the child acknowledge `steps` steps, kills it, and applies all steps that it
+    /// acknowledged until it was dead.
     fn live_and_die(&mut self, url: &str, steps: u64) {
         let (mut child, out) = self.start(url);
         let begin = self.acknowledged;
@@ -125,7 +125,7 @@ impl Writer {
         assert!(self.acknowledged - begin >= steps, "the child ended by itself: {status}");
     }
 
-    /// Whether the store holds what it must of this child's, with the step in hand done or not.
+    /// Checks that the store holds this child's pairs, with the step in progress done or not.
     fn assert_present(&self, session: &Session) {
         let suffix = b'0' + self.number as u8;
         let found: Model = session
@@ -153,7 +153,8 @@ impl Writer {
 fn acknowledged_writes_outlive_their_writers() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
-    // A short lease: the living notice sooner. Whether somebody is dead is never judged by it.
+    // A short lease, so that live members notice sooner. It never decides whether a process is
+    // dead.
     let options = crate::options().block_bytes(1 << 20).lease(Duration::from_millis(100));
     let store = options.open(format!("{url}?size=192M&nodes=2")).unwrap();
     let session = store.session().unwrap();
@@ -166,7 +167,7 @@ fn acknowledged_writes_outlive_their_writers() {
                 let url = &url;
                 scope.spawn(move || writer.live_and_die(url, steps));
             }
-            // The survivor works on meanwhile.
+            // The survivor continues to work.
             for n in 0..500_u64 {
                 session.put([&n.to_be_bytes()[5..], b"0"].concat(), round.to_string()).unwrap();
             }
@@ -174,14 +175,14 @@ fn acknowledged_writes_outlive_their_writers() {
         for writer in &writers {
             writer.assert_present(&session);
         }
-        // Swept blocks are anybody's: whoever swept them has no use for them.
+        // The process that swept blocks does not keep them, so any member can take them.
         let mine: u64 = store.usage().unwrap().nodes.iter().map(|node| node.mine).sum();
         assert!(mine < 30, "round {round}: {mine} blocks");
         let check = if round % 3 == 2 { store.repair() } else { store.check() }.unwrap();
         assert!(check.is_sound(), "round {round}: {:#?}", check.violations);
     }
-    // What the dead had comes back, all of it: also what they had deleted in blocks that this
-    // process had adopted.
+    // All memory of the dead is recovered, including objects that they had deleted in blocks that
+    // this process had adopted.
     drop((session, store));
     let store = crate::options().open(&url).unwrap();
     let session = store.session().unwrap();
@@ -214,13 +215,13 @@ fn what_the_dead_left_is_swept_in_the_background() {
         is_alone && usage.nodes.iter().all(|node| node.dead + node.sweeping == 0)
     });
     assert!(is_swept, "{:#?}", store.usage().unwrap());
-    // All without a repair.
+    // This happens without a repair.
     let check = store.check().unwrap();
     assert!(check.is_sound() && check.leaked_bytes == 0, "{check:#?}");
     writer.assert_present(&store.session().unwrap());
 }
 
-/// Rounds of start, writes and SIGKILL on a pool of 64 MiB, which holds blocks for some fifteen
+/// Rounds of start, writes and SIGKILL on a pool of 64 MiB, which holds blocks for about fifteen
 /// such lives at a time.
 fn rounds_of_death(rounds: u64) {
     let directory = tempfile::tempdir().unwrap();
@@ -230,7 +231,7 @@ fn rounds_of_death(rounds: u64) {
     for _ in 0..rounds {
         writer.live_and_die(&url, WRITES_OF_A_SHORT_LIFE);
     }
-    // What the last of them left is counted as it is given back.
+    // A repair must recover exactly the bytes that a check reports as leaked.
     let observer = crate::options().sweep(false).open(&url).unwrap();
     let check = observer.check().unwrap();
     assert!(check.is_sound() && check.leaked_bytes > 0, "{check:#?}");

@@ -18,7 +18,7 @@ enum Op {
     Get(Vec<u8>),
     MultiGet(Vec<Vec<u8>>),
     Scan(ScanRange, usize),
-    /// From both ends by turns, as the bits say.
+    /// From both ends, in the order that the bits give.
     ScanBothEnds(ScanRange, u16),
     ScanPrefix(Vec<u8>, bool),
     Maintain,

@@ -115,7 +115,7 @@ fn room_in_the_blocks_of_another_member_is_found() {
     }
 }
 
-/// A member that does no upkeep, as one that is stopped, holds freed memory back.
+/// A member that does no upkeep, like a stopped one, holds freed memory back.
 #[test]
 fn an_operation_without_room_waits_for_a_member_and_lets_other_tasks_of_its_thread_go_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -146,7 +146,7 @@ fn a_member_that_does_not_go_on_is_named_and_waited_for_no_longer_than_a_while()
     let told = error.to_string();
     let who = format!("member {} (process {})", other.pool().member().member, std::process::id());
     assert!(told.contains(&who), "{told}");
-    // The next operation need not wait to learn the same.
+    // The next operation fails at once, without waiting.
     assert!(put(0).unwrap_err().is_held_back());
     let upkeep = other.session().unwrap();
     let mut tries = 0;

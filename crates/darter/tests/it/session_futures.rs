@@ -1,6 +1,6 @@
-//! What a session's futures promise: one that is dropped halfway leaves a scan where it was, they
-//! move between threads, and their cost is counted. Operations cut short at every place are tested
-//! where the index is.
+//! Guarantees of a session's futures: dropping one halfway leaves a scan where it was, they move
+//! between threads, and their cost is counted. The index's own tests cover operations that are cut
+//! short at every point.
 
 use darter::{Error, OpKind, StoreOptions, block_on, engine};
 use darter_fabric::decorate::{Delay, Delaying};
@@ -13,7 +13,7 @@ fn quiet() -> StoreOptions {
     crate::options().maintenance(false).auto_adjust(false)
 }
 
-/// Polls a future so many times, then drops it. Returns its result when it was ready in time.
+/// Polls a future up to `times` times, then drops it. Returns its result if it was ready in time.
 fn poll_times<T>(future: impl Future<Output = T>, times: u64) -> Option<T> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -23,7 +23,7 @@ fn poll_times<T>(future: impl Future<Output = T>, times: u64) -> Option<T> {
     })
 }
 
-/// A scan whose futures are dropped halfway misses and repeats nothing.
+/// A scan whose futures are dropped halfway neither skips nor repeats a pair.
 #[test]
 fn a_dropped_future_of_a_scan() {
     let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
@@ -79,7 +79,7 @@ fn futures_are_send() {
     std::thread::spawn(move || session.get("c").unwrap()).join().unwrap();
 }
 
-/// Counters tell operations apart, and cost nothing to those that are not theirs.
+/// Counters distinguish kinds of operations, and count only those of their own session.
 #[test]
 fn counters_are_per_session_and_kind() {
     let store = quiet().open("mem:16M").unwrap();
@@ -119,7 +119,8 @@ fn operations_of_one_session_overlap() {
     assert_eq!(session.counters()[OpKind::Insert].ops, 8);
 }
 
-/// Threads that use one store at a time do not wait for each other, and each finds its own writes.
+/// Threads that use one store at the same time do not wait for each other, and each finds its own
+/// writes.
 #[test]
 fn a_store_serves_several_threads() {
     let store = crate::options().open("mem:32M").unwrap();
