@@ -105,7 +105,7 @@ impl Hocl {
     /// to keep. `words` is rounded to a power of two that the pool has room for in one object.
     ///
     /// # Errors
-    /// Those of the pool.
+    /// Errors of the pool.
     pub(crate) async fn create<F: Fabric>(client: &mut Pinned<'_, F>, words: u64) -> Result<GlobalAddr> {
         let room = (client.pool().object_bytes_max() / 8).max(1);
         let words = words.clamp(1, 1 << 24).next_power_of_two().min(1 << room.ilog2());
@@ -124,7 +124,7 @@ impl Hocl {
     /// Opens the locks that a descriptor describes.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`]; those of the fabric.
+    /// [`IndexError::Corrupt`]; errors of the fabric.
     pub(crate) async fn open<F: Fabric>(
         client: &mut Client<F>,
         descriptor: GlobalAddr,
@@ -158,7 +158,7 @@ impl Hocl {
     /// The lock word of a page.
     ///
     /// # Errors
-    /// Those of the pool, when the page's node has no table yet.
+    /// Errors of the pool, when the page's node has no table yet.
     async fn word_of<F: Fabric>(&self, client: &mut Pinned<'_, F>, page: GlobalAddr) -> Result<GlobalAddr> {
         let known = self.tables[usize::from(page.node())].load(Ordering::Acquire);
         let table = if known == 0 {
@@ -176,7 +176,7 @@ impl Hocl {
     /// make one.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn make_tables<F: Fabric>(&self, client: &mut Client<F>) -> Result<()> {
         let mut client = client.pin(OpKind::Maintain).await?;
         for node in 0..client.pool().nodes() {
@@ -216,7 +216,7 @@ impl Hocl {
     /// compute node hands it over.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn lock<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -229,7 +229,7 @@ impl Hocl {
     /// compute node hands the lock over.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn lock_reading<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -254,7 +254,7 @@ impl Hocl {
     /// Locks a page unless a client has its lock, in this compute node or another.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn try_lock<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -277,7 +277,7 @@ impl Hocl {
     /// lock when both have the same word.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn lock_two<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -300,7 +300,7 @@ impl Hocl {
     /// Adds descriptor and tables to what a check has reached.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(crate) async fn report<F: Fabric>(
         &self,
         client: &mut Client<F>,
@@ -346,7 +346,7 @@ impl Locked {
     /// [`Locked::unlock_in`], or unlocks it now, by a round trip.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(crate) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<()> {
         let Self { word, mut token, mut local, handovers_max, unlock, mut unlocked, .. } = self;
         while !unlocked {

@@ -49,7 +49,7 @@ async fn attempt<F: Fabric>(
 /// Takes a lock if it is free: one round trip.
 ///
 /// # Errors
-/// Those of the pool and the fabric; the lock may then be taken, by a token that is over.
+/// Errors of the pool and the fabric; the lock may then be taken, by a token that is over.
 pub(crate) async fn try_acquire<F: Fabric>(
     tokens: &Arc<LockTokens>,
     client: &mut Pinned<'_, F>,
@@ -69,7 +69,7 @@ pub(crate) async fn try_acquire<F: Fabric>(
 /// shut it out, is waited for. With the lock comes the word at `beside`, on the same node.
 ///
 /// # Errors
-/// Those of the pool and the fabric; the lock may then be taken, by a token that is over.
+/// Errors of the pool and the fabric; the lock may then be taken, by a token that is over.
 pub(crate) async fn acquire<F: Fabric>(
     tokens: &Arc<LockTokens>,
     client: &mut Pinned<'_, F>,

@@ -43,7 +43,7 @@ impl below::Node for Whole {
 /// For each node, the key of some leaf below it, or `None` if it has none.
 ///
 /// # Errors
-/// Those of the fabric, and [`IndexError::Corrupt`].
+/// Errors of the fabric, and [`IndexError::Corrupt`].
 pub(super) async fn keys_below<F: Fabric>(
     client: &mut Pinned<'_, F>,
     nodes: &[(GlobalAddr, NodeType)],

@@ -26,7 +26,7 @@ impl Locks {
     /// unlocked.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(super) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<()> {
         for locked in self.0 {
             locked.end(client).await?;

@@ -112,7 +112,7 @@ impl Shared {
     /// Reads the root word. The caller is pinned.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`].
+    /// Errors of the fabric, and [`IndexError::Corrupt`].
     #[cold]
     pub(super) async fn read_root<F: Fabric>(&self, client: &mut Client<F>) -> Result<Slot> {
         let [word] = client.read_words(self.words.root).await?;

@@ -119,7 +119,7 @@ impl Bound {
     /// WRITE joins `batch`.
     ///
     /// # Errors
-    /// Those of the pool.
+    /// Errors of the pool.
     pub(crate) async fn make<F: Fabric>(
         client: &mut Client<F>,
         fresh: &mut Drafts,
@@ -173,7 +173,7 @@ impl Bound {
 /// Fetches what is unknown of some bounds: a round trip, when there is any.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`]; those of the fabric.
+/// [`IndexError::Corrupt`]; errors of the fabric.
 pub(crate) async fn fetch<F: Fabric>(
     client: &mut Client<F>,
     bounds: impl Iterator<Item = &mut Bound>,

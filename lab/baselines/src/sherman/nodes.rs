@@ -87,7 +87,7 @@ impl Shared {
     /// Allocates a new node, away from the last one.
     ///
     /// # Errors
-    /// Those of the pool.
+    /// Errors of the pool.
     pub(crate) async fn new_node<F: Fabric>(
         &self,
         client: &mut Client<F>,
@@ -155,7 +155,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Locks the root.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn lock_root(&mut self) -> Result<Locked> {
         self.shared.locks.lock(&mut self.client, self.shared.root.addr()).await
     }
@@ -417,7 +417,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// does nothing when the contents do not fit.
     ///
     /// # Errors
-    /// Those of the pool, before anything can be seen; those of the fabric.
+    /// Errors of the pool, before anything can be seen; those of the fabric.
     pub(crate) async fn rewrite(
         &mut self,
         change: &mut Change,
@@ -461,7 +461,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// combined.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(crate) async fn submit_and_unlock(
         &mut self,
         mut batch: Batch,

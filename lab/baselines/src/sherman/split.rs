@@ -126,7 +126,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// A leaf's entries with their keys, in order.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`]; those of the fabric.
+    /// [`IndexError::Corrupt`]; errors of the fabric.
     pub(crate) async fn items(&mut self, page: &Page) -> Result<Vec<Item>> {
         let format = &self.shared.format;
         let entries: Vec<Entry> = page.entries(format).collect();
@@ -144,7 +144,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// told.
     ///
     /// # Errors
-    /// Those of the pool, before anything can be seen; those of the fabric.
+    /// Errors of the pool, before anything can be seen; those of the fabric.
     pub(crate) async fn split_leaf(
         &mut self,
         locked: &mut Locked,
@@ -240,7 +240,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// the sibling link has to do.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`]; those of the fabric.
+    /// [`IndexError::Corrupt`]; errors of the fabric.
     pub(crate) async fn post_separator(&mut self, mut level: u8, mut parted: Option<Parted>) -> Result<()> {
         while let Some((parts, link)) = parted {
             level += 1;

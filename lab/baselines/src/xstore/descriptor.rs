@@ -125,7 +125,7 @@ impl Descriptor {
     /// Makes an index of one empty leaf; of several creators one wins.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn create<F: Fabric>(client: &mut Client<F>, options: &XStoreOptions) -> Result<()> {
         let layout = options.layout()?;
         let mut client = client.pin(OpKind::Maintain).await?;

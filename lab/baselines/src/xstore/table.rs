@@ -106,7 +106,7 @@ impl Table {
     /// Reads the table of an index. The caller's client is pinned.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(crate) async fn read<F: Fabric>(client: &mut Client<F>, index: &Descriptor) -> Result<Self> {
         let [word] = client.read_words(index.ranges()).await?;
         if word == 0 {
@@ -118,7 +118,7 @@ impl Table {
     /// Reads the table at an address.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(crate) async fn read_at<F: Fabric>(client: &mut Client<F>, addr: GlobalAddr) -> Result<Self> {
         let damage = || IndexError::corrupt(addr, "no table of ranges");
         let mut words = client.read(addr, FIRST_WORDS).await?;
@@ -144,7 +144,7 @@ impl Table {
 /// The bytes of a bound, none for the one above all keys.
 ///
 /// # Errors
-/// Damage, those of the fabric.
+/// A damaged index; errors of the fabric.
 pub(crate) async fn bound_bytes<F: Fabric>(client: &mut Client<F>, bound: &Bound) -> Result<Option<Vec<u8>>> {
     match bound {
         Bound::None => Ok(None),

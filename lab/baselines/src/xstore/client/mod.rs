@@ -81,7 +81,7 @@ impl Request {
 /// Calls a procedure of the server of a range; returns the answer's words.
 ///
 /// # Errors
-/// Those of the fabric.
+/// Errors of the fabric.
 async fn call<F: Fabric>(
     client: &mut Client<F>,
     (index, range): (&Descriptor, &Descriptor),

@@ -41,7 +41,7 @@ impl Ranges {
     /// Reads the table.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(in super::super) async fn read<F: Fabric>(
         client: &mut Client<F>,
         index: &Descriptor,
@@ -128,7 +128,7 @@ impl<F: Fabric> XStore<F> {
     /// again: the keys are in other ranges now, whose server can be found.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn goes_elsewhere<T>(
         &self,
         client: &mut Client<F>,
@@ -150,7 +150,7 @@ impl<F: Fabric> XStore<F> {
     /// Reads the table of ranges again, unless another client of this process has done so.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(in super::super) async fn find_ranges(
         &self,
         client: &mut Client<F>,

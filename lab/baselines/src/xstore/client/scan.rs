@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
     /// Walks on for as long as one pin ought to last.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn run<F: Fabric>(&mut self, client: &mut Pinned<'_, F>) -> Result<End> {
         for _ in 0..ROUNDS_MAX {
             self.foresee(client);

@@ -114,7 +114,7 @@ impl Sight {
     /// The models of the caller's epoch, or a later one; `None` if there are none to be used.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(super) async fn models<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
