@@ -61,8 +61,8 @@ impl<F: Fabric> XStoreService<F> {
         Self::connecting(move || Ok(fabric.clone()))
     }
 
-    /// The same, over a fabric that the first call opens: the memory nodes need not be there
-    /// before. A server that was shut out of its pool opens another with the next call.
+    /// The same, with a fabric that the first call opens: the memory nodes need not be up before. A
+    /// server that was evicted from its pool opens another fabric with the next call.
     pub fn connecting(connect: impl Fn() -> Result<F> + Send + Sync + 'static) -> Self {
         Self::with(connect, None)
     }
