@@ -1,7 +1,7 @@
 //! Bulk load: the client writes leaves from strictly ascending keys, and one call makes the server
 //! adopt them as the index's. They are invisible before, so a failed load frees everything. If
-//! several nodes may hold ranges, each gets its share of the keys, by the number of keys that the
-//! iterator reports, or as many as fit.
+//! several nodes may hold ranges, each gets its share of the keys that the iterator reports, or
+//! fewer if it has no room.
 
 use super::XStore;
 use super::descriptor::{DESCRIPTOR_BYTES, alloc_leaf};

@@ -15,9 +15,9 @@ pub struct XStoreOptions {
     pub value_words: u8,
     /// The memory node that holds the leaves.
     pub node: u8,
-    /// How many memory nodes of the pool, from `node` on, may hold ranges of the keys: at most so
-    /// many, or with 0 all that follow. A bulk load gives each its share of the keys; an index that
-    /// is filled by puts stays on `node`.
+    /// Number of memory nodes of the pool, from `node` on, that may hold ranges of the keys; with 0
+    /// all that follow. A bulk load gives each its share of the keys; an index that is filled by
+    /// puts stays on `node`.
     pub nodes: u8,
     /// The memory node whose server runs the calls; by default the node of the leaves. Another node
     /// serves all ranges: its server is a separate process, and the leaves can be read without it.

@@ -15,7 +15,7 @@ const CHILDREN: usize = FANOUT * 3 / 4;
 
 impl<F: Fabric> Operation<'_, F> {
     /// Writes the nodes above leaves, given the least model key and the entry of each leaf. Returns
-    /// the root; `None` if there are no leaves, or if the nodes do not fit in a slab.
+    /// the root; `None` without leaves, or if the nodes do not fit in a slab.
     ///
     /// # Errors
     /// Out of space, those of the fabric.
