@@ -187,7 +187,7 @@ impl<F: Fabric> Sherman<F> {
     /// Opens a tree of a kind.
     ///
     /// # Errors
-    /// Those of [`OrderedIndex::open`].
+    /// Errors of [`OrderedIndex::open`].
     pub(crate) async fn open_as(
         client: &mut Client<F>,
         options: ShermanOptions,
@@ -230,7 +230,7 @@ impl<F: Fabric> Sherman<F> {
     /// Makes an empty root and its locks; of several creators one wins.
     ///
     /// # Errors
-    /// Those of [`OrderedIndex::create`].
+    /// Errors of [`OrderedIndex::create`].
     pub(crate) async fn create_as(
         client: &mut Client<F>,
         options: ShermanOptions,
