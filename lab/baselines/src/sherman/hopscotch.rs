@@ -60,7 +60,7 @@ pub(crate) enum SlotState {
     Torn,
 }
 
-/// The words of a leaf, or only those that were read; the others are 0.
+/// The words of a leaf; words that were not read are 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<'f> {
     format: &'f Format,

@@ -4,7 +4,6 @@
 //! READ it needs, [`Walk::absorb`] processes the result. A node found by a hint is accepted only by
 //! its birth tag and fences. A node that stays inconsistent after some READs was left half done:
 //! the walk then returns it to be locked and repaired.
-//! to be locked and mended.
 
 use super::bound::{self, Bound};
 use super::cache::Copy;
