@@ -6,7 +6,6 @@
 //! in their pointers, and no object is reached twice. Other clients may write at the same time: a
 //! new leaf follows the leaf whose pairs it takes, and a removed leaf has no pairs and still leads
 //! to its right neighbour.
-//! pairs it takes, and one that goes has no pairs and leads to its right neighbour still.
 
 use super::XStore;
 use super::check_models::add_nodes;

@@ -6,7 +6,6 @@
 //! leaves were found. While the records of some leaves are read, the next leaves are read too:
 //! those of the next table, or the right neighbour of a leaf that has split. A leaf that changes in
 //! between is read again. If the models lead nowhere, calls continue the scan.
-//! nowhere is left to calls.
 
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{Bound as LeafBound, HEAD_WORDS, Head, Header, Pointer, SLOTS};

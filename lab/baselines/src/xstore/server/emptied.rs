@@ -11,7 +11,6 @@
 //! begins another generation. Both happen in one operation, whose pin prevents a sweep, which does
 //! not reach these leaves, from freeing them first. If that fails, the leaves are left to the sweep
 //! of this server's objects.
-//! server leaves.
 
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{Bound, Header};
