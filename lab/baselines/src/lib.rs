@@ -1,5 +1,5 @@
-//! The indexes that DART is measured against: [`Art`], [`Smart`], [`Sherman`], [`Chime`],
-//! [`XStore`] and [`Wort`], each as its paper describes it, and the locks that they need.
+//! The indexes that DART is compared with: [`Art`], [`Smart`], [`Sherman`], [`Chime`], [`XStore`]
+//! and [`Wort`], each as described in its paper, and the locks that they need.
 //!
 //! Each implements [`darter_index::OrderedIndex`], so one benchmark and one checker run them all.
 //! ART and SMART use the same radix engine as DART ([`darter_index::radix`]). Unlike DART, these

@@ -10,8 +10,8 @@
 //! [`ArtOptions::hashed`] uses the first of DART's parts, the hashed layout, with the same tree and
 //! locks (DART, section 5.3).
 //!
-//! `lab/docs/art.md` has the formats, the arguments, and what the published design cannot survive. Root
-//! words: 3 the kind, 8 the root pointer, 9 the locks.
+//! `lab/docs/art.md` has the formats, the arguments, and the failures that the published design
+//! cannot survive. Root words: 3 the kind, 8 the root pointer, 9 the locks.
 
 mod bulk;
 mod check;

@@ -123,7 +123,7 @@ impl Cache {
                     entry.slots.iter().enumerate().find_map(of_edge).filter(|(_, slot)| !slot.is_sealed());
                 return Some(Hint { node: entry.node, ty: entry.ty, depth: shared, slot });
             }
-            // There is no prefix of the key longer than the part shared with its predecessor.
+            // The key's longest present prefix is at most the part shared with its predecessor.
             len = shared;
             if len == 0 {
                 return None;

@@ -6,7 +6,7 @@
 //! word 1   number of the first leaf
 //! word 2   lock of the server: 0, or the word of its token
 //! word 3   word of the models: generation 32 | number of their root 32 ([`super::root`])
-//! word 4   of the index: address of the table of ranges ([`super::table`]), 0 for one range
+//! word 4   in the index's descriptor: address of the table of ranges ([`super::table`]), 0 for one range
 //! ```
 //!
 //! *Nodes*: the number of memory nodes, from that of the index on, that may hold ranges, limited to
@@ -97,7 +97,7 @@ impl Descriptor {
     /// Reads the descriptor of the pool's index.
     ///
     /// # Errors
-    /// [`IndexError::NoIndex`], damage, those of the fabric.
+    /// [`IndexError::NoIndex`]; a damaged index; errors of the fabric.
     pub(crate) async fn read<F: Fabric>(client: &mut Client<F>) -> Result<Self> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let pool = client.pool();

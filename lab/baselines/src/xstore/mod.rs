@@ -11,9 +11,6 @@
 //!
 //! `lab/docs/xstore.md` states what the published design leaves open, what this implementation
 //! does, and what that costs.
-//!
-//! `lab/docs/xstore.md` says what the published design leaves open, what is done here, and what that
-//! costs.
 
 mod check;
 mod check_models;

@@ -3,7 +3,7 @@
 //! ```text
 //! word 0    key (its 8 bytes as a big-endian number)
 //! word 1    version 24 | length 8 | check 32
-//! words 2.. value bytes, zeros behind them
+//! words 2.. value bytes, then zeros
 //! ```
 //!
 //! *Version*: the incarnation of the leaf when the pair was placed in this slot. *Check*: a hash of

@@ -100,7 +100,7 @@ impl<F: Fabric> XStore<F> {
     /// Returns the first word of each reply, 0 if there is none.
     ///
     /// # Errors
-    /// Those of the servers and the fabric.
+    /// Errors of the servers and the fabric.
     pub(super) async fn call_all(&self, client: &mut Client<F>, procedure: u64) -> Result<Vec<u64>> {
         let (mut tries, mut at, mut words) = (0, Vec::new(), Vec::new());
         self.find_ranges(client, &self.shared.ranges()).await?;

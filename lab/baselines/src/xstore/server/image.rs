@@ -18,7 +18,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// the root; `None` without leaves, or if the nodes do not fit in a slab.
     ///
     /// # Errors
-    /// Out of space, those of the fabric.
+    /// Out of space; errors of the fabric.
     pub(super) async fn write_image(
         &mut self,
         drafts: &mut Drafts,

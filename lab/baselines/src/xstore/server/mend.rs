@@ -42,7 +42,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// nodes. The previous server's models are abandoned: the sweep reclaims their memory.
     ///
     /// # Errors
-    /// [`IndexError::Moved`], damage, those of the fabric.
+    /// [`IndexError::Moved`]; a damaged index; errors of the fabric.
     pub(super) async fn recover(&mut self) -> Result<()> {
         let table = Table::read(&mut self.client, &self.shared.index).await?;
         let at = table.find(self.shared.descriptor.addr).ok_or(self.shared.moved())?;

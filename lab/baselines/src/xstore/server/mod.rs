@@ -250,7 +250,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Locks the leaf for a key, repairs it if needed, and returns its number and content.
     ///
     /// # Errors
-    /// [`IndexError::Moved`] for a key that is not this server's, damage, those of the fabric.
+    /// [`IndexError::Moved`] for a key that is not this server's; a damaged index; errors of the fabric.
     async fn lock_leaf(&mut self, key: &[u8]) -> Result<(LocalGuard<()>, u32, Leaf)> {
         let owner = self.shared;
         let mut learnt = 0;

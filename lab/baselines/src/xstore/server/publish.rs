@@ -27,7 +27,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// # Errors
     /// [`IndexError::NotEmpty`]; a damaged index; errors of the fabric.
     /// # Errors
-    /// [`IndexError::NotEmpty`]; damage; those of the fabric.
+    /// [`IndexError::NotEmpty`]; a damaged index; errors of the fabric.
     pub(super) async fn publish(&mut self, first: u32) -> Result<u64> {
         if !self.shared.has_all_keys() {
             return Err(self.shared.moved());

@@ -119,7 +119,7 @@ impl<F: Fabric> XStoreService<F> {
     /// Becomes the index's owner now instead of with the first call.
     ///
     /// # Errors
-    /// [`IndexError::NoIndex`], damage, those of the pool and the fabric.
+    /// [`IndexError::NoIndex`]; a damaged index; errors of the pool and the fabric.
     pub async fn start(&self) -> Result<()> {
         self.state.owner(INDEX).await.map(drop)
     }

@@ -84,7 +84,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Stores a pair if the condition holds. The key may be in the leaf of number `hint`.
     ///
     /// # Errors
-    /// Out of space, with nothing changed; damage; those of the fabric.
+    /// Out of space, with nothing changed; a damaged index; errors of the fabric.
     pub(super) async fn put(
         &mut self,
         key: &[u8],
