@@ -205,7 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
         (left, upper): (Body, Bound),
         (right, lower): (Body, Bound),
     ) -> Result<Option<Parted>> {
-        let unfit = IndexError::corrupt(page.addr, "half of a node does not fit in a node");
+        let unfit = IndexError::corrupt(page.addr, "half of a split node does not fit in a node");
         let level = page.level;
         let parts = lower.bytes().to_vec();
         let right_link = self.shared.new_node(&mut self.client, &mut change.fresh, level).await?;

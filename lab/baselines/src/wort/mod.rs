@@ -219,7 +219,7 @@ impl<F: Fabric> OrderedIndex<F> for Wort<F> {
         self.walk(client, true).await
     }
 
-    /// Counts everything without reading a leaf.
+    /// Counts everything without reading leaves.
     async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         Ok(self.walk(client, false).await?.stats)
     }

@@ -116,7 +116,7 @@ impl<F: Fabric> XStore<F> {
         let Walk { leaves, keys, expected, .. } = walk;
         if number == 0 && expected != *high {
             report.violation(format!(
-                "the last leaf of the range at {} does not end where that does",
+                "the last leaf of the range at {} does not end at the range's bound",
                 range.addr
             ));
         }

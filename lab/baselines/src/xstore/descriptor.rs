@@ -6,7 +6,7 @@
 //! word 1   number of the first leaf
 //! word 2   lock of the server: 0, or the word of its token
 //! word 3   word of the models: generation 32 | number of their root 32 ([`super::root`])
-//! word 4   in the index's descriptor: address of the table of ranges ([`super::table`]), 0 for one range
+//! word 4   index only: address of the table of ranges ([`super::table`]), 0 for one range
 //! ```
 //!
 //! *Nodes*: the number of memory nodes, from that of the index on, that may hold ranges, limited to

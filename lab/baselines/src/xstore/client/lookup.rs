@@ -183,7 +183,7 @@ impl<'a> Lookup<'a> {
     /// Processes the words that were read.
     ///
     /// # Errors
-    /// Damage.
+    /// A damaged index.
     pub(super) fn absorb<F: Fabric>(
         &mut self,
         client: &Client<F>,

@@ -129,7 +129,7 @@ impl<F: Fabric> Operation<'_, F> {
         for slot in (0..leaf.head.counted().len()).filter(|&slot| leaf.record(slot).is_none()) {
             let addr = self.word_of(number, layout.record_at(slot));
             let spare = spare.filter(|spare| spare.key == leaf.head.keys[slot]);
-            let spare = spare.ok_or(IndexError::corrupt(addr, "a torn record, and no spare of its key"))?;
+            let spare = spare.ok_or(IndexError::corrupt(addr, "a torn record without a spare of its key"))?;
             let words = spare.words(layout.value_words.into());
             self.client.post(|batch| batch.write(addr, &words)).await?;
         }

@@ -188,14 +188,14 @@ impl<F: Fabric> Owner<F> {
     /// Returns the number of the leaf for a key.
     ///
     /// # Errors
-    /// [`IndexError::Moved`], damage.
+    /// [`IndexError::Moved`]; a damaged index.
     fn locate(&self, key: &[u8]) -> Result<u32> {
         let tree = self.tree();
         if !tree.has(key) {
             return Err(self.moved());
         }
         let below = tree.by_low.range::<[u8], _>((At::Unbounded, At::Included(key))).next_back();
-        below.map(|(_, number)| *number).ok_or(self.damage("the leaves leave a gap"))
+        below.map(|(_, number)| *number).ok_or(self.damage("no leaf covers the key"))
     }
 
     /// Returns whether this server has no keys: its range is no longer part of the index.
@@ -250,7 +250,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Locks the leaf for a key, repairs it if needed, and returns its number and content.
     ///
     /// # Errors
-    /// [`IndexError::Moved`] for a key that is not this server's; a damaged index; errors of the fabric.
+    /// [`IndexError::Moved`] for a key of another server; a damaged index; errors of the fabric.
     async fn lock_leaf(&mut self, key: &[u8]) -> Result<(LocalGuard<()>, u32, Leaf)> {
         let owner = self.shared;
         let mut learnt = 0;
