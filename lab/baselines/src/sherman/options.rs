@@ -47,7 +47,7 @@ pub struct ShermanOptions {
     pub records: Records,
     /// Whole nodes are written to a second place first, so that no writer's death loses one. The
     /// published design does not do that: a node whose writer died during its WRITE is lost, and
-    /// its keys return an error. A process can omit only the redo images.
+    /// its keys return an error. A single process can switch them off in an index that has them.
     pub redo_images: bool,
     /// How full bulk load fills nodes, in percent.
     pub fill_percent: u8,

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One part in this many of a pool's bytes may be set aside before caches are cleared.
 const POOL_SHARE: u64 = 64;
-/// Absolute limit of the same.
+/// Upper limit of that amount, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 /// Rounds of upkeep during which a pool counts as full after it was full.
 const ROUNDS_FULL: u32 = 256;

@@ -211,8 +211,8 @@ fn advance(executor: &mut Executor<'_>, task: TaskId, words: u64, order: WordOrd
     executor.has_ended(task)
 }
 
-/// A process dies after each word of a change. Readers continue at once and see the old or new
-/// state of the key; the next writers take the lock over, and nothing is lost.
+/// A process dies after each word of a change. Readers continue at once and see the key in the
+/// state that it keeps; the next writers take the lock over, and nothing is lost.
 fn dies_at_every_word(design: Design, case: &Case, order: WordOrder) {
     for words in 0.. {
         let world = World::new(design, case);
