@@ -1,5 +1,5 @@
-//! What operations cost in round trips with each index, on a pool in memory of this process, one thread: `cargo bench -p
-//! darter-baselines`.
+//! Costs of operations in round trips with each index, on a pool in memory of this process, with
+//! one thread: `cargo bench -p darter-baselines`.
 
 #![allow(clippy::unwrap_used)] // a benchmark may panic
 
@@ -18,7 +18,7 @@ const COUNTED_OPS: u64 = 10_000;
 const SCAN_PAIRS: usize = 100;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 64;
-/// Memory that is not touched costs nothing.
+/// Untouched memory costs nothing.
 const POOL_BYTES: u64 = 1 << 30;
 
 fn main() {
@@ -49,12 +49,12 @@ fn sorted_pairs() -> Vec<KeyValue> {
 /// The fabric of the counts: local memory, and a counter for each endpoint.
 type Counted = Counting<Local>;
 
-/// Prints the round trips an operation of each kind takes with each index.
+/// Prints the round trips per operation of each kind with each index.
 fn print_round_trips() {
     let adjust = |dart: &Dart<Counted>, client: &mut Client<Counted>| {
         block_on(dart.adjust(client)).unwrap();
     };
-    println!("round trips an operation, {RECORDS} records, default options, warm caches\n");
+    println!("round trips per operation, {RECORDS} records, default options, warm caches\n");
     println!("{:<10}{:>8}{:>8}{:>8}{:>12}", "index", "get", "insert", "update", "scan of 100");
     print_row("DART", &count::<Dart<Counted>>(DartOptions::default(), adjust));
     print_row("ART", &count::<Art<Counted>>(ArtOptions::default(), |_, _| ()));
@@ -69,11 +69,11 @@ fn print_row(name: &str, counters: &Counters) {
     println!("{name:<10}{get:>8.2}{insert:>8.2}{update:>8.2}{scan:>12.2}");
 }
 
-/// Runs operations of every kind on an index in a pool of its own, and returns what they cost. `adjust` follows the searches
-/// that fill the caches.
+/// Runs operations of every kind on an index in its own pool, and returns their costs. `adjust`
+/// runs after the searches that fill the caches.
 fn count<I: OrderedIndex<Counted>>(options: I::Options, adjust: fn(&I, &mut Client<Counted>)) -> Counters {
     let fabric = Counting::new(Local::memory(POOL_BYTES, 1).unwrap());
-    // With a fixed secret the counts repeat.
+    // A fixed secret makes the counts repeatable.
     let pool_options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
     let pool = block_on(Pool::create(fabric, &pool_options)).unwrap();
     let mut client = pool.client().unwrap();
@@ -84,7 +84,7 @@ fn count<I: OrderedIndex<Counted>>(options: I::Options, adjust: fn(&I, &mut Clie
     }
     adjust(&index, &mut client);
 
-    // A client that has counted nothing yet.
+    // A client whose counters are zero.
     let mut client = pool.client().unwrap();
     let value = [4_u8; VALUE_BYTES];
     for (number, record) in (0..COUNTED_OPS).zip(records()) {

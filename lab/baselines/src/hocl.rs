@@ -1,22 +1,22 @@
-//! Sherman's hierarchical on-chip lock (section 2.1), which its authors and SMART's put under ART
-//! as well.
+//! Sherman's hierarchical on-chip lock (section 2.1), which the authors of Sherman and SMART also
+//! use in ART.
 //!
-//! *Global tables.* Each memory node has a table of lock words; a page is locked by the word of its
+//! *Global tables.* Each memory node has a table of lock words. A page is locked by the word of its
 //! own node that its address hashes to, so that a WRITE to the page and the unlocking WRITE can
-//! share a doorbell batch in order. Where NICs have memory the tables are asked to be placed there
+//! share a doorbell batch in order. The tables are placed in NIC memory if the fabric supports it
 //! ([`Fabric::place_on_chip`]).
 //!
-//! *Local tables.* The clients of a compute node first queue for a local lock of the same number,
-//! and hand the global lock over to the next in the queue, a few times in a row, without touching
-//! it.
+//! *Local tables.* The clients of a compute node first queue for a local lock of the same number.
+//! They hand the global lock over to the next client in the queue, a few times in a row, without
+//! accessing it.
 //!
 //! ```text
-//! descriptor   words of a table | address of node 0's table | … of node 255's, 0 while there is none       2056 bytes
+//! descriptor   words of a table | address of node 0's table | … of node 255's, 0 without a table       2056 bytes
 //! ```
 //!
-//! *Two pages can share a word*, so an operation that holds one lock asks [`Locked::covers`] before
-//! it takes another, and takes the other by [`Hocl::try_lock`] unless all operations take theirs in
-//! one order.
+//! *Two pages can share a word*, so an operation that holds one lock calls [`Locked::covers`]
+//! before it takes another. It takes the other by [`Hocl::try_lock`] unless all operations take
+//! their locks in one order.
 
 use crate::compute_node::{LocalGuard, LocalLocks};
 use crate::lock_token::{LockToken, LockTokens};
@@ -27,46 +27,46 @@ use darter_pool::{AllocKind, Client, Pinned, PoolError, Swap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of a table by default: 256 KiB, what Sherman puts on a NIC.
+/// Words of a table by default: 256 KiB, as Sherman puts on a NIC.
 pub(crate) const TABLE_WORDS: u64 = 32_768;
 const DESCRIPTOR_WORDS: usize = 1 + NODES_MAX;
 const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 
-/// How a lock is given back.
+/// How a lock is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlock {
     /// By a WRITE that shares a doorbell batch with the last WRITEs under the lock (Sherman,
     /// section 2.2).
     Combined,
-    /// By a WRITE of its own: one round trip more.
+    /// By a separate WRITE: one more round trip.
     Apart,
-    /// By a FAA of its own, as in FG (SIGMOD 2019). Where a NIC executes the atomics of an address
-    /// one after another, it waits behind the CASes of all who want the lock.
+    /// By a separate FAA, as in FG (SIGMOD 2019). If a NIC executes the atomics of an address one
+    /// after another, it waits after the CASes of all clients that want the lock.
     Atomic,
 }
 
-/// Which of its parts are in use.
+/// The parts of the lock in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoclOptions {
     /// Clients of a compute node queue for a local lock first.
     pub local: bool,
-    /// How often in a row a compute node hands a lock over from client to client; needs `local`.
+    /// Maximum number of handovers in a row within a compute node; needs `local`.
     pub handovers_max: u32,
-    /// NICs are asked to hold the tables.
+    /// The tables are placed in NIC memory.
     pub on_chip: bool,
-    /// How a lock is given back.
+    /// How a lock is released.
     pub unlock: Unlock,
 }
 
 impl Default for HoclOptions {
-    /// All of it.
+    /// All parts.
     fn default() -> Self {
         Self { local: true, handovers_max: 8, on_chip: true, unlock: Unlock::Combined }
     }
 }
 
 impl HoclOptions {
-    /// None of it: words in the pool, spun on, as before Sherman.
+    /// No part: words in the pool on which clients spin, as before Sherman.
     pub fn spin() -> Self {
         Self { local: false, handovers_max: 0, on_chip: false, unlock: Unlock::Atomic }
     }
@@ -77,15 +77,15 @@ impl HoclOptions {
 pub(crate) struct Hocl {
     descriptor: GlobalAddr,
     words: u64,
-    /// By node: its table's address, 0 while this process does not know it.
+    /// By node: the address of its table, 0 if this process does not know it.
     tables: Box<[AtomicU64]>,
     tokens: Arc<LockTokens>,
     local: Option<Arc<LocalLocks<LockToken>>>,
     options: HoclOptions,
 }
 
-/// A lock that is held: until [`Locked::end`] in order, or dropped, after which others take it over
-/// once the operation's verbs have completed.
+/// A lock that is held until [`Locked::end`], or until it is dropped. After a drop others take it
+/// over once the operation's verbs have completed.
 #[derive(Debug)]
 pub(crate) struct Locked {
     word: GlobalAddr,
@@ -93,19 +93,19 @@ pub(crate) struct Locked {
     local: Option<LocalGuard<LockToken>>,
     handovers_max: u32,
     unlock: Unlock,
-    /// The former holder died or gave up while it held the lock: see what it may have left half
-    /// done.
+    /// The former holder died or gave up while it held the lock: check for changes left half done.
     pub(crate) is_taken_over: bool,
-    /// The unlocking WRITE is in a batch that was posted.
+    /// The batch with the unlocking WRITE was posted.
     unlocked: bool,
 }
 
 impl Hocl {
-    /// Makes a descriptor without tables, in a batch of its own; its address is what the index has
-    /// to keep. `words` is rounded to a power of two that the pool has room for in one object.
+    /// Creates a descriptor without tables, in a separate batch, and returns its address, which the
+    /// index has to store. `words` is rounded to a power of two for which the pool has room in one
+    /// object.
     ///
     /// # Errors
-    /// Those of the pool.
+    /// Errors of the pool.
     pub(crate) async fn create<F: Fabric>(client: &mut Pinned<'_, F>, words: u64) -> Result<GlobalAddr> {
         let room = (client.pool().object_bytes_max() / 8).max(1);
         let words = words.clamp(1, 1 << 24).next_power_of_two().min(1 << room.ilog2());
@@ -116,7 +116,7 @@ impl Hocl {
         Ok(descriptor)
     }
 
-    /// Gives back a descriptor that lost the race to be the index's.
+    /// Frees a descriptor that lost the race to become the index's.
     pub(crate) fn free_unpublished<F: Fabric>(client: &mut Client<F>, descriptor: GlobalAddr) {
         client.free_unpublished(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner);
     }
@@ -124,7 +124,7 @@ impl Hocl {
     /// Opens the locks that a descriptor describes.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`]; those of the fabric.
+    /// [`IndexError::Corrupt`]; errors of the fabric.
     pub(crate) async fn open<F: Fabric>(
         client: &mut Client<F>,
         descriptor: GlobalAddr,
@@ -133,7 +133,7 @@ impl Hocl {
         let image = client.read(descriptor, DESCRIPTOR_WORDS).await?;
         let words = image[0];
         if !words.is_power_of_two() || words > 1 << 24 {
-            return Err(IndexError::corrupt(descriptor, "a lock table of an impossible length"));
+            return Err(IndexError::corrupt(descriptor, "a lock table of an invalid length"));
         }
         let hocl = Self {
             descriptor,
@@ -155,10 +155,10 @@ impl Hocl {
         }
     }
 
-    /// The lock word of a page.
+    /// Returns the lock word of a page.
     ///
     /// # Errors
-    /// Those of the pool, when the page's node has no table yet.
+    /// Errors of the pool if the page's node has no table yet.
     async fn word_of<F: Fabric>(&self, client: &mut Pinned<'_, F>, page: GlobalAddr) -> Result<GlobalAddr> {
         let known = self.tables[usize::from(page.node())].load(Ordering::Acquire);
         let table = if known == 0 {
@@ -166,17 +166,17 @@ impl Hocl {
         } else {
             GlobalAddr::from_bits(known)
         };
-        // Fibonacci hashing: pages lie at regular distances.
+        // Fibonacci hashing, because pages are at regular distances.
         let hash = (page.offset() >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         Ok(table.plus((hash & (self.words - 1)) * 8))
     }
 
-    /// Makes the tables of all nodes, as far as there is room: anyone who creates an index calls
-    /// it, since the first clients of a new one may all miss the same table at once, and each would
-    /// make one.
+    /// Creates the tables of all nodes while there is room. Every client that creates an index
+    /// calls it, because the first clients of a new index may all miss the same table at once, and
+    /// each would create one.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn make_tables<F: Fabric>(&self, client: &mut Client<F>) -> Result<()> {
         let mut client = client.pin(OpKind::Maintain).await?;
         for node in 0..client.pool().nodes() {
@@ -190,7 +190,7 @@ impl Hocl {
         Ok(())
     }
 
-    /// Finds or makes the table of a node.
+    /// Finds or creates the table of a node.
     async fn table<F: Fabric>(&self, client: &mut Pinned<'_, F>, node: u8) -> Result<GlobalAddr> {
         let bytes = self.words * 8;
         let table = client.alloc(node, bytes, AllocKind::Inner).await?;
@@ -212,11 +212,11 @@ impl Hocl {
         Ok(table)
     }
 
-    /// Locks a page: one round trip when nobody has the lock, none when another client of this
+    /// Locks a page: one round trip if no client holds the lock, none if another client of this
     /// compute node hands it over.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn lock<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -225,11 +225,11 @@ impl Hocl {
         Ok(self.lock_reading(client, page, None).await?.0)
     }
 
-    /// Locks a page, and reads a word of it in the same round trip, unless another client of this
+    /// Locks a page and reads a word of it in the same round trip, unless another client of this
     /// compute node hands the lock over.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn lock_reading<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -251,10 +251,10 @@ impl Hocl {
         Ok((self.locked(word, acquired, local), read))
     }
 
-    /// Locks a page unless a client has its lock, in this compute node or another.
+    /// Locks a page unless a client holds its lock, in this compute node or another.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn try_lock<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -272,12 +272,12 @@ impl Hocl {
         Ok(acquired.map(|acquired| self.locked(word, acquired, local)))
     }
 
-    /// Locks two pages: in the order of their words, so that operations which take no lock but by
-    /// this and, with none in hand, by [`Hocl::lock`] never wait for each other in a circle. One
-    /// lock when both have the same word.
+    /// Locks two pages in the order of their words, or once if both have the same word. Operations
+    /// that take locks only by this function and, while they hold none, by [`Hocl::lock`] never
+    /// deadlock.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn lock_two<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -297,10 +297,10 @@ impl Hocl {
         Locked { word, token, local, handovers_max, unlock, is_taken_over, unlocked: false }
     }
 
-    /// Adds descriptor and tables to what a check has reached.
+    /// Adds the descriptor and the tables to the objects that a check has reached.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(crate) async fn report<F: Fabric>(
         &self,
         client: &mut Client<F>,
@@ -318,10 +318,10 @@ impl Hocl {
 }
 
 impl Locked {
-    /// Whether this lock locks that page too.
+    /// Returns whether this lock also locks that page.
     ///
     /// # Errors
-    /// Those of [`Hocl::lock`].
+    /// Errors of [`Hocl::lock`].
     pub(crate) async fn covers<F: Fabric>(
         &self,
         hocl: &Hocl,
@@ -331,9 +331,9 @@ impl Locked {
         Ok(hocl.word_of(client, page).await? == self.word)
     }
 
-    /// To be called on the last batch that is posted under the lock, after its other verbs: adds
-    /// the unlocking WRITE, unless the lock will be handed over, or is unlocked by a verb of its
-    /// own. Then submit the batch and call [`Locked::end`].
+    /// Adds the unlocking WRITE, unless the lock will be handed over or is unlocked by a separate
+    /// verb. Call it on the last batch posted under the lock, after its other verbs, then submit
+    /// the batch and call [`Locked::end`].
     pub(crate) fn unlock_in<F: Fabric>(&mut self, fabric: &F, batch: &mut Batch) {
         let hands_over = self.local.as_ref().is_some_and(|local| local.may_hand_over(self.handovers_max));
         if self.unlock == Unlock::Combined && !hands_over {
@@ -342,11 +342,11 @@ impl Locked {
         }
     }
 
-    /// Ends the lock, when all verbs under it have completed: hands it over, or has unlocked it by
-    /// [`Locked::unlock_in`], or unlocks it now, by a round trip.
+    /// Ends the lock after all verbs under it have completed: hands it over, or unlocks it by a
+    /// round trip if [`Locked::unlock_in`] has not.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(crate) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<()> {
         let Self { word, mut token, mut local, handovers_max, unlock, mut unlocked, .. } = self;
         while !unlocked {
@@ -408,7 +408,7 @@ mod tests {
         })
     }
 
-    /// Adds one to a word without an atomic, under its lock; cancelled ones add nothing.
+    /// Adds one to a word without an atomic, under its lock; cancelled calls add nothing.
     async fn add_one(hocl: &Hocl, client: &mut Client<Locals>, page: GlobalAddr, gives_up: bool) {
         let mut client = client.pin(OpKind::Update).await.unwrap();
         let mut locked = hocl.lock(&mut client, page).await.unwrap();
@@ -489,7 +489,7 @@ mod tests {
         });
     }
 
-    /// A waiter goes away when it has just been handed the lock, and the client that handed it over
+    /// A waiter is dropped right after it was handed the lock, and the client that handed it over
     /// stays idle.
     #[test]
     fn a_lock_handed_to_who_went_away_is_taken_over() {
@@ -513,13 +513,13 @@ mod tests {
             Poll::Pending => None,
         });
         drop(locking);
-        let locked = found.expect("nobody can have the lock any more");
+        let locked = found.expect("no client holds the lock");
         assert!(locked.is_taken_over);
         block_on(locked.end(&mut client)).unwrap();
     }
 
-    /// The client that was handed a lock drops it during its operation: what that has posted may
-    /// still land.
+    /// The client that was handed a lock drops it during its operation, whose verbs may still take
+    /// effect.
     #[test]
     fn a_lock_handed_over_is_its_takers() {
         let pool = pool();
@@ -534,7 +534,9 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             assert!(waiting.as_mut().poll(&mut context).is_pending());
             block_on(locked.end(&mut giver)).unwrap();
-            let Poll::Ready(locked) = waiting.as_mut().poll(&mut context) else { panic!("not its turn") };
+            let Poll::Ready(locked) = waiting.as_mut().poll(&mut context) else {
+                panic!("the lock was not handed over")
+            };
             drop(locked.unwrap());
         }
         drop(giver);
@@ -542,7 +544,7 @@ mod tests {
         let read = batch.read(lock, 1);
         let done = block_on(three.submit(batch)).unwrap();
         let holder = done.words(read)[0];
-        assert!(!block_on(hocl.tokens.is_over(&mut three, holder)).unwrap(), "its operation is under way");
+        assert!(!block_on(hocl.tokens.is_over(&mut three, holder)).unwrap(), "its operation is in progress");
         drop(taker);
         assert!(block_on(hocl.tokens.is_over(&mut three, holder)).unwrap());
     }

@@ -1,10 +1,10 @@
-//! The indexes that DART is measured against: [`Art`], [`Smart`], [`Sherman`], [`Chime`],
-//! [`XStore`] and [`Wort`], each as its paper describes it, and the locks that they need.
+//! The indexes that DART is compared with: [`Art`], [`Smart`], [`Sherman`], [`Chime`], [`XStore`]
+//! and [`Wort`], each as described in its paper, and the locks that they need.
 //!
 //! Each implements [`darter_index::OrderedIndex`], so one benchmark and one checker run them all.
-//! ART and SMART stand on the radix engine that DART uses ([`darter_index::radix`]). Unlike DART,
-//! these indexes may wait: a lock is remote memory that names its holder, and is taken over when
-//! the holder can write no more.
+//! ART and SMART use the same radix engine as DART ([`darter_index::radix`]). Unlike DART, these
+//! indexes may block: a lock is remote memory that names its holder, and is taken over when the
+//! holder can no longer write.
 
 mod art;
 mod chime;

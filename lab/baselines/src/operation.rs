@@ -1,5 +1,5 @@
-//! An operation under way: what an index's clients share, and the client whose pin the operation
-//! has. The steps of all operations are its methods.
+//! An operation in progress: the state shared by an index's clients, and the client whose pin the
+//! operation uses. The steps of all operations are its methods.
 
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, Pinned, PoolError};

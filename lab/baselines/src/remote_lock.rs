@@ -1,11 +1,10 @@
-//! A lock word in the pool, taken by CAS, whose holder may die: the word is a [`LockToken`]'s, so
-//! anyone who finds the lock taken for long can learn whether the holder can still write, and if
-//! not take the lock over.
+//! A lock word in the pool, taken by CAS, whose holder may die. The word belongs to a
+//! [`LockToken`], so a client that finds the lock taken for long can check whether the holder can
+//! still write, and otherwise take the lock over.
 //!
-//! Published systems keep a bit there. A client that dies with it leaves the lock taken for ever,
-//! and everything behind it. Anyone who takes a lock over ([`Acquired::is_taken_over`]) has to mend
-//! what the former holder may have left half done before it goes on; what that is depends on what
-//! the lock protects.
+//! Published systems store a bit. If its holder dies, the lock stays taken forever and blocks
+//! everything it protects. A client that takes a lock over ([`Acquired::is_taken_over`]) must first
+//! repair what the former holder may have left half done; how depends on what the lock protects.
 
 use crate::compute_node::yield_now;
 use crate::lock_token::{LockToken, LockTokens};
@@ -14,7 +13,7 @@ use darter_index::Result;
 use darter_pool::Pinned;
 use std::sync::Arc;
 
-/// Tries, each a round trip, that find the same holder before the holder is looked up.
+/// Attempts, each a round trip, that find the same holder before its state is checked.
 const SPINS: u32 = 64;
 
 /// A lock word that names this operation.
@@ -22,14 +21,14 @@ const SPINS: u32 = 64;
 pub(crate) struct Acquired {
     /// The name in it. Released by the client that has unlocked it, otherwise abandoned.
     pub(crate) token: LockToken,
-    /// The former holder did not unlock it, and can write no more.
+    /// The former holder did not unlock it and can no longer write.
     pub(crate) is_taken_over: bool,
-    /// The word that was read beside the lock, if one was.
+    /// The word that was read with the lock, if any.
     pub(crate) beside: Option<u64>,
 }
 
-/// One try; `Err(word)` names the holder. `beside` is a word on the same node that is read behind
-/// the CAS in the same round trip, so that it is what it is under the lock.
+/// Makes one attempt; `Err(word)` names the holder. `beside` is a word on the same node that is
+/// read after the CAS in the same round trip, so under the lock.
 async fn attempt<F: Fabric>(
     client: &mut Pinned<'_, F>,
     (lock, beside): (GlobalAddr, Option<GlobalAddr>),
@@ -49,7 +48,7 @@ async fn attempt<F: Fabric>(
 /// Takes a lock if it is free: one round trip.
 ///
 /// # Errors
-/// Those of the pool and the fabric; the lock may then be taken, by a token that is over.
+/// Errors of the pool and the fabric; the lock may then be taken, by a token that is over.
 pub(crate) async fn try_acquire<F: Fabric>(
     tokens: &Arc<LockTokens>,
     client: &mut Pinned<'_, F>,
@@ -64,12 +63,12 @@ pub(crate) async fn try_acquire<F: Fabric>(
     Ok(None)
 }
 
-/// Takes a lock, waiting for as long as its holder can write: a round trip when it is free. A
-/// holder that is alive and does not go on, such as a stopped process on a provider that cannot
-/// shut it out, is waited for. With the lock comes the word at `beside`, on the same node.
+/// Takes a lock and waits while its holder can write; one round trip if it is free. It also waits
+/// for a holder that is alive but makes no progress, such as a stopped process on a provider that
+/// cannot evict it. Also returns the word at `beside`, on the same node, read under the lock.
 ///
 /// # Errors
-/// Those of the pool and the fabric; the lock may then be taken, by a token that is over.
+/// Errors of the pool and the fabric; the lock may then be taken, by a token that is over.
 pub(crate) async fn acquire<F: Fabric>(
     tokens: &Arc<LockTokens>,
     client: &mut Pinned<'_, F>,

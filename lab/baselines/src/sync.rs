@@ -1,4 +1,4 @@
-//! Locking of mutexes whose data stays whole whatever panics beside them.
+//! Locking of mutexes whose data stays consistent if a thread panics.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

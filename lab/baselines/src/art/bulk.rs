@@ -1,5 +1,5 @@
-//! Bulk load: an empty index from strictly ascending keys, built by [`darter_index::radix::build`]
-//! and put in the root's place.
+//! Bulk load: fills an empty index from strictly ascending keys; the tree is built by
+//! [`darter_index::radix::build`] and replaces the root.
 
 use super::Art;
 use super::descent::{Here, SlotAt};
@@ -20,7 +20,7 @@ struct Nodes(Layout);
 impl Shape for Nodes {
     type Type = NodeType;
 
-    /// The header tells a node's depth, so an edge skips what it likes.
+    /// The header contains a node's depth, so an edge can skip any number of bytes.
     const SKIP_MAX: usize = usize::MAX;
 
     fn fit(&self, children: &[Slot]) -> NodeType {
@@ -52,7 +52,7 @@ impl<F: Fabric> Art<F> {
     where
         I: Iterator<Item = KeyValue> + Send,
     {
-        // Before anything is written: an index that has keys is refused at once.
+        // Before anything is written: an index that has keys is rejected at once.
         self.publish_root(client, None).await?;
         let mut builder = Builder::new(Nodes(self.shared.layout), self.shared.keys);
         let root = builder.run(client, sorted).await?;
@@ -60,8 +60,7 @@ impl<F: Fabric> Art<F> {
         builder.end(client, published).await
     }
 
-    /// Puts the built root in the place of the empty one; without one only looks whether that could
-    /// be.
+    /// Replaces the empty root by the built one; without one only checks whether that is possible.
     async fn publish_root(&self, client: &mut Client<F>, new: Option<Built<NodeType>>) -> Result<()> {
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Load).await?;
         for _ in 0..TURNS_MAX {

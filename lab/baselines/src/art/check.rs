@@ -1,9 +1,10 @@
 //! The check: a walk of everything reachable from the root words that verifies every invariant of
-//! the format. The same walk counts for the statistics, which read no leaf.
+//! the format. The same walk counts for the statistics, without reading leaves.
 //!
-//! Identities agree with the keys below, key bytes with their slots, an edge has one slot and in
-//! its own bucket, leaves hold the key their path spells, depths grow, no object is reached twice.
-//! Other clients may be at work: the walk stays pinned, so what it meets cannot be reused.
+//! It verifies that identities match the keys below and key bytes their slots, an edge has one
+//! slot, in its own bucket, leaves hold the key that their path spells, depths increase, and no
+//! object is reached twice. Other clients may work at the same time: the walk stays pinned, so the
+//! objects it reaches cannot be reused.
 
 use super::Art;
 use super::node::{self, Content, Header, NodeType, Part, Slot};
@@ -21,7 +22,7 @@ struct Inspection {
     report: CheckReport,
     tally: Tally,
     path: Path<Slot>,
-    /// Whether leaves are read and all is verified, not only counted.
+    /// Whether to read leaves and verify everything, or only to count.
     verifies: bool,
 }
 
@@ -54,7 +55,8 @@ impl<F: Fabric> Art<F> {
         Ok(walk.report)
     }
 
-    /// Reads the node that a slot points to, verifies it and its leaves, and puts it on the path.
+    /// Reads the node that a slot points to, verifies it and its leaves, and pushes it onto the
+    /// path.
     async fn inspect_node(&self, client: &mut Client<F>, walk: &mut Inspection, slot: Slot) -> Result<()> {
         let Content::Node { addr, ty, .. } = slot.content() else { return Ok(()) };
         if !walk.report.reach(addr, ty.pool_bytes(), "inner node") {
@@ -102,7 +104,7 @@ fn verify_node(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, words: &[u
     }
     if sealed > 0 {
         walk.report.remarks.push(format!(
-            "{name} at {addr}: {sealed} words sealed by a replacement under way; the next writer finishes it"
+            "{name} at {addr}: {sealed} words sealed by an unfinished replacement; the next writer finishes it"
         ));
     }
     if live < 2 && walk.path.levels() > 0 {

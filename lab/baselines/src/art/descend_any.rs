@@ -1,5 +1,5 @@
-//! Finding any key below a node ([`darter_index::radix::below`]) of ART's: for a node split, and
-//! for a scan at its bounds.
+//! Finds any key below a node of ART ([`darter_index::radix::below`]), for a node split and for a
+//! scan at its bounds.
 
 use super::node::{Content, NodeType, Part};
 use darter_fabric::{Fabric, GlobalAddr};
@@ -25,14 +25,14 @@ impl below::Node for Whole {
         let whole = Part::whole(self.ty, words);
         let depth = whole.header.depth();
         if self.above.is_some_and(|above| depth <= above) {
-            return Err(IndexError::corrupt(addr, "node less deep than the one that points to it"));
+            return Err(IndexError::corrupt(addr, "node is not deeper than the node that points to it"));
         }
         let begin = ways.len();
         for (_, slot) in whole.live() {
             ways.push(match slot.content() {
                 Content::Leaf { addr, class } => Way::Leaf { addr, class },
                 Content::Node { addr, ty, .. } => Way::Node(Self { addr, ty, above: Some(depth) }),
-                _ => return Err(IndexError::corrupt(addr, "slot of no known type")),
+                _ => return Err(IndexError::corrupt(addr, "slot of an unknown type")),
             });
         }
         ways[begin..].reverse();
@@ -40,10 +40,10 @@ impl below::Node for Whole {
     }
 }
 
-/// For each node, the key of some leaf below it, or `None` if it has none.
+/// Returns for each node the key of some leaf below it, or `None` if it has none.
 ///
 /// # Errors
-/// Those of the fabric, and [`IndexError::Corrupt`].
+/// Errors of the fabric, and [`IndexError::Corrupt`].
 pub(super) async fn keys_below<F: Fabric>(
     client: &mut Pinned<'_, F>,
     nodes: &[(GlobalAddr, NodeType)],

@@ -1,15 +1,15 @@
-//! The way from a key to its place: every point operation's first half.
+//! The way from a key to its place: the first half of every point operation.
 //!
-//! A [`Descent`] is a machine without a fabric, as DART's is: [`Descent::post`] adds the verbs it
-//! needs next to a batch, [`Descent::absorb`] takes what they brought. It begins at the root as
-//! last seen and believes it when its header is a root's and not sealed, else it reads the root
-//! word. From there on every node was linked at some moment of this operation, so readers take its
-//! slots as they stand. A node's identity decides whether the key left the path in the bytes the
-//! edge skipped.
+//! A [`Descent`] is a state machine without a fabric, as in DART: [`Descent::post`] adds the next
+//! verbs to a batch, [`Descent::absorb`] processes their results. It begins at the cached root and
+//! accepts it if its header is a root's and not sealed; otherwise it reads the root word. From
+//! there on every node was linked at some moment of this operation, so readers use its slots as
+//! they are. A node's identity decides whether the key left the path in the bytes that the edge
+//! skipped.
 //!
-//! In the hashed layout the header is read together with the bucket of the byte that comes next if
-//! the edge skipped nothing; if it did, and the bucket is another, that bucket costs one more round
-//! trip.
+//! In the hashed layout the header is read together with the bucket of the next byte, assuming that
+//! the edge skips nothing. If it does skip bytes and the bucket is another, that bucket costs one
+//! more round trip.
 
 use super::node::{Content, HEADER_WORDS, Header, NodeType, Part, Slot};
 use super::shared::Shared;
@@ -22,41 +22,41 @@ use darter_index::radix::search::Search;
 use darter_index::radix::slot::END;
 use darter_index::{IndexError, Result};
 
-/// A slot, where it lies and what it held.
+/// A slot, its address and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotAt {
     pub(super) addr: GlobalAddr,
     pub(super) slot: Slot,
 }
 
-/// What the descent is for.
+/// The purpose of a descent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To return a value: sealed nodes are as good as others.
+    /// To return a value: sealed nodes are as valid as others.
     Read,
-    /// To change the place found: a sealed node on the way must be dealt with first.
+    /// To change the place found: a sealed node on the way must be handled first.
     Write,
 }
 
-/// How a descent ends.
+/// The end of a descent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
     /// No child under the key's edge at [`Descent::here`].
     Vacant,
-    /// A leaf under the key's edge, read whole: the key's own or another's.
+    /// A leaf under the key's edge, read whole: that of the key or of another.
     Leaf { at: SlotAt, read: ReadId, is_key: bool },
     /// The key leaves the path in the bytes skipped before [`Descent::here`].
     Diverged,
-    /// Not for readers: the node at [`Descent::here`] was being replaced.
+    /// Not for readers: the node at [`Descent::here`] is being replaced.
     Sealed,
 }
 
 enum Stage {
     RootWord(Option<ReadId>),
-    /// A node whole, or its header and the bucket from a word on, for the edge at the predicted
+    /// A whole node, or its header and the bucket from a word on, for the edge at the predicted
     /// depth.
     Node(Option<(ReadId, Option<(usize, ReadId)>)>),
-    /// The bucket from a word on, the header being known.
+    /// The bucket from a word on; the header is known.
     Bucket(usize, usize, Option<ReadId>),
     Leaf {
         at: SlotAt,
@@ -73,17 +73,17 @@ pub(super) struct Here {
     pub(super) header: Header,
     /// The slot that points to it.
     pub(super) incoming: SlotAt,
-    /// The node that holds that slot, and its depth; `None` when that is the root word.
+    /// The node that holds that slot, and its depth; `None` for the root word.
     pub(super) above: Option<(GlobalAddr, usize)>,
 }
 
 impl Here {
-    /// The depth if its edge skips nothing; none is less.
+    /// Returns the depth if its edge skips nothing, which is the minimum.
     fn predicted(&self) -> usize {
         self.above.map_or(0, |(_, depth)| depth + 1)
     }
 
-    /// The root, by its pointer.
+    /// Returns the root from its pointer.
     fn root(shared: &Shared, slot: Slot) -> Result<Self> {
         let (addr, ty) = shared.node_of_root(slot)?;
         let incoming = SlotAt { addr: shared.words.root, slot };
@@ -91,24 +91,25 @@ impl Here {
     }
 }
 
-/// One key's way down.
+/// A descent for one key.
 pub(super) struct Descent<'k> {
     pub(super) key: HashedKey<'k>,
     purpose: Purpose,
-    /// At which the operation is pinned.
+    /// The epoch at which the operation is pinned.
     epoch: u64,
     stage: Stage,
-    /// The current node; where the descent ended, in the end.
+    /// The current node; at the end, the node where the descent ended.
     pub(super) here: Here,
     /// Whether the root was read from its word.
     root_known: bool,
-    /// What was read of the current node beside its header, for writers, and from which word on.
+    /// For writers, the words read of the current node other than its header, and the first word's
+    /// index.
     pub(super) words: Vec<u64>,
     pub(super) words_at: usize,
 }
 
 impl<'k> Descent<'k> {
-    /// Begins at the remembered root. The caller is pinned at this epoch and has called
+    /// Begins at the cached root. The caller is pinned at this epoch and has called
     /// [`Shared::refresh`].
     pub(super) fn new(shared: &Shared, epoch: u64, key: &'k [u8], purpose: Purpose) -> Result<Self> {
         Ok(Self {
@@ -123,12 +124,12 @@ impl<'k> Descent<'k> {
         })
     }
 
-    /// The key's edge at the current node, which is on its path.
+    /// Returns the key's edge at the current node, which is on its path.
     pub(super) fn edge(&self) -> u16 {
         self.key.edge(self.here.header.depth())
     }
 
-    /// What a writer's descent read of the node where it ended.
+    /// Returns the part that a writer's descent read of the node where it ended.
     pub(super) fn part(&self) -> Part<'_> {
         Part { ty: self.here.ty, header: self.here.header, at: self.words_at, words: &self.words }
     }
@@ -203,9 +204,12 @@ impl Descent<'_> {
             return Ok(Some(End::Sealed));
         }
         let is_root = self.here.above.is_none();
-        // Depths grow along every path, so pointers of a damaged pool cannot lead in circles.
+        // Depths increase along every path, so pointers of a damaged pool cannot form cycles.
         if header.depth() < predicted || is_root && header.depth() > 0 {
-            return Err(IndexError::corrupt(self.here.addr, "node less deep than the one that points to it"));
+            return Err(IndexError::corrupt(
+                self.here.addr,
+                "node is not deeper than the node that points to it",
+            ));
         }
         if !header.is_on_path(&mut self.key) {
             return Ok(Some(End::Diverged));
@@ -245,7 +249,7 @@ impl Descent<'_> {
                 self.stage = Stage::Node(None);
                 Ok(None)
             }
-            Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known type")),
+            Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of an unknown type")),
         }
     }
 }

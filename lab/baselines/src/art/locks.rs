@@ -1,8 +1,8 @@
-//! The locks that a writer holds: on the node it changes and, when it replaces the node, on the one
+//! The locks that a writer holds: on the node it changes and, if it replaces the node, on the node
 //! that points to it.
 //!
 //! Readers never lock (ROWEX). A writer that needs two locks takes them in the order of their lock
-//! words, whatever the order of the nodes, so that no circle of writers waits for itself.
+//! words, regardless of the order of the nodes, so that writers never deadlock.
 
 use super::shared::Operation;
 use crate::hocl::Locked;
@@ -11,7 +11,7 @@ use darter_index::Result;
 use darter_pool::Pinned;
 use smallvec::SmallVec;
 
-/// Locks held, until ended in order; dropped, they are others' to take over. None with
+/// Locks held until they are ended; dropped, they can be taken over. None with
 /// [`super::ArtOptions::without_locks`].
 #[derive(Debug, Default)]
 pub(super) struct Locks(SmallVec<[Locked; 2]>);
@@ -22,11 +22,11 @@ impl Locks {
         self.0.iter_mut().for_each(|locked| locked.unlock_in(fabric, batch));
     }
 
-    /// Ends the locks when all verbs under them have completed; a round trip for each that no batch
-    /// unlocked.
+    /// Ends the locks after all verbs under them have completed; takes a round trip for each that
+    /// no batch unlocked.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(super) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<()> {
         for locked in self.0 {
             locked.end(client).await?;
@@ -45,7 +45,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(locks)
     }
 
-    /// Locks a node, and what points to it.
+    /// Locks a node and the node that points to it.
     pub(super) async fn lock_both(&mut self, above: GlobalAddr, node: GlobalAddr) -> Result<Locks> {
         let mut locks = Locks::default();
         if !self.shared.options.without_locks {

@@ -1,17 +1,17 @@
 //! ART on disaggregated memory: the baseline that DART (section 2.2) and SMART (section 2.3) are
 //! measured against.
 //!
-//! An adaptive radix tree whose nodes are read whole, one round trip each ([`node`]); the type of a
-//! node and the length of a leaf travel in the pointer. Synchronised as ROWEX is: readers never
+//! An adaptive radix tree whose nodes are read whole, one round trip each ([`node`]); the pointer
+//! includes the type of a node and the length of a leaf. Synchronised as in ROWEX: readers never
 //! lock, writers lock the nodes they change ([`locks`]), here by Sherman's hierarchical locks as in
-//! SMART's section 5.1. Leaves are immutable; an update writes a new one and swaps the pointer by
-//! one CAS, without a lock unless [`ArtOptions::locked_updates`] asks for one.
+//! SMART's section 5.1. Leaves are immutable; an update writes a new leaf and swaps the pointer by
+//! one CAS, without a lock unless [`ArtOptions::locked_updates`] is set.
 //!
-//! [`ArtOptions::hashed`] puts the first of DART's parts, the hashed layout, under the same tree
-//! and locks (DART, section 5.3).
+//! [`ArtOptions::hashed`] uses the first of DART's parts, the hashed layout, with the same tree and
+//! locks (DART, section 5.3).
 //!
-//! `lab/docs/art.md` has the formats, the arguments, and what the published design cannot survive. Root
-//! words: 3 the kind, 8 the root pointer, 9 the locks.
+//! `lab/docs/art.md` has the formats, the arguments, and the failures that the published design
+//! cannot survive. Root words: 3 the kind, 8 the root pointer, 9 the locks.
 
 mod bulk;
 mod check;
@@ -45,24 +45,24 @@ use std::sync::Arc;
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArtOptions {
-    /// Nodes are hashed buckets (DART, section 3.2), of which a search reads one. Counts when the
+    /// Nodes are hashed buckets (DART, section 3.2), of which a search reads one. Applies when the
     /// index is created.
     pub hashed: bool,
-    /// The locks' parts in use.
+    /// The parts of the lock in use.
     pub hocl: HoclOptions,
-    /// Words of a table of locks. Counts when the index is created.
+    /// Words of a table of locks. Applies when the index is created.
     pub lock_words: u32,
-    /// Updates lock the node whose pointer they swap, as ROWEX does, though the CAS needs no lock
+    /// Updates lock the node whose pointer they swap, as in ROWEX, though the CAS needs no lock
     /// (DART, Table 1).
     pub locked_updates: bool,
-    /// Not for use: writers take no locks, and an update that lost a race is not tried again, so
-    /// that what locks cost can be measured (DART, Table 1). Two clients that write at once then
+    /// For measurements only: writers take no locks, and an update that lost a race is not retried,
+    /// to measure the cost of locks (DART, Table 1). Two clients that write at the same time then
     /// lose writes.
     pub without_locks: bool,
 }
 
 impl Default for ArtOptions {
-    /// The published layout, with locks as Sherman has them.
+    /// The published layout, with Sherman's locks.
     fn default() -> Self {
         Self {
             hashed: false,
@@ -105,14 +105,14 @@ impl<F: Fabric> OrderedIndex<F> for Art<F> {
         let root = Slot::from_word(root);
         let layout = match root.content() {
             node::Content::Node { ty, .. } => NodeType::layout(ty),
-            _ => return Err(IndexError::corrupt(words.root, "root word names no node")),
+            _ => return Err(IndexError::corrupt(words.root, "the root word names no node")),
         };
         let shared = Shared::new(keys, words, (root, client.epoch()), layout, hocl, options);
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 
-    /// Makes an empty root and the locks' descriptor; of several creators one wins each word, and
-    /// the kind word comes last.
+    /// Creates an empty root and the locks' descriptor. If several clients create them, one wins
+    /// each word; the kind word comes last.
     async fn create(client: &mut Client<F>, options: ArtOptions) -> Result<Self> {
         {
             let mut client = client.pin(OpKind::Maintain).await?;

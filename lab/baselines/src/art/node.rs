@@ -1,7 +1,7 @@
 //! Inner nodes of ART, in two layouts.
 //!
 //! ```text
-//! header     word 0  identity: depth and keyed hash of the whole prefix; its seal says that the node was or is being replaced
+//! header     word 0  identity: depth and keyed hash of the whole prefix; a seal shows that the node was or is being replaced
 //!            word 1  slot of the key that ends here
 //!
 //! type    bytes   after the header
@@ -19,10 +19,9 @@
 //! H256     2064   256 slots, each edge its own
 //! ```
 //!
-//! A slot repeats the key byte of its edge. That costs nothing, the bits are there, and makes torn
-//! reads right: key byte and slot are two words, and a child counts only when they agree. Slots
-//! fill in order, and one that was taken stays with its edge for the life of the node: a delete
-//! leaves a tombstone.
+//! A slot repeats the key byte of its edge. That uses spare bits and makes torn reads safe: key
+//! byte and slot are two words, and a child counts only if they agree. Slots are filled in order,
+//! and a taken slot keeps its edge for the life of the node: a delete leaves a tombstone.
 
 use darter_fabric::GlobalAddr;
 use darter_index::radix::prefix_hash::{HashedKey, identity_depth};
@@ -32,10 +31,10 @@ use darter_index::{IndexError, Result};
 use darter_pool::size_class::{class_bytes, class_of};
 use smallvec::SmallVec;
 
-/// One slot of a node, or a pointer to one. The bytes that an edge skips are not in it: the node's
-/// header tells its depth.
+/// One slot of a node, or a pointer to one. It does not contain the bytes that an edge skips: the
+/// node's header has its depth.
 pub(super) type Slot = darter_index::radix::slot::Slot<NodeType>;
-/// What a slot holds, seal aside.
+/// The content of a slot, without the seal.
 pub(super) type Content = darter_index::radix::slot::Content<NodeType>;
 
 /// The types of inner node.
@@ -93,12 +92,12 @@ impl NodeType {
         ["N4", "N16", "N48", "N256", "H4", "H8", "H16", "H32", "H64", "H128", "H256"][self as usize]
     }
 
-    /// The layout it belongs to.
+    /// Returns the layout of the type.
     pub(super) const fn layout(self) -> Layout {
         if (self as u8) < Self::H4 as u8 { PUBLISHED } else { HASHED }
     }
 
-    /// Slots after the header.
+    /// Returns the number of slots after the header.
     pub(super) const fn capacity(self) -> usize {
         match self {
             Self::N4 | Self::H4 => 4,
@@ -112,7 +111,7 @@ impl NodeType {
         }
     }
 
-    /// Where the slots after the header begin.
+    /// Returns the first word of the slots after the header.
     const fn slots_at(self) -> usize {
         HEADER_WORDS
             + match self {
@@ -127,18 +126,18 @@ impl NodeType {
         self.slots_at() + self.capacity()
     }
 
-    /// Bytes that are read and written.
+    /// Returns the bytes that are read and written.
     pub(super) const fn bytes(self) -> u64 {
         self.words() as u64 * 8
     }
 
-    /// Bytes that a node takes up in the pool: its size class's.
+    /// Returns the bytes of a node in the pool, by its size class.
     pub(super) fn pool_bytes(self) -> u64 {
         class_of(self.bytes()).map_or(0, class_bytes)
     }
 
-    /// The words that a search for an edge reads beside the header, or `None` when it reads the
-    /// whole node at once.
+    /// Returns the words that a search for an edge reads in addition to the header, or `None` if it
+    /// reads the whole node at once.
     pub(super) fn bucket(self, edge: u16) -> Option<(usize, usize)> {
         let edge = usize::from(edge);
         match self {
@@ -151,7 +150,8 @@ impl NodeType {
         }
     }
 
-    /// The smallest type of a layout that holds these edges, at most one slot each.
+    /// Returns the smallest type of a layout that holds these edges, which have at most one slot
+    /// each.
     #[allow(clippy::needless_pass_by_value)] // an iterator is a value
     pub(super) fn fit(layout: Layout, edges: impl Iterator<Item = u16> + Clone) -> Self {
         let edges = || edges.clone().filter(|&edge| edge != END);
@@ -173,9 +173,9 @@ impl NodeType {
         layout.iter().copied().find(|&ty| fits(ty)).unwrap_or(layout[layout.len() - 1])
     }
 
-    /// Whether a node of this type with `live` children should be rebuilt smaller, or collapsed:
-    /// half of what the next smaller type holds, so that a key deleted and inserted again does not
-    /// change types twice.
+    /// Returns whether a node of this type with `live` children should be rebuilt smaller, or
+    /// collapsed: at most half of the next smaller type's capacity, so that deleting and
+    /// reinserting a key does not change the type twice.
     pub(super) fn is_sparse(self, live: usize) -> bool {
         let layout = self.layout();
         let smaller = layout.iter().position(|&ty| ty == self).and_then(|at| at.checked_sub(1));
@@ -195,34 +195,34 @@ impl Header {
         Self { identity: words[0], end: words[END_AT] }
     }
 
-    /// Whether the node was, or is being, replaced.
+    /// Returns whether the node was or is being replaced.
     pub(super) fn is_sealed(self) -> bool {
         self.identity & SEAL != 0
     }
 
-    /// The identity without the seal.
+    /// Returns the identity without the seal.
     pub(super) fn identity(self) -> u64 {
         self.identity & !SEAL
     }
 
-    /// Length of the node's prefix in bytes.
+    /// Returns the length of the node's prefix in bytes.
     pub(super) fn depth(self) -> usize {
         identity_depth(self.identity)
     }
 
-    /// Whether a key has the node's whole prefix.
+    /// Returns whether a key has the node's whole prefix.
     pub(super) fn is_on_path(self, key: &mut HashedKey<'_>) -> bool {
         self.depth() <= key.bytes().len() && identity_of(key, self.depth()) == self.identity()
     }
 }
 
-/// The identity of a node whose prefix is the first `depth` bytes of a key. One bit of the hash
-/// gives way to the seal.
+/// Returns the identity of a node whose prefix is the first `depth` bytes of a key. One bit of the
+/// hash is replaced by the seal.
 pub(super) fn identity_of(key: &mut HashedKey<'_>, depth: usize) -> u64 {
     key.identity(depth) & !SEAL
 }
 
-/// What was read of a node: its header, and the words from `at` on that concern an edge, or all.
+/// The words read of a node: its header, and the words from `at` on that an edge needs, or all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     pub(super) ty: NodeType,
@@ -231,15 +231,14 @@ pub(super) struct Part<'a> {
     pub(super) words: &'a [u64],
 }
 
-/// Where an edge without a child finds room.
+/// Room for an edge without a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vacancy {
-    /// The word of the slot.
+    /// The index of the slot's word.
     pub(super) at: usize,
-    /// What it holds.
+    /// The current content of the slot.
     pub(super) slot: Slot,
-    /// The word that says which edge the slot belongs to, where the layout has one, to be written
-    /// before the slot.
+    /// The word with the edge of the slot, if the layout has one; it is written before the slot.
     pub(super) key: Option<(usize, u64)>,
 }
 
@@ -254,12 +253,12 @@ fn with_byte(word: u64, at: usize, byte: u8) -> u64 {
 }
 
 impl<'a> Part<'a> {
-    /// A node that was read whole.
+    /// Creates the part of a node that was read whole.
     pub(super) fn whole(ty: NodeType, words: &'a [u64]) -> Self {
         Self { ty, header: Header::new(words), at: HEADER_WORDS, words: &words[HEADER_WORDS..] }
     }
 
-    /// A word of the node by its position; 0 where it was not read.
+    /// Returns a word of the node by its position; 0 if it was not read.
     fn word(&self, at: usize) -> u64 {
         at.checked_sub(self.at).and_then(|at| self.words.get(at)).copied().unwrap_or(0)
     }
@@ -268,7 +267,7 @@ impl<'a> Part<'a> {
         Slot::from_word(self.word(at))
     }
 
-    /// The positions of the slots that an edge may have.
+    /// Returns the positions of the slots that an edge can have.
     fn places(&self, edge: u16) -> std::ops::Range<usize> {
         let first = self.ty.slots_at();
         match self.ty {
@@ -280,7 +279,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Whether the key bytes agree that a slot belongs to its edge.
+    /// Returns whether the key bytes confirm that a slot belongs to its edge.
     fn agrees(&self, at: usize, edge: u16) -> bool {
         let number = at.wrapping_sub(self.ty.slots_at());
         match self.ty {
@@ -293,7 +292,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The slot that an edge has taken, and its position.
+    /// Returns the slot that an edge has taken, and its position.
     pub(super) fn find(&self, edge: u16) -> Option<(usize, Slot)> {
         if edge == END {
             let slot = Slot::from_word(self.header.end);
@@ -303,8 +302,8 @@ impl<'a> Part<'a> {
         places.find(|&at| self.slot(at).is_of(edge) && self.agrees(at, edge)).map(|at| (at, self.slot(at)))
     }
 
-    /// Room for an edge without a child: its own tombstone, else the first empty slot; `None` when
-    /// there is none.
+    /// Returns room for an edge without a child: its own tombstone, else the first empty slot;
+    /// `None` if the node is full.
     pub(super) fn vacancy(&self, edge: u16) -> Option<Vacancy> {
         if edge == END {
             return Some(Vacancy { at: END_AT, slot: Slot::from_word(self.header.end), key: None });
@@ -328,7 +327,7 @@ impl<'a> Part<'a> {
         Some(Vacancy { at, slot: self.slot(at), key })
     }
 
-    /// The live slots that were read, with their positions.
+    /// Returns the live slots that were read, with their positions.
     pub(super) fn live(&self) -> impl Iterator<Item = (usize, Slot)> + '_ {
         let first = self.ty.slots_at().max(self.at);
         let rest = (first..self.at + self.words.len()).map(|at| (at, self.slot(at)));
@@ -339,8 +338,8 @@ impl<'a> Part<'a> {
         std::iter::once((END_AT, end)).filter(|(_, slot)| slot.is_live()).chain(rest)
     }
 
-    /// Live children in key order, the end of the key first, seals taken off. The node was read
-    /// whole.
+    /// Returns the live children in key order, the end of the key first, without seals. The node
+    /// was read whole.
     pub(super) fn children(&self) -> SmallVec<[Slot; 16]> {
         let mut children: SmallVec<[Slot; 16]> = self.live().map(|(_, slot)| slot.unsealed()).collect();
         children.sort_unstable_by_key(|slot| order_of(slot.edge().unwrap_or(END)));
@@ -348,13 +347,14 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The positions and contents of a whole node's slots, whether or not they can be found.
+/// Returns the positions and contents of a whole node's slots, including those that a search cannot
+/// find.
 pub(super) fn slots(ty: NodeType, words: &[u64]) -> impl Iterator<Item = (usize, Slot)> + '_ {
     std::iter::once(END_AT).chain(ty.slots_at()..ty.words()).map(|at| (at, Slot::from_word(words[at])))
 }
 
-/// The words that a replacement seals: the header, and whatever can change without a lock, which
-/// pointers to leaves alone can.
+/// Returns a predicate for the words that a replacement seals: the header, and the words that can
+/// change without a lock, which are only pointers to leaves.
 pub(super) fn seals(ty: NodeType) -> impl Fn(usize, u64) -> bool {
     move |at, word| {
         let is_slot = at == END_AT || at >= ty.slots_at();
@@ -363,18 +363,19 @@ pub(super) fn seals(ty: NodeType) -> impl Fn(usize, u64) -> bool {
     }
 }
 
-/// Looks for what no copy could hold: two children under one edge, or slots of no known type.
+/// Checks for content that a copy cannot have: two children under one edge, or slots of unknown
+/// types.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`] when there are any.
+/// [`IndexError::Corrupt`] if there is any.
 pub(super) fn verify_edges(addr: GlobalAddr, ty: NodeType, words: &[u64]) -> Result<()> {
     let mut seen = [false; FANOUT];
     for (at, slot) in Part::whole(ty, words).live() {
         let edge = slot.edge().unwrap_or(END);
         let what = if slot.content() == Content::Invalid {
-            "slot of no known type"
+            "slot of an unknown type"
         } else if (edge == END) != (at == END_AT) {
-            "slot in the place of another edge"
+            "slot at the position of another edge"
         } else if std::mem::replace(&mut seen[usize::from(edge)], true) {
             "two slots of one edge"
         } else {
@@ -385,7 +386,7 @@ pub(super) fn verify_edges(addr: GlobalAddr, ty: NodeType, words: &[u64]) -> Res
     Ok(())
 }
 
-/// The words of a node with these children, which `ty` must fit.
+/// Returns the words of a node with these children, which must fit in `ty`.
 pub(super) fn image(ty: NodeType, identity: u64, children: &[Slot]) -> Vec<u64> {
     let mut words = vec![0; ty.words()];
     words[0] = identity & !SEAL;
@@ -419,7 +420,7 @@ mod tests {
     fn images_hold_every_edge_where_searches_look() {
         for layout in [PUBLISHED, HASHED] {
             for count in [0_u16, 1, 4, 5, 8, 9, 16, 17, 31, 48, 49, 64, 100, 200, 257] {
-                // A scattered order, the end of the key somewhere in it.
+                // A scattered order, with the end of the key somewhere in it.
                 let edges: Vec<u16> = (0..count).map(|i| i * 101 % 257).collect();
                 let ty = NodeType::fit(layout, edges.iter().copied());
                 assert!(ty.capacity() + 1 >= edges.len() && ty.layout() == layout);

@@ -1,5 +1,4 @@
-//! Publishing a change: what is new is written, then linked by one CAS, and the locks are given
-//! back with it.
+//! Publishing a change: new objects are written, then linked by one CAS, which also unlocks.
 
 use super::descent::SlotAt;
 use super::locks::Locks;
@@ -8,7 +7,7 @@ use super::shared::Operation;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::Result;
 
-/// One published change: what is written before, the word that names the slot's edge, and the slot.
+/// One published change: the writes before it, the word with the slot's edge, and the slot.
 pub(super) struct Change<'a> {
     pub(super) writes: &'a [(GlobalAddr, &'a [u64])],
     pub(super) key: Option<(GlobalAddr, u64)>,
@@ -17,15 +16,15 @@ pub(super) struct Change<'a> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Writes what is new and links it by one CAS, the locks given back with it: one round trip
-    /// when all of it is on one memory node.
+    /// Writes new objects and links them by one CAS, together with the unlock: one round trip if
+    /// everything is on one memory node.
     pub(super) async fn publish(&mut self, change: Change<'_>, mut locks: Locks) -> Result<bool> {
         let lost = self.post(change, &mut locks).await?;
         locks.end(&mut self.client).await?;
         Ok(lost.is_none())
     }
 
-    /// Does so. Returns what the slot holds instead if the CAS lost. The locks still have to be
+    /// The same; returns the slot's other content if the CAS lost. The locks still have to be
     /// ended.
     pub(super) async fn post(&mut self, change: Change<'_>, locks: &mut Locks) -> Result<Option<Slot>> {
         let Change { writes, key, at, new } = change;
@@ -34,7 +33,7 @@ impl<F: Fabric> Operation<'_, F> {
             batch.write(*addr, words);
         }
         if writes.iter().any(|(addr, _)| addr.node() != at.addr.node()) {
-            // Complete before the CAS that links it: batches order verbs of one memory node only.
+            // Complete before the CAS that links it: batches only order verbs of one memory node.
             self.client.send(&mut batch).await?;
         }
         if let Some((addr, word)) = key {

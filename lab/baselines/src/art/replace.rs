@@ -1,14 +1,15 @@
-//! Replacing a node by a better one: a larger type, a smaller one, its lone child, or nothing.
+//! Replacing a node by a better one: a larger type, a smaller one, its only child, or nothing.
 //!
-//! 1. *Lock* what points to the node, and the node (ROWEX); look at both again.
-//! 2. *Seal* the header and the pointers to leaves, which are all that can change without the lock.
+//! 1. *Lock* the node and the node that points to it (ROWEX); read both again.
+//! 2. *Seal* the header and the pointers to leaves, which are the only words that can change
+//!    without the lock.
 //! 3. *Link* the successor by one CAS on the slot that pointed to the node, and unlock.
-//! 4. *Retire* the old node. Anyone who still has its address finds the seal.
+//! 4. *Retire* the old node. A client that still has its address finds the seal.
 //!
-//! A writer that dies between the second step and the third leaves a sealed node in the tree.
-//! Readers do not mind; the next writer that meets it takes over the locks, which are leases, and
-//! does the same steps again. Memory for the successor is allocated before the first seal, so that
-//! running out of space leaves the node as it was.
+//! A writer that dies between the second and the third step leaves a sealed node in the tree.
+//! Readers are not affected; the next writer that reaches it takes over the locks, which are
+//! leases, and repeats the steps. Memory for the successor is allocated before the first seal, so
+//! that running out of space leaves the node unchanged.
 
 use super::descent::{Here, SlotAt};
 use super::locks::Locks;
@@ -25,31 +26,31 @@ use darter_index::radix::slot::END;
 use darter_index::{IndexError, Result};
 use darter_pool::AllocKind;
 
-/// What is to come in a node's place.
+/// The wanted replacement of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted<'a> {
-    /// The same children, in the node that fits them.
+    /// The same children, in the node type that fits them.
     AsItIs,
-    /// One more: its slot, and the words of its leaf, which nobody has written yet.
+    /// One more child: its slot, and the words of its leaf, which are not written yet.
     With { slot: Slot, leaf: &'a [u64] },
     /// This node, if the old one has no children.
     Instead(Built<NodeType>),
 }
 
-/// What became of a replacement.
+/// The result of a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replaced {
-    /// The successor is linked; it holds the new child, if one was given and its edge was free.
+    /// The successor is linked; it includes the new child, if one was given and its edge was free.
     Done { added: bool },
-    /// The node is as good as it can be.
+    /// The node cannot be improved.
     Unneeded,
-    /// Another client changed what points to the node.
+    /// Another client changed the slot that points to the node.
     Lost,
     /// [`Wanted::Instead`]: the node has children.
     NotEmpty,
 }
 
-/// What takes a node's place.
+/// The successor of a node.
 enum Successor {
     /// This slot in the parent.
     Slot(Slot),
@@ -74,7 +75,8 @@ impl<F: Fabric> Operation<'_, F> {
             }
             Err(error) => {
                 if let IndexError::Pool(_) = error {
-                    // Nothing was begun; for any other error the locks are left to be taken over.
+                    // Nothing has been written; after any other error the locks are left to be
+                    // taken over.
                     drafts.discard(&mut self.client);
                     locks.end(&mut self.client).await?;
                 }
@@ -83,8 +85,8 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Looks again, allocates, and seals. Answers the slot that is to be linked, the node to be
-    /// written before, and whether the new child is in it; or why not.
+    /// Reads again, allocates, and seals. Returns the slot to link, the node to write before, and
+    /// whether it includes the new child; or the reason why not.
     #[allow(clippy::type_complexity)] // one caller, which takes it apart
     async fn replace_locked(
         &mut self,
@@ -104,7 +106,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut words = done.words(node).to_vec();
         self.client.recycle(done);
         if here.above.is_none() && !is_linked {
-            // What was remembered of the root word is out of date.
+            // The cached root word is outdated.
             self.shared.read_root(&mut self.client).await?;
         }
         if holder_is_sealed || !is_linked {
@@ -139,7 +141,7 @@ impl<F: Fabric> Operation<'_, F> {
                 let slot = Slot::node(incoming.slot.edge().unwrap_or(0), ty, 0, addr);
                 (slot, Some((addr, node::image(ty, identity, &children))), added)
             }
-            // The edges cannot change under the lock; without locks a client did.
+            // The edges cannot change under the lock; without locks a client changed them.
             _ => return Ok(Err(Replaced::Lost)),
         }))
     }
@@ -173,9 +175,9 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Replaced::Done { added })
     }
 
-    /// Room for a successor: large nodes, which sit near the root, are spread over the memory nodes
-    /// by their address; small ones stay with the slot that points to them, so that they are linked
-    /// in one round trip.
+    /// Allocates a successor. Large nodes, which are near the root, are spread over the memory
+    /// nodes by their address; small ones stay with the slot that points to them, so that they are
+    /// linked in one round trip.
     async fn alloc_node(&mut self, here: &Here, ty: NodeType, drafts: &mut Drafts) -> Result<GlobalAddr> {
         let parent = here.incoming.addr.node();
         let nodes = u64::from(self.client.pool().nodes());
@@ -183,7 +185,7 @@ impl<F: Fabric> Operation<'_, F> {
         drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await
     }
 
-    /// What the node's content calls for, and whether the new child is in it.
+    /// Returns the successor for the node's content, and whether it includes the new child.
     fn successor(&self, here: &Here, words: &[u64], wanted: Wanted<'_>) -> (Successor, bool) {
         let edge = here.incoming.slot.edge().unwrap_or(0);
         let whole = Part::whole(here.ty, words);
@@ -213,8 +215,8 @@ impl<F: Fabric> Operation<'_, F> {
         (successor, added)
     }
 
-    /// Takes the lowest node out of a subtree without keys. One step: anyone who wants the subtree
-    /// gone looks again.
+    /// Removes the lowest node of a subtree without keys. One step: to remove the whole subtree the
+    /// caller descends again.
     pub(super) async fn remove_empty(&mut self, here: &Here) -> Result<()> {
         let mut here = *here;
         loop {
@@ -222,7 +224,10 @@ impl<F: Fabric> Operation<'_, F> {
             let whole = Part::whole(here.ty, &words);
             let depth = whole.header.depth();
             if here.above.is_some_and(|(_, above)| depth <= above) {
-                return Err(IndexError::corrupt(here.addr, "node less deep than the one that points to it"));
+                return Err(IndexError::corrupt(
+                    here.addr,
+                    "node is not deeper than the node that points to it",
+                ));
             }
             let child = whole.live().next();
             match child.map(|(at, slot)| (at, slot, slot.content())) {
@@ -231,7 +236,7 @@ impl<F: Fabric> Operation<'_, F> {
                     let above = Some((here.addr, depth));
                     here = Here { addr, ty, header: Header::default(), incoming, above };
                 }
-                // A key came back, and with it the prefix.
+                // A key was inserted again, and with it the prefix.
                 Some((_, _, Content::Leaf { .. })) => return Ok(()),
                 _ => {
                     self.replace(&here, Wanted::AsItIs).await?;

@@ -1,9 +1,9 @@
-//! Range scan in both directions, one chunk at a time, as DART's without its express nodes: the
-//! walk keeps a frontier in key order and reads a run at its front in one round trip, as many
-//! children of one level in parallel as the keys still wanted are likely to need.
+//! Range scan in both directions, one chunk at a time, as in DART without its express nodes. The
+//! walk keeps a frontier in key order and reads a run at its front in one round trip: as many
+//! children of one level in parallel as the remaining number of keys probably needs.
 //!
-//! A node read after it was replaced still holds every key that it held when it was sealed, and
-//! that stayed.
+//! A node read after it was replaced still holds every key that was there when it was sealed and
+//! was not deleted since.
 
 use super::Art;
 use super::descend_any::keys_below;
@@ -19,7 +19,7 @@ use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
 use std::collections::VecDeque;
 
-/// A subtree or a leaf that lies in the range, at least in part.
+/// A subtree or a leaf that is at least partly in the range.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     slot: Slot,
@@ -29,9 +29,9 @@ struct Item {
 }
 
 /// A node that left a bound's path in the bytes its edge skipped: the key of any leaf below it
-/// tells where it stands.
+/// shows its position.
 struct Unclear {
-    /// Where its children go among the items found.
+    /// The position of its children among the items found.
     at: usize,
     item: Item,
     depth: usize,
@@ -39,7 +39,7 @@ struct Unclear {
 }
 
 impl<F: Fabric> Art<F> {
-    /// The first `limit` pairs of a range in its direction.
+    /// Returns the first `limit` pairs of a range in its direction.
     pub(super) async fn scan_chunk(
         &self,
         client: &mut Client<F>,
@@ -82,8 +82,8 @@ impl<F: Fabric> Art<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
-    /// when the remembered root was being replaced.
+    /// Reads the nodes of a run in one round trip and replaces them by their children; `None` if
+    /// the cached root is being replaced.
     async fn expand(
         &mut self,
         limits: &mut Limits<'_>,
@@ -149,15 +149,15 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Depths grow along every path, so pointers of a damaged pool cannot lead in circles.
+/// Depths increase along every path, so pointers of a damaged pool cannot form cycles.
 pub(super) fn check_depth(addr: GlobalAddr, depth: usize, above: Option<usize>) -> Result<()> {
     if above.map_or(depth > 0, |above| depth <= above) {
-        return Err(IndexError::corrupt(addr, "node less deep than the one that points to it"));
+        return Err(IndexError::corrupt(addr, "node is not deeper than the node that points to it"));
     }
     Ok(())
 }
 
-/// Appends children in the walk's order, those outside the range left out.
+/// Appends children in the walk's order, without those outside the range.
 fn add_children(
     limits: &Limits<'_>,
     depth: usize,

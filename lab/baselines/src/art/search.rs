@@ -10,7 +10,7 @@ use darter_index::radix::leaf;
 use darter_index::radix::search;
 use darter_pool::Client;
 
-/// The value that a search ended at.
+/// Returns the value at the end of a search.
 fn value_at(end: End, done: &Batch) -> Result<Option<Vec<u8>>> {
     match end {
         End::Leaf { at, read, is_key: true } => {
@@ -49,7 +49,7 @@ impl<F: Fabric> Art<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Runs a descent to its end, leaf words left in the returned batch.
+    /// Runs a descent to its end; the leaf's words are left in the returned batch.
     pub(super) async fn descend<'k>(
         &mut self,
         key: &'k [u8],

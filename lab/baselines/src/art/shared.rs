@@ -1,15 +1,15 @@
-//! What a process knows of one ART: where its root words are, which layout its nodes have, its
+//! A process's state of one ART: the addresses of its root words, the layout of its nodes, its
 //! locks, and the root pointer as last seen.
 //!
-//! The root pointer is a hint, so that it costs no round trip. It is read again by the first
-//! operation pinned in an epoch later than the one it was read in, and what it names is checked: a
-//! search that finds there no root, or one that is sealed, reads the root word.
+//! The cached root pointer is a hint, so that it costs no round trip. It is read again by the first
+//! operation pinned in an epoch later than the one it was read in, and the node that it names is
+//! checked: a search that finds another node, or a sealed root, reads the root word.
 //!
-//! It is kept together with the epoch at which its reader was pinned. An operation pinned at that
+//! It is stored together with the epoch at which its reader was pinned. An operation pinned at that
 //! epoch or before may use it: the node was unlinked, if at all, after that pin, so it is freed two
-//! epochs later at the earliest. A reader that was pinned earlier may come late with a node that
-//! nothing keeps for operations of the present epoch. So what was read at an earlier epoch never
-//! replaces what was read at a later one.
+//! epochs later at the earliest. A reader that was pinned earlier may store late a node that is no
+//! longer kept for operations of the current epoch. So a root read at an earlier epoch never
+//! replaces one read at a later epoch.
 
 use super::ArtOptions;
 use super::node::{Header, Layout, NodeType, Slot, identity_of};
@@ -29,7 +29,7 @@ pub(super) const KIND: u64 = u64::from_le_bytes(*b"ART\x02\0\0\0\0");
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RootWords {
-    /// What index the pool holds.
+    /// The kind of index that the pool holds.
     pub(super) kind: GlobalAddr,
     /// The slot that points to the root node.
     pub(super) root: GlobalAddr,
@@ -43,10 +43,10 @@ impl RootWords {
     }
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub(super) type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
 
-/// What the clients of a compute node share of the index.
+/// State of the index shared by the clients of a compute node.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) keys: HashKeys,
@@ -57,9 +57,9 @@ pub(super) struct Shared {
     /// The root pointer as last seen: of `root_epoch`, or of a later epoch that is not stored yet.
     root: AtomicU64,
     root_epoch: AtomicU64,
-    /// Content while these two change.
+    /// Held while these two change.
     remembering: Mutex<()>,
-    /// The identity of roots: nobody who does not know the pool's secret can imitate it.
+    /// The identity of roots: it cannot be forged without the pool's secret.
     root_identity: u64,
 }
 
@@ -79,27 +79,28 @@ impl Shared {
         Self { keys, words, layout, hocl, options, root, root_epoch, remembering, root_identity }
     }
 
-    /// The root pointer as last seen, for operations that have called [`Shared::refresh`].
+    /// Returns the root pointer as last seen, for operations that have called [`Shared::refresh`].
     pub(super) fn root(&self) -> Slot {
         Slot::from_word(self.root.load(Ordering::Acquire))
     }
 
-    /// Remembers the root pointer, which an operation pinned at `epoch` has read or written.
+    /// Stores the root pointer, which an operation pinned at `epoch` has read or written.
     pub(super) fn remember_root(&self, slot: Slot, epoch: u64) {
         let _remembering = lock(&self.remembering);
         if epoch >= self.root_epoch.load(Ordering::Relaxed) {
-            // In this order: anyone who sees the epoch sees a root of that epoch or a later one.
+            // In this order: a thread that reads the epoch reads a root of that epoch or a later
+            // one.
             self.root.store(slot.word(), Ordering::Release);
             self.root_epoch.store(epoch, Ordering::Release);
         }
     }
 
-    /// Whether the node with this header was the root when the header was read.
+    /// Returns whether the node with this header was the root when the header was read.
     pub(super) fn is_root(&self, header: Header) -> bool {
         !header.is_sealed() && header.identity() == self.root_identity
     }
 
-    /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The
+    /// Ensures that the cached root pointer belongs to the caller's epoch or a later one. The
     /// caller is pinned.
     #[inline]
     pub(super) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<()> {
@@ -112,7 +113,7 @@ impl Shared {
     /// Reads the root word. The caller is pinned.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`].
+    /// Errors of the fabric, and [`IndexError::Corrupt`].
     #[cold]
     pub(super) async fn read_root<F: Fabric>(&self, client: &mut Client<F>) -> Result<Slot> {
         let [word] = client.read_words(self.words.root).await?;
@@ -122,14 +123,14 @@ impl Shared {
         Ok(slot)
     }
 
-    /// The node that a root pointer names.
+    /// Returns the node that a root pointer names.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`] when it names none.
+    /// [`IndexError::Corrupt`] if it names none.
     pub(super) fn node_of_root(&self, slot: Slot) -> Result<(GlobalAddr, NodeType)> {
         match slot.content() {
             Content::Node { addr, ty, .. } => Ok((addr, ty)),
-            _ => Err(IndexError::corrupt(self.words.root, "root word names no node")),
+            _ => Err(IndexError::corrupt(self.words.root, "the root word names no node")),
         }
     }
 }

@@ -6,27 +6,27 @@ use super::node::{HASHED, PUBLISHED};
 use darter_index::checker::Situation;
 
 darter_index::situations! {
-    /// A node replaced by its lone child.
+    /// A node was replaced by its only child.
     COLLAPSE_TO_CHILD = "CollapseToChild";
-    /// A node without children taken out.
+    /// A node without children was removed.
     COLLAPSE_TO_NOTHING = "CollapseToNothing";
-    /// A replacement for which something else stood in the node's place when the locks were there.
+    /// At a replacement the slot had changed before the locks were taken.
     REPLACE_LATE = "ReplaceLate";
-    /// A replacement that another client had begun was made.
+    /// A replacement begun by another client was finished.
     HELPED = "Helped";
-    /// Two keys parted below a leaf's slot.
+    /// Two keys were separated below a leaf's slot.
     SPLIT_LEAF = "SplitLeaf";
-    /// A key left the bytes that an edge skips: a node put in above another.
+    /// A key left the path in the bytes that an edge skips: a node was put above another.
     SPLIT_ABOVE = "SplitAbove";
-    /// Room that a search saw was gone, or no longer where it was, once the lock was there.
+    /// Room seen by a search was gone or had moved once the lock was taken.
     ROOM_GONE = "RoomGone";
-    /// A slot that a dead client had sealed was changed under the lock.
+    /// A slot sealed by a dead client was changed under the lock.
     SEALED_SLOT = "SealedSlot";
-    /// A search found the root as last seen replaced.
+    /// A search found the cached root replaced.
     ROOT_STALE = "RootStale";
 }
 
-/// What became of a node.
+/// Returns the situation of a node's replacement.
 pub(super) fn replaced(from: NodeType, by: Slot, is_copy: bool) -> Situation {
     match by.content() {
         Content::Node { ty, .. } if is_copy => Situation::Switch(from.name(), ty.name()),
@@ -35,8 +35,7 @@ pub(super) fn replaced(from: NodeType, by: Slot, is_copy: bool) -> Situation {
     }
 }
 
-/// Every situation that a full exploration must meet; of the hashed layout or of the published
-/// ones.
+/// Every situation that a full exploration must meet, for the hashed layout or the published ones.
 #[cfg(feature = "checker")]
 pub fn art_situations(hashed: bool) -> Vec<Situation> {
     let mut expected = ALL.to_vec();

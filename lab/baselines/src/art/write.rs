@@ -1,10 +1,10 @@
 //! Insert, update, conditional put and delete.
 //!
 //! An update swaps the pointer to an immutable leaf by one CAS and takes no lock: it changes no key
-//! byte (SMART, section 5.2). Anyone who replaces the node meanwhile has sealed that pointer before
-//! copying it, so the CAS fails. Everything else locks the node it changes, looks at it again,
-//! writes, and unlocks in the batch that publishes. What becomes visible does so by one word, last;
-//! so a writer that dies with the lock leaves nothing that needs mending.
+//! byte (SMART, section 5.2). A client that replaces the node at the same time seals that pointer
+//! before it copies it, so the CAS fails. All other changes lock the node, read it again, write,
+//! and unlock in the batch that publishes. A change becomes visible by one word, written last, so a
+//! writer that dies with the lock leaves nothing to repair.
 
 use super::Art;
 use super::descend_any::keys_below;
@@ -25,18 +25,18 @@ use darter_index::{Condition, IndexError, PutOutcome, Result};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
 
-/// Deletes from one node at the same time, beside a client's own, for which it looks whether they
-/// left the node sparse together. What more of them leave, the next delete takes out.
+/// Number of concurrent deletes from one node, other than a client's own, for which it checks
+/// whether they made the node sparse together. The next delete cleans up after further ones.
 const RIVALS: usize = 4;
 
-/// What one look at the tree led to.
+/// The result of one descent.
 enum Turn {
     Done(PutOutcome),
     Again,
 }
 
 impl<F: Fabric> Art<F> {
-    /// Stores a value under a key when the condition holds.
+    /// Stores a value under a key if the condition holds.
     pub(super) async fn put_value(
         &self,
         client: &mut Client<F>,
@@ -65,7 +65,7 @@ impl<F: Fabric> Art<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    /// Removes a key if the condition holds. Returns whether it removed it.
     pub(super) async fn delete_key(
         &self,
         client: &mut Client<F>,
@@ -98,7 +98,7 @@ impl<F: Fabric> Art<F> {
                     operation.replace(&descent.here, Wanted::AsItIs).await?;
                 }
                 _ => {
-                    // A delete that was cut short may have left this to be done.
+                    // An interrupted delete may have left this to do.
                     if matches!(end, End::Vacant) && operation.is_thin(&descent, &descent.part(), 0) {
                         operation.tidy(key).await?;
                     }
@@ -141,7 +141,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The key is there: swings its slot to a new leaf.
+    /// Swings the slot of a present key to a new leaf.
     async fn replace_leaf(&mut self, draft: &mut Draft<'_>, here: &Here, at: SlotAt) -> Result<Turn> {
         let addr = draft.place(&mut self.client, at.addr.node()).await?;
         let Some(locks) = self.lock_if_sealed(here, at).await? else { return Ok(Turn::Again) };
@@ -156,15 +156,15 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
-    /// A sealed slot in a node that is not sealed was left by a client that died early in a
-    /// replacement: under the node's lock it is as good as any. No lock for any other slot; `None`
-    /// when the node is sealed by now.
+    /// Locks the node if the slot is sealed and the node is not: a client died early in a
+    /// replacement. Under the node's lock the slot can be changed. Takes no lock for any other
+    /// slot; returns `None` if the node is sealed by now.
     async fn lock_if_sealed(&mut self, here: &Here, at: SlotAt) -> Result<Option<Locks>> {
         if at.slot.is_sealed() { self.lock_mending(here).await } else { Ok(Some(Locks::default())) }
     }
 
-    /// The same with the node locked from beginning to end: who waited for the lock finds that the
-    /// slot changed, and goes on from what it holds now.
+    /// The same with the node locked from beginning to end: a client that waited for the lock finds
+    /// that the slot has changed and continues from its current content.
     async fn replace_leaf_locked(
         &mut self,
         draft: &mut Draft<'_>,
@@ -192,7 +192,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
-    /// Whether an unsealed slot leads to the leaf of a key for which the condition holds.
+    /// Returns whether an unsealed slot leads to the leaf of a key for which the condition holds.
     async fn holds_key(&mut self, slot: Slot, key: &[u8], condition: Condition<'_>) -> Result<bool> {
         let node::Content::Leaf { addr, class } = slot.content() else { return Ok(false) };
         if slot.is_sealed() {
@@ -204,7 +204,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(holds)
     }
 
-    /// Locks a node for a change of a sealed slot.
+    /// Locks a node to change a sealed slot.
     async fn lock_mending(&mut self, here: &Here) -> Result<Option<Locks>> {
         let locks = self.lock_open(here.addr).await?;
         if locks.is_some() {
@@ -213,7 +213,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(locks)
     }
 
-    /// Locks a node; `None` when it is sealed.
+    /// Locks a node; `None` if it is sealed.
     async fn lock_open(&mut self, page: GlobalAddr) -> Result<Option<Locks>> {
         let locks = self.lock(page).await?;
         let words = self.client.read(page, HEADER_WORDS).await?;
@@ -224,8 +224,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Some(locks))
     }
 
-    /// No child under the key's edge: takes a slot, or replaces the node by a larger one when it
-    /// has none to spare.
+    /// The key's edge has no child: takes a slot, or replaces the node by a larger one if no slot
+    /// is free.
     async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &Descent<'_>) -> Result<Turn> {
         let (here, edge) = (descent.here, descent.edge());
         let addr = draft.place(&mut self.client, here.addr.node()).await?;
@@ -263,8 +263,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// Reads again, under the lock, what a descent read of the node where it ended. Returns where
-    /// there is room for the edge if nobody has taken it and the node is not being replaced.
+    /// Reads again, under the lock, the words that a descent read of the node where it ended.
+    /// Returns room for the edge, if the edge is not taken and the node is not being replaced.
     async fn look_again(&mut self, descent: &Descent<'_>, edge: u16) -> Result<Option<Vacancy>> {
         let (here, at, len) = (descent.here, descent.words_at, descent.words.len());
         let mut batch = self.client.batch();
@@ -284,8 +284,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(vacancy)
     }
 
-    /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two
-    /// keys.
+    /// Separates two keys if the slot `at`, in the node where the descent ended, holds the leaf of
+    /// `other`.
     async fn split_leaf(
         &mut self,
         draft: &mut Draft<'_>,
@@ -296,29 +296,33 @@ impl<F: Fabric> Operation<'_, F> {
         let here = descent.here;
         let depth = common_prefix(draft.key, other);
         if depth <= here.header.depth() {
-            return Err(IndexError::corrupt(at.slot.addr(), "leaf under a prefix it does not have"));
+            return Err(IndexError::corrupt(
+                at.slot.addr(),
+                "leaf under a prefix that its key does not have",
+            ));
         }
         let child = at.slot.unsealed().moved(edge_of(other, depth), 0);
         note(SPLIT_LEAF);
-        // A slot that is not sealed proves by the CAS that the node is not.
+        // If the slot is not sealed, the CAS proves that the node is not.
         let needs_look = at.slot.is_sealed();
         self.insert_node(draft, descent, (at, here.addr, needs_look), (depth, child)).await
     }
 
-    /// The key leaves the path in the bytes skipped before the node the descent ended at.
+    /// Handles a key that leaves the path in the bytes skipped before the node where the descent
+    /// ended.
     async fn split_above(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
         let here = descent.here;
         let Some((holder, above)) = here.above else {
             return Err(IndexError::corrupt(here.addr, "root with a prefix"));
         };
         let Some(other) = keys_below(&mut self.client, &[(here.addr, here.ty)]).await?.pop().flatten() else {
-            // Every key below is gone; nothing stands in the way once the node is taken out.
+            // All keys below are gone; the put can proceed once the node is removed.
             self.remove_empty(&here).await?;
             return Ok(Turn::Again);
         };
         let depth = common_prefix(draft.key, &other);
         if depth <= above || depth >= here.header.depth() {
-            // The leaf was found on another path: the tree changed on the way down.
+            // The leaf was found on another path: the tree has changed during the descent.
             return Ok(Turn::Again);
         }
         note(SPLIT_ABOVE);
@@ -327,8 +331,8 @@ impl<F: Fabric> Operation<'_, F> {
         self.insert_node(draft, descent, (at, holder, true), (depth, child)).await
     }
 
-    /// Puts a node of depth `depth` into the slot `at` of the node `page`, hosting `child` and the
-    /// new leaf.
+    /// Puts a node of depth `depth` into the slot `at` of the node `page`, with `child` and the new
+    /// leaf as its children.
     async fn insert_node(
         &mut self,
         draft: &mut Draft<'_>,
@@ -361,8 +365,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// Puts a tombstone in the place of a leaf. Returns whether the node may be sparse now; `None`
-    /// when another client changed the slot.
+    /// Replaces a leaf by a tombstone. Returns whether the node may be sparse now; `None` if
+    /// another client changed the slot.
     async fn clear_slot(&mut self, descent: &Descent<'_>, at: SlotAt) -> Result<Option<bool>> {
         let here = &descent.here;
         let mut locks = if at.slot.is_sealed() {
@@ -378,7 +382,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut batch = self.client.batch();
         let tomb = Slot::tomb(at.slot.edge().unwrap_or(0));
         let cas = batch.cas(at.addr, at.slot.word(), tomb.word());
-        // Behind the CAS: of deletes at the same time the last sees what all of them have left.
+        // After the CAS: of concurrent deletes, the last one sees the result of all.
         let looks = may_be_thin && !was_thin;
         let part_addr = here.addr.plus(descent.words_at as u64 * 8);
         let look = looks.then(|| batch.read(part_addr, descent.words.len()));
@@ -396,8 +400,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(won.then_some(is_thin))
     }
 
-    /// Whether the node where a descent ended may be sparse, with `fewer` children than a part of
-    /// it shows.
+    /// Returns whether the node where a descent ended may be sparse, with `fewer` children than the
+    /// part that was read shows.
     fn is_thin(&self, descent: &Descent<'_>, part: &Part<'_>, fewer: usize) -> bool {
         let ty = descent.here.ty;
         if descent.here.above.is_none() && ty == self.shared.layout[0] {
@@ -407,12 +411,12 @@ impl<F: Fabric> Operation<'_, F> {
         if ty.bucket(0).is_none() {
             return ty.is_sparse(live);
         }
-        // One bucket was read: a guess, which costs a look at the node when it says yes.
+        // Only one bucket was read: an estimate, which costs a READ of the node if it is positive.
         ty.is_sparse(live * ty.capacity() / descent.words.len().max(1))
     }
 
-    /// Rebuilds smaller, or takes out, the node where a key ends, then the one above, as long as
-    /// they are sparse.
+    /// Rebuilds the node where a key ends as a smaller one, or removes it, then the node above, as
+    /// long as they are sparse.
     async fn tidy(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let (descent, end, done) = self.descend(key, Purpose::Write).await?;
@@ -428,7 +432,7 @@ impl<F: Fabric> Operation<'_, F> {
             match self.replace(&descent.here, Wanted::AsItIs).await {
                 Ok(Replaced::Unneeded) => return Ok(()),
                 Ok(_) => {}
-                // The key is gone whatever becomes of the tidying: another delete does it.
+                // The key is gone even if tidying fails: another delete tidies.
                 Err(error) if error.is_out_of_space() => return Ok(()),
                 Err(error) => return Err(error),
             }

@@ -1,13 +1,14 @@
-//! Where hot keys lie (CHIME, section 4.4): a table of fixed size that remembers the slot in which a
-//! search found a key, so that the next one can read that slot alone.
+//! Slots of hot keys (CHIME, section 4.4): a table of fixed size that records the slot in which a
+//! search found a key, so that the next search can read only that slot.
 //!
 //! ```text
 //! entry      leaf 48 | slot 6 | 10 bits not used     fingerprint of the key 32 | uses 32      16 bytes
 //! ```
 //!
-//! What it says is a hint: the key and the entry's check decide. The two words of an entry are read
-//! and written one at a time, so they may be of two entries. Of the four entries in which a key can
-//! be remembered the least used one goes, and the others lose a use, so that what was hot goes too.
+//! Its content is a hint: the key and the entry's check decide. The two words of an entry are read
+//! and written separately, so they may belong to two entries. Of the four entries in which a key
+//! can be recorded, the least used one is replaced, and the others lose one use, so that formerly
+//! hot keys age.
 
 use crate::sherman::format::mix;
 use darter_fabric::GlobalAddr;
@@ -15,11 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of an entry.
 const ENTRY_BYTES: u64 = 16;
-/// Entries in which a key can be remembered.
+/// Entries in which a key can be recorded.
 const WAYS: usize = 4;
 const SLOT_SHIFT: u32 = 48;
 
-/// A word of leaf and slot, then one of fingerprint and uses.
+/// A word of leaf and slot, then a word of fingerprint and uses.
 #[derive(Debug, Default)]
 struct Entry([AtomicU64; 2]);
 
@@ -30,18 +31,18 @@ pub(super) struct HotSpots {
 }
 
 impl HotSpots {
-    /// A table of so many bytes; none that holds nothing when they are too few.
+    /// Creates a table of this many bytes; empty if they are too few.
     pub(super) fn new(bytes: u64) -> Self {
         let entries = usize::try_from(bytes / ENTRY_BYTES).unwrap_or(usize::MAX / 32) / WAYS * WAYS;
         Self { entries: (0..entries).map(|_| Entry::default()).collect() }
     }
 
-    /// Bytes in use: all of the table.
+    /// Returns the bytes in use: the whole table.
     pub(super) fn bytes(&self) -> u64 {
         self.entries.len() as u64 * ENTRY_BYTES
     }
 
-    /// The entries in which a key of a leaf can be remembered, and its fingerprint.
+    /// Returns the entries in which a key of a leaf can be recorded, and its fingerprint.
     fn ways(&self, leaf: GlobalAddr, key: u64) -> Option<(&[Entry], u64)> {
         let sets = self.entries.len() / WAYS;
         let hash = mix(mix(0, leaf.bits()), key);
@@ -49,7 +50,7 @@ impl HotSpots {
         Some((&self.entries[set * WAYS..][..WAYS], mix(hash, key) >> 32))
     }
 
-    /// The slot of a leaf in which a key was found last, if it is remembered. `key` is a hash of
+    /// Returns the slot of a leaf in which a key was last found, if recorded. `key` is a hash of
     /// the key.
     pub(super) fn find(&self, leaf: GlobalAddr, key: u64) -> Option<usize> {
         let (ways, fingerprint) = self.ways(leaf, key)?;
@@ -61,7 +62,7 @@ impl HotSpots {
         })
     }
 
-    /// Remembers that a key was found in a slot of a leaf.
+    /// Records that a key was found in a slot of a leaf.
     pub(super) fn remember(&self, leaf: GlobalAddr, key: u64, slot: usize) {
         let Some((ways, fingerprint)) = self.ways(leaf, key) else { return };
         let place = leaf.bits() | (slot as u64) << SLOT_SHIFT;

@@ -1,5 +1,5 @@
-//! Races of hops, splits and merges, and what puts leave that are cut short, driven by hand on
-//! leaves whose entries lie where the test wants them.
+//! Races of hops, splits and merges, and states after interrupted puts, driven by hand on leaves
+//! whose entries are where the test wants them.
 
 use super::{Chime, ChimeOptions};
 use crate::Records;
@@ -17,7 +17,7 @@ use std::ops::Bound;
 
 /// Slots of a leaf: two neighbourhoods.
 const SPAN: u64 = 16;
-/// From one loaded key to the next: room for keys of any home.
+/// Distance between loaded keys: room for keys of any home.
 const STEP: u64 = 1 << 16;
 
 fn options() -> ChimeOptions {
@@ -30,7 +30,7 @@ fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// Full leaves, whose places and homes are the same each time.
+/// Full leaves with the same places and homes each time.
 fn loaded<F: Fabric>(fabric: F) -> (Pool<F>, Chime<F>) {
     let secret = Some([0x9e37_79b9_7f4a_7c15, 5, 7, 9]);
     let pool_options = PoolOptions { secret, block_bytes: Some(256 << 10), ..PoolOptions::default() };
@@ -43,7 +43,7 @@ fn loaded<F: Fabric>(fabric: F) -> (Pool<F>, Chime<F>) {
     (pool, chime)
 }
 
-/// The leaf of a key, by its way from the root.
+/// Returns the leaf of a key, found from the root.
 async fn leaf_of<F: Fabric>(chime: &Chime<F>, client: &mut Client<F>, number: u64) -> Box<Page> {
     let mut operation = Operation::pin(&*chime.tree.shared, client, OpKind::Maintain).await.unwrap();
     operation.page_at(Aim::At(&key(number)), 0, true).await.unwrap().unwrap()
@@ -57,7 +57,7 @@ async fn holds<F: Fabric>(chime: &Chime<F>, client: &mut Client<F>, number: u64)
     chime.get(client, &key(number)).await.unwrap().is_some()
 }
 
-/// The numbers of the keys that a leaf holds.
+/// Returns the numbers of the keys that a leaf holds.
 fn numbers<F: Fabric>(chime: &Chime<F>, leaf: &Page) -> Vec<u64> {
     let entries = leaf.entries(&chime.tree.shared.format);
     let mut numbers: Vec<u64> = entries.map(|entry| entry.key[0]).collect();
@@ -65,7 +65,7 @@ fn numbers<F: Fabric>(chime: &Chime<F>, leaf: &Page) -> Vec<u64> {
     numbers
 }
 
-/// Where in a leaf a key is.
+/// Returns the slot of a key in a leaf.
 fn slot_of<F: Fabric>(chime: &Chime<F>, leaf: &Page, number: u64) -> Option<usize> {
     let format = &chime.tree.shared.format;
     let key_of = |slot| leaf.entry(format, slot).entry().map(|entry| entry.key[0]);
@@ -75,24 +75,24 @@ fn slot_of<F: Fabric>(chime: &Chime<F>, leaf: &Page, number: u64) -> Option<usiz
 /// A key of the second leaf.
 const MIDDLE: u64 = 24 * STEP;
 
-/// What a leaf was filled with so that a put must have another entry hop.
+/// The content of a leaf in which a put must move another entry.
 struct Crowded {
-    /// Keys in slots 0 to 7, by slot; the first two have the home 0, the others the slot's own.
+    /// Keys in slots 0 to 7, by slot; the first two have home 0, the others the slot's own home.
     present: Vec<u64>,
-    /// Was in slot 8, and was deleted.
+    /// Was in slot 8 and was deleted.
     deleted: u64,
-    /// Not there, of home 0: the entry in slot 2 makes room for it.
+    /// An absent key of home 0: the entry in slot 2 makes room for it.
     hops: u64,
-    /// Not there, of home 8.
+    /// An absent key of home 8.
     plain: u64,
 }
 
-/// Puts keys behind one, until its leaf has more than three quarters of what it can hold.
+/// Puts keys after one until its leaf is more than three quarters full.
 async fn fill<F: Fabric>(chime: &Chime<F>, client: &mut Client<F>, first: u64) {
     let before = leaf_of(chime, client, first).await;
     for number in first + 1.. {
         let leaf = leaf_of(chime, client, first).await;
-        assert_eq!(leaf.sibling, before.sibling, "a leaf that splits before it is full enough");
+        assert_eq!(leaf.sibling, before.sibling, "the leaf splits before it is full enough");
         if numbers(chime, &leaf).len() as u64 * 4 > SPAN * 3 {
             break;
         }
@@ -100,7 +100,7 @@ async fn fill<F: Fabric>(chime: &Chime<F>, client: &mut Client<F>, first: u64) {
     }
 }
 
-/// Empties the second leaf and fills half of it.
+/// Empties the second leaf and half fills it.
 async fn crowd<F: Fabric>(chime: &Chime<F>, client: &mut Client<F>) -> Crowded {
     let format = &chime.tree.shared.format;
     let layout = format.layout().unwrap();
@@ -112,9 +112,9 @@ async fn crowd<F: Fabric>(chime: &Chime<F>, client: &mut Client<F>) -> Crowded {
     };
     let present: Vec<u64> = [0, 0, 2, 3, 4, 5, 6, 7].into_iter().map(&mut of_home).collect();
     let (deleted, hops, plain) = (of_home(8), of_home(0), of_home(8));
-    // So that the two do not merge.
+    // So that the two leaves do not merge.
     fill(chime, client, former[former.len() - 1] + STEP).await;
-    // Nor does a leaf become empty. What stays is in nobody's way.
+    // Nor may a leaf become empty. The remaining keys do not interfere.
     let is_kept = |number: &u64| slot_of(chime, &leaf, *number).is_some_and(|slot| slot > 9);
     let kept = former.iter().copied().find(is_kept).unwrap();
     for number in former.into_iter().filter(|&number| number != kept) {
@@ -130,8 +130,8 @@ async fn crowd<F: Fabric>(chime: &Chime<F>, client: &mut Client<F>) -> Crowded {
     Crowded { present, deleted, hops, plain }
 }
 
-/// A put is cut short after each of its verbs. What was there is there once, and goes when it is
-/// deleted; what was deleted stays away.
+/// A put is interrupted after each of its verbs. Present keys are there once, and can be deleted;
+/// deleted keys stay deleted.
 #[test]
 fn a_put_cut_short_loses_doubles_and_revives_nothing() {
     for hops in [true, false] {
@@ -170,8 +170,7 @@ fn a_put_cut_short_loses_doubles_and_revives_nothing() {
     }
 }
 
-/// Lets a task go on for so many words, in an order, or until it has ended. Gives up when it waits
-/// for others.
+/// Runs a task for this many words in an order, or until it ends. Gives up if it waits for others.
 fn advance(executor: &mut Executor<'_>, task: TaskId, words: u64, order: WordOrder) -> bool {
     let (mut events, mut left) = (Vec::new(), words);
     for _ in 0..1000 {
@@ -187,12 +186,12 @@ fn advance(executor: &mut Executor<'_>, task: TaskId, words: u64, order: WordOrd
     executor.has_ended(task)
 }
 
-/// Lets a task go on to its end.
+/// Runs a task to its end.
 fn finish(executor: &mut Executor<'_>, task: TaskId) -> bool {
     advance(executor, task, u64::MAX, WordOrder::Ascending)
 }
 
-/// An entry hops while a neighbourhood is read that it is in, with any part of it read before.
+/// An entry hops while a neighbourhood that contains it is read, after any part of it was read.
 #[test]
 fn a_hop_hides_its_entry_from_no_search() {
     for order in [WordOrder::Ascending, WordOrder::Descending] {
@@ -222,11 +221,11 @@ fn a_hop_hides_its_entry_from_no_search() {
     }
 }
 
-/// A leaf splits. Who has found the new key, in the new leaf, has not found it before others do who
-/// read the old one.
+/// A leaf splits. A client must not find the new key in the new leaf before clients that read the
+/// old leaf can find it.
 #[test]
 fn nobody_is_led_to_a_new_leaf_before_the_old_one_has_split() {
-    // Puts until the second leaf splits, by the greatest of its keys.
+    // Puts until the second leaf splits at the greatest of its keys.
     let of_put = |count: u64| 32 * STEP - 1000 + count;
     let prepare = |chime: &Chime<Sim>, client: &mut Client<Sim>, puts: u64| {
         block_on(async {
@@ -265,7 +264,7 @@ fn nobody_is_led_to_a_new_leaf_before_the_old_one_has_split() {
             seen.borrow_mut().push(found);
         });
         let is_over = advance(&mut executor, putting, words, WordOrder::Ascending);
-        // Who waits for the writer's lock has seen nothing yet.
+        // A client that waits for the writer's lock has seen nothing yet.
         let has_scanned = finish(&mut executor, scanning);
         let are_early = has_scanned && finish(&mut executor, searching);
         let all_end = [putting, scanning, searching].into_iter().all(|task| finish(&mut executor, task));
@@ -278,11 +277,11 @@ fn nobody_is_led_to_a_new_leaf_before_the_old_one_has_split() {
             break;
         }
     }
-    assert!(found_early > 0, "nobody found the key before its put had ended");
+    assert!(found_early > 0, "no client found the key before its put had ended");
 }
 
-/// A leaf is taken in by its left neighbour. Who still has a copy that names it finds what is put
-/// into its range since.
+/// A leaf is taken in by its left neighbour. A client with an old copy that names it still finds
+/// keys that were put into its range since.
 #[test]
 fn a_copy_leads_to_no_leaf_that_was_taken_in() {
     let (pool, chime) = loaded(Local::memory(8 << 20, 1).unwrap());
@@ -308,8 +307,8 @@ fn a_copy_leads_to_no_leaf_that_was_taken_in() {
     });
 }
 
-/// Any word of a leaf that is no entry's was lost, as a failure of power can leave it. The first who
-/// comes by mends the leaf, and nobody has to again.
+/// Any word of a leaf outside its entries is lost, as a power failure can leave it. The first
+/// client that reads the leaf repairs it, once.
 #[test]
 fn a_leaf_that_lost_a_word_is_mended_once() {
     let (pool, chime) = loaded(Local::memory(8 << 20, 1).unwrap());

@@ -1,13 +1,13 @@
 //! CHIME (SOSP 2024): a B-link tree whose leaves are hopscotch hash tables.
 //!
 //! The tree is Sherman's ([`crate::sherman`]): inner nodes, cache, locks, splits and merges, redo
-//! images, scans, bulk load, check. Its leaves have another layout ([`crate::sherman::hopscotch`]),
-//! of which a search reads one neighbourhood ([`search`]), a writer what it needs to change
-//! ([`write`]), and a compute node remembers where hot keys lie ([`hot_spots`]).
+//! images, scans, bulk load, check. Its leaves have another layout ([`crate::sherman::hopscotch`]):
+//! a search reads one neighbourhood ([`search`]), a writer the part that it changes ([`write`]). A
+//! compute node remembers the slots of hot keys ([`hot_spots`]).
 //!
 //! Root words: 3 the kind, 8 the address of Sherman's descriptor.
 //!
-//! `lab/docs/chime.md` has the layout, and says where it differs from the published one and why.
+//! `lab/docs/chime.md` has the layout, and its differences from the published one with reasons.
 
 mod hot_spots;
 #[cfg(test)]
@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 const KIND: TreeKind = TreeKind { name: "chime", word: u64::from_le_bytes(*b"CHIME\0\0\x02") };
 
-/// An operation under way.
+/// An operation in progress.
 type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
 
 /// A CHIME index in a pool. Clones share locks and cache.
@@ -50,7 +50,7 @@ impl<F: Fabric> Clone for Chime<F> {
 }
 
 impl ChimeOptions {
-    /// Those of the tree.
+    /// Returns the options of the tree.
     fn of_tree(&self) -> ShermanOptions {
         ShermanOptions {
             cache_bytes: self.cache_bytes - self.hot_spot_bytes(),
@@ -92,7 +92,7 @@ impl<F: Fabric> OrderedIndex<F> for Chime<F> {
         let tree = Sherman::open_as(client, options.of_tree(), KIND).await?;
         if tree.shared.format.span.is_none() {
             let addr = tree.shared.descriptor;
-            return Err(IndexError::corrupt(addr, "a CHIME index whose leaves are no hopscotch tables"));
+            return Err(IndexError::corrupt(addr, "the leaves of a CHIME index are not hopscotch tables"));
         }
         Ok(Self::with(tree, &options))
     }

@@ -1,11 +1,12 @@
-//! Search and multi-get: one neighbourhood of a leaf (CHIME, section 4.2), or one entry where a hot
-//! spot says which (section 4.4), and the pair's block where pairs lie in blocks.
+//! Search and multi-get: one neighbourhood of a leaf (CHIME, section 4.2), or one entry if a hot
+//! spot names it (section 4.4), and the pair's block if pairs are in blocks.
 //!
-//! The leaf is the right one if its sibling is the one that the node above names (section 4.2.3):
-//! a leaf's range ends where its sibling's begins, and changes only together with the sibling.
-//! Where the node above does not tell, header and fences are read too, in the same round trip.
+//! The leaf is the right one if its sibling is the one that the node above names (section 4.2.3): a
+//! leaf's range ends where its sibling's begins, and changes only together with the sibling. If the
+//! node above does not name it, header and fences are read too, in the same round trip.
 //!
-//! Whatever does not fit goes Sherman's way: the whole leaf is read, mended if its writer died.
+//! An inconsistent result is handled as in Sherman: the whole leaf is read, and repaired if its
+//! writer died.
 
 use super::hot_spots::HotSpots;
 use super::{Chime, situations};
@@ -24,15 +25,15 @@ use darter_index::radix::search::{self, Search};
 use darter_pool::Client;
 use smallvec::SmallVec;
 
-/// Where a key's leaf is, as the node above says: its link, and its sibling where that is known.
+/// The place of a key's leaf according to the node above: its link, and its sibling if known.
 pub(super) type Place = (Link, Option<Link>);
 
-/// A hash of a key for the hot spots.
+/// Returns a hash of a key for the hot spots.
 fn hash_of(format: &Format, key: &[u8]) -> u64 {
     key_words(format, key, 0).iter().fold(format.seed, |hash, &word| mix(hash, word))
 }
 
-/// A neighbourhood that is being read, with the header where the sibling is not known.
+/// A neighbourhood that is being read, with the header if the sibling is unknown.
 #[derive(Debug)]
 struct Window {
     place: Place,
@@ -43,25 +44,24 @@ struct Window {
 #[derive(Debug)]
 enum Stage<'k> {
     Walking(Walk<'k>),
-    /// The leaf is known; nothing of it was read.
+    /// The leaf is known; none of it was read.
     At(Place),
     /// One entry.
     Slot(Place, usize, ReadId),
     Window(Window),
-    /// The blocks of matching entries: of all that a neighbourhood has, or of one where a hot spot
-    /// said.
+    /// The blocks of matching entries: of all in a neighbourhood, or of one named by a hot spot.
     Blocks(Place, bool, SmallVec<[(Block, Option<ReadId>); 2]>),
     /// Sherman's search.
     Whole(KeySearch<'k>),
 }
 
-/// What the compute node knows.
+/// State of the compute node.
 pub(super) struct Known<'s> {
     shared: &'s Shared,
     hot_spots: &'s HotSpots,
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Debug)]
 struct TableSearch<'k> {
     key: &'k [u8],
@@ -78,7 +78,7 @@ impl<'k> TableSearch<'k> {
         Self { key, stage: Stage::Whole(KeySearch::new(key, fresh, mended)), mended }
     }
 
-    /// Goes on by reading the whole leaf.
+    /// Continues by reading the whole leaf.
     fn read_whole(&mut self) {
         self.stage = Stage::Whole(KeySearch::new(self.key, false, self.mended));
     }
@@ -100,7 +100,7 @@ impl<'k> TableSearch<'k> {
         self.stage = Stage::Window(Window { place: (link, sibling), header, runs });
     }
 
-    /// Takes one entry; what it was remembered for may have gone from there.
+    /// Processes one entry; the key for which it was recorded may have moved.
     fn absorb_slot(&mut self, known: &Known<'_>, place: Place, slot: usize, words: &[u64]) -> Option<Found> {
         let format = &known.shared.format;
         let ((link, Some(sibling)), Some(layout)) = (place, format.layout()) else { return None };
@@ -118,7 +118,7 @@ impl<'k> TableSearch<'k> {
         None
     }
 
-    /// Takes what entries of the key say: a value, or blocks to be read.
+    /// Processes entries of the key: returns a value, or starts to read blocks.
     fn take_entries(
         &mut self,
         format: &Format,
@@ -262,7 +262,7 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
 }
 
 impl<F: Fabric> Chime<F> {
-    /// The values of several keys, in their order, in the same round trips.
+    /// Returns the values of several keys, in their order, with shared round trips.
     pub(super) async fn find_values(
         &self,
         client: &mut Client<F>,

@@ -1,18 +1,19 @@
 //! Put and delete: lock the leaf, read a neighbourhood or the slots up to the first vacant one,
-//! write back what changed, and unlock (CHIME, sections 4.1.2 and 4.2.1).
+//! write back the changes, and unlock (CHIME, sections 4.1.2 and 4.2.1).
 //!
 //! ```text
 //! 1   CAS lock, READ vacancy
-//! 2   READ slots, READ state     with them the WRITE of a pair that lies in a block
+//! 2   READ slots, READ state     WRITE pair, if pairs are in blocks
 //! 3   WRITE entry, WRITE its check, WRITE its home's check, WRITE vacancy, WRITE unlock
 //! ```
 //!
-//! The published lock word carries the vacancy bitmap, and a masked CAS returns both. Here the lock
-//! word names its holder, so the bitmap is a word of the leaf, read behind the CAS in its batch.
+//! In the paper the lock word includes the vacancy bitmap, and a masked CAS returns both. Here the
+//! lock word names its holder, so the bitmap is a word of the leaf, read after the CAS in the same
+//! batch.
 //!
-//! The WRITEs of 3 are in an order in which the next holder of the lock can tell what a dead one
-//! did: an entry's words change only while its slot is empty, and an entry that moves is in its new
-//! slot before it leaves the old one. So what is live is whole, and all checks can be made anew.
+//! The order of the WRITEs of 3 shows the next holder of the lock how far a dead writer came: an
+//! entry's words change only while its slot is empty, and an entry that moves is in its new slot
+//! before it leaves the old one. So live entries are whole, and all checks can be recomputed.
 
 use super::search::Place;
 use super::{Chime, Operation, situations};
@@ -32,7 +33,7 @@ use darter_index::{Condition, IndexError, PutOutcome, Result};
 use darter_pool::{Client, PoolError};
 use smallvec::SmallVec;
 
-/// What a writer reads of a leaf.
+/// The part of a leaf that a writer reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// The neighbourhood.
@@ -43,27 +44,27 @@ enum Wanted {
     UpToVacant,
 }
 
-/// A leaf under its lock, as far as it was read.
+/// A locked leaf, with the part that was read.
 struct Leaf<'s> {
     place: Place,
     table: Table<'s>,
     home: usize,
-    /// Slots read, from the home on.
+    /// Number of slots read, from the home on.
     count: usize,
     vacancy: u64,
-    /// The whole leaf, where that was read.
+    /// The whole leaf, if it was read.
     page: Option<Box<Page>>,
 }
 
 impl Leaf<'_> {
-    /// The entries whose words are those of a key.
+    /// Returns the entries whose words match a key.
     fn matches(&self, words: &[u64], slots: usize) -> Matches {
         let slots = (0..slots).map(|offset| self.table.layout.behind(self.home, offset));
         let live = slots.filter(|&slot| *self.table.key(slot) == *words);
         live.filter_map(|slot| self.table.parse(slot).entry().map(|entry| (slot, entry))).collect()
     }
 
-    /// Whether what was read fits together, and is of a leaf in the tree.
+    /// Returns whether the words that were read are consistent and belong to a leaf in the tree.
     fn is_sound(&self, knows_vacancy: bool) -> bool {
         let slots = (0..self.count).map(|offset| self.table.layout.behind(self.home, offset));
         let is_sound = |slot: usize| {
@@ -76,10 +77,10 @@ impl Leaf<'_> {
     }
 }
 
-/// What an attempt to put did.
+/// The result of an attempt to put.
 enum Put {
     Done(PutOutcome),
-    /// The key is in, and the leaf was split: its parent is to learn of this.
+    /// The key is stored and the leaf was split: its parent must list the new leaf.
     Split(Option<Parted>),
 }
 
@@ -141,7 +142,7 @@ impl<F: Fabric> Chime<F> {
         locked.end(&mut operation.client).await?;
         let Some(present) = present else { return Ok(false) };
         operation.retire_block(&present.entry);
-        // Not at every delete from a leaf that cannot be merged.
+        // Not on every delete from a leaf that cannot be merged.
         let span = leaf.table.layout.span;
         let left = span - leaf.vacancy.count_ones() as usize;
         let is_due = left == 0 || left * 4 <= span && left.is_power_of_two();
@@ -232,8 +233,8 @@ impl<'a, F: Fabric> Operation<'a, F> {
             return Ok(Put::Done(PutOutcome::Inserted));
         }
         if shared.cannot_tell() {
-            // Parents cannot be told for want of room: what else is split would be ever farther
-            // from them.
+            // There is no room to update parents: further splits would only move more keys away
+            // from the nodes that parents list.
             let (needed, node) = (shared.format.leaf_bytes(), leaf.place.0.addr().node());
             return Err(PoolError::OutOfSpace { needed, node }.into());
         }
@@ -243,12 +244,12 @@ impl<'a, F: Fabric> Operation<'a, F> {
         if leaf.vacancy != 0 {
             note(situations::SPLIT_WITH_VACANT_SLOTS);
         }
-        let unread = IndexError::corrupt(leaf.place.0.addr(), "a leaf that its lock does not hold");
+        let unread = IndexError::corrupt(leaf.place.0.addr(), "the locked leaf could not be read");
         let page = leaf.page.as_ref().ok_or(unread)?;
         Ok(Put::Split(self.split_leaf(locked, page, (key, payload)).await?))
     }
 
-    /// Where a key's leaf is, from the copies of the nodes above on.
+    /// Returns the place of a key's leaf according to the copies of the nodes above.
     async fn place_of(&mut self, key: &[u8]) -> Result<Place> {
         let mut walk = Walk::above_leaf(Aim::At(key), false);
         Ok(match self.walk_on(&mut walk).await? {
@@ -259,13 +260,13 @@ impl<'a, F: Fabric> Operation<'a, F> {
         })
     }
 
-    /// Locks the leaf of a key and reads what is wanted of it, in a batch that has other verbs too.
-    /// Whatever does not fit is read whole, and mended if its writer died.
+    /// Locks the leaf of a key and reads the wanted part, in a batch with other verbs. If the part
+    /// is inconsistent, the whole leaf is read, and repaired if its writer died.
     async fn lock_table(&mut self, key: &[u8], wanted: Wanted, first: Batch) -> Result<(Locked, Leaf<'a>)> {
         let shared = self.shared;
         let format = &shared.format;
         let place = self.place_of(key).await?;
-        let unfit = || IndexError::corrupt(shared.root.addr(), "leaves that are no hopscotch tables");
+        let unfit = || IndexError::corrupt(shared.root.addr(), "leaves are not hopscotch tables");
         let layout = format.layout().ok_or_else(unfit)?;
         let home = home_of(format, layout, &key_words(format, key, 0));
         let at = |at: usize| place.0.addr().plus(at as u64 * 8);
@@ -341,7 +342,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
         } else {
             locked.end(&mut self.client).await?;
             shared.drop_copy_above(key, 0);
-            let missing = IndexError::corrupt(shared.root.addr(), "a tree without leaves");
+            let missing = IndexError::corrupt(shared.root.addr(), "the tree has no leaves");
             let (locked, page, _) = self.lock_covering(key, 0, None, None).await?.ok_or(missing)?;
             (locked, page)
         };
@@ -358,11 +359,11 @@ impl<'a, F: Fabric> Operation<'a, F> {
     }
 
     fn layout(&self) -> Result<crate::sherman::hopscotch::Layout> {
-        let unfit = || IndexError::corrupt(self.shared.root.addr(), "leaves that are no hopscotch tables");
+        let unfit = || IndexError::corrupt(self.shared.root.addr(), "leaves are not hopscotch tables");
         self.shared.format.layout().ok_or_else(unfit)
     }
 
-    /// Has a leaf be what the whole of it says.
+    /// Sets a leaf to the words of its whole page.
     fn take_page(&self, leaf: &mut Leaf<'a>, page: Box<Page>) {
         let (format, layout) = (&self.shared.format, leaf.table.layout);
         leaf.table = Table::new(format, layout, page.link(), page.sibling, page.words.to_vec().into());
@@ -371,18 +372,18 @@ impl<'a, F: Fabric> Operation<'a, F> {
         leaf.page = Some(page);
     }
 
-    /// Reads the whole of a leaf whose lock the caller has.
+    /// Reads the whole of a leaf whose lock the caller holds.
     async fn read_rest(&mut self, leaf: &mut Leaf<'a>) -> Result<()> {
         match self.read_locked(leaf.place.0, false).await? {
             Seen::Alive(page) => {
                 self.take_page(leaf, page);
                 Ok(())
             }
-            _ => Err(IndexError::corrupt(leaf.place.0.addr(), "a leaf that its lock does not hold")),
+            _ => Err(IndexError::corrupt(leaf.place.0.addr(), "the locked leaf could not be read")),
         }
     }
 
-    /// Writes what has changed in a leaf, and unlocks.
+    /// Writes the changes of a leaf, and unlocks.
     async fn write_table(
         &mut self,
         locked: &mut Locked,

@@ -1,12 +1,12 @@
-//! Locks of one compute node, by number: first come, first served, and something can be handed over
-//! with the lock.
+//! Locks of one compute node, by number: first come, first served, with an optional value that is
+//! handed over with the lock.
 //!
-//! A lock exists while a client has it or waits for it, so any number of locks costs memory for
-//! those in use alone. Who asks for a lock that is taken waits in its queue. The holder's guard
-//! passes the lock on when it is dropped, to the first in the queue; [`LocalGuard::hand_over`]
-//! passes a `T` with it, such as the token in a lock of the pool (Sherman's handover). A waiter that
-//! is dropped leaves the queue; one that had already been given the lock passes it on, and drops
-//! the `T`, which has to make sense by itself then.
+//! A lock exists while a client holds it or waits for it, so memory is needed only for locks in
+//! use. A client that requests a taken lock waits in its queue. When the holder's guard is dropped,
+//! the lock passes to the first client in the queue; [`LocalGuard::hand_over`] passes a `T` with
+//! it, such as the token in a lock of the pool (Sherman's handover). A waiter that is dropped
+//! leaves the queue. If it had already received the lock, it passes the lock on and drops the `T`,
+//! which must be valid on its own then.
 
 use crate::sync::lock;
 use std::collections::VecDeque;
@@ -25,27 +25,27 @@ pub(crate) struct LocalLocks<T> {
     shards: Box<[Shard<T>]>,
 }
 
-/// Some of the locks that are taken, by number.
+/// Some of the taken locks, by number.
 type Shard<T> = Mutex<HashMap<u64, Lock<T>>>;
 
-/// A lock that is taken.
+/// A taken lock.
 #[derive(Debug)]
 struct Lock<T> {
     queue: VecDeque<Arc<Waiter<T>>>,
-    /// Times it was handed over since it was taken freely.
+    /// Handovers since it was taken while free.
     handovers: u32,
 }
 
 #[derive(Debug)]
 struct Waiter<T>(Mutex<WaiterState<T>>);
 
-/// Where a waiter stands.
+/// The state of a waiter.
 #[derive(Debug)]
 enum WaiterState<T> {
     Waits(Option<Waker>),
-    /// It has the lock, and what was handed over with it.
+    /// It has the lock, and the value handed over with it.
     Has(Option<T>),
-    /// It took what it was given, or went away.
+    /// It took what it was given, or was dropped.
     Gone,
 }
 
@@ -60,9 +60,9 @@ impl<T> LocalLocks<T> {
         lock(&self.shards[number as usize % SHARDS])
     }
 
-    /// Takes a lock, waiting for its turn.
+    /// Takes a lock and waits for its turn.
     pub(crate) fn lock(self: &Arc<Self>, number: u64) -> Waiting<'_, T> {
-        debug_assert_ne!(number, PASSED_ON, "a guard of this number would not give the lock back");
+        debug_assert_ne!(number, PASSED_ON, "a guard of this number would not release the lock");
         Waiting { locks: self, number, waiter: None }
     }
 
@@ -75,9 +75,9 @@ impl<T> LocalLocks<T> {
         Some(LocalGuard { locks: Arc::clone(self), number, handed: None })
     }
 
-    /// Gives the lock to the next in the queue, with `handed` if there is one. Returns what nobody
-    /// took. Without a queue the lock is free, unless there was something to hand over: then it is
-    /// as it was.
+    /// Passes the lock to the next in the queue, with `handed` if given, and returns the value if
+    /// no waiter took it. Without a queue the lock becomes free, unless there was a value to hand
+    /// over: then it is unchanged.
     fn pass(&self, number: u64, mut handed: Option<T>) -> Option<T> {
         let mut shard = self.shard(number);
         let entry = shard.get_mut(&number)?;
@@ -120,7 +120,7 @@ impl<T> Future for Waiting<'_, T> {
             }
             let mut shard = self.locks.shard(self.number);
             let Some(entry) = shard.get_mut(&self.number) else {
-                // It has become free meanwhile.
+                // It has become free in between.
                 drop(shard);
                 return self.poll(context);
             };
@@ -157,7 +157,7 @@ impl<T> Drop for Waiting<'_, T> {
     }
 }
 
-/// A lock that is held, until dropped.
+/// A lock that is held until dropped.
 #[derive(Debug)]
 pub(crate) struct LocalGuard<T> {
     locks: Arc<LocalLocks<T>>,
@@ -166,24 +166,23 @@ pub(crate) struct LocalGuard<T> {
 }
 
 impl<T> LocalGuard<T> {
-    /// What the former holder handed over with the lock.
+    /// Returns the value that the former holder handed over with the lock.
     pub(crate) fn take_handed(&mut self) -> Option<T> {
         self.handed.take()
     }
 
-    /// Whether a client waits for the lock, and it has been handed over fewer than `handovers_max`
-    /// times in a row: others, out of this compute node, have to have their turn.
+    /// Returns whether a client waits for the lock and it has been handed over fewer than
+    /// `handovers_max` times in a row, so that clients outside this compute node get their turn.
     pub(crate) fn may_hand_over(&self, handovers_max: u32) -> bool {
         let shard = self.locks.shard(self.number);
         shard.get(&self.number).is_some_and(|lock| lock.handovers < handovers_max && !lock.queue.is_empty())
     }
 
-    /// Passes the lock and `handed` to the next in the queue. Returns both if nobody is there any
-    /// more.
+    /// Passes the lock and `handed` to the next in the queue. Returns both if the queue is empty.
     pub(crate) fn hand_over(self, handed: T) -> Result<(), (Self, T)> {
         match self.locks.pass(self.number, Some(handed)) {
             None => {
-                // The lock is another's now.
+                // Another client holds the lock now.
                 let mut this = self;
                 this.number = PASSED_ON;
                 Ok(())
@@ -193,7 +192,7 @@ impl<T> LocalGuard<T> {
     }
 }
 
-/// The number of a lock that nobody can ask for, in a guard that has passed its lock on.
+/// A number that no lock has, in a guard that has passed its lock on.
 const PASSED_ON: u64 = u64::MAX;
 
 impl<T> Drop for LocalGuard<T> {
@@ -267,9 +266,11 @@ mod tests {
         }
         drop(waiting.remove(0));
         guard.hand_over(5).unwrap();
-        // The second has been given the lock and goes away without having looked.
+        // The second has received the lock and is dropped before it is polled.
         drop(waiting.remove(0));
-        let Poll::Ready(mut last) = waiting[0].as_mut().poll(&mut context) else { panic!("not its turn") };
+        let Poll::Ready(mut last) = waiting[0].as_mut().poll(&mut context) else {
+            panic!("the lock was not passed on")
+        };
         assert_eq!(last.take_handed(), None);
         drop(last);
         assert!(locks.shards.iter().all(|shard| lock(shard).is_empty()));

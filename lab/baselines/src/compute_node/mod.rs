@@ -1,8 +1,9 @@
-//! What the clients of one compute node share: here, the clones of one index handle in one process.
+//! State shared by the clients of one compute node, here the clones of one index handle in one
+//! process.
 //!
-//! The systems beside DART coordinate within a compute node before they turn to the network
-//! (Sherman, section 2.1; SMART, section 4.2). Waiting is asynchronous: it holds up neither a
-//! thread nor a loop, and a waiting future can be dropped.
+//! The systems compared with DART coordinate within a compute node before they use the network
+//! (Sherman, section 2.1; SMART, section 4.2). Waiting is asynchronous: it blocks neither a thread
+//! nor a loop, and a waiting future can be dropped.
 
 mod local_locks;
 
@@ -10,7 +11,7 @@ pub(crate) use local_locks::{LocalGuard, LocalLocks};
 
 use std::task::Poll;
 
-/// Lets the other tasks of this loop go on once.
+/// Yields once to the other tasks of this loop.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Lock tokens are over when their holder can write no more, and not before.
+//! Lock tokens are over once their holder can no longer write, and not earlier.
 
 use super::*;
 use darter_fabric::{Local, OpKind, block_on};
@@ -35,7 +35,7 @@ fn released_and_abandoned_tokens_are_over_and_present_ones_are_not() {
         assert!(tokens.is_over(&mut two, words[1]).await.unwrap());
         assert!(
             !tokens.is_over(&mut two, words[2]).await.unwrap(),
-            "its operation may still have verbs on their way"
+            "its operation may still have verbs in flight"
         );
         drop(pinned);
         assert!(tokens.is_over(&mut two, words[2]).await.unwrap());
@@ -50,11 +50,12 @@ fn released_and_abandoned_tokens_are_over_and_present_ones_are_not() {
         assert!(!tokens.is_over(&mut one, words[0]).await.unwrap());
         drop(pinned);
         assert!(tokens.is_over(&mut one, words[0]).await.unwrap());
-        assert!(tokens.is_over(&mut one, 0xdead_beef).await.unwrap(), "a word that names nobody");
+        assert!(tokens.is_over(&mut one, 0xdead_beef).await.unwrap(), "a word that names no holder");
     });
 }
 
-/// A client's operation that meets what its former one abandoned does not wait for its own end.
+/// A client's operation that encounters a token abandoned by its previous operation does not wait
+/// for its own end.
 #[test]
 fn an_operation_does_not_wait_for_its_own_client() {
     let pool = block_on(Pool::create(Local::memory(8 << 20, 1).unwrap(), &options())).unwrap();
@@ -95,7 +96,7 @@ fn a_dead_members_token_is_over_once_it_is_ended() {
     std::mem::forget(client);
 }
 
-/// A cancelled operation's token is not over while a verb that it posted can still land.
+/// A cancelled operation's token is not over while a verb that it posted can still take effect.
 #[test]
 fn a_cancelled_operation_is_over_when_its_verbs_have_landed() {
     let sim = Sim::new(1, 8 << 20);
@@ -123,7 +124,7 @@ fn a_cancelled_operation_is_over_when_its_verbs_have_landed() {
                 drop(posted);
                 drop(token);
             }
-            // Keeps the client, so that nobody reaps it.
+            // Keeps the client from being reaped.
             std::future::pending::<()>().await;
             drop(one);
         });
@@ -139,11 +140,8 @@ fn a_cancelled_operation_is_over_when_its_verbs_have_landed() {
         events.iter().find(|event| matches!(event.kind, EventKind::Execute { .. })).copied().unwrap();
     executor.perform(landing, 1, WordOrder::Ascending);
     sim.schedule(false);
-    assert!(!block_on(tokens.is_over(&mut two, *word.borrow())).unwrap(), "upkeep comes after the look");
-    assert!(
-        block_on(tokens.is_over(&mut two, *word.borrow())).unwrap(),
-        "whether or not its client does anything more"
-    );
+    assert!(!block_on(tokens.is_over(&mut two, *word.borrow())).unwrap(), "upkeep runs after the check");
+    assert!(block_on(tokens.is_over(&mut two, *word.borrow())).unwrap(), "even if its client stays idle");
     executor.kill(0);
     drop(executor);
 }
@@ -173,7 +171,7 @@ fn every_number_can_be_held_at_a_time() {
     assert_eq!(tokens.take(), None);
 }
 
-/// A lock's holder gives up without a word, and its process lives on.
+/// A lock's holder is dropped without unlocking, and its process lives on.
 #[test]
 fn others_learn_that_a_hold_was_abandoned_while_its_process_lives() {
     let sim = Sim::new(1, 4 << 20);

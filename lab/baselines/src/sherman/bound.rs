@@ -1,14 +1,14 @@
-//! Bounds: the keys that part nodes, in fences and between children.
+//! Bounds: the keys that separate nodes, in fences and between children.
 //!
-//! A bound is the shortest key that parts its neighbours, mostly a few bytes. One of up to 64 bytes
-//! lies in its node. A longer one lies in a block of the node's own, and the node holds its first
-//! 32 bytes, which mostly decide a comparison:
+//! A bound is the shortest key that separates its neighbours, usually a few bytes. A bound of up to
+//! 64 bytes is stored in its node. A longer one is stored in a separate block, and the node holds
+//! its first 32 bytes, which usually decide a comparison:
 //!
 //! ```text
 //! long bound   word 0: length - 1, 16 | address of the block, 48     words 1..5: the first 32 bytes
 //! ```
 //!
-//! A code of one byte says how it is stored: its length, or that it is long.
+//! A code of one byte encodes how it is stored: its length, or that it is long.
 
 use super::format::SHORT_MAX;
 use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId};
@@ -21,28 +21,28 @@ use std::cmp::Ordering;
 
 /// Leading bytes of a long bound that its node holds.
 const HEAD_BYTES: usize = 32;
-/// Bytes of a long bound in a node, and its code.
+/// Bytes of a long bound in a node; also its code.
 const LONG_BYTES: usize = 8 + HEAD_BYTES;
 const LONG: u8 = u8::MAX;
 
-/// A bound as a node holds it, with its bytes as far as they are known.
+/// A bound as stored in a node, with the bytes that are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     /// All bytes, or the first 32 of a long bound not fetched yet.
     bytes: SmallVec<[u8; 16]>,
-    /// All bytes there are.
+    /// The length of the whole bound.
     len: usize,
     /// The block of a long bound.
     block: GlobalAddr,
 }
 
 impl Bound {
-    /// The least of all.
+    /// Returns the least bound.
     pub(crate) fn least() -> Self {
         Self::short(&[])
     }
 
-    /// A bound without a block, which those of at most 64 bytes need not have.
+    /// Creates a bound without a block, as bounds of at most 64 bytes have none.
     pub(crate) fn short(key: &[u8]) -> Self {
         Self { bytes: SmallVec::from_slice(key), len: key.len(), block: GlobalAddr::NULL }
     }
@@ -51,17 +51,17 @@ impl Bound {
         self.len > SHORT_MAX
     }
 
-    /// All its bytes; `None` while some are unknown.
+    /// Returns all its bytes; `None` while some are unknown.
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         (self.bytes.len() == self.len).then_some(&self.bytes[..])
     }
 
-    /// All its bytes, which [`fetch`] has seen to.
+    /// Returns all its bytes, which [`fetch`] has loaded.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How a key stands to it; `None` when that takes the bytes still unknown.
+    /// Compares a key with it; `None` if that needs bytes that are not known yet.
     pub(crate) fn place(&self, key: &[u8]) -> Option<Ordering> {
         if self.whole().is_some() {
             return Some(key.cmp(&self.bytes));
@@ -73,12 +73,12 @@ impl Bound {
         Some(if shared == key.len() { Ordering::Less } else { key[shared].cmp(&self.bytes[shared]) })
     }
 
-    /// How it is stored.
+    /// Returns the code of how it is stored.
     pub(crate) fn code(&self) -> u8 {
         if self.is_long() { LONG } else { self.len as u8 }
     }
 
-    /// Bytes that a bound of this code takes in a node; `None` when there is no such code.
+    /// Returns the bytes that a bound of this code takes in a node; `None` if the code is invalid.
     pub(crate) fn stored_bytes(code: u8) -> Option<usize> {
         match code {
             LONG => Some(LONG_BYTES),
@@ -87,7 +87,7 @@ impl Bound {
         }
     }
 
-    /// Appends what a node holds of it.
+    /// Appends its stored form in a node.
     pub(crate) fn store(&self, out: &mut Vec<u8>) {
         if self.is_long() {
             let word = self.block.bits() | (self.len as u64 - 1) << 48;
@@ -98,7 +98,7 @@ impl Bound {
         }
     }
 
-    /// Reads it back; `None` when there is no such code, or `stored` is too short.
+    /// Decodes a bound; `None` if the code is invalid or `stored` is too short.
     pub(crate) fn parse(code: u8, stored: &[u8]) -> Option<Self> {
         let stored = stored.get(..Self::stored_bytes(code)?)?;
         if code != LONG {
@@ -115,11 +115,11 @@ impl Bound {
         len.next_multiple_of(8) as u64
     }
 
-    /// A bound that a new node is to have; a long one gets a block, recorded in `fresh`, whose
-    /// WRITE joins `batch`.
+    /// Creates a bound for a new node. A long bound gets a block, recorded in `fresh`, whose WRITE
+    /// is added to `batch`.
     ///
     /// # Errors
-    /// Those of the pool.
+    /// Errors of the pool.
     pub(crate) async fn make<F: Fabric>(
         client: &mut Client<F>,
         fresh: &mut Drafts,
@@ -137,14 +137,14 @@ impl Bound {
         Ok(bound)
     }
 
-    /// Its node no longer has it, and the change is published.
+    /// Retires its block: its node no longer has it, and the change is published.
     pub(crate) fn retire<F: Fabric>(&self, client: &mut Pinned<'_, F>) {
         if let Some((addr, bytes)) = self.object() {
             client.retire(addr, bytes, AllocKind::Leaf);
         }
     }
 
-    /// The block of a long bound, with its bytes.
+    /// Returns the block of a long bound, with its size in bytes.
     pub(crate) fn object(&self) -> Option<(GlobalAddr, u64)> {
         self.is_long().then(|| (self.block, Self::block_bytes(self.len)))
     }
@@ -155,7 +155,7 @@ impl Bound {
         Some(batch.read(addr, bytes as usize / 8))
     }
 
-    /// Takes what that READ brought.
+    /// Processes the result of that READ.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
@@ -163,17 +163,17 @@ impl Bound {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         let whole = bytes.get(..self.len).filter(|whole| whole.starts_with(&self.bytes));
         let Some(whole) = whole else {
-            return Err(IndexError::corrupt(self.block, "a bound that does not begin as its node says"));
+            return Err(IndexError::corrupt(self.block, "a bound does not match the bytes in its node"));
         };
         self.bytes = SmallVec::from_slice(whole);
         Ok(())
     }
 }
 
-/// Fetches what is unknown of some bounds: a round trip, when there is any.
+/// Fetches the unknown bytes of some bounds, in one round trip if there are any.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`]; those of the fabric.
+/// [`IndexError::Corrupt`]; errors of the fabric.
 pub(crate) async fn fetch<F: Fabric>(
     client: &mut Client<F>,
     bounds: impl Iterator<Item = &mut Bound>,
@@ -194,7 +194,7 @@ pub(crate) async fn fetch<F: Fabric>(
     Ok(())
 }
 
-/// The shortest key above `below` that is not above `above`; `below < above`.
+/// Returns the shortest key above `below` that is not above `above`; `below < above`.
 pub(crate) fn separator<'a>(below: &[u8], above: &'a [u8]) -> &'a [u8] {
     &above[..(common_prefix(below, above) + 1).min(above.len())]
 }

@@ -1,8 +1,8 @@
-//! Bulk load: an empty index from strictly ascending keys, built from the leaves up.
+//! Bulk load: fills an empty index from strictly ascending keys, bottom up.
 //!
-//! A node is written when the first key behind it has come, which gives its upper fence. The
-//! topmost node's contents become the root's, by one rewrite; nothing is visible before, so a
-//! failure gives everything back.
+//! A node is written when the first key after it is known, which determines its upper fence. The
+//! topmost node's contents become the root's by one rewrite. Nothing is visible before, so a failed
+//! load frees everything.
 
 use super::bound::{Bound, separator};
 use super::entry::{Block, Entry, Words, key_words};
@@ -19,10 +19,10 @@ use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
 
-/// Pairs in a row on one memory node.
+/// Consecutive pairs on one memory node.
 const PAIR_RUN: u64 = 64;
 
-/// An inner node whose last child has not come yet.
+/// An inner node whose last child is not known yet.
 struct Open {
     link: Link,
     low: Vec<u8>,
@@ -40,15 +40,15 @@ struct Builder<'s, F: Fabric> {
     items: Vec<Item>,
     /// The inner nodes being filled, from level 1 up.
     inner: Vec<Open>,
-    /// Nodes written, and those that are not yet.
+    /// Nodes that were written, and nodes that were not yet.
     nodes: Vec<Link>,
     unwritten: Vec<Link>,
-    /// Blocks of bounds that no node written has.
+    /// Blocks of bounds that belong to no written node.
     loose: Vec<(GlobalAddr, u64)>,
     count: u64,
 }
 
-/// Bytes that a bound takes in a node.
+/// Returns the bytes that a bound takes in a node.
 fn stored_bytes(key: &[u8]) -> usize {
     Bound::stored_bytes(Bound::short(key).code()).unwrap_or(0)
 }
@@ -109,18 +109,18 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The root, which the caller has locked, when it is a leaf without entries.
+    /// Returns the root, which the caller has locked, if it is a leaf without entries.
     async fn empty_root(&mut self) -> Result<Box<Page>> {
         match self.read_locked(self.shared.root, false).await? {
             Seen::Alive(page) if page.is_leaf() && page.is_empty(&self.shared.format) => Ok(page),
             Seen::Alive(_) => Err(IndexError::NotEmpty),
-            _ => Err(IndexError::corrupt(self.shared.root.addr(), "a root that is dead")),
+            _ => Err(IndexError::corrupt(self.shared.root.addr(), "the root is dead")),
         }
     }
 }
 
 impl<F: Fabric> Builder<'_, F> {
-    /// Takes all keys. Returns what the root is to hold.
+    /// Adds all keys. Returns the contents for the root.
     async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Draft>
     where
         I: Iterator<Item = KeyValue> + Send,
@@ -146,7 +146,7 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(root)
     }
 
-    /// Entries the leaf being filled is to have before this upper fence.
+    /// Returns the number of entries for the leaf being filled, given this upper fence.
     fn room(&self, parts: &[u8]) -> usize {
         let format = &self.sherman.shared.format;
         if let Some(span) = format.span {
@@ -177,7 +177,7 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(SmallVec::from_slice(&[Block { addr, class }.word()]))
     }
 
-    /// Allocates a node that is known to nobody else.
+    /// Allocates a node that is not visible to other clients.
     async fn new_node(&mut self, client: &mut Client<F>, level: u8) -> Result<Link> {
         let link = self.sherman.shared.new_node(client, &mut self.change.fresh, level).await?;
         self.change.fresh.keep();
@@ -185,8 +185,8 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(link)
     }
 
-    /// Writes the leaf being filled, which ends before `parts`, and begins the next. Where the
-    /// fences take more room than those before, it becomes two.
+    /// Writes the leaf being filled, which ends before `parts`, and begins the next. If the fences
+    /// take more room than before, it becomes two leaves.
     async fn close_leaf(&mut self, client: &mut Client<F>, count: usize, parts: Vec<u8>) -> Result<()> {
         let mut fences = vec![(count, parts)];
         while let Some((count, parts)) = fences.pop() {
@@ -207,7 +207,7 @@ impl<F: Fabric> Builder<'_, F> {
             self.free_loose(client);
             let half = count / 2;
             if half == 0 {
-                return Err(IndexError::corrupt(self.leaf.addr(), "an entry that fits in no leaf"));
+                return Err(IndexError::corrupt(self.leaf.addr(), "an entry too large for a leaf"));
             }
             let between = separator(&self.items[half - 1].0, &self.items[half].0).to_vec();
             fences.push((count - half, parts));
@@ -274,7 +274,7 @@ impl<F: Fabric> Builder<'_, F> {
             let (low, link) = (full.low.clone(), full.link);
             let draft = self.inner_draft(client, at, full, Some((child.0, next))).await?;
             if !self.write_node(client, link, &draft).await? {
-                return Err(IndexError::corrupt(link.addr(), "two children that fit in no node"));
+                return Err(IndexError::corrupt(link.addr(), "two children too large for a node"));
             }
             (at, child) = (at + 1, (low, link));
         }
@@ -300,7 +300,7 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(Draft { level: at as u8 + 1, low, high, sibling, body: Body::Inner(children) })
     }
 
-    /// Half of the last leaf's entries, when they have no places in one hopscotch table.
+    /// Returns half of the last leaf's entries if they do not fit in one hopscotch table.
     fn half_of_the_last(&self) -> Option<usize> {
         let format = &self.sherman.shared.format;
         let layout = format.layout()?;
@@ -309,8 +309,8 @@ impl<F: Fabric> Builder<'_, F> {
         (hopscotch::places(layout, &homes).is_none() && homes.len() > 1).then_some(homes.len() / 2)
     }
 
-    /// Writes what is still open. Returns what the root is to hold. The topmost node's own place is
-    /// not needed.
+    /// Writes the remaining nodes. Returns the contents for the root. The topmost node's own memory
+    /// is not needed.
     async fn finish(&mut self, client: &mut Client<F>) -> Result<Draft> {
         while let Some(half) = self.half_of_the_last() {
             let between = separator(&self.items[half - 1].0, &self.items[half].0).to_vec();

@@ -1,10 +1,11 @@
 //! The index cache: copies of inner nodes, found by key (Sherman, section 2).
 //!
 //! A search begins at the lowest cached node that covers its key, so a cached node above the leaves
-//! saves all round trips but the leaf's. Copies are hints: what they lead to says by its birth tag
-//! and fences whether they still hold, and one that misled is dropped. The root's copy is always
-//! kept. Beyond the budget, of two copies picked at random the one used longer ago goes, until the
-//! rest fits: every step drops one, so eviction ends whatever the copies' sizes.
+//! saves all round trips except the leaf's. Copies are hints: the birth tag and fences of the node
+//! that they lead to show whether they are still valid, and a copy that misled is dropped. The
+//! root's copy is always kept. If the budget is exceeded, the less recently used of two random
+//! copies is dropped until the rest fits. Every step drops one, so eviction terminates regardless
+//! of the copies' sizes.
 
 use super::format::mix;
 use super::page::{Aim, Page, Position};
@@ -13,14 +14,14 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What a copy costs beside the node.
+/// Bytes of a copy in addition to the node.
 const OVERHEAD_BYTES: u64 = 128;
 
 /// A copy of an inner node.
 #[derive(Debug)]
 pub(crate) struct Copy {
     pub(crate) page: Page,
-    /// The insertion before which it was last used.
+    /// The number of insertions before its last use.
     used_at: AtomicU64,
 }
 
@@ -35,7 +36,7 @@ struct Copies {
     root: Option<Arc<Copy>>,
     /// By level, from 1 on, then by lower fence.
     levels: Vec<BTreeMap<Box<[u8]>, Arc<Copy>>>,
-    /// All but the root's, in no order, to pick from.
+    /// All except the root's, unordered, for random choice.
     all: Vec<(u8, Box<[u8]>)>,
     places: BTreeMap<(u8, Box<[u8]>), usize>,
     bytes: u64,
@@ -80,7 +81,7 @@ impl Cache {
         self.copies.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lowest copy from `level` up that covers what is aimed at.
+    /// Returns the lowest copy from `level` up that covers the target.
     pub(crate) fn find(&self, aim: Aim<'_>, level: u8) -> Option<Arc<Copy>> {
         let copies = self.read();
         let low = |map: &BTreeMap<Box<[u8]>, Arc<Copy>>| {
@@ -108,7 +109,7 @@ impl Cache {
         self.write().root = root;
     }
 
-    /// Keeps a copy of another inner node, whose bounds are all known.
+    /// Keeps a copy of another inner node whose bounds are all known.
     pub(crate) fn keep(&self, page: Page) {
         if self.budget == 0 {
             return;
@@ -120,7 +121,7 @@ impl Cache {
         if copies.levels.len() <= at {
             copies.levels.resize_with(at + 1, BTreeMap::new);
         }
-        // Copies inside the new one's range are of nodes that it has taken in.
+        // Copies inside the new copy's range belong to nodes that it has taken in.
         let upper = page.high.as_ref().map_or(Unbounded, |high| Excluded(high.bytes()));
         let inside = if page.high.as_ref().is_none_or(|high| high.bytes() > &low[..]) {
             let range = copies.levels[at].range::<[u8], _>((std::ops::Bound::Included(&low[..]), upper));
@@ -164,7 +165,7 @@ impl Cache {
         }
     }
 
-    /// Bytes in use.
+    /// Returns the bytes in use.
     pub(crate) fn bytes(&self) -> u64 {
         let copies = self.read();
         copies.bytes + copies.root.as_ref().map_or(0, |root| root.bytes())

@@ -1,10 +1,10 @@
-//! The check: a walk of every level along the sibling links that verifies every invariant, and the
+//! The check: a walk of every level along the sibling links that verifies every invariant and the
 //! counts.
 //!
-//! Of each node: it is alive, its fences meet its neighbours', its parent lists it under its lower
-//! fence, its keys lie between its fences, digests are those of the keys, no object is reached
-//! twice. What a dead client left half done is mended on the way, under the locks, and remarked.
-//! Others may be at work meanwhile.
+//! For each node it verifies that the node is alive, its fences meet its neighbours', its parent
+//! lists it under its lower fence, its keys are between its fences, its digests match the keys, and
+//! no object is reached twice. Changes that a dead client left half done are repaired during the
+//! walk, under the locks, and reported as remarks. Other clients may work at the same time.
 
 use super::bound::Bound;
 use super::entry::{Entry, EntryState, key_words};
@@ -21,9 +21,9 @@ use std::collections::HashMap;
 /// A walk in progress.
 struct Inspection {
     report: CheckReport,
-    /// Whether pairs are read.
+    /// Whether to read pairs.
     reads_pairs: bool,
-    /// Children that the level above lists, by link, with their lower bounds.
+    /// Children listed by the level above, by link, with their lower bounds.
     listed: HashMap<u64, Vec<u8>>,
     leaves: (u64, u64),
     inner: (u64, u64),
@@ -68,15 +68,14 @@ impl<F: Fabric> Sherman<F> {
         let bytes = format.node_bytes();
         let is_root = u64::from(format.span.is_some() && inner.0 > 0);
         let of_leaf = format.leaf_bytes();
-        // The root has a leaf's size, whatever it is.
+        // The root has the size of a leaf even if it is an inner node.
         let (of_leaves, of_inner) = (leaves.0 * of_leaf, inner.0 * bytes + is_root * (of_leaf - bytes));
         report.stats.nodes = vec![
             NodeTypeStats { name: "leaf", count: leaves.0, bytes: of_leaves, children: leaves.1 },
             NodeTypeStats { name: "inner", count: inner.0, bytes: of_inner, children: inner.1 },
         ];
         report.stats.index_bytes += of_inner;
-        // Where pairs lie in blocks, leaves are index; otherwise they are what holds keys and
-        // values.
+        // If pairs are in blocks, leaves count as index; otherwise they hold the keys and values.
         let holds_pairs =
             if format.is_inline() { &mut report.stats.kv_bytes } else { &mut report.stats.index_bytes };
         *holds_pairs += of_leaves;
@@ -89,8 +88,8 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Reads a node that the tree leads to; one that something is left to be done at is mended
-    /// first. `None` after a violation.
+    /// Reads a node that the tree leads to, and repairs it first if a change was left half done.
+    /// `None` after a violation.
     async fn sound_node(&mut self, walk: &mut Inspection, link: Link) -> Result<Option<Box<Page>>> {
         let format = &self.shared.format;
         for attempt in 0..3 {
@@ -128,7 +127,7 @@ impl<F: Fabric> Operation<'_, F> {
                 return Ok(None);
             }
         }
-        walk.report.violation(format!("node at {}: its words do not belong together", link.addr()));
+        walk.report.violation(format!("node at {}: inconsistent words", link.addr()));
         Ok(None)
     }
 
@@ -140,8 +139,10 @@ impl<F: Fabric> Operation<'_, F> {
         let mut mended = 0;
         loop {
             if page.is_dead() || page.level != level || page.low.bytes() != &low[..] {
-                walk.report
-                    .violation(format!("node at {}: not the right neighbour its left one names", page.addr));
+                walk.report.violation(format!(
+                    "node at {}: not the right neighbour that its left neighbour names",
+                    page.addr
+                ));
                 return Ok(());
             }
             let next = match page.sibling {
@@ -172,7 +173,8 @@ impl<F: Fabric> Operation<'_, F> {
                 Some(_) => {
                     walk.report.violation(format!("node at {}: its parent has another bound", page.addr));
                 }
-                // The root, or one that its parent was not told of: its left neighbour leads to it.
+                // The root, or a node that its parent does not list yet: its left neighbour leads
+                // to it.
                 None => {}
             }
             self.inspect_node(walk, &page).await?;
@@ -260,7 +262,7 @@ impl<F: Fabric> Operation<'_, F> {
                         keys.extend(format.key.is_none().then(|| held.key.to_vec()));
                     }
                     Ok(_) => {
-                        report.violation(format!("pair at {addr}: not the key its leaf's entry is for"));
+                        report.violation(format!("pair at {addr}: its key does not match its leaf's entry"));
                     }
                     Err(error) => report.violation(error.to_string()),
                 }
@@ -272,7 +274,7 @@ impl<F: Fabric> Operation<'_, F> {
             walk.report.violation(format!("leaf at {}: a key outside its fences", page.addr));
         }
         if keys.windows(2).any(|pair| pair[0] == pair[1]) {
-            walk.report.violation(format!("leaf at {}: a key twice", page.addr));
+            walk.report.violation(format!("leaf at {}: duplicate key", page.addr));
         }
         Ok(())
     }

@@ -5,16 +5,16 @@
 //! inline            check: hash 62, state 2 | key | value
 //! ```
 //!
-//! *Pointer.* The word decides: whatever it says of a pair is in an immutable block, so an entry
-//! changes by one word that is written after all else. Its 13 bits of the node's stamp say that it
-//! belongs to this image of the node; zero is empty.
+//! *Pointer.* The word is decisive: the pair is in an immutable block, so an entry changes by one
+//! word, written last. Its 13 bits of the node's stamp show that it belongs to this image of the
+//! node; zero means empty.
 //!
-//! *Check.* Hash over node, stamp, slot, state, key and value: a mixture of two states of the entry
-//! does not pass.
+//! *Check.* Hash of node, stamp, slot, state, key and value: a mixture of two states of the entry
+//! does not match.
 //!
-//! *Digest.* Of a key of any length: the 5 bytes behind the prefix that all keys of the leaf share,
-//! so that digests are in the keys' order as far as they differ there, then 24 bits of a keyed hash
-//! of the key.
+//! *Digest.* For keys of any length: the 5 bytes after the prefix that all keys of the leaf share,
+//! so that digests are in the keys' order if these bytes differ, then 24 bits of a keyed hash of
+//! the key.
 
 use super::format::{Format, mix};
 use darter_fabric::GlobalAddr;
@@ -26,7 +26,7 @@ use std::cmp::Ordering;
 pub(crate) const STAMP_BITS: u32 = 13;
 const STAMP_SHIFT: u32 = 64 - STAMP_BITS;
 const CLASS_SHIFT: u32 = 44;
-/// Bits of a digest that are hash.
+/// Hash bits of a digest.
 const HASH_BITS: u32 = 24;
 
 const EMPTY: u64 = 0;
@@ -36,7 +36,7 @@ const STATE_MASK: u64 = 3;
 
 /// The words of an entry, or part of them.
 pub(crate) type Words = SmallVec<[u64; 4]>;
-/// Where an entry is: node, the node's stamp, slot.
+/// The place of an entry: node, the node's stamp, slot.
 pub(crate) type At = (GlobalAddr, u64, usize);
 
 /// An entry that holds a key.
@@ -50,16 +50,16 @@ pub(crate) struct Entry {
     pub(crate) lost: bool,
 }
 
-/// What an entry's words say.
+/// The content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EntryState {
     Empty,
     Holds(Entry),
-    /// They do not belong together, or not to this image of the node.
+    /// The words are inconsistent, or do not belong to this image of the node.
     Torn,
 }
 
-/// Where a pair lies.
+/// The block of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) addr: GlobalAddr,
@@ -67,7 +67,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The pointer's word, without a stamp.
+    /// Returns the pointer's word, without a stamp.
     pub(crate) fn word(self) -> u64 {
         self.addr.bits() >> 4 | u64::from(self.class) << CLASS_SHIFT
     }
@@ -86,7 +86,7 @@ impl Block {
     }
 }
 
-/// The word of a pointer under a node's stamp.
+/// Returns the word of a pointer with a node's stamp.
 fn stamped(pointer: u64, stamp: u64) -> u64 {
     pointer | stamp << STAMP_SHIFT
 }
@@ -98,12 +98,12 @@ fn check(format: &Format, (addr, stamp, slot): At, state: u64, words: &[u64]) ->
 }
 
 impl Entry {
-    /// The pair's place, where pairs lie in blocks.
+    /// Returns the pair's block, if pairs are in blocks.
     pub(crate) fn block(&self) -> Block {
         Block::from_word(self.payload.first().copied().unwrap_or(0))
     }
 
-    /// The words of an entry in its place; of an empty one for `None`.
+    /// Returns the words of an entry in its place; of an empty one for `None`.
     pub(crate) fn image(format: &Format, at: At, entry: Option<&Self>) -> Words {
         if !format.is_inline() {
             let mut words: Words =
@@ -168,15 +168,15 @@ impl EntryState {
     }
 }
 
-/// What an inline entry whose check fails is under a lock: a write that was cut short. The protocol
-/// writes a new entry's check last and a replaced value's check first, so it was a replacement; a
-/// value of one word is then the old one still.
+/// Returns the content of an inline entry whose check fails under a lock, after an interrupted
+/// write. The protocol writes a new entry's check last and a replaced value's check first, so it
+/// was a replacement; a value of one word is then still the old one.
 pub(crate) fn mended(format: &Format, words: &[u64]) -> Entry {
     let (key, payload) = words[1..].split_at(format.key_words());
     Entry { key: key.into(), payload: payload.into(), lost: payload.len() > 1 }
 }
 
-/// Bytes as big-endian words, so that words compare as keys of one length do.
+/// Packs bytes into big-endian words, which compare like keys of equal length.
 pub(crate) fn pack(bytes: &[u8]) -> Words {
     bytes
         .chunks(8)
@@ -188,20 +188,20 @@ pub(crate) fn pack(bytes: &[u8]) -> Words {
         .collect()
 }
 
-/// The first `len` bytes of packed words.
+/// Returns the first `len` bytes of packed words.
 pub(crate) fn unpack(words: &[u64], len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     bytes.truncate(len);
     bytes
 }
 
-/// The five bytes behind a prefix, padded with zeros.
+/// Returns the five bytes after a prefix, padded with zeros.
 fn order(key: &[u8], prefix: usize) -> u64 {
     let rest = key.get(prefix..).unwrap_or(&[]);
     (0..5).fold(0, |word, at| word << 8 | rest.get(at).map_or(0, |&byte| u64::from(byte)))
 }
 
-/// The key words of an entry for a key of a leaf with this prefix.
+/// Returns the key words of an entry for a key of a leaf with this prefix.
 pub(crate) fn key_words(format: &Format, key: &[u8], prefix: usize) -> Words {
     if format.key.is_some() {
         return pack(key);
@@ -215,8 +215,8 @@ pub(crate) fn key_words(format: &Format, key: &[u8], prefix: usize) -> Words {
     smallvec![order(key, prefix) << HASH_BITS | hash >> (64 - HASH_BITS)]
 }
 
-/// How an entry's key stands to `other`, of which the leaf's prefix is known to be a prefix too;
-/// `Equal` when its words do not tell.
+/// Compares an entry's key with `other`, which is known to have the leaf's prefix too; `Equal` if
+/// the words do not decide.
 pub(crate) fn order_of(format: &Format, words: &[u64], other: &[u8], prefix: usize) -> Ordering {
     if format.key.is_some() {
         return words.cmp(&pack(other));
@@ -224,7 +224,7 @@ pub(crate) fn order_of(format: &Format, words: &[u64], other: &[u8], prefix: usi
     (words[0] >> HASH_BITS).cmp(&order(other, prefix))
 }
 
-/// Whether two digests leave open which key comes first.
+/// Returns whether two digests do not determine which key comes first.
 pub(crate) fn same_order(a: &Entry, b: &Entry) -> bool {
     a.key[0] >> HASH_BITS == b.key[0] >> HASH_BITS
 }

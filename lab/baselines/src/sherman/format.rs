@@ -1,4 +1,4 @@
-//! The shape of what is stored, as a root word keeps it, and how nodes are read and written in it.
+//! The shape of the stored data, as a root word keeps it, and how nodes are read and written.
 
 use super::hopscotch_layout::Layout;
 use super::link::Link;
@@ -8,21 +8,21 @@ use std::ops::Deref;
 
 /// Words before the fences.
 pub(crate) const HEADER_WORDS: usize = 6;
-/// The longest key that an entry holds itself, and the longest bound that a node does.
+/// The longest key stored in an entry, and the longest bound stored in a node.
 pub(crate) const SHORT_MAX: usize = 64;
-/// Entries a leaf must have room for beside the longest bounds.
+/// Entries for which a leaf must have room in addition to the longest bounds.
 const ENTRIES_MIN: usize = 4;
 
-/// The shape of what is stored, as the root word keeps it.
+/// The shape of the stored data, as the root word keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) node_words: usize,
-    /// Bytes of every key, when they have one length.
+    /// Bytes of every key, if all have one length.
     pub(crate) key: Option<usize>,
-    /// Bytes of every value, when values are in the entry.
+    /// Bytes of every value, if values are in the entry.
     pub(crate) value: Option<usize>,
     pub(crate) redo: bool,
-    /// Slots of a leaf, when leaves are hopscotch tables ([`super::hopscotch`]).
+    /// Slots of a leaf, if leaves are hopscotch tables ([`super::hopscotch`]).
     pub(crate) span: Option<usize>,
 }
 
@@ -76,7 +76,7 @@ impl Shape {
             | (self.span.unwrap_or(0) as u64 / 8) << 51
     }
 
-    /// `None` when no index has this shape.
+    /// Decodes a shape; `None` if it is invalid.
     pub(crate) fn from_word(word: u64) -> Option<Self> {
         let less_one = |field: u64| (field > 0).then(|| field as usize - 1);
         let shape = Self {
@@ -102,17 +102,17 @@ impl Shape {
         self.key.map_or(1, |bytes| bytes.div_ceil(8))
     }
 
-    /// Words of the value, or of the pointer to the pair.
+    /// Returns the words of the value, or of the pointer to the pair.
     pub(crate) fn payload_words(&self) -> usize {
         self.value.map_or(1, |bytes| bytes.div_ceil(8))
     }
 
-    /// Values are in the entries.
+    /// Returns whether values are in the entries.
     pub(crate) fn is_inline(&self) -> bool {
         self.value.is_some()
     }
 
-    /// Words of an entry before its key: a check where an inline entry has its own.
+    /// Returns the words of an entry before its key: a check, if an inline entry has one.
     pub(crate) fn check_words(&self) -> usize {
         usize::from(self.is_inline() && self.span.is_none())
     }
@@ -121,35 +121,35 @@ impl Shape {
         self.check_words() + self.key_words() + self.payload_words()
     }
 
-    /// Where the words of leaves lie that are hopscotch tables.
+    /// Returns the layout of leaves that are hopscotch tables.
     pub(crate) fn layout(&self) -> Option<Layout> {
         let bound = self.key.map_or(SHORT_MAX, |bytes| bytes).div_ceil(8);
         self.span.map(|span| Layout::new(span, self.entry_words(), HEADER_WORDS + 2 * bound))
     }
 
-    /// Words of a leaf. The root has as many, whatever it is.
+    /// Returns the words of a leaf. The root has the same size even if it is an inner node.
     pub(crate) fn leaf_words(&self) -> usize {
         self.layout().map_or(self.node_words, |layout| layout.leaf_words().max(self.node_words))
     }
 
-    /// Bytes of a leaf's memory: links give addresses in units of 64 bytes, and small objects lie at
-    /// multiples of their size.
+    /// Returns the bytes of a leaf's memory. Links give addresses in units of 64 bytes, and small
+    /// objects are aligned to their size.
     pub(crate) fn leaf_bytes(&self) -> u64 {
         (self.leaf_words() as u64 * 8).next_multiple_of(64)
     }
 
-    /// Words of the node that a link leads to.
+    /// Returns the words of the node that a link leads to.
     pub(crate) fn words_of(&self, link: Link) -> usize {
         if self.span.is_some() && link.has_leaf_size() { self.leaf_words() } else { self.node_words }
     }
 
-    /// Bytes of the node that a link leads to.
+    /// Returns the bytes of the node that a link leads to.
     pub(crate) fn bytes_of(&self, link: Link) -> u64 {
         if self.span.is_some() && link.has_leaf_size() { self.leaf_bytes() } else { self.node_bytes() }
     }
 }
 
-/// How nodes are read and written: the shape, and the key of the hashes.
+/// The format for reading and writing nodes: the shape, and the key of the hashes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     shape: Shape,
@@ -172,7 +172,7 @@ impl Format {
 
 const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// One step of the hash: for a given state, another word gives another state.
+/// One step of the hash: for a given state, different words give different states.
 #[inline]
 pub(crate) fn mix(state: u64, word: u64) -> u64 {
     let product = (state ^ word).wrapping_mul(PRIME);
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use darter_fabric::GlobalAddr;
 
-    /// Links give addresses in units of 64 bytes, and small objects lie at multiples of their size.
+    /// Links give addresses in units of 64 bytes, and small objects are aligned to their size.
     #[test]
     fn leaves_of_any_size_lie_where_links_lead() {
         for records in [

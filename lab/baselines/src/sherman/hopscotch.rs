@@ -1,25 +1,26 @@
-//! Leaves that are hopscotch hash tables, as CHIME has them (SOSP 2024, section 4.1): where their
-//! words lie, what ties those together, and which slot an entry goes to.
+//! Leaves that are hopscotch hash tables, as in CHIME (SOSP 2024, section 4.1): the layout of their
+//! words, the checks between them, and the choice of slots for entries.
 //!
 //! ```text
-//! leaf       header and fences (`page`) | vacancy: a bit for every slot, 1 while it is empty | groups of 8 slots
+//! leaf       header and fences (`page`) | vacancy: a bit for every slot, 1 if empty | groups of 8 slots
 //! group      replica: the leaf's sibling link | 4 pairs of slots
 //! pair       entry | metadata of both | entry           entry: key, then value or pointer to the pair
 //! metadata   1 | dead 1 | odd slot 31 | even slot 31    slot: neighbourhood check 18 | entry check 13
 //! ```
 //!
-//! *Neighbourhood.* A key's hash names its home, and its entry lies in the home or one of the seven
-//! slots behind it, cyclically. The home's neighbourhood check covers those of the eight entries
-//! whose home it is, with slots and values: the xor of a keyed hash of each. So eight slots that
-//! pass hold all keys of that home, and no mixture of several states of the leaf, up to a chance of
-//! 2^-18. It stands where the published layout has a bitmap of the neighbourhood and versions.
+//! *Neighbourhood.* A key's hash determines its home, and its entry is in the home or one of the
+//! seven slots after it, cyclically. The home's neighbourhood check covers those of the eight
+//! entries whose home it is, with slots and values: the xor of a keyed hash of each. So if the
+//! check matches, the eight slots hold all keys of that home and are not a mixture of several
+//! states of the leaf, up to a chance of 2^-18. It replaces the published layout's bitmap of the
+//! neighbourhood and versions.
 //!
-//! *Entry check*: a keyed hash of one entry and its slot, 0 while the slot is empty. It lets a READ
-//! of one entry be believed.
+//! *Entry check*: a keyed hash of one entry and its slot, 0 if the slot is empty. It verifies a
+//! READ of one entry.
 //!
-//! *Replica.* All eight slots from any home on, read as one or, where the table wraps, two runs of
-//! words, hold a replica. The keys of all hashes are address, birth tag and sibling, so what is
-//! found belongs to the leaf that was meant, at a time when this was its sibling.
+//! *Replica.* Any eight slots from a home on, read as one run of words or, if the table wraps, two,
+//! hold a replica. All hashes are keyed by address, birth tag and sibling, so the entries found
+//! belong to the expected leaf, at a time when this was its sibling.
 
 use super::entry::{Entry, EntryState};
 use super::format::{Format, mix};
@@ -35,14 +36,14 @@ const HOME_BITS: u32 = 18;
 const SLOT_BITS: u32 = ENTRY_BITS + HOME_BITS;
 const ENTRY_MASK: u64 = (1 << ENTRY_BITS) - 1;
 const HOME_MASK: u64 = (1 << HOME_BITS) - 1;
-/// The leaf is no longer in the tree; in every word of metadata.
+/// The leaf is no longer in the tree; set in every word of metadata.
 const DEAD_FLAG: u64 = 1 << 62;
-/// In every word of metadata, so that zeros are none.
+/// Set in every word of metadata, so that zeros are invalid.
 const METADATA_MARK: u64 = 1 << 63;
 
-/// The home of a key, by the key's words in an entry.
+/// Returns the home of a key, by the key's words in an entry.
 pub(crate) fn home_of(format: &Format, layout: Layout, key: &[u64]) -> usize {
-    // A digest's order is another in another leaf; its hash is the same.
+    // A digest's order part differs between leaves; its hash is the same.
     let hash = match format.key {
         Some(_) => key.iter().fold(format.seed, |hash, &word| mix(hash, word)),
         None => mix(format.seed, key[0] & 0xff_ffff),
@@ -50,31 +51,31 @@ pub(crate) fn home_of(format: &Format, layout: Layout, key: &[u64]) -> usize {
     (mix(hash, 0x686f_6d65) >> 40) as usize % layout.span
 }
 
-/// What a slot's words say.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
     Empty,
     Live,
-    /// Entry and check do not belong together.
+    /// Entry and check do not match.
     Torn,
 }
 
-/// The words of a leaf, or those of them that were read; the others are 0.
+/// The words of a leaf; words that were not read are 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<'f> {
     format: &'f Format,
     pub(crate) layout: Layout,
     addr: GlobalAddr,
-    /// What all hashes begin with.
+    /// The initial state of all hashes.
     base: u64,
     sibling: Link,
     words: Cow<'f, [u64]>,
-    /// What is to be written, in this order.
+    /// The pending writes, in this order.
     writes: Vec<(usize, SmallVec<[u64; 4]>)>,
 }
 
 impl<'f> Table<'f> {
-    /// Of the leaf that a link leads to, while it has this sibling.
+    /// Creates a table of the leaf that a link leads to, while it has this sibling.
     pub(crate) fn new(
         format: &'f Format,
         layout: Layout,
@@ -86,22 +87,22 @@ impl<'f> Table<'f> {
         Self { format, layout, addr: link.addr(), base, sibling, words, writes: Vec::new() }
     }
 
-    /// Of the leaf that a link leads to, of which nothing was read.
+    /// Creates a table of the leaf that a link leads to, without any words read.
     pub(crate) fn unread(format: &'f Format, layout: Layout, link: Link, sibling: Link) -> Self {
         Self::new(format, layout, link, sibling, vec![0; format.leaf_words()].into())
     }
 
-    /// Puts a run that was read in its place.
+    /// Stores a run that was read.
     pub(crate) fn take(&mut self, (at, _): Run, words: &[u64]) {
         self.words.to_mut()[at..at + words.len()].copy_from_slice(words);
     }
 
-    /// The words of a slot's entry.
+    /// Returns the words of a slot's entry.
     pub(crate) fn entry(&self, slot: usize) -> &[u64] {
         &self.words[self.layout.entry_at(slot)..][..self.layout.entry]
     }
 
-    /// The key's words of a slot's entry.
+    /// Returns the key's words of a slot's entry.
     pub(crate) fn key(&self, slot: usize) -> &[u64] {
         &self.entry(slot)[..self.format.key_words()]
     }
@@ -125,18 +126,18 @@ impl<'f> Table<'f> {
         mix(words.iter().fold(start, |hash, &word| mix(hash, word)), domain)
     }
 
-    /// The check of an entry in a slot; never 0.
+    /// Returns the check of an entry in a slot; never 0.
     fn entry_check(&self, slot: usize, entry: &[u64]) -> u64 {
         (self.hash(1, slot, entry) >> (64 - ENTRY_BITS)).max(1)
     }
 
-    /// What an entry in a slot adds to its home's check; never 0, so that the check alone tells
-    /// whether an entry counts ([`Table::members`]).
+    /// Returns the part of its home's check that an entry in a slot adds; never 0, so that the
+    /// check alone decides whether an entry counts ([`Table::members`]).
     fn member(&self, slot: usize, entry: &[u64]) -> u64 {
         (self.hash(2, slot, entry) >> (64 - HOME_BITS)).max(1)
     }
 
-    /// The check of a home without entries.
+    /// Returns the check of a home without entries.
     fn home_base(&self, home: usize) -> u64 {
         self.hash(3, home, &[]) >> (64 - HOME_BITS)
     }
@@ -156,7 +157,7 @@ impl<'f> Table<'f> {
         self.note_metadata(home);
     }
 
-    /// Has a slot's metadata written. Two changes of a word in a row are one.
+    /// Schedules a write of a slot's metadata. Two consecutive changes of a word are combined.
     fn note_metadata(&mut self, slot: usize) {
         let at = self.layout.metadata_at(slot);
         if self.writes.last().is_some_and(|(last, words)| *last == at && words.len() == 1) {
@@ -169,7 +170,7 @@ impl<'f> Table<'f> {
         self.writes.push((at, SmallVec::from_slice(&self.words[at..at + len])));
     }
 
-    /// What the words of a slot say, whose metadata was read.
+    /// Returns the state of a slot whose metadata was read.
     pub(crate) fn state(&self, slot: usize) -> SlotState {
         match self.metadata(slot) & ENTRY_MASK {
             0 => SlotState::Empty,
@@ -178,19 +179,19 @@ impl<'f> Table<'f> {
         }
     }
 
-    /// Whether the metadata of a slot is that of a leaf in the tree.
+    /// Returns whether the metadata of a slot belongs to a leaf in the tree.
     pub(crate) fn is_in_tree(&self, slot: usize) -> bool {
         self.words[self.layout.metadata_at(slot)] & (METADATA_MARK | DEAD_FLAG) == METADATA_MARK
     }
 
-    /// The replica that a run of slots from this one on holds.
+    /// Returns the replica in a run of slots from this one on.
     pub(crate) fn replica(&self, first: usize) -> Link {
         let group = first.div_ceil(GROUP_SLOTS) % (self.layout.span / GROUP_SLOTS);
         Link::from_word(self.words[self.layout.replica_at(group)])
     }
 
-    /// The live entries of a home, by slot, if its neighbourhood fits together; `None` if it is
-    /// torn. The metadata of the last slot need not have been read.
+    /// Returns the live entries of a home, by slot, if its neighbourhood check matches; `None` if
+    /// it is torn. The metadata of the last slot need not have been read.
     pub(crate) fn members(&self, home: usize, has_last: bool) -> Option<SmallVec<[usize; NEIGHBOURHOOD]>> {
         let mut members = SmallVec::new();
         let mut check = self.home_base(home);
@@ -220,17 +221,17 @@ impl<'f> Table<'f> {
         holds.then_some(members)
     }
 
-    /// All words of the leaf.
+    /// Returns all words of the leaf.
     pub(crate) fn into_words(self) -> Vec<u64> {
         self.words.into_owned()
     }
 
-    /// Whether the vacancy bitmap is that of the entries.
+    /// Returns whether the vacancy bitmap matches the entries.
     pub(crate) fn has_right_vacancy(&self) -> bool {
         self.words[self.layout.vacancy_at()] == self.vacancy()
     }
 
-    /// The entry of a slot.
+    /// Returns the entry of a slot.
     pub(crate) fn parse(&self, slot: usize) -> EntryState {
         match self.state(slot) {
             SlotState::Empty => EntryState::Empty,
@@ -242,7 +243,7 @@ impl<'f> Table<'f> {
         }
     }
 
-    /// Whether everything fits together: replicas, entries and neighbourhoods.
+    /// Returns whether replicas, entries and neighbourhoods are all consistent.
     pub(crate) fn is_sound(&self) -> bool {
         let groups = 0..self.layout.span / GROUP_SLOTS;
         let replicas = groups.map(|group| self.words[self.layout.replica_at(group)]);
@@ -259,13 +260,13 @@ impl<'f> Table<'f> {
         replicas.into_iter().all(|word| word == self.sibling.word()) && checks.iter().enumerate().all(is_held)
     }
 
-    /// The vacancy bitmap as the entries have it.
+    /// Returns the vacancy bitmap of the entries.
     pub(crate) fn vacancy(&self) -> u64 {
         let is_empty = |slot: &usize| self.state(*slot) == SlotState::Empty;
         (0..self.layout.span).filter(is_empty).fold(0, |bitmap, slot| bitmap | 1 << slot)
     }
 
-    /// Writes an empty table's metadata and replicas; what slots hold stays, and counts no more.
+    /// Writes an empty table's metadata and replicas; the slots' words stay but no longer count.
     fn clear_all(&mut self) {
         for group in 0..self.layout.span / GROUP_SLOTS {
             self.words.to_mut()[self.layout.replica_at(group)] = self.sibling.word();
@@ -279,7 +280,7 @@ impl<'f> Table<'f> {
         }
     }
 
-    /// Fills an empty table with entries; `false` when they have no places.
+    /// Fills an empty table with entries; `false` if they do not fit.
     pub(crate) fn fill(&mut self, entries: &[Entry]) -> bool {
         let homes: Vec<usize> =
             entries.iter().map(|entry| home_of(self.format, self.layout, &entry.key)).collect();
@@ -295,11 +296,11 @@ impl<'f> Table<'f> {
         true
     }
 
-    /// Makes all checks those of the entries, under the lock of a leaf whose writer died: whatever
-    /// is live was written whole, since an entry's words change only while it is empty and a value
-    /// by one word. Of a key that was being moved one copy goes. Replicas are written too: a failure
-    /// of power can leave any of the leaf's words behind, and what is not sound would be mended at
-    /// every visit.
+    /// Recomputes all checks from the entries, under the lock of a leaf whose writer died. Live
+    /// entries are whole, since an entry's words change only while it is empty, and a value changes
+    /// by one word. If a key was being moved, one copy is removed. Replicas are written too: a
+    /// power failure can lose any of the leaf's words, and an inconsistent leaf would be repaired
+    /// at every visit.
     pub(crate) fn mend(&mut self) {
         let is_live = |table: &Self, slot: usize| table.metadata(slot) & ENTRY_MASK != 0;
         let mut live: Vec<(usize, SmallVec<[u64; 4]>)> = Vec::new();
@@ -318,7 +319,7 @@ impl<'f> Table<'f> {
         self.writes.clear();
     }
 
-    /// Puts an entry into an empty slot: it counts from its check on.
+    /// Puts an entry into an empty slot: it counts once its check is written.
     pub(crate) fn insert(&mut self, slot: usize, entry: &[u64]) {
         let at = self.layout.entry_at(slot);
         self.words.to_mut()[at..at + entry.len()].copy_from_slice(entry);
@@ -346,7 +347,8 @@ impl<'f> Table<'f> {
         self.change_home_check(home, difference);
     }
 
-    /// Moves an entry to an empty slot of its neighbourhood: it is in both before it leaves one.
+    /// Moves an entry to an empty slot of its neighbourhood: it is in both before it leaves the old
+    /// one.
     fn hop(&mut self, from: usize, to: usize) {
         let entry: SmallVec<[u64; 4]> = SmallVec::from_slice(self.entry(from));
         let home = self.home(from);
@@ -359,9 +361,9 @@ impl<'f> Table<'f> {
         self.set_entry_check(from, 0);
     }
 
-    /// Puts an entry into its neighbourhood, after moving others until a slot of it is empty.
-    /// `vacancy` becomes what it is then. `false` when no slot is empty or the others have no
-    /// places, and the table is of no further use.
+    /// Puts an entry into its neighbourhood, after moving others until one of its slots is empty,
+    /// and updates `vacancy`. Returns `false` if no slot is empty or the others cannot be moved;
+    /// then the table must not be used any further.
     pub(crate) fn insert_with_hops(&mut self, home: usize, entry: &[u64], vacancy: &mut u64) -> bool {
         let layout = self.layout;
         let Some(mut offset) = first_vacant(layout, home, *vacancy) else { return false };
@@ -381,7 +383,7 @@ impl<'f> Table<'f> {
         true
     }
 
-    /// The WRITEs that make the leaf what the table is, in their order.
+    /// Adds the pending WRITEs to a batch, in their order.
     pub(crate) fn post(&self, batch: &mut darter_fabric::Batch) {
         for (at, words) in &self.writes {
             batch.write(self.addr.plus(*at as u64 * 8), words);
@@ -389,20 +391,20 @@ impl<'f> Table<'f> {
     }
 }
 
-/// How far behind a home the first vacant slot is.
+/// Returns the distance from a home to the first vacant slot.
 pub(crate) fn first_vacant(layout: Layout, home: usize, vacancy: u64) -> Option<usize> {
     (0..layout.span).find(|&offset| vacancy >> layout.behind(home, offset) & 1 == 1)
 }
 
-/// Marks all metadata of a leaf as that of one no longer in the tree; its contents stay.
+/// Marks all metadata of a leaf that is no longer in the tree; its contents stay.
 pub(crate) fn mark_dead(layout: Layout, words: &mut [u64]) {
     for slot in (0..layout.span).step_by(2) {
         words[layout.metadata_at(slot)] |= DEAD_FLAG;
     }
 }
 
-/// Slots for entries with these homes, each in its neighbourhood and as near to its home as the
-/// others leave room for; `None` when there are none. Finds them whenever there are any: a maximum
+/// Returns slots for entries with these homes, each in its neighbourhood and as near to its home as
+/// possible; `None` if there is no solution. Finds a solution whenever one exists: a maximum
 /// matching, by augmenting paths.
 pub(crate) fn places(layout: Layout, homes: &[usize]) -> Option<Vec<usize>> {
     if homes.len() > layout.span {
@@ -423,7 +425,7 @@ pub(crate) fn places(layout: Layout, homes: &[usize]) -> Option<Vec<usize>> {
     Some(slots)
 }
 
-/// Finds a slot for an entry; owners of slots that it wants find others.
+/// Finds a slot for an entry; entries in the slots that it needs move to others.
 fn settle(
     layout: Layout,
     homes: &[usize],
@@ -451,15 +453,16 @@ fn settle(
     false
 }
 
-/// Where to part entries in order so that both sides have places: as near to the middle as can be.
+/// Returns the position to split ordered entries so that both sides fit in a table, as near to the
+/// middle as possible.
 pub(crate) fn middle(layout: Layout, homes: &[usize]) -> usize {
     let half = homes.len() / 2;
     let around = (0..homes.len()).flat_map(|away| [half.checked_sub(away), Some(half + away)]);
     let inside = around.flatten().filter(|at| (1..homes.len()).contains(at));
     let fits =
         |at: &usize| places(layout, &homes[..*at]).is_some() && places(layout, &homes[*at..]).is_some();
-    // Of entries that had places and one more, those before it or those behind it have places with
-    // it: full neighbourhoods on both sides of it would be two in one place.
+    // If entries that fitted get one more, those before it or those after it fit together with it:
+    // otherwise neighbourhoods on both sides would be full, which are the same slots.
     inside.into_iter().find(fits).unwrap_or(half)
 }
 
@@ -468,7 +471,7 @@ mod tests {
     use super::*;
     use crate::sherman::format::Shape;
 
-    /// A search reads the last slot of a neighbourhood without its metadata if that lies behind it.
+    /// A search reads the last slot of a neighbourhood without its metadata if that comes after it.
     /// One entry in 2^18 has a hash of 0 there, and was not found.
     #[test]
     fn the_last_entry_of_a_neighbourhood_is_found_whatever_its_hash() {
@@ -486,6 +489,6 @@ mod tests {
         table.insert(last, &entry);
         assert_eq!(table.members(home, false).unwrap()[..], [last]);
         table.clear(last);
-        assert!(table.members(home, false).unwrap().is_empty(), "what was there counts no more");
+        assert!(table.members(home, false).unwrap().is_empty(), "cleared entries do not count");
     }
 }

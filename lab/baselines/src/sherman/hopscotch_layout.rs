@@ -1,15 +1,15 @@
-//! Where the words of a hopscotch leaf lie ([`super::hopscotch`] draws them).
+//! The layout of a hopscotch leaf's words, drawn in [`super::hopscotch`].
 use smallvec::SmallVec;
 
-/// Slots in which a key can be, from its home on.
+/// Slots in which a key can be, starting at its home.
 pub(crate) const NEIGHBOURHOOD: usize = 8;
 /// Slots that share a replica of the leaf's sibling link.
 pub(super) const GROUP_SLOTS: usize = 8;
 
-/// A run of a leaf's words: the first one's number, and how many.
+/// A run of a leaf's words: the index of the first and the length.
 pub(crate) type Run = (usize, usize);
 
-/// Where the words of a hopscotch leaf lie.
+/// The layout of a hopscotch leaf's words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Slots.
@@ -21,7 +21,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Of leaves whose header and fences take up to `header` words.
+    /// Returns the layout of leaves whose header and fences take up to `header` words.
     pub(crate) fn new(span: usize, entry: usize, header: usize) -> Self {
         Self { span, entry, area: header + 1 }
     }
@@ -34,17 +34,17 @@ impl Layout {
         1 + GROUP_SLOTS / 2 * self.pair_words()
     }
 
-    /// Words of a leaf.
+    /// Returns the words of a leaf.
     pub(crate) fn leaf_words(self) -> usize {
         self.area + self.span / GROUP_SLOTS * self.group_words()
     }
 
-    /// The word of the vacancy bitmap; what is before it is header and fences.
+    /// Returns the word of the vacancy bitmap, which follows header and fences.
     pub(crate) fn vacancy_at(self) -> usize {
         self.area - 1
     }
 
-    /// The first word of the groups.
+    /// Returns the first word of the groups.
     pub(crate) fn area_at(self) -> usize {
         self.area
     }
@@ -57,23 +57,23 @@ impl Layout {
         self.replica_at(slot / GROUP_SLOTS) + 1 + slot % GROUP_SLOTS / 2 * self.pair_words()
     }
 
-    /// The first word of a slot's entry.
+    /// Returns the first word of a slot's entry.
     pub(crate) fn entry_at(self, slot: usize) -> usize {
         self.pair_at(slot) + slot % 2 * (self.entry + 1)
     }
 
-    /// The word of a slot's metadata.
+    /// Returns the word of a slot's metadata.
     pub(super) fn metadata_at(self, slot: usize) -> usize {
         self.pair_at(slot) + self.entry
     }
 
-    /// The run of a slot's entry and metadata.
+    /// Returns the run of a slot's entry and metadata.
     pub(crate) fn slot_run(self, slot: usize) -> Run {
         (self.entry_at(slot).min(self.metadata_at(slot)), self.entry + 1)
     }
 
-    /// The runs of `count` slots from one on, at least a neighbourhood; the metadata of the last
-    /// only where it lies before the entry, or where it is asked for.
+    /// Returns the runs of `count` slots from one on, at least a neighbourhood. The metadata of the
+    /// last slot is included only if it comes before the entry or if `with_last` is set.
     pub(crate) fn runs(self, first: usize, count: usize, with_last: bool) -> SmallVec<[Run; 2]> {
         let (start, end) = (self.start_of(first), self.area + self.span / GROUP_SLOTS * self.group_words());
         if count >= self.span {
@@ -103,12 +103,12 @@ impl Layout {
         }
     }
 
-    /// A slot so many behind another.
+    /// Returns the slot at a distance after another, cyclically.
     pub(crate) fn behind(self, slot: usize, offset: usize) -> usize {
         (slot + offset) % self.span
     }
 
-    /// How many slots `slot` is behind `home`.
+    /// Returns the distance from `home` to `slot`, cyclically.
     pub(crate) fn offset(self, home: usize, slot: usize) -> usize {
         (slot + self.span - home) % self.span
     }

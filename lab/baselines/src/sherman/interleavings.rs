@@ -1,4 +1,4 @@
-//! Races of merges, and what errors and copies leave behind, driven by hand.
+//! Races of merges, and states after errors or with old copies, driven by hand.
 
 use super::page::{Aim, Link, Page};
 use super::{DESCRIPTOR_WORD, DESCRIPTOR_WORDS, Records, Sherman, ShermanOptions};
@@ -28,7 +28,7 @@ fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// The words of node 0's lock table.
+/// Returns the words of node 0's lock table.
 fn lock_words<F: Fabric>(client: &mut Client<F>) -> Vec<u64> {
     block_on(async {
         let descriptor = client.pool().root_word(DESCRIPTOR_WORD);
@@ -39,7 +39,7 @@ fn lock_words<F: Fabric>(client: &mut Client<F>) -> Vec<u64> {
     })
 }
 
-/// Whether a lock stays taken by a put that fails at this point; `None` if it does not fail.
+/// Returns whether a put that fails at this point leaves a lock taken; `None` if it does not fail.
 fn is_held_after(point: FailPoint) -> Option<bool> {
     let fabric = Failing::new(Local::memory(8 << 20, 1).unwrap());
     let (pool, sherman) = open(fabric.clone());
@@ -50,8 +50,8 @@ fn is_held_after(point: FailPoint) -> Option<bool> {
     outcome.err().map(|_| lock_words(&mut client).iter().any(|&word| word != 0))
 }
 
-/// After the batch that takes the lock any other is lost. It may still land: the lock stays taken
-/// until its holder is known to be over.
+/// Any batch after the one that takes the lock is lost. It may still take effect, so the lock stays
+/// taken until its holder is known to be over.
 #[test]
 fn a_lock_under_which_a_batch_was_lost_is_not_given_back() {
     let taken = (0..100).find(|&batch| is_held_after(FailPoint::Reply(batch)) != Some(false)).unwrap();
@@ -60,14 +60,14 @@ fn a_lock_under_which_a_batch_was_lost_is_not_given_back() {
     assert!(after.len() > 1 && after.iter().all(|&is_held| is_held), "{after:?}");
 }
 
-/// The leaf of a key, by its way from the root.
+/// Returns the leaf of a key, found from the root.
 async fn leaf_of<F: Fabric>(sherman: &Sherman<F>, client: &mut Client<F>, key: &[u8]) -> Box<Page> {
     let mut operation = Operation::pin(&*sherman.shared, client, OpKind::Maintain).await.unwrap();
     operation.page_at(Aim::At(key), 0, true).await.unwrap().unwrap()
 }
 
-/// The memory of a leaf that a copy names is used again, for an image of that leaf which never
-/// became a part of the tree.
+/// The memory of a leaf that a copy names is reused for an image of that leaf which never became
+/// part of the tree.
 #[test]
 fn a_node_is_the_one_that_a_copy_meant_or_none() {
     const KEYS: u64 = 60;
@@ -83,7 +83,7 @@ fn a_node_is_the_one_that_a_copy_meant_or_none() {
         let draft = before.draft(&sherman.shared.format);
         sherman.put(&mut client, &last, b"is true.", Condition::Always).await.unwrap();
         assert_eq!(other.get(&mut client, &last).await.unwrap().unwrap(), b"is true.");
-        // The leaf to the left of it takes it in.
+        // Its left neighbour takes it in.
         for number in (0..KEYS - 1).rev() {
             assert!(sherman.delete(&mut client, &key(number)).await.unwrap());
             if leaf_of(&sherman, &mut client, &last).await.addr != before.addr {
@@ -99,7 +99,7 @@ fn a_node_is_the_one_that_a_copy_meant_or_none() {
                 break;
             }
         }
-        assert_eq!(addr, before.addr, "the leaf's memory is used again");
+        assert_eq!(addr, before.addr, "the leaf's memory is reused");
         let link = Link::new(addr, before.tag ^ 1);
         let image = draft.image(&sherman.shared.format, addr, link.tag(), 1).unwrap();
         client.post(|batch| batch.write(addr, &image)).await.unwrap();
@@ -107,7 +107,7 @@ fn a_node_is_the_one_that_a_copy_meant_or_none() {
     });
 }
 
-/// Lets a task go on for so many verbs, or until it has ended. Gives up when it waits for others.
+/// Runs a task for this many verbs or until it ends. Gives up if it waits for others.
 fn advance(executor: &mut Executor<'_>, task: TaskId, verbs: usize) -> bool {
     let (mut events, mut left) = (Vec::new(), verbs);
     for _ in 0..20_000 {
@@ -119,7 +119,7 @@ fn advance(executor: &mut Executor<'_>, task: TaskId, verbs: usize) -> bool {
     executor.has_ended(task)
 }
 
-/// Keys with room for others between them, in two levels of full inner nodes.
+/// Number of loaded keys, with gaps between them, in two levels of full inner nodes.
 const LOADED: u64 = 1200;
 
 fn loaded() -> (Pool<Sim>, Sherman<Sim>) {
@@ -129,7 +129,8 @@ fn loaded() -> (Pool<Sim>, Sherman<Sim>) {
     (pool, sherman)
 }
 
-/// The lower fences of the leaves below the first inner node of level 1, and its upper fence.
+/// Returns the lower fences of the leaves below the first inner node of level 1, and its upper
+/// fence.
 fn first_parent(pool: &Pool<Sim>, sherman: &Sherman<Sim>) -> Vec<Vec<u8>> {
     let mut client = pool.client().unwrap();
     block_on(async {
@@ -148,7 +149,7 @@ async fn put_all(sherman: &Sherman<Sim>, client: &mut Client<Sim>, count: u64) {
     }
 }
 
-/// A delete is about to merge its leaf with a neighbour, when their parent splits between the two.
+/// A delete is about to merge its leaf with a neighbour when their parent splits between the two.
 #[test]
 fn neighbours_of_two_parents_do_not_merge() {
     let (pool, sherman) = loaded();

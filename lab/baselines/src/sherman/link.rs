@@ -32,8 +32,8 @@ impl Link {
         (self.0 >> (64 - TAG_BITS)) as u32
     }
 
-    /// Whether what it leads to has the size of a leaf, where that is another than that of an inner
-    /// node; the root has it always.
+    /// Returns whether the target has the size of a leaf, if that differs from the size of an inner
+    /// node; always true for the root.
     pub(crate) fn has_leaf_size(self) -> bool {
         self.tag() & 1 == 1
     }

@@ -1,20 +1,19 @@
-//! Merges: a node that deletes have emptied takes in its right neighbour, and the neighbour's
-//! memory goes back.
+//! Merges: a node with few keys left takes in its right neighbour, whose memory is freed.
 //!
-//! 1. The parent forgets the right one. From here on the left one's sibling link leads to it, as
+//! 1. The parent drops the right node. From here on the left node's sibling link leads to it, as
 //!    after a split.
-//! 2. The right one is marked dead, by one word; its contents stay.
-//! 3. The left one is rewritten with both contents.
+//! 2. The right node is marked dead, by one word; its contents stay.
+//! 3. The left node is rewritten with both contents.
 //!
-//! Dying after 2 leaves a left node whose right neighbour is dead: anyone who walks into it does
-//! step 3. A node is freed only when it is dead, so anyone who still has a link to it learns that;
-//! that is why 2 comes before 3.
+//! A death after step 2 leaves a left node whose right neighbour is dead: the next walk that
+//! reaches it does step 3. A node is freed only after it is dead, so a client with an old link to
+//! it can detect that; this is why step 2 comes before step 3.
 //!
 //! The root takes in its only child in the same two steps.
 //!
-//! The second and third lock are tried for, not waited for, so merges wait for nobody; one that
-//! fails is left to a later delete. Neighbours need not be small for it: it is enough that both fit
-//! in three quarters of a node.
+//! A merge tries the second and third lock without waiting, so merges never block; a failed merge
+//! is left to a later delete. Neighbours need not be small: it is enough that both fit in three
+//! quarters of a node.
 
 use super::bound::Bound;
 use super::nodes::{Change, Seen, is_harmless, write_dead};
@@ -28,15 +27,15 @@ use darter_index::checker::note;
 use darter_index::{IndexError, Result};
 use darter_pool::{Client, Pinned, PoolError};
 
-/// Locks that an operation holds, in the order of locking; one can cover several nodes.
+/// Locks that an operation holds, in locking order; one can cover several nodes.
 #[derive(Default)]
 struct Holding {
     locks: Vec<Locked>,
 }
 
 impl Holding {
-    /// Ends the locks, unless something went wrong with what was posted under them: then they are
-    /// left to be taken over.
+    /// Releases the locks unless verbs posted under them failed: then they are left to be taken
+    /// over.
     async fn end<F: Fabric, R>(self, client: &mut Pinned<'_, F>, outcome: Result<R>) -> Result<R> {
         if outcome.as_ref().is_ok() || outcome.as_ref().is_err_and(is_harmless) {
             for locked in self.locks {
@@ -47,7 +46,7 @@ impl Holding {
     }
 }
 
-/// What an attempt to merge at a level did.
+/// The result of an attempt to merge at a level.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Merged {
     /// The parent has lost a child.
@@ -56,11 +55,11 @@ enum Merged {
 }
 
 impl<F: Fabric> Sherman<F> {
-    /// Tries again to merge leaves that deletes have left empty, because a client had a lock or the
-    /// pool was full.
+    /// Retries merges of empty leaves that failed because a client held a lock or the pool was
+    /// full.
     ///
     /// # Errors
-    /// Those of [`Sherman::merge_upwards`].
+    /// Errors of [`Sherman::merge_upwards`].
     pub(crate) async fn merge_left_over(&self, client: &mut Client<F>) -> Result<()> {
         let keys = std::mem::take(&mut *self.shared.unmerged());
         for key in keys {
@@ -78,11 +77,11 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there
-    /// is something to merge. Returns whether the leaf was merged.
+    /// Merges the leaf of a key with a neighbour, then its parent, and so on while possible.
+    /// Returns whether the leaf was merged.
     ///
     /// # Errors
-    /// Those of [`Sherman::walk`] and [`Sherman::read_locked`]; a full pool is none.
+    /// Errors of [`Sherman::walk`] and [`Sherman::read_locked`]; a full pool is not an error.
     pub(crate) async fn merge_upwards(&mut self, key: &[u8]) -> Result<bool> {
         let mut level = 0;
         loop {
@@ -121,7 +120,7 @@ impl<F: Fabric> Operation<'_, F> {
         outcome
     }
 
-    /// Locks a further node unless that would mean to wait, and reads it.
+    /// Locks another node and reads it, unless its lock is taken.
     async fn take(&mut self, holding: &mut Holding, link: Link) -> Result<Option<Box<Page>>> {
         let mut covered = false;
         for locked in &holding.locks {
@@ -168,7 +167,7 @@ impl<F: Fabric> Operation<'_, F> {
             parent.high.as_ref().map(Bound::bytes)
         };
         let is_listed = next == Some(right.link());
-        // One that the parent was never told of is right before the next child.
+        // A node that the parent never listed is right before the next child.
         let is_another_s = ends.is_some_and(|ends| right.low.bytes() >= ends);
         if !is_listed && is_another_s {
             return Ok(Merged::No);
@@ -195,8 +194,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(if is_listed { Merged::Yes } else { Merged::No })
     }
 
-    /// The contents of two neighbours as one node's, when both fit in three quarters of it, or one
-    /// is as good as empty.
+    /// Returns the contents of two neighbours as one node's, if both fit in three quarters of it,
+    /// or if one is nearly empty.
     async fn joined(&mut self, left: &Page, right: &Page) -> Result<Option<Draft>> {
         let format = &self.shared.format;
         let (low, high, sibling) = (left.low.clone(), right.high.clone(), right.sibling);
@@ -223,7 +222,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((roomy && fits).then_some(draft))
     }
 
-    /// Retires what a left node that took in its right one leaves over.
+    /// Retires the objects that a left node no longer needs after it took in its right neighbour.
     fn retire_joined(&mut self, left: &Page, right: &Page) {
         if let Some(high) = &left.high {
             high.retire(&mut self.client);
@@ -234,8 +233,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.retire_node(right);
     }
 
-    /// Finishes a merge: the right neighbour of a locked node may be dead and still linked.
-    /// Unlocks.
+    /// Finishes a merge if the right neighbour of a locked node is dead and still linked. Unlocks.
     pub(crate) async fn absorb_dead_sibling(
         &mut self,
         mut locked: Locked,
@@ -259,7 +257,7 @@ impl<F: Fabric> Operation<'_, F> {
                 }
                 return Ok(());
             }
-            // The left one has grown since: the right one's contents move to a node that is alive.
+            // The left node has grown since: the right node's contents move to a new node.
             let link = self.shared.new_node(&mut self.client, &mut change.fresh, right.level).await?;
             let written = self.shared.write_new(&mut change, link, &right.draft(&self.shared.format));
             let draft = Draft { sibling: link, ..left.draft(&self.shared.format) };
@@ -293,7 +291,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(page.filter(|page| page.is_dead() && page.tag == link.tag()).map(Box::new))
     }
 
-    /// The root takes in its only child, and that one's only child, and so on.
+    /// Merges the root with its only child, then with that child's only child, and so on.
     async fn take_in_only_child(&mut self) -> Result<()> {
         loop {
             let mut holding = Holding::default();
@@ -337,7 +335,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(lowered)
     }
 
-    /// Finishes the root's taking in of its only child, which may be dead and still linked.
+    /// Finishes the root's merge with its only child, which may be dead and still linked.
     pub(crate) async fn absorb_dead_child(&mut self) -> Result<()> {
         let mut holding = Holding::default();
         holding.locks.push(self.lock_root().await?);

@@ -1,16 +1,16 @@
 //! Sherman (SIGMOD 2022): a B-link tree in disaggregated memory; with its techniques switched off,
 //! FG+ and FG (SIGMOD 2019).
 //!
-//! Nodes ([`page`]) of 1 KiB with fences and sibling links; leaves with unsorted entries
-//! ([`entry`]) of which one alone is written back; inner nodes cached by every compute node
-//! ([`cache`]); hierarchical locks ([`crate::hocl`]) that are leases. The root's address never
+//! Nodes ([`page`]) have 1 KiB, fences and sibling links. Leaves have unsorted entries ([`entry`]),
+//! of which only the changed one is written back. Every compute node caches inner nodes
+//! ([`cache`]). The hierarchical locks ([`crate::hocl`]) are leases. The root's address never
 //! changes: it grows and shrinks in place.
 //!
 //! Root words: 3 the kind, 8 the address of a descriptor: shape, link to the root, descriptor of
 //! the locks.
 //!
-//! `lab/docs/sherman.md` says what the published design leaves open, what is done here, and what that
-//! costs.
+//! `lab/docs/sherman.md` states what the published design leaves open, what this implementation
+//! does, and what that costs.
 
 pub(crate) mod bound;
 mod bulk;
@@ -58,7 +58,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What tells the indexes apart that are such trees.
+/// The differences between the indexes that are such trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeKind {
     pub(crate) name: &'static str,
@@ -72,16 +72,16 @@ const KIND_WORD: usize = 3;
 const DESCRIPTOR_WORD: usize = 8;
 /// Words of the descriptor: shape, root, locks.
 const DESCRIPTOR_WORDS: usize = 3;
-/// Nodes that are remembered for their parents to be told of, and keys of leaves to be merged.
+/// Maximum number of recorded nodes that a parent may not list, and of keys of leaves to merge.
 const UNTOLD_MAX: usize = 256;
-/// Nodes unknown to their parents with which no more are made.
+/// Number of unlisted nodes from which no more are created.
 const UNTOLD_MANY: usize = 16;
 const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 
-/// An operation under way.
+/// An operation in progress.
 pub(crate) type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
 
-/// What the clients of a compute node share of the index.
+/// State of the index shared by the clients of a compute node.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) format: Format,
@@ -90,12 +90,12 @@ pub(crate) struct Shared {
     pub(crate) locks: Hocl,
     pub(crate) cache: Cache,
     options: ShermanOptions,
-    /// Nodes that their parents may not have been told of, with their levels, and whether telling
+    /// Nodes that their parents may not list, with their levels, and whether updating the parent
     /// found the pool full.
     untold: Mutex<Vec<(u8, Parted, bool)>>,
     /// Keys of leaves that were left empty.
     unmerged: Mutex<Vec<Vec<u8>>>,
-    /// Where the stamps, tags and places of new nodes come from.
+    /// Source of the stamps, tags and places of new nodes.
     dice: AtomicU64,
 }
 
@@ -104,7 +104,8 @@ impl Shared {
         lock(&self.untold)
     }
 
-    /// A node of this level may be unknown to its parent: the next maintenance tells it.
+    /// Records that a node of this level may be missing in its parent: the next maintenance adds
+    /// it.
     fn note_untold(&self, level: u8, parted: Parted, was_full: bool) {
         let mut untold = self.untold();
         if untold.len() < UNTOLD_MAX && !untold.iter().any(|(_, known, _)| known.1 == parted.1) {
@@ -112,8 +113,8 @@ impl Shared {
         }
     }
 
-    /// Whether so many nodes are unknown to their parents for want of room that no more are to be
-    /// made.
+    /// Returns whether no more nodes may be created, because too many could not be added to their
+    /// parents for lack of room.
     pub(crate) fn cannot_tell(&self) -> bool {
         self.untold().iter().filter(|(.., was_full)| *was_full).count() >= UNTOLD_MANY
     }
@@ -122,7 +123,7 @@ impl Shared {
         lock(&self.unmerged)
     }
 
-    /// The leaf of this key is empty: the next maintenance tries to merge it.
+    /// Records that the leaf of this key is empty: the next maintenance tries to merge it.
     pub(crate) fn note_unmerged(&self, key: &[u8]) {
         let mut unmerged = self.unmerged();
         if unmerged.len() < UNTOLD_MAX {
@@ -135,8 +136,8 @@ impl Shared {
         mix(mix(self.format.seed, drawn), drawn >> 32)
     }
 
-    /// A stamp for the image after one with this stamp: another 64 bits, of which those that
-    /// pointers carry count up and are never 0.
+    /// Returns a stamp for the image after one with this stamp: 64 new bits, of which the bits in
+    /// pointers count up and are never 0.
     fn stamp_after(&self, stamp: u64) -> u64 {
         const MASK: u64 = (1 << STAMP_BITS) - 1;
         let random = self.random();
@@ -159,7 +160,7 @@ impl<F: Fabric> Clone for Sherman<F> {
 }
 
 impl<F: Fabric> Sherman<F> {
-    /// Refuses keys and values that the index's shape has no room for.
+    /// Rejects keys and values that do not fit the index's shape.
     pub(crate) fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(key)?;
         let shape = &self.shared.format;
@@ -176,7 +177,7 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl Draft {
-    /// A leaf of all keys that holds none.
+    /// Returns an empty leaf of all keys.
     fn empty() -> Self {
         let body = Body::Leaf { prefix: 0, entries: Vec::new() };
         Self { level: 0, low: Bound::least(), high: None, sibling: Link::NONE, body }
@@ -187,7 +188,7 @@ impl<F: Fabric> Sherman<F> {
     /// Opens a tree of a kind.
     ///
     /// # Errors
-    /// Those of [`OrderedIndex::open`].
+    /// Errors of [`OrderedIndex::open`].
     pub(crate) async fn open_as(
         client: &mut Client<F>,
         options: ShermanOptions,
@@ -205,7 +206,7 @@ impl<F: Fabric> Sherman<F> {
         let root = Link::from_word(words[1]);
         let mut shape = Shape::from_word(words[0])
             .filter(|shape| is_plausible(client.pool(), root.addr(), shape.leaf_bytes()))
-            .ok_or(IndexError::corrupt(descriptor, "no Sherman index has this shape"))?;
+            .ok_or(IndexError::corrupt(descriptor, "malformed descriptor of a Sherman index"))?;
         shape.redo &= options.redo_images;
         let format = Format::new(shape, client.pool().secret());
         // No other handle has the word of this token.
@@ -227,10 +228,10 @@ impl<F: Fabric> Sherman<F> {
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 
-    /// Makes an empty root and its locks; of several creators one wins.
+    /// Creates an empty root and its locks; if several clients create them, one wins.
     ///
     /// # Errors
-    /// Those of [`OrderedIndex::create`].
+    /// Errors of [`OrderedIndex::create`].
     pub(crate) async fn create_as(
         client: &mut Client<F>,
         options: ShermanOptions,

@@ -1,17 +1,17 @@
-//! Nodes under their locks: reading, mending what a dead writer left half done, and writing whole
-//! ones.
+//! Nodes under their locks: reading, repairing what a dead writer left half done, and writing whole
+//! nodes.
 //!
-//! *Redo.* A WRITE of a whole node can be cut short by its writer's death, so the image is written
-//! to a second place first:
+//! *Redo.* The death of its writer can interrupt the WRITE of a whole node, so the image is first
+//! written to a second place:
 //!
 //! ```text
 //! WRITE image → second place     WRITE state ← its address     WRITE words 1.. of the node     WRITE state ← 0     unlock
 //! ```
 //!
-//! These go in one doorbell batch, which executes in order, where both places are on one memory
-//! node. Anyone who next has the lock finds a state that names an image, and puts the image in
-//! place: the change takes effect as a whole or not at all. Readers do not look at the state; for
-//! them the words fit together or not.
+//! These verbs go in one doorbell batch, which executes in order if both places are on one memory
+//! node. The next holder of the lock finds a state that names an image and copies the image into
+//! place: the change takes effect as a whole or not at all. Readers ignore the state; they check
+//! the consistency of the words.
 
 use super::entry::{Entry, EntryState, mended};
 use super::format::{Format, HEADER_WORDS};
@@ -29,9 +29,9 @@ use darter_index::radix::drafts::Drafts;
 use darter_index::{IndexError, Result};
 use darter_pool::{AllocKind, Client, PoolError};
 
-/// What a READ under the lock brought.
+/// The result of a READ under the lock.
 pub(crate) enum Seen {
-    /// The node, sound, with what was half done mended.
+    /// The node, repaired if it was half written.
     Alive(Box<Page>),
     /// A node that is no longer in the tree.
     Dead,
@@ -39,19 +39,19 @@ pub(crate) enum Seen {
     Other,
 }
 
-/// A node under its lock, and whether another, read with it, is alive.
+/// A locked node, and whether another node, read with it, is alive.
 type Covering = (Locked, Box<Page>, bool);
 
-/// What came of going right under locks.
+/// The result of moving right under locks.
 enum Locking {
     /// This node's range holds the key.
     Covering(Covering),
-    /// No such node: this is the last that led on.
+    /// There is no such node: this is the last node that led on.
     DeadEnd(Link),
 }
 
-/// A change of whole nodes that nobody can see yet: what was allocated for it, and the WRITEs that
-/// have to come first.
+/// A change of whole nodes that is not visible yet: the objects allocated for it, and the WRITEs
+/// that have to come first.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     pub(crate) fresh: Drafts,
@@ -59,8 +59,8 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Posts the WRITEs collected unless all of them go to `node`: then they may lead another batch
-    /// there.
+    /// Posts the collected WRITEs unless all of them go to `node`: then they may precede another
+    /// batch there.
     async fn settle<F: Fabric>(&mut self, client: &mut Client<F>, node: u8) -> Result<()> {
         if self.batch.verbs().iter().any(|verb| verb.addr.node() != node) {
             let next = client.batch();
@@ -70,24 +70,24 @@ impl Change {
     }
 }
 
-/// Remarks that a lock was taken over. Nothing else is to be done: whatever was left half done shows
-/// in the node, now or when it is locked next.
+/// Records that a lock was taken over. No other action is needed: a half-done change shows in the
+/// node, now or when it is locked next.
 pub(crate) fn note_taken_over(locked: &Locked) {
     if locked.is_taken_over {
         note(situations::TAKEN_OVER);
     }
 }
 
-/// Whether an error came before anything was posted that others could see.
+/// Returns whether an error occurred before any visible verb was posted.
 pub(crate) fn is_harmless(error: &IndexError) -> bool {
     !matches!(error, IndexError::Fabric(_) | IndexError::Pool(PoolError::Fabric(_)))
 }
 
 impl Shared {
-    /// Allocates a new node, away from the last one.
+    /// Allocates a new node on a random memory node.
     ///
     /// # Errors
-    /// Those of the pool.
+    /// Errors of the pool.
     pub(crate) async fn new_node<F: Fabric>(
         &self,
         client: &mut Client<F>,
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Adds the WRITE of a new node to a change; `None` when its contents do not fit.
+    /// Adds the WRITE of a new node to a change; `None` if its contents do not fit.
     pub(crate) fn write_new(&self, change: &mut Change, link: Link, draft: &Draft) -> Option<()> {
         let stamp = self.stamp_after(0);
         let image = draft.image(&self.format, link.addr(), link.tag(), stamp)?;
@@ -117,9 +117,9 @@ impl Shared {
     }
 }
 
-/// Says that a node is no longer in the tree: one word, so that it is said or not. All metadata of
-/// a hopscotch leaf say so too, behind it, since they are read without it; the leaf's contents stay
-/// what they are until nobody believes them.
+/// Marks a node as removed from the tree, atomically by one word. For a hopscotch leaf it then
+/// marks all metadata, since they are read without that word. The leaf's contents stay until no
+/// reader accepts them.
 pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
     batch.write(page.addr, &[DEAD]);
     if let Some(layout) = format.layout().filter(|_| page.is_leaf()) {
@@ -130,8 +130,9 @@ pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
     }
 }
 
-/// Adds the WRITE of a node's image, but for its state. What a hopscotch leaf holds comes before its
-/// header: while the old header stands, nobody is led past the leaf to what it no longer holds.
+/// Adds the WRITE of a node's image without its state. A hopscotch leaf's table is written before
+/// its header: while the old header is there, no reader is led past the leaf to entries that it no
+/// longer holds.
 fn write_image(format: &Format, batch: &mut Batch, page: &Page, image: &[u64]) {
     let layout = format.layout().filter(|_| page.is_leaf());
     let end = layout.map_or(image.len(), Layout::vacancy_at);
@@ -142,11 +143,11 @@ fn write_image(format: &Format, batch: &mut Batch, page: &Page, image: &[u64]) {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Reads a node whose lock the caller has.
+    /// Reads a node whose lock the caller holds.
     ///
     /// # Errors
-    /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`] for a node that cannot be mended;
-    /// those of the fabric.
+    /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`] for a node that cannot be repaired;
+    /// errors of the fabric.
     pub(crate) async fn read_locked(&mut self, link: Link, by_hint: bool) -> Result<Seen> {
         let mut batch = self.client.batch();
         Ok(self.read_locked_with(link, &mut batch, by_hint, None).await?.0)
@@ -155,16 +156,16 @@ impl<F: Fabric> Operation<'_, F> {
     /// Locks the root.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn lock_root(&mut self) -> Result<Locked> {
         self.shared.locks.lock(&mut self.client, self.shared.root.addr()).await
     }
 
-    /// Reads a node whose lock the caller has, in a batch that may hold other verbs, with a probe of
-    /// another node: whether it is alive.
+    /// Reads a node whose lock the caller holds, in a batch that may hold other verbs, and checks
+    /// whether the node of a probe is alive.
     ///
     /// # Errors
-    /// Those of [`Sherman::read_locked`].
+    /// Errors of [`Sherman::read_locked`].
     pub(crate) async fn read_locked_with(
         &mut self,
         link: Link,
@@ -191,7 +192,7 @@ impl<F: Fabric> Operation<'_, F> {
             Some(page) => page,
             None if by_hint => return Ok((Seen::Other, alive)),
             None if format.redo => {
-                return Err(IndexError::corrupt(addr, "a node whose words do not belong together"));
+                return Err(IndexError::corrupt(addr, "a node with inconsistent words"));
             }
             None => return Err(IndexError::LostInWrite { addr }),
         };
@@ -208,7 +209,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((Seen::Alive(page), alive))
     }
 
-    /// Puts a redo image in its node's place.
+    /// Copies a redo image to its node.
     async fn redo(&mut self, link: Link, image: GlobalAddr) -> Result<Option<Page>> {
         let format = &self.shared.format;
         let words = self.client.read(image, format.words_of(link)).await?;
@@ -225,7 +226,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Some(page))
     }
 
-    /// Mends inline entries whose writer died.
+    /// Repairs inline entries whose writer died.
     async fn mend_entries(&mut self, page: &mut Page) -> Result<()> {
         let format = &self.shared.format;
         if format.span.is_some() {
@@ -256,7 +257,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Mends a hopscotch leaf whose writer died.
+    /// Repairs a hopscotch leaf whose writer died.
     async fn mend_table(&mut self, page: &mut Page) -> Result<()> {
         let format = &self.shared.format;
         let Some(mut table) = page.table(format) else { return Ok(()) };
@@ -274,11 +275,11 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Locks the leaf whose range holds a key, which a link may lead to, and reads it in a batch
-    /// that has other verbs too.
+    /// Locks the leaf whose range holds a key, starting at a link, and reads it in a batch with
+    /// other verbs.
     ///
     /// # Errors
-    /// Those of [`Sherman::lock_covering`].
+    /// Errors of [`Sherman::lock_covering`].
     pub(crate) async fn lock_leaf(
         &mut self,
         key: &[u8],
@@ -289,11 +290,11 @@ impl<F: Fabric> Operation<'_, F> {
         locked.map(|(locked, page, _)| (locked, page)).ok_or(missing)
     }
 
-    /// Locks the node of `level` whose range holds a key, and tells whether the node to be probed
-    /// is alive; `None` when the tree has no such level.
+    /// Locks the node of `level` whose range holds a key, and returns whether the probed node is
+    /// alive; `None` if the tree has no such level.
     ///
     /// # Errors
-    /// Those of [`Sherman::walk`] and [`Sherman::read_locked`].
+    /// Errors of [`Sherman::walk`] and [`Sherman::read_locked`].
     pub(crate) async fn lock_covering(
         &mut self,
         key: &[u8],
@@ -327,11 +328,11 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Locks a node of `level`, then those to its right, one at a time, until one's range holds the
-    /// key.
+    /// Locks a node of `level`, then the nodes to its right, one at a time, until the key is in the
+    /// range of one.
     ///
     /// # Errors
-    /// Those of [`Sherman::read_locked`].
+    /// Errors of [`Sherman::read_locked`].
     async fn lock_rightwards(
         &mut self,
         (key, level): (&[u8], u8),
@@ -371,7 +372,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The key lies to the right of this node, whose parent may not have been told of its
+    /// Records that the key is to the right of this node, whose parent may not list its right
     /// neighbour.
     fn note_moved_right(&self, key: &[u8], page: &Page) {
         if let Some(high) = &page.high {
@@ -382,12 +383,12 @@ impl<F: Fabric> Operation<'_, F> {
         self.shared.drop_copy_above(key, page.level);
     }
 
-    /// Does under the lock what is left to be done at a node: a redo, torn entries, a right
-    /// neighbour that is dead and still linked. When the node itself is dead, the root may have
-    /// been about to take it in.
+    /// Completes, under the lock, the changes left half done at a node: a redo, torn entries, a
+    /// dead right neighbour that is still linked. If the node itself is dead, the root's merge with
+    /// its only child may be unfinished.
     ///
     /// # Errors
-    /// Those of [`Sherman::read_locked`].
+    /// Errors of [`Sherman::read_locked`].
     pub(crate) async fn mend(&mut self, link: Link) -> Result<()> {
         let locked = self.shared.locks.lock(&mut self.client, link.addr()).await?;
         match self.read_locked(link, false).await {
@@ -401,11 +402,11 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Ends an operation that failed under a lock. What it posted may still be on its way after an
-    /// error of the fabric: then the lock is left to be taken over.
+    /// Ends an operation that failed under a lock. After an error of the fabric its verbs may still
+    /// be in flight: then the lock is left to be taken over.
     ///
     /// # Errors
-    /// The one given.
+    /// The given error.
     pub(crate) async fn give_up<T>(&mut self, locked: Locked, error: IndexError) -> Result<T> {
         if is_harmless(&error) {
             locked.end(&mut self.client).await?;
@@ -413,11 +414,11 @@ impl<F: Fabric> Operation<'_, F> {
         Err(error)
     }
 
-    /// Writes a node anew, with the WRITEs of `change` before it, and unlocks. Answers `false` and
-    /// does nothing when the contents do not fit.
+    /// Rewrites a node, with the WRITEs of `change` before it, and unlocks. Returns `false` and
+    /// does nothing if the contents do not fit.
     ///
     /// # Errors
-    /// Those of the pool, before anything can be seen; those of the fabric.
+    /// Errors of the pool before any visible change; errors of the fabric.
     pub(crate) async fn rewrite(
         &mut self,
         change: &mut Change,
@@ -457,11 +458,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(true)
     }
 
-    /// Posts the last batch under some locks. The unlocking WRITEs go with it where commands are
-    /// combined.
+    /// Posts the last batch under some locks, with the unlocking WRITEs if commands are combined.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(crate) async fn submit_and_unlock(
         &mut self,
         mut batch: Batch,
@@ -474,7 +474,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// A node has been replaced in the tree, and is dead.
+    /// Retires a node that has been replaced in the tree and is dead.
     pub(crate) fn retire_node(&mut self, page: &Page) {
         self.client.retire(page.addr, self.shared.format.bytes_of(page.link()), AllocKind::Inner);
     }

@@ -1,12 +1,12 @@
-//! Nodes: their header, the words a WRITE puts there, and how a reader knows that what a READ
-//! brought belongs together.
+//! Nodes: their header, the words of a WRITE, and how a reader verifies that the words of a READ
+//! belong together.
 //!
 //! ```text
 //! word 0   state: 0 alive | address of a redo image + 1 | dead
 //! word 1   check: keyed hash of address and words 2.., of an inner node to its end, of a leaf up to its entries
 //! word 2   stamp: another with every WRITE of the whole node
 //! word 3   sibling to the right, a link
-//! word 4   level 8 | birth tag 22 | children 16 | prefix 17 | 1 when there is an upper fence
+//! word 4   level 8 | birth tag 22 | children 16 | prefix 17 | 1 if there is an upper fence
 //! word 5   codes of the fences, 8 each
 //! ...      lower fence, upper fence, each padded to words
 //! leaf     entries (`entry`), to the end
@@ -14,14 +14,14 @@
 //! ```
 //!
 //! *Link.* 42 bits of address, in units of 64 bytes, and the 22-bit birth tag of the node it leads
-//! to. A node's memory can be reused; a cached link that outlived its node then leads to one with
-//! another tag.
+//! to. A node's memory can be reused; a cached link that outlived its node then leads to a node
+//! with another tag.
 //!
-//! *What a READ brings* can be a mixture of any states that the words had meanwhile: nothing orders
-//! the words of a READ or of a WRITE. So no version written first and last proves anything (SIGMOD
-//! 2023, 3589276); the check words do, up to a chance of 2^-62: words that hash to the check were
-//! written together, and entries that carry the header's stamp belong to this image of the node.
-//! `lab/docs/sherman.md` has the argument.
+//! *The result of a READ* can be a mixture of any states that the words had during it: nothing
+//! orders the words of a READ or of a WRITE. So a version written first and last proves nothing
+//! (SIGMOD 2023, 3589276). The check words prove it, up to a chance of 2^-62: words that hash to
+//! the check were written together, and entries with the header's stamp belong to this image of the
+//! node. `lab/docs/sherman.md` has the argument.
 
 use super::bound::Bound;
 use super::entry::{Entry, EntryState};
@@ -39,31 +39,32 @@ const STAMP: usize = 2;
 const SIBLING: usize = 3;
 const KIND: usize = 4;
 const CODES: usize = 5;
-/// The state of a node that is no longer in the tree. Its contents stay, for anyone who has to
+/// The state of a node that is no longer in the tree. Its contents stay, for a client that has to
 /// finish its removal.
 pub(crate) const DEAD: u64 = 1 << 63;
-/// The code of an upper fence that does not exist.
+/// The code of a missing upper fence.
 const NO_FENCE: u8 = 254;
-/// Deepest tree there can be.
+/// Maximum height of a tree.
 pub(crate) const LEVELS_MAX: u8 = 32;
 
-/// The check of a node's words, of an inner node all, of a leaf those before its entries.
+/// Returns the check of a node's words: of all in an inner node, of those before the entries in a
+/// leaf.
 fn check(format: &Format, addr: GlobalAddr, words: &[u64]) -> u64 {
     words[STAMP..].iter().fold(mix(format.seed, addr.bits()), |state, &word| mix(state, word))
 }
 
-/// A tag for a node being born, from random bits.
+/// Returns a tag for a new node, from random bits.
 pub(crate) fn tag_of(random: u64) -> u32 {
     (random >> (64 - TAG_BITS)) as u32
 }
 
-/// A tag that says whether the node has the size of a leaf, where that is another.
+/// Returns a tag that encodes whether the node has the size of a leaf, if leaves have another size.
 pub(crate) fn tag_with_size(format: &Format, random: u64, has_leaf_size: bool) -> u32 {
     let tag = tag_of(random);
     if format.span.is_some() { tag & !1 | u32::from(has_leaf_size) } else { tag }
 }
 
-/// Whether a node can lie at an address at all.
+/// Returns whether a node can be at an address.
 pub(crate) fn is_plausible<F: Fabric>(pool: &Pool<F>, addr: GlobalAddr, bytes: u64) -> bool {
     let fabric = pool.fabric();
     usize::from(addr.node()) < fabric.nodes()
@@ -72,7 +73,7 @@ pub(crate) fn is_plausible<F: Fabric>(pool: &Pool<F>, addr: GlobalAddr, bytes: u
         && addr.offset() + bytes <= fabric.node_bytes(addr.node())
 }
 
-/// A node that a READ brought and that passed its check.
+/// A node from a READ that passed its check.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub(crate) addr: GlobalAddr,
@@ -81,21 +82,21 @@ pub(crate) struct Page {
     pub(crate) tag: u32,
     pub(crate) stamp: u64,
     pub(crate) sibling: Link,
-    /// Key bytes that all keys of a leaf share, and that its digests leave out.
+    /// Length of the prefix that all keys of a leaf share and that its digests omit.
     pub(crate) prefix: usize,
     pub(crate) low: Bound,
     pub(crate) high: Option<Bound>,
-    /// Where entries or links begin.
+    /// The first word of the entries or links.
     body: usize,
-    /// Of an inner node: its children, and where each separator but the first begins, in bytes from
-    /// the node's begin.
+    /// Of an inner node: its children, and the start of each separator except the first, in bytes
+    /// from the start of the node.
     children: usize,
     offsets: Box<[u16]>,
     /// The long separators, by child.
     longs: Vec<(usize, Bound)>,
 }
 
-/// Where a key stands to a node.
+/// The position of a key relative to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
     Below,
@@ -103,7 +104,7 @@ pub(crate) enum Position {
     Beyond,
 }
 
-/// What a walk is after.
+/// The target of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim<'k> {
     /// The node whose range holds a key.
@@ -114,28 +115,28 @@ pub(crate) enum Aim<'k> {
     Last,
 }
 
-/// Whether the header words of a node say that it is the one a link leads to, and in the tree.
+/// Returns whether a node's header words show that a link leads to it and that it is in the tree.
 pub(crate) fn is_alive(header: &[u64], link: Link) -> bool {
     header[STATE] & DEAD == 0 && (header[KIND] >> 8) as u32 & ((1 << TAG_BITS) - 1) == link.tag()
 }
 
-/// The state word of what a READ of a node brought.
+/// Returns the state word in the words of a node.
 pub(crate) fn state_of(words: &[u64]) -> u64 {
     words[STATE]
 }
 
-/// The state word that names a redo image.
+/// Returns the state word that names a redo image.
 pub(crate) fn redo_state(image: GlobalAddr) -> u64 {
     image.bits() | 1
 }
 
-/// The redo image that a state word names.
+/// Returns the redo image that a state word names.
 pub(crate) fn redo_image(state: u64) -> Option<GlobalAddr> {
     (state & 1 == 1 && state & DEAD == 0).then(|| GlobalAddr::from_bits(state & !1))
 }
 
 impl Page {
-    /// Takes what a READ of `addr` brought; `None` when its words do not belong together.
+    /// Parses the words of a READ of `addr`; `None` if they are inconsistent.
     pub(crate) fn parse(format: &Format, addr: GlobalAddr, words: &[u64]) -> Option<Self> {
         if words.len() != format.node_words && words.len() != format.leaf_words() {
             return None;
@@ -188,8 +189,9 @@ impl Page {
         Some(page)
     }
 
-    /// The sibling and the fences of a hopscotch leaf, by its header and fences alone; `None` when
-    /// they do not belong together or the leaf is not the one that the link leads to, in the tree.
+    /// Parses the sibling and the fences of a hopscotch leaf from its header and fences alone;
+    /// `None` if they are inconsistent, or if the leaf is not in the tree or not the one that the
+    /// link leads to.
     pub(crate) fn parse_header(format: &Format, link: Link, header: &[u64]) -> Option<Self> {
         if !is_alive(header, link) || header[KIND] as u8 != 0 {
             return None;
@@ -217,7 +219,8 @@ impl Page {
         Some(())
     }
 
-    /// Where an aim stands to the fences; `None` when that takes bytes of a long fence.
+    /// Returns the position of a target relative to the fences; `None` if that needs bytes of a
+    /// long fence.
     pub(crate) fn place(&self, aim: Aim<'_>) -> Option<Position> {
         let (key, below) = match aim {
             Aim::At(key) => (key, false),
@@ -234,7 +237,7 @@ impl Page {
         Some(if within { Position::Within } else { Position::Beyond })
     }
 
-    /// The child that an aim leads to.
+    /// Returns the child that a target leads to.
     pub(crate) fn towards(&self, aim: Aim<'_>) -> usize {
         match aim {
             Aim::At(key) => self.last_child(|low| low <= key),
@@ -255,25 +258,25 @@ impl Page {
         Link::new(self.addr, self.tag)
     }
 
-    /// Bytes a copy takes in memory.
+    /// Returns the bytes of a copy in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let longs: usize = self.longs.iter().map(|(_, bound)| size_of_val(bound) + bound.bytes().len()).sum();
         (size_of::<Self>() + self.words.len() * 8 + self.offsets.len() * 2 + longs) as u64
     }
 
-    /// The fences and separators of which bytes may be unknown.
+    /// Returns the fences and separators that may have unknown bytes.
     pub(crate) fn bounds_mut(&mut self) -> impl Iterator<Item = &mut Bound> {
         std::iter::once(&mut self.low)
             .chain(&mut self.high)
             .chain(self.longs.iter_mut().map(|(_, bound)| bound))
     }
 
-    /// Long bounds whose blocks are this node's.
+    /// Returns the long bounds whose blocks belong to this node.
     pub(crate) fn bounds(&self) -> impl Iterator<Item = &Bound> {
         std::iter::once(&self.low).chain(&self.high).chain(self.longs.iter().map(|(_, bound)| bound))
     }
 
-    /// Children of an inner node.
+    /// Returns the number of children of an inner node.
     pub(crate) fn children(&self) -> usize {
         if self.level == 0 { 0 } else { self.children }
     }
@@ -282,8 +285,7 @@ impl Page {
         Link::from_word(self.words[self.body + at])
     }
 
-    /// The bytes that keys of child `at` are not below; for the first child that is the lower
-    /// fence.
+    /// Returns the lower bound of child `at`; for the first child that is the lower fence.
     pub(crate) fn child_low(&self, at: usize) -> &[u8] {
         if at == 0 {
             return self.low.bytes();
@@ -298,7 +300,8 @@ impl Page {
         &bytes[start..start + usize::from(code)]
     }
 
-    /// The last child whose lower bound `goes_on` holds of, the first if of none.
+    /// Returns the last child whose lower bound satisfies `goes_on`, or the first child if none
+    /// does.
     pub(crate) fn last_child(&self, goes_on: impl Fn(&[u8]) -> bool) -> usize {
         let (mut from, mut to) = (0, self.children.saturating_sub(1));
         while from < to {
@@ -308,13 +311,13 @@ impl Page {
         from
     }
 
-    /// A leaf's entries as a hopscotch table, where they are one.
+    /// Returns a leaf's entries as a hopscotch table, if they are one.
     pub(crate) fn table<'p>(&'p self, format: &'p Format) -> Option<Table<'p>> {
         let layout = format.layout()?;
         Some(Table::new(format, layout, self.link(), self.sibling, (&self.words[..]).into()))
     }
 
-    /// Entries a leaf has room for.
+    /// Returns the number of entries for which a leaf has room.
     pub(crate) fn slots(&self, format: &Format) -> usize {
         if let Some(span) = format.span {
             return span;
@@ -322,25 +325,25 @@ impl Page {
         (self.words.len() - self.body) / format.entry_words()
     }
 
-    /// The address of a leaf's entry.
+    /// Returns the address of a leaf's entry.
     pub(crate) fn slot_addr(&self, format: &Format, slot: usize) -> GlobalAddr {
         self.addr.plus((self.body + slot * format.entry_words()) as u64 * 8)
     }
 
-    /// The words of a leaf's entry.
+    /// Returns the words of a leaf's entry.
     pub(crate) fn slot(&self, format: &Format, slot: usize) -> &[u64] {
         let packed = self.body + slot * format.entry_words();
         let at = format.layout().map_or(packed, |layout| layout.entry_at(slot));
         &self.words[at..][..format.entry_words()]
     }
 
-    /// Makes a leaf's entry what was written.
+    /// Sets a leaf's entry to the words that were written.
     pub(crate) fn set_slot(&mut self, format: &Format, slot: usize, words: &[u64]) {
         let at = self.body + slot * format.entry_words();
         self.words[at..at + words.len()].copy_from_slice(words);
     }
 
-    /// A leaf's entry.
+    /// Returns a leaf's entry.
     pub(crate) fn entry(&self, format: &Format, slot: usize) -> EntryState {
         if let Some(table) = self.table(format) {
             return table.parse(slot);
@@ -348,17 +351,17 @@ impl Page {
         EntryState::parse(format, (self.addr, self.stamp, slot), self.slot(format, slot))
     }
 
-    /// The entries of a leaf that hold keys.
+    /// Returns the entries of a leaf that hold keys.
     pub(crate) fn entries(&self, format: &Format) -> impl Iterator<Item = Entry> {
         (0..self.slots(format)).filter_map(|slot| self.entry(format, slot).entry())
     }
 
-    /// Whether no entry of a leaf is taken.
+    /// Returns whether a leaf has no entries.
     pub(crate) fn is_empty(&self, format: &Format) -> bool {
         (0..self.slots(format)).all(|slot| self.entry(format, slot) == EntryState::Empty)
     }
 
-    /// What the node holds, to be changed and written again.
+    /// Returns the node's contents for a change and a rewrite.
     pub(crate) fn draft(&self, format: &Format) -> Draft {
         let body = if self.level == 0 {
             Body::Leaf { prefix: self.prefix, entries: self.entries(format).collect() }
@@ -385,18 +388,18 @@ pub(crate) struct Draft {
     pub(crate) body: Body,
 }
 
-/// What a node holds beside its header.
+/// A node's contents without its header.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// Entries, with the length of the prefix that their digests leave out.
+    /// Entries, with the length of the prefix that their digests omit.
     Leaf { prefix: usize, entries: Vec<Entry> },
-    /// Children, each with its lower bound; that of the first is the lower fence's, and not stored
+    /// Children, each with its lower bound. The first child's is the lower fence and is not stored
     /// again.
     Inner(Vec<(Bound, Link)>),
 }
 
 impl Draft {
-    /// The words to write; `None` when they do not fit.
+    /// Returns the words to write; `None` if they do not fit.
     pub(crate) fn image(&self, format: &Format, addr: GlobalAddr, tag: u32, stamp: u64) -> Option<Vec<u64>> {
         let mut bytes = Vec::with_capacity(format.node_words * 8);
         self.low.store(&mut bytes);

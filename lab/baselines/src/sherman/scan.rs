@@ -1,9 +1,9 @@
-//! Scans: from leaf to leaf by their fences, several leaves a round trip.
+//! Scans: from leaf to leaf by their fences, several leaves per round trip.
 //!
-//! A scan's place is a fence. Each turn finds the node above the leaves for it, reads as many of
-//! its leaves as are likely to be needed, and takes those that follow each other without a gap;
-//! what has changed since the node was cached shows in the fences, and the next turn goes on from
-//! the last leaf that fitted.
+//! A scan's position is a fence. Each round finds the node above the leaves at that position, reads
+//! as many of its leaves as are likely to be needed, and takes those that follow each other without
+//! a gap. Changes since the node was cached show in the fences, and the next round continues after
+//! the last leaf that matched.
 
 use super::entry::{Entry, key_words, order_of};
 use super::format::Format;
@@ -19,16 +19,16 @@ use darter_pool::Client;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-/// Most leaves read in one round trip.
+/// Maximum number of leaves read in one round trip.
 const WIDTH_MAX: usize = 32;
 /// Bytes of blocks read in one round trip.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a scan stands: the fence that it has come to, in its direction.
+/// The position of a scan: the fence that it has reached, in its direction.
 enum Cursor {
-    /// Keys from here up, and the leaf that the last one named for them.
+    /// Keys from here up, and the link to their leaf from the previous one.
     From(Vec<u8>, Link),
-    /// Keys right below.
+    /// Keys right below this one.
     Below(Vec<u8>),
     /// The last keys.
     Last,
@@ -43,7 +43,7 @@ impl Cursor {
         match (range.reverse, &range.to) {
             (false, _) => Self::From(bytes(&range.from).unwrap_or_default(), Link::NONE),
             (true, Bound::Unbounded) => Self::Last,
-            // The key itself is wanted too: the least key above it is the one with a zero appended.
+            // The key itself is included: the least key above it is the key with a zero appended.
             (true, Bound::Included(to)) => Self::Below([&to[..], &[0]].concat()),
             (true, Bound::Excluded(to)) => Self::Below(to.clone()),
         }
@@ -57,7 +57,7 @@ impl Cursor {
         }
     }
 
-    /// Past a leaf; `None` when there is nothing behind it.
+    /// Returns the cursor after a leaf; `None` if the leaf is the last.
     fn past(leaf: &Page, reverse: bool) -> Option<Self> {
         if reverse {
             return (!leaf.low.bytes().is_empty()).then(|| Self::Below(leaf.low.bytes().to_vec()));
@@ -65,7 +65,7 @@ impl Cursor {
         leaf.high.as_ref().map(|high| Self::From(high.bytes().to_vec(), leaf.sibling))
     }
 
-    /// Whether the range has nothing behind this.
+    /// Returns whether the range has nothing after the cursor.
     fn is_out_of(&self, range: &ScanRange) -> bool {
         match (self, &range.from, &range.to) {
             (Self::From(key, _), _, Bound::Included(to)) => key > to,
@@ -88,8 +88,8 @@ impl<F: Fabric> Sherman<F> {
             return Ok(pairs);
         }
         let mut cursor = Some(Cursor::start(range));
-        // What has not been scanned yet: a leaf that took in a neighbour meanwhile has keys of
-        // before the cursor too.
+        // The part not scanned yet: a leaf that took in a neighbour in between also has keys before
+        // the cursor.
         let mut rest = range.clone();
         while let Some(at) = cursor.take().filter(|at| !at.is_out_of(range) && pairs.len() < limit) {
             let mut operation = Operation::pin(&*self.shared, client, OpKind::Scan).await?;
@@ -114,7 +114,8 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// At least one leaf from a place on, sound and without gaps, in the scan's direction.
+    /// Returns at least one leaf from a position on, sound and without gaps, in the scan's
+    /// direction.
     async fn leaves_from(&mut self, cursor: &Cursor, reverse: bool, limit: usize) -> Result<Vec<Box<Page>>> {
         let format = &self.shared.format;
         let slots = format.span.unwrap_or(format.node_words / format.entry_words());
@@ -168,7 +169,7 @@ impl<F: Fabric> Operation<'_, F> {
         while leaves.is_empty() {
             let Some(mut page) = self.page_at(cursor.aim(), 0, false).await? else {
                 let addr = self.shared.root.addr();
-                return Err(IndexError::corrupt(addr, "a tree without leaves"));
+                return Err(IndexError::corrupt(addr, "the tree has no leaves"));
             };
             if page.is_torn(format) {
                 torn += 1;
@@ -183,7 +184,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(leaves)
     }
 
-    /// Appends a leaf's pairs that lie in the range, in its direction.
+    /// Appends a leaf's pairs that are in the range, in its direction.
     async fn take_leaf(
         &mut self,
         leaf: &Page,
@@ -212,8 +213,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Pairs of the range whose blocks a leaf's entries name, in the order of the entries; at least
-    /// `limit` if there are as many.
+    /// Returns pairs of the range from the blocks of a leaf's entries, in the order of the entries;
+    /// at least `limit` if there are enough.
     async fn pairs_in_blocks(
         &mut self,
         leaf: &Page,
@@ -234,8 +235,8 @@ impl<F: Fabric> Operation<'_, F> {
             let done = self.client.submit(batch).await?;
             for (entry, read) in reads {
                 let held = pair::parse(entry.block().addr, done.words(read))?;
-                // One that was put during the READ of the leaf can have another's digest: its
-                // place is not known.
+                // A pair that was put during the READ of the leaf can have another's digest: its
+                // position is unknown.
                 if range.contains(held.key) && key_words(format, held.key, leaf.prefix) == entry.key {
                     found.push((held.key.to_vec(), held.value.to_vec()));
                 }
@@ -245,7 +246,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(found)
     }
 
-    /// How many of these entries' blocks to read in one round trip when so many are wanted.
+    /// Returns how many of these entries' blocks to read in one round trip for this many wanted
+    /// pairs.
     fn blocks_at_once(&self, entries: &[Entry], wanted: usize) -> usize {
         let mut bytes = 0;
         let fits = |entry: &&Entry| {
@@ -253,24 +255,24 @@ impl<F: Fabric> Operation<'_, F> {
             bytes <= BLOCK_BYTES_MAX
         };
         let mut take = entries.iter().take_while(fits).take(wanted).count().max(1);
-        // Keys whose digests agree in order can lie in any: take all of them.
+        // Keys whose digests have the same order part can be in any order: take all of them.
         while take < entries.len() && self.may_tie(&entries[take - 1], &entries[take]) {
             take += 1;
         }
         take
     }
 
-    /// Whether two entries' words leave open which key comes first.
+    /// Returns whether the words of two entries do not determine which key comes first.
     fn may_tie(&self, a: &Entry, b: &Entry) -> bool {
         self.shared.format.key.is_none() && super::entry::same_order(a, b)
     }
 }
 
-/// Whether an entry's key, as far as its words tell, may lie in the range.
+/// Returns whether an entry's key, according to its words, may be in the range.
 fn may_hold(format: &Format, leaf: &Page, range: &ScanRange, entry: &Entry) -> bool {
     let stands = |bound: &Bound<Vec<u8>>, out: Ordering| match bound {
         Bound::Included(key) | Bound::Excluded(key) => {
-            // Digests tell only of keys that share the leaf's prefix; the bound may lie outside.
+            // Digests only order keys that share the leaf's prefix; the bound may lack it.
             let comparable = key.get(..leaf.prefix) == leaf.low.bytes().get(..leaf.prefix);
             !comparable || order_of(format, &entry.key, key, leaf.prefix) != out
         }
@@ -279,7 +281,7 @@ fn may_hold(format: &Format, leaf: &Page, range: &ScanRange, entry: &Entry) -> b
     stands(&range.from, Ordering::Less) && stands(&range.to, Ordering::Greater)
 }
 
-/// Pairs of the range that a leaf's entries hold themselves.
+/// Returns the pairs of the range that are stored in a leaf's entries.
 fn inline_pairs(format: &Format, leaf: &Page, range: &ScanRange, entries: &[Entry]) -> Result<Vec<KeyValue>> {
     let mut found = Vec::new();
     for entry in entries {

@@ -1,4 +1,5 @@
-//! Search and multi-get: a leaf, from the cache on, and the pair's block where pairs lie in blocks.
+//! Search and multi-get: a leaf, starting at the cache, and the pair's block if pairs are in
+//! blocks.
 
 use super::entry::{Block, Entry, EntryState, key_words, unpack};
 use super::format::Format;
@@ -16,7 +17,7 @@ use smallvec::SmallVec;
 pub(crate) type Matches = SmallVec<[(usize, Entry); 2]>;
 
 impl Page {
-    /// The entries whose words are those of a key; `None` when one of them does not fit together.
+    /// Returns the entries whose words match a key; `None` if one of them is torn.
     pub(crate) fn matches(&self, format: &Format, key: &[u8]) -> Option<Matches> {
         let words = key_words(format, key, self.prefix);
         let at = format.check_words();
@@ -33,12 +34,12 @@ impl Page {
         Some(matches)
     }
 
-    /// Whether a hopscotch leaf's vacancy bitmap is that of its entries.
+    /// Returns whether a hopscotch leaf's vacancy bitmap matches its entries.
     pub(crate) fn has_right_vacancy(&self, format: &Format) -> bool {
         self.table(format).is_none_or(|table| table.has_right_vacancy())
     }
 
-    /// Whether some entry does not fit together, so that a key not found may be there.
+    /// Returns whether some entry is torn, so that a key that was not found may be there.
     pub(crate) fn is_torn(&self, format: &Format) -> bool {
         if let Some(table) = self.table(format) {
             return !table.is_sound();
@@ -47,7 +48,7 @@ impl Page {
     }
 }
 
-/// An inline entry's value.
+/// Returns an inline entry's value.
 ///
 /// # Errors
 /// [`IndexError::LostInWrite`].
@@ -59,7 +60,7 @@ pub(crate) fn inline_value(format: &Format, addr: GlobalAddr, entry: &Entry) -> 
     Ok(bytes[..format.value.unwrap_or(0)].to_vec())
 }
 
-/// The key of an entry that holds it.
+/// Returns the key of an entry that stores it.
 pub(crate) fn entry_key(format: &Format, entry: &Entry) -> Option<Vec<u8>> {
     format.key.map(|bytes| unpack(&entry.key, bytes))
 }
@@ -71,14 +72,14 @@ enum SearchState {
     Blocks(Box<Page>, SmallVec<[(Block, Option<ReadId>); 2]>),
 }
 
-/// How a search ended.
+/// The end of a search.
 #[derive(Debug)]
 pub(crate) enum Found {
     Value(Option<Vec<u8>>),
     Stuck(Link),
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Debug)]
 pub(crate) struct KeySearch<'k> {
     pub(crate) key: &'k [u8],
@@ -139,7 +140,7 @@ impl Search<Shared> for KeySearch<'_> {
 }
 
 impl KeySearch<'_> {
-    /// Goes on from the leaf.
+    /// Continues from the leaf.
     pub(crate) fn in_page(&mut self, shared: &Shared, page: Box<Page>) -> Result<Option<Found>> {
         let format = &shared.format;
         match page.matches(format, self.key) {
@@ -159,7 +160,7 @@ impl KeySearch<'_> {
 }
 
 impl<F: Fabric> Sherman<F> {
-    /// The values of several keys, in their order, in the same round trips.
+    /// Returns the values of several keys, in their order, with shared round trips.
     pub(crate) async fn values_of(
         &self,
         client: &mut Client<F>,
@@ -178,7 +179,7 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Does a step of several searches; those that end leave the list.
+    /// Runs a step of several searches; completed ones leave the list.
     async fn step(
         &mut self,
         searches: &mut Vec<(usize, KeySearch<'_>)>,

@@ -1,9 +1,9 @@
-//! Splits: the new right node is written, the split one rewritten, its lock released, and then the
-//! parent told.
+//! Splits: the new right node is written, the split node rewritten, its lock released, and then the
+//! parent updated.
 //!
-//! Until the parent is told, or for ever if the writer dies before, the sibling link leads to the
-//! new node. The root splits in place: its contents move to two new nodes, so that its address
-//! stays and no parent has to be told.
+//! Until the parent is updated, or forever if the writer dies before that, the sibling link leads
+//! to the new node. The root splits in place: its contents move to two new nodes, so that its
+//! address stays the same and no parent has to be updated.
 
 use super::bound::{Bound, separator};
 use super::entry::{Entry, Words, key_words};
@@ -20,16 +20,16 @@ use darter_index::radix::leaf as pair;
 use darter_index::{IndexError, Result};
 use darter_pool::{Client, PoolError};
 
-/// Words of a block that its key's length is read with, and mostly the key.
+/// Words of a block that are read for its key's length; they usually include the key.
 const HEAD_WORDS: usize = 32;
 
-/// A new node that its parent has to be told of, with the bound below it.
+/// A new node that its parent does not list yet, with its lower bound.
 pub(crate) type Parted = (Vec<u8>, Link);
 
 /// An entry with its whole key.
 pub(crate) type Item = (Vec<u8>, Entry);
 
-/// The prefix that digests leave out between two fences.
+/// Returns the length of the prefix that digests omit between two fences.
 fn prefix_between(format: &Format, low: &Bound, high: Option<&Bound>) -> usize {
     match high {
         Some(high) if format.key.is_none() && format.span.is_none() => {
@@ -39,7 +39,7 @@ fn prefix_between(format: &Format, low: &Bound, high: Option<&Bound>) -> usize {
     }
 }
 
-/// A leaf's body between two fences.
+/// Returns a leaf's body between two fences.
 pub(crate) fn leaf_body(format: &Format, low: &Bound, high: Option<&Bound>, items: &[Item]) -> Body {
     let prefix = prefix_between(format, low, high);
     let entry = |(key, entry): &Item| Entry { key: key_words(format, key, prefix), ..entry.clone() };
@@ -47,7 +47,7 @@ pub(crate) fn leaf_body(format: &Format, low: &Bound, high: Option<&Bound>, item
 }
 
 impl Format {
-    /// Where a leaf's entries are parted.
+    /// Returns the position at which a leaf's entries are split.
     fn middle(&self, items: &[Item]) -> usize {
         let Some(layout) = self.layout() else { return items.len() / 2 };
         let home = |(key, _): &Item| hopscotch::home_of(self, layout, &key_words(self, key, 0));
@@ -55,7 +55,7 @@ impl Format {
     }
 }
 
-/// Where an inner node's children are parted, so that both halves take about the same room.
+/// Returns the position at which an inner node's children are split into halves of similar size.
 fn middle(children: &[(Bound, Link)]) -> usize {
     let bytes = |(low, _): &(Bound, Link)| 9 + Bound::stored_bytes(low.code()).unwrap_or(0);
     let half = children.iter().map(bytes).sum::<usize>() / 2;
@@ -68,10 +68,11 @@ fn middle(children: &[(Bound, Link)]) -> usize {
 }
 
 impl<F: Fabric> Sherman<F> {
-    /// Tells parents what they may not have been told, by this compute node or by one that died.
+    /// Updates parents that may not list a node, because this compute node did not update them or a
+    /// dead one did not.
     ///
     /// # Errors
-    /// Those of [`Sherman::post_separator`].
+    /// Errors of [`Sherman::post_separator`].
     pub(crate) async fn tell_parents(&self, client: &mut Client<F>) -> Result<()> {
         let untold = std::mem::take(&mut *self.shared.untold());
         for (level, parted, _) in untold {
@@ -83,7 +84,7 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The keys that the blocks of some entries hold.
+    /// Returns the keys in the blocks of some entries.
     async fn keys_of(&mut self, entries: &[Entry]) -> Result<Vec<Vec<u8>>> {
         let mut heads = Vec::with_capacity(entries.len());
         let mut batch = self.client.batch();
@@ -123,10 +124,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(heads.iter().map(key).collect())
     }
 
-    /// A leaf's entries with their keys, in order.
+    /// Returns a leaf's entries with their keys, in order.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`]; those of the fabric.
+    /// [`IndexError::Corrupt`]; errors of the fabric.
     pub(crate) async fn items(&mut self, page: &Page) -> Result<Vec<Item>> {
         let format = &self.shared.format;
         let entries: Vec<Entry> = page.entries(format).collect();
@@ -140,11 +141,11 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(items)
     }
 
-    /// Splits a full leaf, with one more entry, and unlocks it. Returns what the parent has to be
-    /// told.
+    /// Splits a full leaf, with one more entry, and unlocks it. Returns the node that the parent
+    /// must list.
     ///
     /// # Errors
-    /// Those of the pool, before anything can be seen; those of the fabric.
+    /// Errors of the pool before any visible change; errors of the fabric.
     pub(crate) async fn split_leaf(
         &mut self,
         locked: &mut Locked,
@@ -195,7 +196,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Writes the two halves of a node: the left one with its upper fence, the right one with its
-    /// lower.
+    /// lower fence.
     async fn part(
         &mut self,
         change: &mut Change,
@@ -204,7 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
         (left, upper): (Body, Bound),
         (right, lower): (Body, Bound),
     ) -> Result<Option<Parted>> {
-        let unfit = IndexError::corrupt(page.addr, "a node of which one half does not fit");
+        let unfit = IndexError::corrupt(page.addr, "half of a split node does not fit in a node");
         let level = page.level;
         let parts = lower.bytes().to_vec();
         let right_link = self.shared.new_node(&mut self.client, &mut change.fresh, level).await?;
@@ -217,7 +218,7 @@ impl<F: Fabric> Operation<'_, F> {
         let is_root = page.addr == self.shared.root.addr();
         let draft = if is_root {
             if level == LEVELS_MAX {
-                return Err(IndexError::corrupt(page.addr, "a tree of impossible height"));
+                return Err(IndexError::corrupt(page.addr, "the tree is too high"));
             }
             let left_link = self.shared.new_node(&mut self.client, &mut change.fresh, level).await?;
             if self.shared.write_new(change, left_link, &left).is_none() {
@@ -236,11 +237,11 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((!is_root).then_some((parts, right_link)))
     }
 
-    /// Tells the parents of a node of `level` that was split. When the pool has no room for that,
-    /// the sibling link has to do.
+    /// Adds the new node to the parents of a split node of `level`. If the pool has no room for
+    /// that, the sibling link has to suffice.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`]; those of the fabric.
+    /// [`IndexError::Corrupt`]; errors of the fabric.
     pub(crate) async fn post_separator(&mut self, mut level: u8, mut parted: Option<Parted>) -> Result<()> {
         while let Some((parts, link)) = parted {
             level += 1;
@@ -250,7 +251,7 @@ impl<F: Fabric> Operation<'_, F> {
             };
             let known = page.child_low(page.last_child(|low| low <= &parts[..])) == parts;
             if known || !alive {
-                // Another client has told, or has merged the node meanwhile.
+                // Another client has updated the parent, or has merged the node in between.
                 return locked.end(&mut self.client).await;
             }
             let mut change = Change::default();

@@ -1,9 +1,9 @@
-//! The way to a node: from the cache or the root down, and to the right where a node has split.
+//! The way to a node: down from the cache or the root, and to the right if a node has split.
 //!
-//! A [`Walk`] is a step machine, so that several share round trips: [`Walk::post`] adds the READ it
-//! needs, [`Walk::absorb`] takes what came. Whatever a hint led to is believed only by its birth
-//! tag and fences. What stays odd after some READs was left half done: the walk then names the node
-//! to be locked and mended.
+//! A [`Walk`] is a state machine, so that several walks share round trips: [`Walk::post`] adds the
+//! READ it needs, [`Walk::absorb`] processes the result. A node found by a hint is accepted only by
+//! its birth tag and fences. A node that stays inconsistent after some READs was left half done:
+//! the walk then returns it to be locked and repaired.
 
 use super::bound::{self, Bound};
 use super::cache::Copy;
@@ -15,11 +15,11 @@ use darter_index::{IndexError, Result};
 use darter_pool::Client;
 use std::sync::Arc;
 
-/// READs of a node that do not fit together before it is looked at under its lock.
+/// Inconsistent READs of a node before it is checked under its lock.
 const TORN_MAX: u32 = 16;
-/// Ways that led nowhere before a lock is taken to see why.
+/// Dead ends before a lock is taken to find the cause.
 const DEAD_ENDS_MAX: u32 = 4;
-/// Steps that no sound tree takes.
+/// More steps than any sound tree needs.
 const STEPS_MAX: u32 = 1 << 16;
 
 /// How the node being read was reached.
@@ -37,40 +37,40 @@ enum Via {
 enum WalkState {
     Start,
     Node(Link),
-    /// A node of which bounds have to be fetched.
+    /// A node whose bounds have to be fetched.
     Bounds(Box<Page>),
     Reading(Link, ReadId),
     ReadingBounds(Box<Page>, Vec<Option<ReadId>>),
 }
 
-/// Where a walk ended.
+/// The end of a walk.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The link to the node aimed at, which was not read.
+    /// The link to the target node, which was not read.
     Link(Link),
-    /// The node aimed at.
+    /// The target node.
     Page(Box<Page>),
     /// The tree has no such level.
     TooLow,
-    /// This node has to be locked and mended, then a walk begun anew.
+    /// This node has to be locked and repaired before a new walk.
     Stuck(Link),
 }
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Debug)]
 pub(crate) struct Walk<'k> {
     aim: Aim<'k>,
-    /// The level aimed at.
+    /// The target level.
     level: u8,
-    /// Whether the node aimed at is read too.
+    /// Whether the target node is read too.
     reads: bool,
     stage: WalkState,
     via: Via,
-    /// The walk ends at the link to a node of the level aimed at, unless that is the root.
+    /// The walk ends at the link to a node of the target level, unless that is the root.
     stops_above: bool,
-    /// The right neighbour that the node above names for the one at the walk's end.
+    /// The right neighbour of the node at the walk's end, as listed by the node above.
     sibling: Option<Link>,
-    /// Copies are not used any more.
+    /// Cached copies are no longer used.
     fresh: bool,
     torn: u32,
     dead_ends: u32,
@@ -84,32 +84,32 @@ impl<'k> Walk<'k> {
         Self { aim, level, reads, stage, via, stops_above, sibling, fresh, torn: 0, dead_ends: 0, steps: 0 }
     }
 
-    /// A walk to the link of a leaf, which reads the leaf only if it is the root.
+    /// Creates a walk to the link of a leaf, which reads the leaf only if it is the root.
     pub(crate) fn above_leaf(aim: Aim<'k>, fresh: bool) -> Self {
         Self { stops_above: true, ..Self::new(aim, 0, true, fresh) }
     }
 
-    /// The right neighbour that the node above named for the one at the walk's end, where it is
+    /// Returns the right neighbour of the node at the walk's end, as listed by the node above, if
     /// known.
     pub(crate) fn sibling(&self) -> Option<Link> {
         self.sibling
     }
 
-    /// Has the node aimed at read again.
+    /// Reads the target node again in the next step.
     pub(crate) fn again(&mut self, page: &Page) -> Option<Link> {
         self.stage = WalkState::Node(page.link());
         self.torn += 1;
         (self.torn > TORN_MAX).then(|| page.link())
     }
 
-    /// Adds the READs that the next step needs. Returns the end when it needs none.
+    /// Adds the READs that the next step needs. Returns the end if it needs none.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
     pub(crate) fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<Option<End>> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
-            return Err(IndexError::corrupt(shared.root.addr(), "no way to a key's leaf"));
+            return Err(IndexError::corrupt(shared.root.addr(), "no path to a key's leaf"));
         }
         if matches!(self.stage, WalkState::Start) {
             let copy = if self.fresh { None } else { shared.cache.find(self.aim, self.level + 1) };
@@ -143,7 +143,7 @@ impl<'k> Walk<'k> {
         Ok(None)
     }
 
-    /// Takes what the READs brought. Returns the end when it is reached.
+    /// Processes the results of the READs. Returns the end once it is reached.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
@@ -162,7 +162,8 @@ impl<'k> Walk<'k> {
                             return Ok(None);
                         }
                         self.torn = 0;
-                        // What a copy led to may be no node at all; what the tree led to is one.
+                        // A link of a copy may lead to memory that is not a node; a link of the
+                        // tree leads to a node.
                         Ok(match self.via {
                             Via::Copy(_) => self.dead_end(shared, link),
                             _ => Some(End::Stuck(link)),
@@ -185,7 +186,7 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// Goes on from a node that was read.
+    /// Continues from a node that was read.
     fn arrive(&mut self, shared: &Shared, mut page: Box<Page>) -> Result<Option<End>> {
         let Some(place) = page.place(self.aim) else {
             self.stage = WalkState::Bounds(page);
@@ -239,7 +240,7 @@ impl<'k> Walk<'k> {
         Ok(None)
     }
 
-    /// The node at `link` is not what the way to it promised: begin anew without copies.
+    /// Starts over without copies, because the node at `link` is not the expected one.
     fn dead_end(&mut self, shared: &Shared, link: Link) -> Option<End> {
         self.dead_ends += 1;
         self.fresh = true;
@@ -257,8 +258,8 @@ impl<'k> Walk<'k> {
 }
 
 impl Shared {
-    /// The right neighbour of a node's child, as far as copies tell: the node's next child, or the
-    /// first one of its own right neighbour.
+    /// Returns the right neighbour of a node's child according to copies: the node's next child, or
+    /// the first child of the node's right neighbour.
     fn sibling_of_child(&self, page: &Page, at: usize) -> Option<Link> {
         self.format.span?;
         if at + 1 < page.children() {
@@ -272,18 +273,18 @@ impl Shared {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Walks to the node aimed at, or to its link.
+    /// Walks to the target node, or to its link.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`]; those of pool and fabric.
+    /// [`IndexError::Corrupt`]; errors of the pool and the fabric.
     pub(crate) async fn walk(&mut self, mut walk: Walk<'_>) -> Result<End> {
         self.walk_on(&mut walk).await
     }
 
-    /// Walks on to the end of a walk.
+    /// Continues a walk to its end.
     ///
     /// # Errors
-    /// Those of [`Sherman::walk`].
+    /// Errors of [`Sherman::walk`].
     pub(crate) async fn walk_on(&mut self, walk: &mut Walk<'_>) -> Result<End> {
         let mut mended = 0;
         loop {
@@ -308,10 +309,10 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The link to the node of `level` that is aimed at; `None` when the tree has no such level.
+    /// Returns the link to the target node of `level`; `None` if the tree has no such level.
     ///
     /// # Errors
-    /// Those of [`Sherman::walk`].
+    /// Errors of [`Sherman::walk`].
     pub(crate) async fn link_to(&mut self, aim: Aim<'_>, level: u8, fresh: bool) -> Result<Option<Link>> {
         match self.walk(Walk::new(aim, level, false, fresh)).await? {
             End::Link(link) | End::Stuck(link) => Ok(Some(link)),
@@ -320,18 +321,18 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The link to the leaf of a key.
+    /// Returns the link to the leaf of a key.
     ///
     /// # Errors
-    /// Those of [`Sherman::walk`].
+    /// Errors of [`Sherman::walk`].
     pub(crate) async fn leaf_of(&mut self, key: &[u8]) -> Result<Link> {
         Ok(self.link_to(Aim::At(key), 0, false).await?.unwrap_or(self.shared.root))
     }
 
-    /// The node of `level` that is aimed at; `None` when the tree has no such level.
+    /// Returns the target node of `level`; `None` if the tree has no such level.
     ///
     /// # Errors
-    /// Those of [`Sherman::walk`].
+    /// Errors of [`Sherman::walk`].
     pub(crate) async fn page_at(
         &mut self,
         aim: Aim<'_>,
@@ -344,12 +345,12 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Mends what a walk was stuck at; so many times, since a sound tree needs it once for each
-    /// thing left half done.
+    /// Repairs the node at which a walk was stuck. The number of repairs is limited, since a sound
+    /// tree needs one for each change left half done.
     pub(crate) async fn mend_stuck(&mut self, link: Link, mended: &mut u32) -> Result<()> {
         *mended += 1;
         if *mended > 1000 {
-            return Err(IndexError::corrupt(link.addr(), "a node that leads nowhere"));
+            return Err(IndexError::corrupt(link.addr(), "a node that cannot be repaired"));
         }
         self.mend(link).await
     }
@@ -358,7 +359,7 @@ impl<F: Fabric> Operation<'_, F> {
 /// Fetches all bounds of a node.
 ///
 /// # Errors
-/// Those of [`bound::fetch`].
+/// Errors of [`bound::fetch`].
 pub(crate) async fn fetch_bounds<F: Fabric>(client: &mut Client<F>, page: &mut Page) -> Result<()> {
     if page.bounds().all(|bound: &Bound| bound.whole().is_some()) {
         return Ok(());

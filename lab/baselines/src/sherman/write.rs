@@ -6,8 +6,8 @@
 //! | pair in a block | key, then pointer | pointer | pointer |
 //! | inline | key and value, then check | check, then value | check |
 //!
-//! The order of the WRITEs, kept by a doorbell batch, is what lets the next holder of the lock tell
-//! what a dead one did.
+//! The order of the WRITEs, kept by a doorbell batch, shows the next holder of the lock how far a
+//! dead writer came.
 
 use super::entry::{Block, Entry, EntryState, Words, key_words};
 use super::format::mix;
@@ -28,12 +28,13 @@ use smallvec::SmallVec;
 pub(crate) struct Present {
     pub(crate) slot: usize,
     pub(crate) entry: Entry,
-    /// The value, where it had to be read.
+    /// The value, if it had to be read.
     pub(crate) value: Option<Vec<u8>>,
 }
 
 impl Present {
-    /// Whether a condition holds for the key. The value was fetched if the condition is of it.
+    /// Returns whether a condition holds for the key. The value was fetched if the condition
+    /// compares it.
     pub(crate) fn meets(&self, condition: Condition<'_>) -> bool {
         match condition {
             Condition::Always | Condition::Present => true,
@@ -43,17 +44,17 @@ impl Present {
     }
 }
 
-/// What becomes of one entry.
+/// The change of one entry.
 enum Edit<'e> {
     Insert(&'e Entry),
     Replace(&'e Entry),
     Clear,
 }
 
-/// What an attempt to put did.
+/// The result of an attempt to put.
 enum Put {
     Done(PutOutcome),
-    /// The key is in, and the leaf was split: its parent is to learn of this.
+    /// The key is stored and the leaf was split: its parent must list the new leaf.
     Split(Option<Parted>),
 }
 
@@ -115,7 +116,7 @@ impl<F: Fabric> Sherman<F> {
         locked.end(&mut operation.client).await?;
         let Some(present) = present else { return Ok(false) };
         operation.retire_block(&present.entry);
-        // Not at every delete from a leaf that cannot be merged.
+        // Not on every delete from a leaf that cannot be merged.
         let is_due = left == 0 || left * 4 <= page.slots(format) && left.is_power_of_two();
         let merged = is_due && operation.merge_upwards(key).await?;
         if left == 0 && !merged && page.addr != self.shared.root.addr() {
@@ -126,7 +127,7 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The memory node for a key's pair.
+    /// Returns the memory node for a key's pair.
     pub(crate) fn home(&self, key: &[u8]) -> u8 {
         let words = key_words(&self.shared.format, key, 0);
         let hash = words.iter().fold(self.shared.format.seed, |hash, &word| mix(hash, word));
@@ -201,8 +202,8 @@ impl<F: Fabric> Operation<'_, F> {
                 Ok(Put::Done(PutOutcome::Inserted))
             }
             None if self.shared.cannot_tell() => {
-                // Parents cannot be told for want of room: what else is split would be ever farther
-                // from them.
+                // There is no room to update parents: further splits would only move more keys away
+                // from the nodes that parents list.
                 let (needed, node) = (format.node_bytes(), page.addr.node());
                 Err(PoolError::OutOfSpace { needed, node }.into())
             }
@@ -213,8 +214,8 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The entry that holds a key, in a leaf whose lock the caller has, with what a condition is to
-    /// be judged by.
+    /// Returns the entry that holds a key, in a leaf whose lock the caller holds, with the value if
+    /// a condition compares it.
     async fn find_locked(
         &mut self,
         page: &Page,
@@ -225,11 +226,11 @@ impl<F: Fabric> Operation<'_, F> {
         self.find_among(page.addr, matches, key, condition).await
     }
 
-    /// The entry that holds a key, of those that may. Its value is fetched where the condition is of
-    /// it.
+    /// Returns the entry that holds a key, among the possible ones. Its value is fetched if the
+    /// condition compares it.
     ///
     /// # Errors
-    /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`]; those of the fabric.
+    /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`]; errors of the fabric.
     pub(crate) async fn find_among(
         &mut self,
         leaf: GlobalAddr,
@@ -266,7 +267,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(present)
     }
 
-    /// Writes one entry back, or the whole leaf where that is how it is done, and unlocks.
+    /// Writes back one entry, or the whole leaf if the options say so, and unlocks.
     async fn write_entry(
         &mut self,
         locked: &mut Locked,
@@ -278,7 +279,8 @@ impl<F: Fabric> Operation<'_, F> {
         let moves = !matches!(edit, Edit::Replace(_));
         if !options.two_level_versions || moves && !options.unsorted_leaves {
             match self.write_leaf(locked, page, slot, &edit).await {
-                // Room must be made in a full pool too: an entry can always be cleared.
+                // Making room must work in a full pool too: an entry can always be cleared in
+                // place.
                 Err(IndexError::Pool(PoolError::OutOfSpace { .. })) if matches!(edit, Edit::Clear) => {}
                 other => return other,
             }
@@ -320,7 +322,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Writes the whole leaf back, its entries in order where that is asked for.
+    /// Writes back the whole leaf, with its entries in order if the options say so.
     async fn write_leaf(
         &mut self,
         locked: &mut Locked,

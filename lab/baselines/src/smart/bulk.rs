@@ -1,10 +1,10 @@
-//! Bulk load: an empty index from strictly ascending keys, built bottom-up and published by one CAS
-//! on the root word.
+//! Bulk load: fills an empty index from strictly ascending keys, built bottom-up and published by
+//! one CAS on the root word.
 //!
-//! Sorted keys arrive; the open nodes of the last key's path lie on a stack, each with its address,
-//! since reverse pointers need it. Where the next key parts from the last, every open node deeper
-//! than that is complete and is written once. Nothing is visible before the end, so a failure gives
-//! everything back.
+//! Keys arrive in order; the open nodes of the last key's path are on a stack, each with its
+//! address, since reverse pointers need it. At the byte where the next key differs from the last,
+//! every deeper open node is complete and is written once. Nothing is visible before the end, so a
+//! failed load frees everything.
 
 use super::Smart;
 use super::leaf::{self};
@@ -21,9 +21,9 @@ use darter_index::radix::writes::Writes;
 use darter_index::{IndexError, KeyValue, Result};
 use darter_pool::{AllocKind, Client};
 
-/// A node whose last child has not come yet.
+/// A node whose last child is not known yet.
 struct Open {
-    /// The key byte its slots are about.
+    /// The key byte that selects its slots.
     depth: usize,
     addr: GlobalAddr,
     children: Vec<Slot>,
@@ -53,8 +53,8 @@ impl<F: Fabric> Smart<F> {
         let mut builder = Builder { smart: self, stack: Vec::new(), writes: Writes::default(), count: 0 };
         let outcome = match builder.run(client, sorted).await {
             Ok(root) => match self.publish_root(client, root).await {
-                // After any other error the root may be linked: the CAS may have landed though its
-                // reply was lost.
+                // After any other error the root may be linked: the CAS may have taken effect
+                // though its reply was lost.
                 Err(IndexError::NotEmpty) => Err(IndexError::NotEmpty),
                 published => return published.map(|()| builder.count),
             },
@@ -65,7 +65,7 @@ impl<F: Fabric> Smart<F> {
         outcome.map(|()| count)
     }
 
-    /// Puts the built root in the place of the empty one.
+    /// Replaces the empty root by the built one.
     async fn publish_root(&self, client: &mut Client<F>, new: Slot) -> Result<()> {
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Load).await?;
         let (slot, (old, _)) = operation.read_root().await?;
@@ -75,7 +75,7 @@ impl<F: Fabric> Smart<F> {
         }
         operation.seal(old, &mut words).await?;
         if super::node::live_count(&words[HEADER_WORDS..]) > 0 {
-            // A client put a key while we were sealing: what the seals began is to be finished.
+            // A client put a key during the sealing: finish the replacement.
             operation.help(&[], old).await?;
             return Err(IndexError::NotEmpty);
         }
@@ -91,7 +91,7 @@ impl<F: Fabric> Smart<F> {
 }
 
 impl<F: Fabric> Builder<'_, F> {
-    /// Takes all keys. Returns the slot of the finished root.
+    /// Adds all keys. Returns the slot of the finished root.
     async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Slot>
     where
         I: Iterator<Item = KeyValue> + Send,
@@ -128,8 +128,8 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(())
     }
 
-    /// Takes a pair whose next one shares so many bytes with it: writes its leaf, and finishes
-    /// every open node deeper than those.
+    /// Adds a pair that shares `common` bytes with the next one: writes its leaf, and finishes
+    /// every open node deeper than these bytes.
     async fn close(&mut self, client: &mut Client<F>, (key, value): &KeyValue, common: usize) -> Result<()> {
         if self.stack.last().is_none_or(|open| open.depth < common) {
             self.open(client, key, common).await?;
@@ -157,8 +157,8 @@ impl<F: Fabric> Builder<'_, F> {
         self.writes.write(client, addr, &image).await
     }
 
-    /// Writes the node on top of the stack, the chain above it, and attaches it to the one below on
-    /// the stack.
+    /// Writes the node on top of the stack and the chain above it, and attaches it to the next node
+    /// on the stack.
     async fn finish(&mut self, client: &mut Client<F>, key: &[u8]) -> Result<()> {
         let [.., above, open] = &self.stack[..] else { return Ok(()) };
         let (above_addr, arrival, depth) = (above.addr, above.depth + 1, open.depth);
@@ -193,8 +193,8 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(())
     }
 
-    /// Frees everything built, none of which was ever visible. What an error of the fabric leaves
-    /// of it is the sweep's.
+    /// Frees everything built, none of which was ever visible. After an error of the fabric the
+    /// rest is left to the sweep.
     async fn give_back(mut self, client: &mut Client<F>) -> Result<()> {
         if self.writes.may_be_lost() {
             return Ok(());

@@ -1,14 +1,14 @@
-//! What a compute node remembers of inner nodes (SMART, section 4.3 and Figure 9).
+//! A compute node's cache of inner nodes (SMART, section 4.3 and Figure 9).
 //!
 //! An entry is the snapshot of a node: its address and slots, under the node's prefix. A lookup
-//! finds the deepest entry on a key's path. Entries leave in the order in which they came (FIFO) as
-//! soon as the budget is exceeded; one counts 1 + 8 + 8 × slots bytes, as in the published system,
-//! and like there the index above the entries comes on top: here ordered maps of prefixes, in which
-//! two or three searches for a predecessor find the longest prefix of a key.
+//! finds the deepest entry on a key's path. If the budget is exceeded, entries are evicted in order
+//! of insertion (FIFO). An entry counts 1 + 8 + 8 × slots bytes, as in the published system; as
+//! there, the index of the entries is not counted: here ordered maps of prefixes, in which two or
+//! three searches for a predecessor find the longest prefix of a key.
 //!
-//! An entry is a hint. What it leads to is looked at before it is believed ([`super::descent`]),
-//! but an address must not lead into memory that has become something else. Before such memory is
-//! freed all caches are cleared ([`super::quarantine`]).
+//! An entry is a hint. The object that it leads to is verified before it is used
+//! ([`super::descent`]), but an address must not lead into memory that has become something else.
+//! All caches are cleared before such memory is freed ([`super::quarantine`]).
 
 use super::node_type::NodeType;
 use super::slot::Slot;
@@ -25,10 +25,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 const SHARDS: usize = 64;
 /// Longest prefix of an entry: its depth has a byte.
 const PREFIX_MAX: usize = 255;
-/// Queue items beyond twice the entries before those of entries long gone are dropped.
+/// Queue items in excess of twice the entries before items of removed entries are dropped.
 const QUEUE_SLACK: usize = 1024;
 
-/// What was remembered of one node.
+/// The cached state of one node.
 #[derive(Debug)]
 struct Entry {
     node: GlobalAddr,
@@ -44,12 +44,12 @@ impl Entry {
     }
 }
 
-/// The deepest remembered node on a key's path.
+/// The deepest cached node on a key's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hint {
     pub(super) node: GlobalAddr,
     pub(super) ty: NodeType,
-    /// The length of its prefix: the key byte its slots are about.
+    /// The length of its prefix: the key byte that selects its slots.
     pub(super) depth: usize,
     /// The slot of the key's edge, with its index.
     pub(super) slot: Option<(usize, Slot)>,
@@ -83,7 +83,7 @@ impl Cache {
         }
     }
 
-    /// Bytes of all entries.
+    /// Returns the bytes of all entries.
     pub(super) fn bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -100,7 +100,7 @@ impl Cache {
         lock(&self.queue)
     }
 
-    /// The deepest node remembered on a key's path, of a prefix shorter than `below`.
+    /// Returns the deepest cached node on a key's path with a prefix shorter than `below`.
     pub(super) fn lookup(&self, key: &[u8], below: usize) -> Option<Hint> {
         let mut len = key.len().min(PREFIX_MAX).min(below.saturating_sub(1));
         if len == 0 || self.budget == 0 {
@@ -117,13 +117,13 @@ impl Cache {
                     let slot = Slot::from_word(word);
                     slot.is_of(edge).then_some((at, slot))
                 };
-                // A sealed slot stays as it is whatever becomes of its child elsewhere: finding it
+                // A sealed slot stays the same whatever happens to its child elsewhere: reading it
                 // again proves nothing.
                 let slot =
                     entry.slots.iter().enumerate().find_map(of_edge).filter(|(_, slot)| !slot.is_sealed());
                 return Some(Hint { node: entry.node, ty: entry.ty, depth: shared, slot });
             }
-            // No prefix of the key longer than what it shares with its predecessor is there.
+            // The key's longest present prefix is at most the part shared with its predecessor.
             len = shared;
             if len == 0 {
                 return None;
@@ -131,7 +131,7 @@ impl Cache {
         }
     }
 
-    /// Remembers a node as it was just read, in place of what was known of it.
+    /// Caches a node as it was just read and replaces its old entry.
     pub(super) fn insert(&self, prefix: &[u8], node: GlobalAddr, ty: NodeType, slots: &[u64]) {
         let slots = &slots[..slots.len().min(ty.slots())];
         let bytes = 1 + 8 + 8 * ty.slots() as u64;
@@ -147,7 +147,7 @@ impl Cache {
             self.used.fetch_add(known.bytes(), Ordering::Relaxed);
             self.used.fetch_sub(before, Ordering::Relaxed);
         } else {
-            // The queue is locked inside the shard here and nowhere the other way round.
+            // The queue is locked inside the shard here, and never in the opposite order.
             let ticket = {
                 let mut queue = self.queue();
                 let ticket = queue.next_ticket;
@@ -165,7 +165,7 @@ impl Cache {
         self.compact();
     }
 
-    /// Drops the entry that came first. Returns false if the queue is empty.
+    /// Drops the oldest entry. Returns false if the queue is empty.
     fn evict(&self) -> bool {
         let Some((ticket, prefix)) = self.queue().items.pop_front() else { return false };
         let mut shard = self.write(&prefix);
@@ -182,22 +182,21 @@ impl Cache {
         self.queue().entries -= 1;
     }
 
-    /// Drops queue items of entries that were removed, when they are many.
+    /// Drops queue items of removed entries if there are many.
     fn compact(&self) {
         if let Some(items) = self.take_surplus() {
             self.put_back(items);
         }
     }
 
-    /// Takes all queue items when too many are of entries that were removed.
+    /// Takes all queue items if too many belong to removed entries.
     fn take_surplus(&self) -> Option<VecDeque<(u64, Box<[u8]>)>> {
         let mut queue = self.queue();
         let is_long = queue.items.len() > 2 * queue.entries + QUEUE_SLACK;
         is_long.then(|| std::mem::take(&mut queue.items))
     }
 
-    /// Puts queue items back before those that came since, except those of entries that were
-    /// removed.
+    /// Puts queue items back before those added since, except items of removed entries.
     fn put_back(&self, items: VecDeque<(u64, Box<[u8]>)>) {
         let mut kept: VecDeque<_> = items
             .into_iter()
@@ -211,7 +210,7 @@ impl Cache {
         queue.items = kept;
     }
 
-    /// Forgets a node that turned out not to be what was remembered.
+    /// Drops a node that has changed since it was cached.
     pub(super) fn remove(&self, prefix: &[u8], node: GlobalAddr) {
         let mut shard = self.write(prefix);
         if shard.get(prefix).is_some_and(|entry| entry.node == node)
@@ -221,7 +220,7 @@ impl Cache {
         }
     }
 
-    /// Brings one slot of a remembered node up to date.
+    /// Updates one slot of a cached node.
     pub(super) fn set_slot(&self, prefix: &[u8], node: GlobalAddr, index: usize, slot: Slot) {
         if prefix.is_empty() || prefix.len() > PREFIX_MAX {
             return;
@@ -234,8 +233,8 @@ impl Cache {
         }
     }
 
-    /// Forgets everything that was remembered before the call. Goes through the shards, since the
-    /// queue lacks what a thread has taken out of it in order to evict or to compact.
+    /// Drops everything that was cached before the call. Iterates over the shards, since the queue
+    /// lacks items that a thread has taken out of it to evict or to compact.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);

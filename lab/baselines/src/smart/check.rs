@@ -1,12 +1,12 @@
 //! The check: a walk of everything reachable from the root word that verifies every invariant of
 //! the format; and the counts.
 //!
-//! Slots are taken in order and each edge has one; headers spell the path that leads to them;
-//! leaves hold the key their path spells; no object is reached twice. Reverse pointers are hints,
-//! and what is said by them is not looked at.
+//! It verifies that slots are taken in order and each edge has one, headers spell the path that
+//! leads to them, leaves hold the key that their path spells, and no object is reached twice.
+//! Reverse pointers are hints and not checked.
 //!
-//! Other clients may be at work meanwhile: the walk stays pinned, so what it meets cannot be
-//! reused; what they have half done are remarks, not violations.
+//! Other clients may work at the same time: the walk stays pinned, so the objects it reaches cannot
+//! be reused; their half-done changes are remarks, not violations.
 
 use super::Smart;
 use super::leaf::{self, Format, Read};
@@ -23,12 +23,12 @@ use darter_pool::size_class::{class_bytes, class_of};
 /// Nodes that the counts read in one round trip.
 const WIDTH: usize = 128;
 
-/// Nothing counted yet.
+/// Returns an empty tally.
 fn tally() -> Tally {
     Tally::new(NodeType::ALL.map(NodeType::name))
 }
 
-/// Bytes of the pool that an object takes.
+/// Returns the bytes of the pool that an object takes.
 fn allocated(bytes: u64) -> u64 {
     class_of(bytes).map_or(bytes, class_bytes)
 }
@@ -45,7 +45,7 @@ struct Inspection {
     report: CheckReport,
     tally: Tally,
     frames: Vec<Frame>,
-    /// The bytes that the way to the current node spells.
+    /// The bytes spelled by the path to the current node.
     path: Vec<u8>,
 }
 
@@ -75,8 +75,8 @@ impl<F: Fabric> Smart<F> {
         Ok(walk.report)
     }
 
-    /// Counts everything without reading a leaf, nodes side by side, under one pin. A leaf that was
-    /// killed or has moved and is still in its slot counts.
+    /// Counts everything without reading leaves, many nodes in parallel, under one pin. A leaf that
+    /// was killed or moved and is still in its slot counts.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
         let (root, _) = operation.read_root().await?;
@@ -108,7 +108,7 @@ impl<F: Fabric> Smart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Reads the node of a slot, verifies it and its leaves, and puts it on the path.
+    /// Reads the node of a slot, verifies it and its leaves, and pushes it onto the path.
     async fn inspect_node(&mut self, walk: &mut Inspection, slot: Slot) -> Result<()> {
         let addr = slot.addr();
         let arrival = walk.path.len();
@@ -146,7 +146,7 @@ impl<F: Fabric> Operation<'_, F> {
         };
         if is_spare && !walk.frames.is_empty() {
             walk.report.remark(format!(
-                "inner node at {addr}: {} children; a client died before it took it out; the next delete near it does",
+                "inner node at {addr}: {} children; a client died before it removed the node; the next delete near it does",
                 live.len()
             ));
         }
@@ -178,7 +178,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Verifies a leaf. Returns the slot that should point to where it has moved.
+/// Verifies a leaf. Returns the slot that should point to the leaf to which it has moved.
 fn verify_leaf(
     format: Format,
     (report, tally): (&mut CheckReport, &mut Tally),
@@ -196,7 +196,7 @@ fn verify_leaf(
             let fits = pair.key.starts_with(path)
                 && pair.key.get(depth).map_or(END, |&byte| u16::from(byte)) == edge;
             if !fits {
-                report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+                report.violation(format!("leaf at {addr}: its key does not match its path"));
             }
             if pair.value.is_none() {
                 report.remark(format!("leaf at {addr}: its value was lost; put the key again, or delete it"));
@@ -212,7 +212,9 @@ fn verify_leaf(
         }
         Ok(Read::Torn) => {
             tally.note_leaf(allocated(leaf::bytes_of(len)), levels);
-            report.remark(format!("leaf at {addr}: torn; it is being written, or its writer died amid"));
+            report.remark(format!(
+                "leaf at {addr}: torn; it is being written, or its writer died during the write"
+            ));
         }
     }
     None
@@ -231,7 +233,7 @@ fn verify_slots(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, slots: &[
         taken = index + 1;
         beyond += usize::from(index >= ty.slots());
         if slot.content() == Content::Invalid {
-            walk.report.violation(format!("inner node at {addr}: slot {word:#x} is of no known type"));
+            walk.report.violation(format!("inner node at {addr}: slot {word:#x} is of an unknown type"));
             continue;
         }
         if std::mem::replace(&mut seen[usize::from(edge.min(END))], true) {
@@ -240,11 +242,11 @@ fn verify_slots(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, slots: &[
     }
     if sealed > 0 {
         walk.report
-            .remark(format!("inner node at {addr}: {sealed} slots sealed; the next writer takes it out"));
+            .remark(format!("inner node at {addr}: {sealed} slots sealed; the next writer removes the node"));
     }
     if beyond > 0 {
         walk.report.remark(format!(
-            "inner node at {addr}: {beyond} slots beyond its type; the next writer of their edges raises it"
+            "inner node at {addr}: {beyond} slots beyond its type; the next writer of their edges raises the type"
         ));
     }
 }

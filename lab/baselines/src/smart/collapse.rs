@@ -1,21 +1,21 @@
-//! The opposite of the splits: nodes left with one child or none are taken out of the tree (SMART,
+//! The opposite of the splits: nodes left with one child or none are removed from the tree (SMART,
 //! section 4.4, "Delete").
 //!
 //! 1. *Seal* the node: every taken slot, and the first empty one. Slots are taken in order, so
-//!    nothing can be inserted any more.
-//! 2. *Join*: a lone inner child gets the bytes of its new path into its header, to the front. That
-//!    harms nobody, linked or not.
-//! 3. *Link* the lone child, or a tombstone, by one CAS on the slot that pointed to the node.
+//!    nothing can be inserted any longer.
+//! 2. *Join*: an only inner child gets the bytes of its new path at the front of its header. This
+//!    is harmless whether or not the link follows.
+//! 3. *Link* the only child, or a tombstone, by one CAS on the slot that pointed to the node.
 //! 4. *Set aside* the node's memory ([`super::quarantine`]).
 //!
-//! A header gets bytes only while the slot that points to its node is sealed. So anyone who swings
-//! an unsealed slot has read a header that reaches as far as it ever will from there, though it
-//! read it before it sealed the node.
+//! A header gets bytes only while the slot that points to its node is sealed. So a client that
+//! swings an unsealed slot has read a header that covers all bytes it will ever have from there,
+//! though it read the header before it sealed the node.
 //!
-//! Sealed slots never change, so any client that meets a seal can do the rest ([`Smart::help`]). A
-//! node that got another child meanwhile, or whose lone child's bytes do not fit in a header, is
-//! replaced by a copy. Published, a deleted node has a header of type zero, a CAS after the link;
-//! here the seals say it before.
+//! Sealed slots never change, so any client that encounters a seal can do the rest
+//! ([`Smart::help`]). A node that got another child in between, or whose only child's bytes do not
+//! fit in a header, is replaced by a copy. In the paper, a deleted node has a header of type zero,
+//! set by a CAS after the link; here the seals replace it, earlier.
 
 use super::descent::{Descent, End, Purpose, Upper};
 use super::node::{self, HEADER_WORDS, Header, NODE_WORDS, NodeType, PARTIAL_MAX};
@@ -30,27 +30,26 @@ use darter_index::{IndexError, Result};
 use darter_pool::{AllocKind, PoolError};
 use smallvec::SmallVec;
 
-/// What became of taking a node out.
+/// The result of removing a node.
 enum Taken {
-    /// It has children enough.
+    /// The node has enough children.
     Kept,
-    /// It is gone, and so is its parent's child, or not.
+    /// The node was removed; `vanished` if its parent lost a child.
     Out { vanished: bool },
-    /// Another client was there; look again.
+    /// Another client interfered; read again.
     Lost,
 }
 
-/// What takes a sealed node's place.
+/// The successor of a sealed node.
 enum Successor {
-    /// This slot in the parent; for a node, with its header and where it is arrived at.
+    /// This slot in the parent; for a node, with its header and the depth at which it is entered.
     Slot(Slot),
-    /// A copy of what is left.
+    /// A copy of the remaining children.
     Copy,
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Takes out the node where a key ends, then those above, as long as they have one child or
-    /// none.
+    /// Removes the node where a key ends, then those above, as long as they have at most one child.
     pub(super) async fn tidy(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
@@ -62,7 +61,7 @@ impl<F: Fabric> Operation<'_, F> {
                     continue;
                 }
                 End::Vacant { .. } | End::Leaf { is_key: false, .. } => descent.here(),
-                // The key leaves the path below the node that may be left with that path alone.
+                // The key leaves the path below a node that may have only that path left.
                 End::Diverged { .. } => descent.uppers.pop(),
                 _ => None,
             };
@@ -90,7 +89,7 @@ impl<F: Fabric> Operation<'_, F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Finishes what the seals in `node`, met on a key's path, began.
+    /// Finishes what the seals in `node`, found on a key's path, began.
     pub(super) async fn help(&mut self, key: &[u8], node: GlobalAddr) -> Result<()> {
         self.client.retried();
         for _ in 0..TURNS_MAX {
@@ -113,7 +112,7 @@ impl<F: Fabric> Operation<'_, F> {
         Err(no_progress(node))
     }
 
-    /// Replaces a node by its lone child, by nothing, or, when it is sealed already, by a copy.
+    /// Replaces a node by its only child, by nothing or, if it is already sealed, by a copy.
     async fn take_out(&mut self, key: &[u8], target: Upper, is_begun: bool) -> Result<Taken> {
         let mut words = self.read_words(target.node).await?;
         let header = Header::from_word(words[1]);
@@ -130,9 +129,9 @@ impl<F: Fabric> Operation<'_, F> {
                 Some(Successor::Slot(_)) => {}
             }
         }
-        // Before anything is sealed: memory for a copy, should one be needed. A full pool must not
-        // keep a node that can go, so without it the node is sealed all the same. Should it then
-        // need a copy, who writes there is told until there is room.
+        // Allocate memory for a possible copy before the first seal. A full pool must not keep a
+        // node that can be removed, so without memory the node is sealed nevertheless. If it then
+        // needs a copy, writers there fail until there is room.
         let mut drafts = Drafts::new();
         let home = home(&self.client, &key[..depth.min(key.len())]);
         let copy = match drafts.alloc(&mut self.client, home, node::NODE_BYTES, AllocKind::Inner).await {
@@ -171,7 +170,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Taken::Out { vanished })
     }
 
-    /// Links a sealed node's lone child, or a tombstone, in its place. Returns the new slot, `None`
+    /// Links a sealed node's only child, or a tombstone, in its place. Returns the new slot, `None`
     /// if another client changed the old one.
     async fn link_child(&mut self, target: Upper, child: Slot) -> Result<Option<Slot>> {
         let edge = target.incoming.slot.edge().unwrap_or(0);
@@ -183,7 +182,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(self.publish(&[], target.incoming, new, aside).await?.then_some(new))
     }
 
-    /// Links a copy of what is left in a sealed node in its place, likewise.
+    /// The same with a copy of a sealed node's remaining children.
     async fn link_copy(&mut self, target: Upper, words: &[u64], copy: GlobalAddr) -> Result<Option<Slot>> {
         let children = node::children_in_order(&words[HEADER_WORDS..]);
         let ty = NodeType::fit(children.len());
@@ -193,8 +192,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(self.publish(&[(copy, &image)], target.incoming, new, None).await?.then_some(new))
     }
 
-    /// Brings what this compute node remembers up to date: a node that ended at this depth of the
-    /// key was replaced by what `new` holds.
+    /// Updates this compute node's cache: a node that ended at this depth of the key was replaced
+    /// by the content of `new`.
     fn note_replaced(&self, (key, depth): (&[u8], usize), target: Upper, new: Slot) {
         if target.holder.is_null() {
             self.shared.remember_root(new);
@@ -207,8 +206,8 @@ impl<F: Fabric> Operation<'_, F> {
         self.shared.cache.set_slot(&key[..target.arrival - 1], target.holder, index, new);
     }
 
-    /// What takes the place of a node with these words. A lone inner child's header is prepared if
-    /// `joins`; `None` when the child is not what it was: look again.
+    /// Returns the successor of a node with these words. An only inner child's header is prepared
+    /// if `joins`. `None` if the child has changed: read again.
     async fn successor(&mut self, target: Upper, words: &[u64], joins: bool) -> Result<Option<Successor>> {
         let children = node::children_in_order(&words[HEADER_WORDS..]);
         if target.holder.is_null() {
@@ -262,7 +261,7 @@ impl<F: Fabric> Operation<'_, F> {
         seal_by(&mut self.client, node::slot_addr(node, 0), &mut words[HEADER_WORDS..], SEAL, seals).await
     }
 
-    /// All words of a node.
+    /// Returns all words of a node.
     pub(super) async fn read_words(&mut self, node: GlobalAddr) -> Result<Vec<u64>> {
         Ok(self.client.read(node, NODE_WORDS).await?)
     }

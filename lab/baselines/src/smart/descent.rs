@@ -1,27 +1,27 @@
 //! The way from a key to its place: the first half of every point operation (SMART, section 4.4).
 //!
-//! A [`Descent`] is a machine without a fabric: [`Descent::post`] adds the verbs it needs next to a
-//! batch, [`Descent::absorb`] takes what they brought. So one search drives one machine, and a
+//! A [`Descent`] is a state machine without a fabric: [`Descent::post`] adds the next verbs to a
+//! batch, [`Descent::absorb`] processes their results. So one search drives one descent, and a
 //! multi-get drives many with the same round trips.
 //!
-//! It starts at the deepest slot that the cache knows on the key's path, else at the root as last
-//! seen. What is reached so is believed as far as it proves itself:
+//! It starts at the deepest slot that the cache has on the key's path, or else at the root as last
+//! seen. An object reached this way is accepted only as far as it proves its validity:
 //!
-//! - a *node* that shows one unsealed slot, or a first empty one, was in the tree at that moment.
-//!   Its prefix is the remembered one, which no node ever changes, so all its slots are true,
-//!   absence included, whatever was put above it meanwhile;
-//! - a *leaf* that is live and has the key is the key's, in the in-place mode, where leaves are
-//!   killed before they are unlinked. In the out-of-place mode the slot is read once more in the
-//!   same batch, before the leaf; equal, it proves all;
-//! - anything else proves nothing: a header that does not match, another key's leaf, a dead one.
-//!   Published, the reverse pointer decides: if it names the remembered parent the answer is
-//!   "absent". But a split that has linked its node and not yet turned the reverse pointers makes
-//!   that a lie. Here the remembered node itself is read again, and then decides.
+//! - a *node* with an unsealed slot, or with a first empty one, was in the tree at that moment. Its
+//!   prefix is the cached one, which never changes for a node, so all its slots are valid,
+//!   including absences, even if nodes were put above it since;
+//! - a live *leaf* that has the key is the key's leaf, in the in-place mode, where leaves are
+//!   killed before they are unlinked. In the out-of-place mode the slot is read again in the same
+//!   batch, before the leaf; if it is equal, it proves the leaf;
+//! - anything else proves nothing: a header that does not match, another key's leaf, a dead leaf.
+//!   In the paper, the reverse pointer decides: if it names the cached parent, the key is absent.
+//!   But that is wrong after a split that has linked its node and not yet updated the reverse
+//!   pointers. Here the cached node itself is read again and then decides.
 //!
-//! A reverse pointer that does not match still tells at once that an entry is out of date.
+//! A reverse pointer that does not match still shows immediately that an entry is outdated.
 //!
-//! Below a believed node every child was linked at some moment of this operation, so its slots
-//! count as they stand, sealed or not.
+//! Below an accepted node every child was linked at some moment of this operation, so its slots are
+//! valid as they are, sealed or not.
 
 use super::leaf::{self, Read};
 use super::node::{self, HEADER_WORDS, Header, NodeType};
@@ -34,50 +34,50 @@ use darter_index::radix::slot::edge_of;
 use darter_index::{IndexError, Result};
 use smallvec::SmallVec;
 
-/// READs of a leaf that find it torn before the holder of the lock is looked up.
+/// READs that find a leaf torn before the state of the lock's holder is checked.
 const TORN_MAX: u32 = 8;
 
-/// What the descent is for.
+/// The purpose of a descent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To return a value: sealed slots are as good as others.
+    /// To return a value: sealed slots are as valid as others.
     Read,
-    /// To change the place found: a sealed slot there must be dealt with first.
+    /// To change the place found: a sealed slot there must be handled first.
     Write,
 }
 
-/// A leaf where a descent ended.
+/// The leaf where a descent ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeafAt {
-    /// The slot that led to it, and its place in its node.
+    /// The slot that led to it, and its index in its node.
     pub(super) at: SlotAt,
     pub(super) index: usize,
-    /// The leaf, which may have moved from where the slot points.
+    /// The leaf, which may have moved from the address in the slot.
     pub(super) addr: GlobalAddr,
     pub(super) len: u8,
 }
 
-/// How a descent ends.
+/// The end of a descent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// No child under the key's edge at [`Descent::node`]; what its slot holds, if it has one: a
+    /// No child under the key's edge at [`Descent::node`]; the content of its slot, if any: a
     /// tombstone, or a dead leaf.
     Vacant { taken: Option<(usize, Slot)> },
-    /// A leaf under the key's edge, read whole: the key's own or another's.
+    /// A leaf under the key's edge, read whole: that of the key or of another.
     Leaf { leaf: LeafAt, read: ReadId, is_key: bool },
-    /// The key leaves the path after so many of the bytes before [`Descent::node`], which
-    /// [`Descent::incoming`] points to.
+    /// The key leaves the path after `matched` of the bytes before [`Descent::node`], to which
+    /// [`Descent::incoming`] points.
     Diverged { matched: usize },
-    /// Not for readers: [`Descent::node`] is being taken out of the tree.
+    /// Not for readers: [`Descent::node`] is being removed from the tree.
     Sealed,
-    /// A leaf that is torn however often it is read.
+    /// A leaf that stays torn when read again.
     Torn { leaf: LeafAt },
 }
 
 /// How an object was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Via {
-    /// By a slot that the cache remembers.
+    /// By a cached slot.
     HintedSlot,
     /// By an entry's own address.
     Entry,
@@ -109,42 +109,43 @@ pub(super) struct Upper {
     pub(super) live: usize,
 }
 
-/// One key's way down.
+/// A descent for one key.
 pub(super) struct Descent<'k> {
     pub(super) key: &'k [u8],
     purpose: Purpose,
     stage: Stage,
     via: Via,
-    /// Only entries of prefixes shorter than this are asked.
+    /// Only entries of prefixes shorter than this are used.
     below: usize,
     hint: Option<(GlobalAddr, NodeType, usize)>,
     torn: u32,
-    /// A reverse pointer found out of date: where, what it is, what it should be.
+    /// An outdated reverse pointer: its address, its value, its correct value.
     repair: Option<(GlobalAddr, u64, u64)>,
-    /// The node last read, or that whose remembered slot led to a leaf.
+    /// The node last read, or the node whose cached slot led to a leaf.
     pub(super) node: GlobalAddr,
     pub(super) header: Header,
-    /// The key byte that its slots are about.
+    /// The key byte that selects its slots.
     pub(super) depth: usize,
-    /// Its slots, when it was read.
+    /// Its slots, if it was read.
     pub(super) slots: SmallVec<[u64; 32]>,
-    /// The slot that points to it, when that is known.
+    /// The slot that points to it, if known.
     pub(super) incoming: Option<SlotAt>,
     /// The node that holds that slot; null for the root word.
     pub(super) holder: GlobalAddr,
     /// The first key byte that was not consumed above it.
     pub(super) arrival: usize,
-    /// The nodes above it, for descents from the root that are to change something.
+    /// The nodes above it, for descents from the root that make a change.
     pub(super) uppers: Vec<Upper>,
 }
 
 impl<'k> Descent<'k> {
-    /// A descent that may use the cache.
+    /// Creates a descent that may use the cache.
     pub(super) fn new(key: &'k [u8], purpose: Purpose) -> Self {
         Self::below(key, purpose, usize::MAX)
     }
 
-    /// A descent that uses entries of prefixes shorter than `below` only; from the root, for 0.
+    /// Creates a descent that uses only entries of prefixes shorter than `below`; with 0 it starts
+    /// at the root.
     pub(super) fn below(key: &'k [u8], purpose: Purpose, below: usize) -> Self {
         Self {
             key,
@@ -166,7 +167,7 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// Picks the deepest start there is.
+    /// Picks the deepest possible start.
     fn begin(&mut self, shared: &Shared) {
         self.slots.clear();
         self.incoming = None;
@@ -183,8 +184,8 @@ impl<'k> Descent<'k> {
                         self.stage = Stage::Node { addr, ty, read: None };
                         return;
                     }
-                    // In the out-of-place mode slot and leaf are read in this order, which holds on
-                    // one memory node only.
+                    // In the out-of-place mode slot and leaf are read in this order, which is
+                    // guaranteed only on one memory node.
                     Content::Leaf { addr, len }
                         if shared.format.in_place || addr.node() == hint.node.node() =>
                     {
@@ -217,7 +218,8 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// What was found by a hint did not prove itself: tries the next shorter one.
+    /// Falls back to the next shorter hint after the object found by a hint did not prove its
+    /// validity.
     fn fall_back(&mut self, shared: &Shared) {
         self.incoming = None;
         match (self.via, self.hint) {
@@ -278,7 +280,7 @@ impl Search<Shared> for Descent<'_> {
                 shared.remember_root(root);
                 self.start_at_root(root, shared, Via::Tree);
                 if let Stage::RootWord(_) = self.stage {
-                    return Err(IndexError::corrupt(shared.words.root, "root word names no node"));
+                    return Err(IndexError::corrupt(shared.words.root, "the root word names no node"));
                 }
                 Ok(None)
             }
@@ -319,7 +321,7 @@ impl Descent<'_> {
         }
     }
 
-    /// Brings the cache's copy of the slot that points to this node up to date.
+    /// Updates the cached copy of the slot that points to this node.
     pub(super) fn note_slot(&self, shared: &Shared, slot: Slot) {
         if let (Some(at), false) = (self.incoming, self.holder.is_null()) {
             let index = (at.addr.offset() - self.holder.offset()) as usize / 8 - HEADER_WORDS;
@@ -337,7 +339,7 @@ impl Descent<'_> {
         let (above, header) = (GlobalAddr::from_bits(words[0]), Header::from_word(words[1]));
         let trusted = self.via == Via::Tree;
         let Some(ty) = header.ty() else {
-            return self.unsound(shared, addr, "inner node of no known type");
+            return self.unsound(shared, addr, "inner node of an unknown type");
         };
         if self.via == Via::Entry {
             if !header.ends_at(self.depth) {
@@ -375,9 +377,9 @@ impl Descent<'_> {
         self.decide(shared, ty)
     }
 
-    /// All visible slots of a node are there: goes on to the child under the key's edge.
+    /// Continues, with all visible slots of a node, to the child under the key's edge.
     fn decide(&mut self, shared: &Shared, ty: NodeType) -> Result<Option<End>> {
-        // Slots that the header does not speak of are not there yet.
+        // Slots beyond the type in the header do not exist yet.
         self.slots.truncate(ty.slots());
         let is_believed = self.via == Via::Tree;
         if !is_believed && !node::proves_life(&self.slots) {
@@ -414,7 +416,7 @@ impl Descent<'_> {
                 Ok(None)
             }
             Content::Tomb => Ok(Some(End::Vacant { taken: Some((index, slot)) })),
-            Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known type")),
+            Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of an unknown type")),
         }
     }
 
@@ -466,7 +468,7 @@ impl Descent<'_> {
                 }
                 self.torn = 0;
                 if !trusted {
-                    // Its lock is about to be written, so it has to be a leaf for sure.
+                    // Its lock is about to be written, so it must certainly be a leaf.
                     self.fall_back(shared);
                     return Ok(None);
                 }
@@ -484,7 +486,7 @@ impl Descent<'_> {
         }
     }
 
-    /// A node that cannot be what a trusted pointer leads to; a hint may lead anywhere.
+    /// Handles a node that a trusted pointer cannot lead to; a hint may lead anywhere.
     fn unsound(&mut self, shared: &Shared, addr: GlobalAddr, what: &'static str) -> Result<Option<End>> {
         if self.via == Via::Tree {
             return Err(IndexError::corrupt(addr, what));
@@ -493,14 +495,14 @@ impl Descent<'_> {
         Ok(None)
     }
 
-    /// The node where the descent is, when it is known what points to it.
+    /// Returns the current node of the descent, if the slot that points to it is known.
     pub(super) fn here(&self) -> Option<Upper> {
         let (node, holder, arrival) = (self.node, self.holder, self.arrival);
         let live = self.left();
         self.incoming.map(|incoming| Upper { node, incoming, holder, arrival, live })
     }
 
-    /// Live children of the node where the descent is; as many as can be when it was not read.
+    /// Returns the live children of the current node; the maximum if it was not read.
     pub(super) fn left(&self) -> usize {
         if self.slots.is_empty() {
             return node::SLOTS_MAX;
@@ -508,13 +510,13 @@ impl Descent<'_> {
         self.slots.iter().filter(|&&word| Slot::from_word(word).is_live()).count()
     }
 
-    /// A type that the node has at least.
+    /// Returns a lower bound of the node's type.
     pub(super) fn known_type(&self) -> NodeType {
         let hinted = self.hint.filter(|_| self.slots.is_empty()).map(|(_, ty, _)| ty);
         hinted.or(self.header.ty()).unwrap_or(NodeType::SMALLEST)
     }
 
-    /// The reverse pointer of the leaf where the descent ended, if it has to be turned.
+    /// Returns the reverse pointer of the final leaf, if it has to be updated.
     pub(super) fn take_repair(&mut self) -> Option<(GlobalAddr, u64, u64)> {
         self.repair.take()
     }
@@ -528,8 +530,8 @@ mod tests {
     use darter_index::{Condition, OrderedIndex};
     use darter_pool::{AllocKind, Pool, PoolOptions};
 
-    /// A remembered slot may be of long ago: what looks like a torn leaf there may be anything, and
-    /// its lock word anybody's.
+    /// A cached slot may be very old: what looks like a torn leaf there may be any object, and its
+    /// lock word any word.
     #[test]
     fn a_torn_leaf_is_not_believed_by_a_remembered_slot() {
         let pool =

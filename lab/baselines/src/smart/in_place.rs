@@ -1,23 +1,23 @@
-//! Leaves that are written in place, under the lock they carry at their end (SMART, sections 4.1.1
-//! and 4.1.2).
+//! Leaves that are written in place, under the lock at their end (SMART, sections 4.1.1 and 4.1.2).
 //!
-//! An update is two round trips behind the search: CAS of the lock, with a READ of the leaf in the
-//! same batch; then a WRITE of checksum, key and value, and behind it in the same batch one of the
-//! lock, which unlocks. Without the *rear lock* the unlocking is a third. Published, the lock is
-//! the last word of one WRITE. But words of a WRITE may land in any order; when that one is first,
-//! the next holder reads, and writes, what the last has not ended to write.
+//! An update takes two round trips after the search: CAS of the lock, with a READ of the leaf in
+//! the same batch; then a WRITE of checksum, key and value followed, in the same batch, by a WRITE
+//! of the lock, which unlocks. Without the *rear lock* the unlock is a third round trip. In the
+//! paper, the lock is the last word of one WRITE. But the words of a WRITE may take effect in any
+//! order; if that word is first, the next holder reads and writes words that the previous one is
+//! still writing.
 //!
-//! The leaf is the truth about its key, since clients remember where it is: a delete kills the leaf
-//! before it clears the slot; a value of another length gets another leaf, and the old one says
-//! where, before the slot does. Anyone who meets a dead or a moved leaf in a slot can clear or
-//! swing the slot.
+//! The leaf decides the state of its key, since clients cache its address: a delete kills the leaf
+//! before it clears the slot; a value of another length gets another leaf, whose address is stored
+//! in the old leaf before the slot changes. A client that finds a dead or moved leaf in a slot can
+//! clear or swing the slot.
 //!
-//! The lock is a [`LockToken`]. Published, a client that dies with the lock leaves it taken for
-//! ever. Here anyone who finds that the holder can write no more takes the lock over. If the holder
-//! had not begun its WRITE, or had ended it, all is well. If it died during it, the checksum shows
-//! that, and the value is lost: neither the old nor the new one can be had. The leaf is then
-//! marked, and readers of the key fail ([`IndexError::LostInWrite`]) until it is put again or
-//! deleted.
+//! The lock is a [`LockToken`]. In the paper, a client that dies with the lock leaves it taken
+//! forever. Here a client that finds that the holder can no longer write takes the lock over. If
+//! the holder had not begun its WRITE, or had completed it, the leaf is valid. If it died during
+//! the WRITE, the checksum shows that, and the value is lost: neither the old nor the new one can
+//! be read. The leaf is then marked, and reads of the key fail ([`IndexError::LostInWrite`]) until
+//! it is put again or deleted.
 
 use super::Smart;
 use super::descent::{Descent, End, LeafAt, Purpose};
@@ -35,10 +35,10 @@ use darter_index::radix::{TURNS_MAX, no_progress};
 use darter_index::{Condition, IndexError, PutOutcome, Result};
 use darter_pool::{AllocKind, Client};
 
-/// Tries that find a leaf locked before its holder is looked up, unpinned.
+/// Attempts that find a leaf locked before its holder's state is checked, unpinned.
 const SPINS: u32 = 32;
 
-/// What came of waiting for a leaf.
+/// The result of waiting for a leaf.
 pub(super) enum Settled {
     Again,
     /// It is locked by this holder.
@@ -63,7 +63,7 @@ impl From<Settled> for Deletion {
     }
 }
 
-/// A leaf that is locked, as it was under the lock.
+/// A locked leaf, with its words under the lock.
 struct Locked {
     leaf: LeafAt,
     token: LockToken,
@@ -71,8 +71,8 @@ struct Locked {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Waits, unpinned, until a holder is over or has had time to go on. Returns whom to take the
-    /// lock over from, 0 for nobody.
+    /// Waits, unpinned, until a holder is over or has had time to make progress. Returns the holder
+    /// to take the lock over from, or 0.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64> {
         if self.shared.tokens.is_over(client, holder).await? {
             return Ok(holder);
@@ -83,7 +83,7 @@ impl<F: Fabric> Smart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Locks a leaf: one round trip when it is free. `Err` names the holder. The lock is taken over
+    /// Locks a leaf: one round trip if it is free. `Err` names the holder. The lock is taken over
     /// from `over`, a holder that was just found to be over, or 0.
     async fn lock_leaf(&mut self, leaf: LeafAt, over: u64) -> Result<Result<Locked, u64>> {
         let lock = leaf::lock_addr(leaf.addr, leaf.len);
@@ -111,7 +111,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Unlocks a leaf that is as it was.
+    /// Unlocks an unchanged leaf.
     async fn unlock(&mut self, locked: Locked) -> Result<()> {
         let mut batch = self.client.batch();
         self.unlock_in(&mut batch, &locked);
@@ -120,13 +120,14 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Adds the verb that unlocks a leaf, behind all others of a batch.
+    /// Adds the verb that unlocks a leaf, after all others of a batch.
     fn unlock_in(&self, batch: &mut Batch, locked: &Locked) {
         let lock = leaf::lock_addr(locked.leaf.addr, locked.leaf.len);
         locked.token.unlock_in(self.client.pool().fabric(), batch, lock);
     }
 
-    /// A leaf is torn for long: learns under its lock whether its value is lost, and marks it then.
+    /// Checks under the lock of a leaf that stays torn whether its value is lost, and marks it if
+    /// so.
     pub(super) async fn settle(&mut self, leaf: LeafAt, over: u64) -> Result<Settled> {
         let locked = match self.lock_leaf(leaf, over).await? {
             Ok(locked) => locked,
@@ -137,8 +138,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Settled::Again)
     }
 
-    /// The same for a leaf whose slot is not known. Returns who holds its lock, if that could not
-    /// be had.
+    /// The same for a leaf whose slot is unknown. Returns the holder of its lock if the lock could
+    /// not be taken.
     pub(super) async fn settle_at(&mut self, addr: GlobalAddr, len: u8, over: u64) -> Result<Option<u64>> {
         let at = SlotAt { addr: GlobalAddr::NULL, slot: Slot::EMPTY };
         let settled = self.settle(LeafAt { at, index: 0, addr, len }, over).await?;
@@ -158,7 +159,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(true)
     }
 
-    /// The key is there: writes its leaf in place, or gives it another for a value of another
+    /// Writes the leaf of a present key in place, or replaces the leaf for a value of another
     /// length.
     pub(super) async fn update_leaf(
         &mut self,
@@ -204,7 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
             lead.close();
         }
         let mut image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
-        // The reverse pointer stays; and the first word too, unless it has to say another length.
+        // The reverse pointer stays, and so does the first word unless the length changes.
         image[0] = leaf::live_like(locked.words[0], draft.value.len());
         let from = usize::from(known_len == Some(draft.value.len()));
         let lock_word = image.len() - 1;
@@ -219,7 +220,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
-    /// Gives a key another leaf, the old one under its lock.
+    /// Gives a key another leaf, with the old one locked.
     async fn move_leaf(
         &mut self,
         draft: &mut Draft<'_>,
@@ -265,8 +266,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
-    /// The slot of a leaf that was killed or has moved was elsewhere meanwhile: finds it and clears
-    /// or swings it, unless a client else has.
+    /// Finds the slot of a leaf that was killed or has moved, if the slot has moved, and clears or
+    /// swings it, unless another client has done so.
     pub(super) async fn mend_slot(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
@@ -286,7 +287,7 @@ impl<F: Fabric> Operation<'_, F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Swings a slot from a leaf that has moved to where it is now.
+    /// Swings a slot from a leaf that has moved to the new leaf.
     pub(super) async fn link_moved(&mut self, descent: &Descent<'_>, leaf: LeafAt) -> Result<()> {
         let slot = Slot::leaf(leaf.at.slot.edge().unwrap_or(0), leaf.len, leaf.addr);
         self.exchange(descent, leaf.index, leaf.at, slot).await
@@ -298,8 +299,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.exchange(descent, index, at, Slot::tomb(edge_of(descent.key, descent.depth))).await
     }
 
-    /// Swings a slot from a leaf that is no more; sets the leaf aside if it was this client that
-    /// did.
+    /// Swings a slot from an outdated leaf; sets the leaf aside if this client swung the slot.
     async fn exchange(&mut self, descent: &Descent<'_>, index: usize, at: SlotAt, new: Slot) -> Result<()> {
         if self.publish(&[], at, new, None).await?
             && let super::slot::Content::Leaf { addr, len } = at.slot.content()
@@ -310,8 +310,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// What keeps a locked leaf from being killed under a condition, if anything does. A value that
-    /// its writer did not end to write is marked as lost.
+    /// Returns why a condition prevents killing a locked leaf, if it does. A value whose writer
+    /// died is marked as lost.
     async fn refusal(&mut self, locked: &Locked, condition: Condition<'_>) -> Result<Option<Deletion>> {
         let addr = locked.leaf.addr;
         Ok(match (self.shared.format.parse(addr, &locked.words)?, condition) {
@@ -329,8 +329,8 @@ impl<F: Fabric> Operation<'_, F> {
         })
     }
 
-    /// Kills a key's leaf when the condition holds, then clears its slot. The lock is taken over
-    /// from `over`, as [`Operation::lock_leaf`] says.
+    /// Kills a key's leaf if the condition holds, then clears its slot. The lock is taken over from
+    /// `over` as in [`Operation::lock_leaf`].
     pub(super) async fn kill_leaf(
         &mut self,
         descent: &Descent<'_>,

@@ -1,4 +1,4 @@
-//! What compute nodes remember of nodes that are freed, driven by hand.
+//! Cached nodes that are freed, driven by hand.
 
 use super::{Smart, SmartOptions};
 use darter_fabric::block_on;
@@ -6,7 +6,7 @@ use darter_index::{Condition, OrderedIndex};
 use darter_pool::{Pool, PoolOptions};
 use darter_sim::Sim;
 
-/// A compute node remembers a node and is idle, while another takes it away and frees it.
+/// A compute node caches a node and is idle while another removes and frees it.
 #[test]
 fn what_a_compute_node_remembers_is_forgotten_before_it_is_free() {
     const KEYS: [&[u8]; 3] = [b"stem1234a", b"stem1234b", b"else"];
@@ -30,7 +30,7 @@ fn what_a_compute_node_remembers_is_forgotten_before_it_is_free() {
             pool.maintain(&mut client).await.unwrap();
             smart.maintain(&mut client).await.unwrap();
         }
-        assert_eq!(pool.garbage(), 0, "all is free");
+        assert_eq!(pool.garbage(), 0, "everything is freed");
         assert_eq!(other.get(&mut client, KEYS[0]).await.unwrap(), None);
         assert!(other.get(&mut client, KEYS[2]).await.unwrap().is_some());
     });

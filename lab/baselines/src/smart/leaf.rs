@@ -16,14 +16,14 @@
 //! ```
 //!
 //! 40 bytes for a key and a value of 8 each, 32 without the lock; the public code has 34 with a
-//! lock of one byte. The slot holds the length as a code of 7 bits: in words up to 512 bytes, above
+//! lock of one byte. The slot holds the length as a code of 7 bits: in words up to 512 bytes, then
 //! in steps of at most a quarter.
 //!
-//! A leaf of the out-of-place mode never changes but for its reverse pointer. In the in-place mode
-//! the leaf, not the slot, is the truth about its key: anyone who holds the lock writes what is
-//! before it, in one WRITE; or kills the leaf by word 0. A dead leaf stays dead; one that moved
-//! says where its key's leaf is now, for readers that come by an old pointer. Checksums are only
-//! looked at, and made, in the in-place mode.
+//! A leaf of the out-of-place mode never changes except for its reverse pointer. In the in-place
+//! mode the leaf, not the slot, decides the state of its key: the holder of the lock writes the
+//! words before it in one WRITE, or kills the leaf by word 0. A dead leaf stays dead; a moved leaf
+//! has the address of its key's new leaf, for readers with an old pointer. Checksums are only
+//! checked, and computed, in the in-place mode.
 
 use darter_fabric::GlobalAddr;
 use darter_index::{IndexError, Result};
@@ -40,11 +40,11 @@ const KEY_BITS: u32 = 17;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 /// Words before the key.
 const HEADER_WORDS: usize = 2;
-/// Lengths in whole words: codes below this.
+/// Codes below this are lengths in words.
 const FINE: u8 = 64;
 const FINE_BYTES: u64 = 512;
 
-/// Bytes of a leaf whose slot has this length code.
+/// Returns the bytes of a leaf whose slot has this length code.
 pub(super) const fn bytes_of(len: u8) -> u64 {
     if len < FINE {
         (len as u64 + 1) * 8
@@ -54,47 +54,47 @@ pub(super) const fn bytes_of(len: u8) -> u64 {
     }
 }
 
-/// Words of a leaf whose slot has this length code.
+/// Returns the words of a leaf whose slot has this length code.
 pub(super) const fn words_of(len: u8) -> usize {
     (bytes_of(len) / 8) as usize
 }
 
-/// Whether a leaf can have this length.
+/// Returns whether a leaf can have this length.
 pub(super) const fn is_length(len: u8) -> bool {
     len >= 1 && len < 128 && bytes_of(len) <= CLASS_BYTES_MAX
 }
 
-/// How leaves of an index are laid out.
+/// The layout of an index's leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     /// With checksum and lock.
     pub(super) in_place: bool,
 }
 
-/// A leaf's contents, borrowed from the words a READ brought.
+/// A leaf's contents, borrowed from the words of a READ.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaf<'a> {
-    /// Where its reverse pointer points.
+    /// The target of its reverse pointer.
     pub(super) above: GlobalAddr,
     pub(super) key: &'a [u8],
-    /// `None`: lost by a writer that died while it wrote.
+    /// `None`: lost because its writer died during the write.
     pub(super) value: Option<&'a [u8]>,
 }
 
-/// What the words of a leaf say.
+/// The state of a leaf, by its words.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Read<'a> {
     Pair(Leaf<'a>),
-    /// Deleted; its slot is about to be cleared.
+    /// Deleted; its slot will be cleared.
     Dead,
     /// Replaced by the leaf at this address.
     Moved(GlobalAddr, u8),
-    /// Read while it was written, or left so by a writer that died.
+    /// Read during a write, or left torn by a writer that died.
     Torn,
 }
 
 impl Format {
-    /// The length code of a leaf for these lengths, `None` when there is none.
+    /// Returns the length code of a leaf for these lengths, `None` if there is none.
     pub(super) fn len_for(self, key: usize, value: usize) -> Option<u8> {
         if value >= 1 << VALUE_BITS {
             return None;
@@ -107,7 +107,7 @@ impl Format {
         (FINE..128).find(|&len| bytes_of(len) >= bytes).filter(|&len| is_length(len))
     }
 
-    /// The length code of a leaf for these lengths in a pool whose objects have at most so many bytes.
+    /// The same for a pool whose objects have at most `object_bytes_max` bytes.
     ///
     /// # Errors
     /// [`IndexError::ValueTooLong`].
@@ -118,7 +118,7 @@ impl Format {
         })
     }
 
-    /// The longest value beside a key in a leaf of at most so many bytes.
+    /// Returns the longest value for a key in a leaf of at most this many bytes.
     pub(super) fn value_max(self, key: usize, bytes: u64) -> usize {
         let overhead = (HEADER_WORDS + usize::from(self.in_place)) * 8 + key;
         let longest = (0..128).rev().find(|&len| is_length(len) && bytes_of(len) <= bytes);
@@ -126,8 +126,8 @@ impl Format {
         room.min((1 << VALUE_BITS) - 1)
     }
 
-    /// The words of a live leaf: in the in-place mode all of its length, since the lock is the
-    /// last.
+    /// Returns the words of a live leaf, in the in-place mode its whole length, since the lock is
+    /// the last word.
     pub(super) fn image(self, above: GlobalAddr, len: u8, key: &[u8], value: &[u8]) -> Vec<u64> {
         let body_words = (key.len() + value.len()).div_ceil(8);
         let words = if self.in_place { words_of(len) } else { HEADER_WORDS + body_words };
@@ -141,10 +141,10 @@ impl Format {
         image
     }
 
-    /// Reads a leaf out of the words found at `addr`.
+    /// Parses a leaf from the words at `addr`.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`] when they can be no leaf's of this format.
+    /// [`IndexError::Corrupt`] if they cannot be a leaf of this format.
     #[inline]
     pub(super) fn parse(self, addr: GlobalAddr, words: &[u64]) -> Result<Read<'_>> {
         let [first, second, ..] = *words else {
@@ -159,9 +159,9 @@ impl Format {
             let len = (first >> 48 & 127) as u8;
             return match first & MOVED {
                 0 if first == 0 => Ok(Read::Dead),
-                0 => Err(IndexError::corrupt(addr, "leaf of no known kind")),
+                0 => Err(IndexError::corrupt(addr, "leaf of an unknown kind")),
                 _ if is_length(len) => Ok(Read::Moved(to, len)),
-                _ => Err(IndexError::corrupt(addr, "leaf moved to one of no known length")),
+                _ => Err(IndexError::corrupt(addr, "leaf moved to a leaf of an unknown length")),
             };
         }
         let value_len = (first >> VALUE_SHIFT) as usize & ((1 << VALUE_BITS) - 1);
@@ -185,12 +185,12 @@ fn checksum(body: &[u8], key_len: usize) -> u64 {
     XxHash3_64::oneshot_with_seed((body.len() as u64) << KEY_BITS | key_len as u64, body) >> KEY_BITS
 }
 
-/// Word 0 of a live leaf.
+/// Returns word 0 of a live leaf.
 pub(super) fn live_word(above: GlobalAddr, value_len: usize) -> u64 {
     LIVE | (value_len as u64) << VALUE_SHIFT | above.bits() >> 6
 }
 
-/// Word 0 of a live leaf whose reverse pointer is that of another word 0, live or lost.
+/// Returns word 0 of a live leaf with the reverse pointer of another word 0, live or lost.
 pub(super) fn live_like(word: u64, value_len: usize) -> u64 {
     LIVE | (value_len as u64) << VALUE_SHIFT | word & REVERSE_MASK
 }
@@ -198,22 +198,22 @@ pub(super) fn live_like(word: u64, value_len: usize) -> u64 {
 /// Word 0 of a dead leaf.
 pub(super) const DEAD: u64 = 0;
 
-/// Word 0 of a leaf whose key has another leaf now.
+/// Returns word 0 of a leaf whose key has another leaf now.
 pub(super) fn moved_word(to: GlobalAddr, len: u8) -> u64 {
     MOVED | u64::from(len & 127) << 48 | to.bits()
 }
 
-/// Word 0 of a leaf whose value was lost.
+/// Returns word 0 of a leaf whose value was lost.
 pub(super) fn lost_word(live: u64) -> u64 {
     live & REVERSE_MASK | LOST
 }
 
-/// Word 0 of a live leaf with another reverse pointer; `None` of one that is not live.
+/// Returns word 0 of a live leaf with another reverse pointer; `None` if the leaf is not live.
 pub(super) fn with_above(word: u64, above: GlobalAddr) -> Option<u64> {
     (word & LIVE != 0).then_some(word & !REVERSE_MASK | above.bits() >> 6)
 }
 
-/// Where the lock of a leaf lies.
+/// Returns the address of a leaf's lock.
 pub(super) fn lock_addr(leaf: GlobalAddr, len: u8) -> GlobalAddr {
     leaf.plus(bytes_of(len) - 8)
 }

@@ -1,17 +1,18 @@
-//! SMART: an adaptive radix tree for disaggregated memory (OSDI 2023), each of its techniques with
-//! a switch.
+//! SMART: an adaptive radix tree for disaggregated memory (OSDI 2023), with a switch for each of
+//! its techniques.
 //!
 //! Inner nodes are homogeneous and lock-free ([`node`], [`slot`], [`write`], [`split`],
-//! [`collapse`]); leaves are written in place under a lock that they carry ([`in_place`]), or
-//! replaced; clients of a compute node share reads and writes of one key ([`rdwc`]) and a cache of
-//! inner nodes ([`cache`]), whose entries are checked by what they lead to ([`descent`]).
+//! [`collapse`]). Leaves are written in place under a lock that they contain ([`in_place`]), or
+//! replaced. Clients of a compute node share reads and writes of one key ([`rdwc`]) and a cache of
+//! inner nodes ([`cache`]), whose entries are verified by the objects that they lead to
+//! ([`descent`]).
 //!
 //! Root words: 3 the kind, 8 the slot of the root node, 9 the format of leaves, 10 the generation
 //! of caches.
 //!
-//! Where the paper is silent or the public code wrong (inserts behind a growing node, locks of dead
-//! clients, torn leaves, deletes, keys of any bytes, memory), `lab/docs/smart.md` states the problem
-//! and argues the way taken here.
+//! Where the paper is silent or the public code wrong (inserts during a node's growth, locks of
+//! dead clients, torn leaves, deletes, keys of any bytes, memory), `lab/docs/smart.md` states the
+//! problem and justifies the solution used here.
 
 mod bulk;
 mod cache;
@@ -49,32 +50,32 @@ use slot::Slot;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Which of SMART's techniques are in use.
+/// The techniques of SMART in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each technique has a switch")]
 pub struct SmartOptions {
-    /// Bytes of inner nodes that a compute node remembers (section 4.3); 0 for no cache.
+    /// Bytes of inner nodes that a compute node caches (section 4.3); 0 for no cache.
     pub cache_bytes: u64,
     /// Leaves are written in place, under locks (section 4.1); otherwise out of place, without any
-    /// lock in the index. Counts when the index is created.
+    /// lock in the index. Applies when the index is created.
     pub in_place: bool,
-    /// A lock is released in the round trip of the WRITE that it protects (section 4.1.1), not in
-    /// one of its own.
+    /// A lock is released in the round trip of the WRITE that it protects (section 4.1.1), not in a
+    /// separate one.
     pub rear_lock: bool,
-    /// Clients of a compute node that read one key at a time share one READ (section 4.2).
+    /// Concurrent reads of one key by clients of a compute node share one READ (section 4.2).
     pub read_delegation: bool,
-    /// Clients of a compute node that write one key at a time share one WRITE (section 4.2).
+    /// Concurrent writes of one key by clients of a compute node share one WRITE (section 4.2).
     pub write_combining: bool,
-    /// Bytes that may be set aside, since others may remember them, before they are made to forget
-    /// them and all is freed; by default a 64th of the pool's.
+    /// Bytes of objects that may be set aside, because caches may name them, before all caches are
+    /// cleared and the objects freed; by default a 64th of the pool's.
     pub quarantine_bytes: Option<u64>,
-    /// Reverse pointers are kept up to date and compared (section 4.3). Without them an entry that
-    /// is out of date is found to be only when it does not lead to the key.
+    /// Reverse pointers are kept up to date and compared (section 4.3). Without them an outdated
+    /// entry is noticed only if it does not lead to the key.
     pub reverse_check: bool,
 }
 
 impl Default for SmartOptions {
-    /// All of it, with a cache of 1 MiB.
+    /// All techniques, with a cache of 1 MiB.
     fn default() -> Self {
         Self {
             cache_bytes: 1 << 20,
@@ -89,7 +90,7 @@ impl Default for SmartOptions {
 }
 
 impl SmartOptions {
-    /// No locks at all: the "first lock-free ART design" of section 4.5.
+    /// Returns options without locks: the "first lock-free ART design" of section 4.5.
     pub fn lock_free() -> Self {
         Self { in_place: false, ..Self::default() }
     }
@@ -110,7 +111,7 @@ impl<F: Fabric> Clone for Smart<F> {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Reads a key, or has another client of this compute node read it.
+    /// Reads a key, or waits for another client of this compute node to read it.
     async fn read(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         check_key(key)?;
         if !self.shared.options.read_delegation {
@@ -123,7 +124,7 @@ impl<F: Fabric> Smart<F> {
                 Ok(value)
             }
             Role::Served(answer) => {
-                // It counts as an operation all the same.
+                // It still counts as an operation.
                 drop(client.pin(OpKind::Get).await?);
                 match answer {
                     Answer::Value(value) => Ok(value.map(|value| value.to_vec())),
@@ -133,7 +134,7 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Writes a key, or has another client of this compute node write it.
+    /// Writes a key, or waits for another client of this compute node to write it.
     async fn write(
         &self,
         client: &mut Client<F>,
@@ -176,7 +177,7 @@ impl<F: Fabric> OrderedIndex<F> for Smart<F> {
         let in_place = match format {
             1 => true,
             2 => false,
-            _ => return Err(IndexError::corrupt(words.format, "leaves of no known format")),
+            _ => return Err(IndexError::corrupt(words.format, "leaves of an unknown format")),
         };
         let shared = Shared::new(
             words,
@@ -189,7 +190,8 @@ impl<F: Fabric> OrderedIndex<F> for Smart<F> {
         Ok(Self { shared: Arc::new(shared), windows: Arc::default(), fabric: PhantomData })
     }
 
-    /// Makes an empty root; of several creators one wins each word, and the kind word comes last.
+    /// Creates an empty root. If several clients create one, one wins each word; the kind word
+    /// comes last.
     async fn create(client: &mut Client<F>, options: SmartOptions) -> Result<Self> {
         {
             let mut client = client.pin(OpKind::Maintain).await?;

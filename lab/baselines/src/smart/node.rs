@@ -14,18 +14,17 @@
 //! slots     4   8  16  32  64  128  256  257
 //! ```
 //!
-//! A node's memory has room for all slots, so that a type switch moves nothing. 256 slots are
-//! published; the 257th, of type 8, is for a node under which every byte goes on and a key ends as
-//! well. It lies in what the pool's size class leaves over.
+//! A node's memory has room for all slots, so that a type switch moves nothing. The paper has 256
+//! slots; the 257th, of type 8, is for a node with a child for every byte and a key that ends
+//! there. It fits in the remainder of the pool's size class.
 //!
-//! The *type* in the header says which slots exist: what lies in a slot beyond is not there yet.
-//! The type in the slot that points to the node is a hint of how much to READ.
+//! The *type* in the header determines which slots exist: a slot beyond does not exist yet. The
+//! type in the slot that points to the node is a hint of how much to READ.
 //!
 //! The *partial bytes* are the last bytes of the node's prefix: those from its depth to the edges
-//! of its slots. Anyone who arrives knows at which byte of the key it does, and that is at or
-//! behind the header's depth, at most six bytes: so eight bits of depth tell exactly which bytes
-//! are left to be compared, whatever the length of the keys. A header's bytes only ever become
-//! more, to the front.
+//! of its slots. A client knows at which byte of the key it enters a node; that byte is at or after
+//! the header's depth, by at most six. So eight bits of depth determine exactly which bytes remain
+//! to be compared, for keys of any length. A header only ever gains bytes, at the front.
 
 pub(super) use super::node_type::{NodeType, SLOTS_MAX};
 use super::slot::Slot;
@@ -43,7 +42,7 @@ pub(super) const PUBLISHED_BYTES: u64 = 2064;
 /// Partial bytes in a header.
 pub(super) const PARTIAL_MAX: usize = 6;
 
-/// Bytes that one node of a chain takes: those of its header and its slot's.
+/// Bytes that one node of a chain takes: its header's and its slot's.
 pub(super) const CHAIN_BYTES: usize = PARTIAL_MAX + 1;
 
 /// The bytes of a compressed path that a header holds.
@@ -62,7 +61,7 @@ impl Header {
         self.0
     }
 
-    /// A header with these partial bytes, at most six, the first of them at `depth`.
+    /// Creates a header with these partial bytes, at most six, the first of them at `depth`.
     pub(super) fn new(depth: usize, ty: NodeType, partial: &[u8]) -> Self {
         debug_assert!(partial.len() <= PARTIAL_MAX, "{} partial bytes", partial.len());
         let bytes = partial.iter().take(PARTIAL_MAX).enumerate();
@@ -71,7 +70,7 @@ impl Header {
         Self((depth as u64 & 0xff) << 56 | u64::from(ty.code()) << 51 | len << 48 | packed)
     }
 
-    /// The type; `None` in no node of this format.
+    /// Returns the type; `None` in an invalid header.
     #[inline]
     pub(super) const fn ty(self) -> Option<NodeType> {
         NodeType::from_code((self.0 >> 51 & 31) as u8)
@@ -94,8 +93,8 @@ impl Header {
         (self.0 >> (40 - 8 * at)) as u8
     }
 
-    /// The bytes left to be compared by anyone who arrives at `depth`; `None` when the header does
-    /// not reach so far up.
+    /// Returns the bytes that remain to be compared after entering at `depth`; `None` if the header
+    /// does not reach up to there.
     #[inline]
     pub(super) fn partial_from(self, depth: usize) -> Option<Partial> {
         let skip = usize::from((depth as u8).wrapping_sub(self.depth()));
@@ -103,13 +102,13 @@ impl Header {
         (skip <= len && len <= PARTIAL_MAX).then(|| (skip..len).map(|at| self.byte(at)).collect())
     }
 
-    /// Whether the edges of a node with this header can be at byte `depth` of a key.
+    /// Returns whether the edges of a node with this header can be at byte `depth` of a key.
     pub(super) const fn ends_at(self, depth: usize) -> bool {
         self.len() <= PARTIAL_MAX && self.depth().wrapping_add(self.len() as u8) == depth as u8
     }
 }
 
-/// The words of a new node; slots beyond `children` are empty.
+/// Returns the words of a new node; slots beyond `children` are empty.
 pub(super) fn image(above: GlobalAddr, header: Header, children: &[Slot]) -> Vec<u64> {
     let mut words = vec![0; NODE_WORDS];
     words[0] = above.bits();
@@ -120,24 +119,24 @@ pub(super) fn image(above: GlobalAddr, header: Header, children: &[Slot]) -> Vec
     words
 }
 
-/// Where a node's slot lies.
+/// Returns the address of a node's slot.
 pub(super) const fn slot_addr(node: GlobalAddr, index: usize) -> GlobalAddr {
     node.plus(((HEADER_WORDS + index) * 8) as u64)
 }
 
-/// Where a node's header lies.
+/// Returns the address of a node's header.
 pub(super) const fn header_addr(node: GlobalAddr) -> GlobalAddr {
     node.plus(8)
 }
 
-/// Whether slots read from a node prove that it was in the tree meanwhile: a node that is taken out
-/// has all its slots sealed before, the taken ones and the first empty one.
+/// Returns whether slots read from a node prove that it was in the tree at that time: before a node
+/// is removed, all its taken slots and its first empty slot are sealed.
 pub(super) fn proves_life(slots: &[u64]) -> bool {
     let taken = slots.iter().take_while(|&&word| !Slot::from_word(word).is_empty()).count();
     slots.iter().take(taken + 1).any(|&word| !Slot::from_word(word).is_sealed())
 }
 
-/// The live children among slots in key order, the end of the key first.
+/// Returns the live children among slots in key order, the end of the key first.
 pub(super) fn children_in_order(slots: &[u64]) -> SmallVec<[Slot; 16]> {
     let live = slots.iter().map(|&word| Slot::from_word(word).unsealed()).filter(|slot| slot.is_live());
     let mut children: SmallVec<[Slot; 16]> = live.collect();
@@ -145,7 +144,7 @@ pub(super) fn children_in_order(slots: &[u64]) -> SmallVec<[Slot; 16]> {
     children
 }
 
-/// Live children among slots.
+/// Returns the number of live children among slots.
 pub(super) fn live_count(slots: &[u64]) -> usize {
     slots.iter().filter(|&&word| Slot::from_word(word).is_live()).count()
 }

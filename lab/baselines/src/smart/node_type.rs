@@ -1,6 +1,6 @@
-//! The types of inner node: how many slots of a node exist ([`super::node`] has the layout).
+//! The types of inner nodes: how many slots of a node exist ([`super::node`] has the layout).
 
-/// The types of inner node, smallest first.
+/// The types of inner nodes, smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeType(u8);
 
@@ -21,13 +21,13 @@ impl NodeType {
         if code >= 1 && code <= 8 { Some(Self(code)) } else { None }
     }
 
-    /// Slots of the type.
+    /// Returns the number of slots of the type.
     #[inline]
     pub(super) const fn slots(self) -> usize {
         if self.0 >= 8 { SLOTS_MAX } else { 2 << self.0 }
     }
 
-    /// The smallest type with so many slots.
+    /// Returns the smallest type with at least this many slots.
     pub(super) fn fit(slots: usize) -> Self {
         Self::ALL.into_iter().find(|ty| ty.slots() >= slots).unwrap_or(Self::LARGEST)
     }

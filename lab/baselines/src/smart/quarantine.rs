@@ -1,22 +1,23 @@
-//! What happens to what was taken out of the tree before its memory is reused.
+//! The quarantine of objects removed from the tree, before their memory is reused.
 //!
-//! Compute nodes remember addresses for long ([`super::cache`]), and nobody can take one back from
-//! all of them. So what compute nodes can remember, inner nodes and leaves that are written in
-//! place, is set aside:
+//! Compute nodes cache addresses for a long time ([`super::cache`]), and a single address cannot be
+//! removed from all caches. So objects that compute nodes can cache, inner nodes and leaves that
+//! are written in place, are set aside:
 //!
-//! 1. It passes the pool's first grace: no operation has it from the tree any more.
-//! 2. When enough has come together, or the pool is full, the *generation* in the root words is
-//!    raised. A process reads that word in the first operation of each epoch, and forgets its cache
-//!    when it has changed.
-//! 3. It passes the second grace: all operations are of later epochs, so of processes that have
-//!    forgotten it.
+//! 1. An object passes the pool's first grace period: no operation that found it in the tree is
+//!    left.
+//! 2. When enough objects are set aside, or the pool is full, the *generation* in the root words is
+//!    raised. A process reads that word in the first operation of each epoch, and clears its cache
+//!    if the word has changed.
+//! 3. The object passes the second grace period: all operations belong to later epochs, so to
+//!    processes that have cleared their caches.
 //!
-//! An entry made by an operation that began before a cache was cleared, and put in after, names
-//! what was linked while that operation was pinned; so it was not set aside when the generation was
-//! raised.
+//! An entry made by an operation that began before a cache was cleared, and inserted after, names
+//! an object that was linked while that operation was pinned; so it was not set aside when the
+//! generation was raised.
 //!
-//! What dead clients had unlinked is freed by the sweep, which raises the generation too and waits
-//! for all to pass its epoch.
+//! The sweep frees objects that dead clients had unlinked. It raises the generation too and waits
+//! until all members pass its epoch.
 
 use super::Smart;
 use darter_fabric::{Fabric, OpKind};
@@ -24,19 +25,19 @@ use darter_index::Result;
 use darter_pool::{Client, Unlinked};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Of a pool's bytes, one in this many may be set aside before caches are cleared for them.
+/// One part in this many of a pool's bytes may be set aside before caches are cleared.
 const POOL_SHARE: u64 = 64;
-/// But never more.
+/// Upper limit of that amount, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
-/// Rounds of upkeep for which a pool counts as full after it was.
+/// Rounds of upkeep during which a pool counts as full after it was full.
 const ROUNDS_FULL: u32 = 256;
 
-/// How much a process has set aside.
+/// The amount that a process has set aside.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     bytes: AtomicU64,
     bytes_max: u64,
-    /// Rounds for which nothing is left to wait.
+    /// Remaining rounds without waiting for more objects.
     rounds_full: AtomicU32,
 }
 
@@ -48,7 +49,7 @@ impl Quarantine {
         Self { bytes: AtomicU64::new(0), bytes_max, rounds_full: AtomicU32::new(0) }
     }
 
-    /// The pool is full: what is set aside is wanted.
+    /// Frees objects soon, because the pool is full.
     pub(super) fn hurry(&self) {
         self.rounds_full.store(ROUNDS_FULL, Ordering::Relaxed);
     }
@@ -66,7 +67,7 @@ impl Quarantine {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Frees what has been set aside, when that is due.
+    /// Frees the objects that were set aside, if that is due.
     pub(super) async fn free_aside(&self, client: &mut Client<F>) -> Result<()> {
         let quarantine = &self.shared.quarantine;
         if !quarantine.is_due() {
@@ -83,7 +84,7 @@ impl<F: Fabric> Smart<F> {
         freed
     }
 
-    /// Takes out of `graced` what it has freed.
+    /// Removes from `graced` the objects that it has freed.
     async fn free_taken(&self, client: &mut Client<F>, graced: &mut Vec<Unlinked>) -> Result<()> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.raise_generation(&mut client).await?;
@@ -96,7 +97,7 @@ impl<F: Fabric> Smart<F> {
         Ok(())
     }
 
-    /// Makes every compute node forget what it remembers, by its first operation of the next epoch.
+    /// Makes every compute node clear its cache, by its first operation of the next epoch.
     pub(super) async fn raise_generation(&self, client: &mut Client<F>) -> Result<()> {
         let mut client = client.pin(OpKind::Maintain).await?;
         client.post(|batch| _ = batch.faa(self.shared.words.generation, 1)).await?;

@@ -1,19 +1,18 @@
 //! Read delegation and write combining among the clients of one compute node (SMART, section 4.2).
 //!
-//! Operations on one key that meet in a compute node form *windows*, one after the other. A window
-//! has a *lead*, which goes to the memory nodes, and others that are served by it: reads by a
-//! read's value, or by what a write has written; writes by a write that overwrites them at once. A
-//! lead *closes* its window before it posts the verb that reads or writes the value. Who comes
-//! later waits for the next window.
+//! Concurrent operations on one key in a compute node form *windows*, one after another. The *lead*
+//! of a window accesses the memory nodes and serves the others: reads by the value of a read or of
+//! a write; writes by a write that overwrites them immediately. A lead *closes* its window before
+//! it posts the verb that reads or writes the value. Later operations wait for the next window.
 //!
-//! So anyone who is served was there before that verb, and takes effect with it: in the order of
-//! all compute nodes, nothing is answered that was true only before it was asked. Published, a read
-//! may join while the READ is on its way, and then misses a write that another compute node had
-//! acknowledged; the shared window of the paper keeps the order within one compute node alone.
+//! So every served operation began before that verb and takes effect with it: in the order of all
+//! compute nodes, no operation returns a value that was current only before it began. In the paper,
+//! a read may join while the READ is in flight, and then misses a write that another compute node
+//! had acknowledged; the paper's shared window keeps the order only within one compute node.
 //!
-//! A lead writes its own value, never another's. So when it is dropped, with a verb on its way that
-//! may still land, those it would have served have written nothing: they go on as if they had just
-//! come. Windows are by key, so that there are no hash conflicts to be checked for.
+//! A lead writes only its own value. So if it is dropped while a verb is in flight that may still
+//! take effect, the operations it would have served have written nothing: they continue as if they
+//! had just begun. Windows are by key, so there are no hash conflicts to check for.
 
 use crate::sync::lock;
 use darter_index::{Condition, PutOutcome};
@@ -28,18 +27,18 @@ use std::task::{Poll, Waker};
 /// Parts of the table with a mutex each.
 const SHARDS: usize = 64;
 
-/// What an operation does with its key.
+/// The kind of an operation on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
     /// A put of any key.
     Upsert,
-    /// A put of a key that is there.
+    /// A put of a present key.
     Update,
 }
 
 impl Kind {
-    /// The kind of a put that can be combined with others.
+    /// Returns the kind of a put that can be combined with others.
     pub(super) fn of(condition: Condition<'_>) -> Option<Self> {
         match condition {
             Condition::Always => Some(Self::Upsert),
@@ -48,24 +47,24 @@ impl Kind {
         }
     }
 
-    /// Whether a lead of this kind serves one of the other.
+    /// Returns whether a lead of this kind serves an operation of the other kind.
     fn serves(self, other: Self) -> bool {
         other == Self::Read || other == self
     }
 }
 
-/// What a served operation is told.
+/// The result of a served operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Value(Option<Arc<[u8]>>),
     Outcome(PutOutcome),
 }
 
-/// What an operation has to do.
+/// The role of an operation.
 pub(super) enum Role<'t> {
-    /// Go to the memory nodes.
+    /// Access the memory nodes.
     Lead(Lead<'t>),
-    /// Nothing more.
+    /// Nothing: the result is known.
     Served(Answer),
 }
 
@@ -84,7 +83,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Gives a waiter its turn, unless it has gone. Returns whether it was there.
+    /// Gives a waiter its turn, unless it was dropped. Returns whether it was there.
     fn give(&self, given: WaiterState) -> bool {
         let waker = match &mut *lock(&self.turn) {
             turn @ WaiterState::Waits(_) => {
@@ -104,7 +103,7 @@ impl Waiter {
     }
 }
 
-/// The window of a key, and who waits for the next.
+/// The window of a key, and the operations that wait for the next one.
 #[derive(Debug)]
 struct Window {
     kind: Kind,
@@ -133,7 +132,7 @@ impl Windows {
         lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
     }
 
-    /// Joins the operations on a key; waits until there is something to do, or to answer.
+    /// Joins the operations on a key; waits until the operation becomes the lead or is served.
     pub(super) async fn enter<'t>(&'t self, key: &'t [u8], kind: Kind) -> Role<'t> {
         let waiting = {
             let mut shard = self.shard(key);
@@ -171,8 +170,7 @@ impl Windows {
         .await
     }
 
-    /// Ends a window: serves who is in it, or lets them go on with those that wait for the next,
-    /// which begins.
+    /// Ends a window: serves its operations, or moves them to the next window, which begins.
     fn end(&self, key: &[u8], answer: Option<&mut dyn FnMut(Kind) -> Answer>) {
         let mut shard = self.shard(key);
         let Some(window) = shard.get_mut(key) else { return };
@@ -199,7 +197,8 @@ impl Windows {
     }
 }
 
-/// An operation that waits; dropped, it leaves, and passes on the lead if it had been given that.
+/// A waiting operation. If dropped, it leaves the window; if it had become the lead, it passes the
+/// lead on.
 struct Waiting<'t> {
     windows: &'t Windows,
     key: &'t [u8],
@@ -215,8 +214,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The lead of a window, until it tells what came of it. Dropped before, it leaves the others to
-/// themselves.
+/// The lead of a window, until it reports its result. If dropped before, the other operations
+/// continue on their own.
 pub(super) struct Lead<'t> {
     windows: &'t Windows,
     key: &'t [u8],
@@ -229,7 +228,7 @@ impl<'t> Lead<'t> {
         Self { windows, key, is_closed: AtomicBool::new(false), has_ended: false }
     }
 
-    /// Lets nobody in any more: the verb that counts is about to be posted.
+    /// Closes the window: the verb that takes effect is about to be posted.
     pub(super) fn close(&self) {
         if !self.is_closed.swap(true, Ordering::Relaxed)
             && let Some(window) = self.windows.shard(self.key).get_mut(self.key)
@@ -238,7 +237,7 @@ impl<'t> Lead<'t> {
         }
     }
 
-    /// Tells the others a value that was read.
+    /// Returns a value that was read to the others.
     pub(super) fn has_read(mut self, value: Option<&[u8]>) {
         self.has_ended = true;
         let mut shared = None;
@@ -249,9 +248,10 @@ impl<'t> Lead<'t> {
         self.windows.end(self.key, Some(&mut answer));
     }
 
-    /// Tells the others what came of a put of `value`. Returns what to tell its own caller. The
-    /// other writes come before it, so the first of them found what it found. A refusal that was
-    /// read while the window was open serves nobody: who came since may know the key to be there.
+    /// Returns the result of a put of `value` to the others, and the result for its own caller. The
+    /// other writes are ordered before it, so the first of them gets the previous state. A refusal
+    /// that was read while the window was open serves no other operation: a later one may know that
+    /// the key is present.
     pub(super) fn has_written(mut self, value: &[u8], outcome: PutOutcome) -> PutOutcome {
         let is_open = !self.is_closed.load(Ordering::Relaxed);
         if outcome == PutOutcome::Refused && is_open {
@@ -380,12 +380,12 @@ mod tests {
         let (given, mut read) = (enter(&windows, Kind::Update), enter(&windows, Kind::Read));
         drop(gone);
         drop(first);
-        // The second write leads now, and the read that came later is in its window; the update's
-        // turn comes after.
+        // The second write leads now, and the later read is in its window; the update's turn comes
+        // after.
         let second = lead(&mut second);
         second.has_written(b"v", PutOutcome::Replaced);
         assert_eq!(answer(&mut read), Answer::Value(Some(b"v"[..].into())));
-        // The update has been given the lead and goes away without having looked.
+        // The update became the lead and is dropped before it is polled.
         let mut last = enter(&windows, Kind::Read);
         drop(given);
         lead(&mut last).has_read(None);

@@ -1,13 +1,13 @@
 //! Range scan in both directions (SMART, section 4.4), one chunk at a time.
 //!
-//! The walk keeps a frontier in key order and reads a run at its front in one round trip: children
-//! of one level in parallel, as many as the keys still wanted are likely to need. It starts at a
-//! remembered node when that covers the whole range, or is so large that it should hold what is
-//! wanted; else at the root. Edges of any bytes are compared, no keys are enumerated.
+//! The walk keeps a frontier in key order and reads a run at its front in one round trip: as many
+//! children of one level in parallel as the remaining number of keys probably needs. It starts at a
+//! cached node that covers the whole range, or that is large enough to hold the wanted number of
+//! keys; otherwise at the root. Edges of any bytes are compared; keys are not enumerated.
 //!
-//! Promise: keys in order, each at most once, every key that was there throughout, none that was
-//! absent throughout. A node read after it was taken out still holds every key that it held when it
-//! was sealed, and that stayed. A torn leaf is read again.
+//! Guarantee: keys in order, each at most once, every key that was present throughout, none that
+//! was absent throughout. A node read after it was removed still holds every key that was there
+//! when it was sealed and was not deleted since. A torn leaf is read again.
 
 use super::Smart;
 use super::leaf::{self, Read};
@@ -25,9 +25,9 @@ use darter_pool::Client;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-/// Remembered subtrees a scan goes through before it starts over at the root.
+/// Cached subtrees that a scan uses before it starts over at the root.
 const HINTED_STARTS: usize = 4;
-/// READs of one leaf that find it torn before the holder of its lock is looked up.
+/// READs that find a leaf torn before the state of its lock's holder is checked.
 const TORN_MAX: u32 = 8;
 
 /// A subtree or a leaf.
@@ -42,8 +42,8 @@ enum Place {
     Node {
         addr: GlobalAddr,
         ty: NodeType,
-        /// The first key byte that was not consumed above it; `Err` of the prefix's length for a
-        /// hinted node.
+        /// The first key byte that was not consumed above it; for a hinted node `Err` of the
+        /// prefix's length.
         arrival: Result<usize, usize>,
     },
     Leaf {
@@ -52,17 +52,17 @@ enum Place {
     },
 }
 
-/// How far a walk came.
+/// The progress of a walk.
 enum Walked {
     Through,
-    /// The hinted node was no longer what was remembered; nothing was visited.
+    /// The hinted node has changed since it was cached; nothing was visited.
     Stale,
     /// A leaf is locked by this holder.
     Blocked(u64),
 }
 
 impl Shared {
-    /// A remembered node from which the range, or enough of it, can be reached, with its prefix.
+    /// Returns a cached node, with its prefix, from which the range or enough of it can be reached.
     fn scan_start(&self, range: &ScanRange, limit: usize) -> Option<(Place, Vec<u8>)> {
         let (near, shared_len) = first_bound(range)?;
         let mut below = usize::MAX;
@@ -78,7 +78,7 @@ impl Shared {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// The first `limit` pairs of a range in its direction.
+    /// Returns the first `limit` pairs of a range in its direction.
     pub(super) async fn scan_chunk(
         &self,
         client: &mut Client<F>,
@@ -107,7 +107,7 @@ impl<F: Fabric> Smart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Scans under one pin. Returns who locks the leaf that it could not go past, if any.
+    /// Scans under one pin. Returns the holder of the lock of a leaf that blocked the scan, if any.
     async fn scan_pinned(
         &mut self,
         mut rest: ScanRange,
@@ -140,7 +140,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Scans below a node, which is a hint when its prefix is given.
+    /// Scans below a node, which is a hint if its prefix is given.
     async fn scan_below(
         &mut self,
         range: &ScanRange,
@@ -183,8 +183,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Walked::Through)
     }
 
-    /// Reads a run of leaves in one round trip and hands on those in the range, as far as they are
-    /// whole.
+    /// Reads a run of leaves in one round trip and emits those in the range, up to the first torn
+    /// one.
     async fn emit(&mut self, limits: &Limits<'_>, run: Vec<Item>, sink: &mut Sink<'_>) -> Result<Emitted> {
         let mut batch = self.client.batch();
         let reads: Vec<_> = run
@@ -222,8 +222,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(emitted)
     }
 
-    /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
-    /// when a hinted node was not what was remembered.
+    /// Reads the nodes of a run in one round trip and replaces them by their children; `None` if a
+    /// hinted node has changed since it was cached.
     async fn expand(&mut self, limits: &Limits<'_>, run: Vec<Item>) -> Result<Option<Vec<Item>>> {
         let mut batch = self.client.batch();
         let reads: Vec<_> = run
@@ -270,7 +270,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((!is_stale).then_some(items))
     }
 
-    /// The root word, and the node it names.
+    /// Returns the root word, and the node it names.
     pub(super) async fn read_root(&mut self) -> Result<(Slot, (GlobalAddr, NodeType))> {
         let [word] = self.client.read_words(self.shared.words.root).await?;
         let slot = Slot::from_word(word);
@@ -279,18 +279,18 @@ impl<F: Fabric> Operation<'_, F> {
                 self.shared.remember_root(slot);
                 Ok((slot, (addr, ty)))
             }
-            _ => Err(IndexError::corrupt(self.shared.words.root, "root word names no node")),
+            _ => Err(IndexError::corrupt(self.shared.words.root, "the root word names no node")),
         }
     }
 }
 
-/// What a run of leaves left to be read again.
+/// The leaves of a run that have to be read again.
 struct Emitted {
     left: Vec<Item>,
     is_torn: bool,
 }
 
-/// Appends the children of a node in the walk's order, those outside the range left out.
+/// Appends the children of a node in the walk's order, without those outside the range.
 fn children(
     limits: &Limits<'_>,
     depth: usize,

@@ -11,7 +11,7 @@ use darter_index::{IndexError, Result};
 use darter_pool::Client;
 
 impl Shared {
-    /// The value where a search ended.
+    /// Returns the value at the end of a search.
     fn value_at(&self, end: End, done: &Batch) -> Result<Option<Vec<u8>>> {
         let End::Leaf { leaf, read, is_key: true } = end else { return Ok(None) };
         match self.format.parse(leaf.addr, done.words(read))? {
@@ -36,7 +36,7 @@ impl<F: Fabric> Smart<F> {
         Ok(operation)
     }
 
-    /// The value of a key, by a search of this client's own.
+    /// Returns the value of a key by a separate search of this client.
     pub(super) async fn search(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut over = 0;
         loop {
@@ -62,8 +62,8 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// The values of several keys, in their order, in the same round trips. Those whose leaves are
-    /// being written are searched for again, alone.
+    /// Returns the values of several keys, in their order, with shared round trips. Keys whose
+    /// leaves are being written are searched for again, one by one.
     pub(super) async fn values_of(
         &self,
         client: &mut Client<F>,
@@ -90,22 +90,22 @@ impl<F: Fabric> Smart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Runs a descent to its end; the words it ended with are left in the batch.
+    /// Runs a descent to its end; the final words are left in the batch.
     pub(super) async fn run(&mut self, descent: &mut Descent<'_>) -> Result<(End, Batch)> {
         search::run(&mut self.client, self.shared, descent).await
     }
 
-    /// The key of the leaf where a descent ended, and its word 0.
+    /// Returns the key of the leaf where a descent ended, and its word 0.
     pub(super) fn key_at(&self, end: End, read: ReadId, done: &Batch) -> Result<(Vec<u8>, u64)> {
         if let End::Leaf { leaf, .. } = end
             && let Read::Pair(pair) = self.shared.format.parse(leaf.addr, done.words(read))?
         {
             return Ok((pair.key.to_vec(), done.words(read)[0]));
         }
-        Err(IndexError::corrupt(self.shared.words.root, "a search that ended at no leaf"))
+        Err(IndexError::corrupt(self.shared.words.root, "a search ended without a leaf"))
     }
 
-    /// Turns the reverse pointer of the leaf where a search ended, when a client died before it
+    /// Updates the reverse pointer of the leaf where a search ended, if a client died before it
     /// did. Rare.
     async fn turn_reverse_pointer(&mut self, descent: &mut Descent<'_>) -> Result<()> {
         if let Some((addr, old, new)) = descent.take_repair() {

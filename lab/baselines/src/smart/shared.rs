@@ -1,8 +1,7 @@
-//! What a process knows of one SMART index: where its root words are, the root, the cache.
+//! A process's state of one SMART index: the addresses of its root words, the root, the cache.
 //!
 //! The root node and the cache's generation are read again by the first operation of each epoch.
-//! The published system reads the root pointer at every miss; ours stays where it is but for a bulk
-//! load.
+//! The published system reads the root pointer at every miss; here it changes only by a bulk load.
 
 use super::SmartOptions;
 use super::cache::Cache;
@@ -22,13 +21,13 @@ pub(super) const KIND: u64 = u64::from_le_bytes(*b"SMART\x01\0\0");
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RootWords {
-    /// What index the pool holds: word 3, as in every pool.
+    /// The kind of index that the pool holds: word 3, as in every pool.
     pub(super) kind: GlobalAddr,
     /// The slot that points to the root node: word 8.
     pub(super) root: GlobalAddr,
-    /// How leaves are laid out, 1 with locks, 2 without: word 9.
+    /// The layout of leaves, 1 with locks, 2 without: word 9.
     pub(super) format: GlobalAddr,
-    /// Raised before memory is freed that compute nodes may remember: word 10.
+    /// Raised before memory is freed that compute nodes may cache: word 10.
     pub(super) generation: GlobalAddr,
 }
 
@@ -43,10 +42,10 @@ impl RootWords {
     }
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub(super) type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
 
-/// What the clients of a compute node share of the index.
+/// State of the index shared by the clients of a compute node.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) words: RootWords,
@@ -81,17 +80,17 @@ impl Shared {
         }
     }
 
-    /// The root slot as last seen.
+    /// Returns the root slot as last seen.
     pub(super) fn root(&self) -> Slot {
         Slot::from_word(self.root.load(Ordering::Acquire))
     }
 
-    /// Remembers the root slot.
+    /// Stores the root slot.
     pub(super) fn remember_root(&self, slot: Slot) {
         self.root.store(slot.word(), Ordering::Release);
     }
 
-    /// Makes sure that root and cache are of the caller's epoch or a later one. The caller is
+    /// Ensures that root and cache belong to the caller's epoch or a later one. The caller is
     /// pinned.
     #[inline]
     pub(super) async fn view<F: Fabric>(&self, client: &mut Client<F>) -> Result<()> {
@@ -108,7 +107,7 @@ impl Shared {
         let [root, generation] = client.read_each([self.words.root, self.words.generation]).await?;
         self.remember_root(Slot::from_word(root));
         if self.generation.load(Ordering::Acquire) != generation {
-            // In this order: others of this epoch do it too until it is done.
+            // In this order: until it is done, other operations of this epoch do it too.
             self.cache.clear();
             self.generation.store(generation, Ordering::Release);
         }
@@ -116,8 +115,8 @@ impl Shared {
         Ok(())
     }
 
-    /// What an operation does for those to come, after it took effect: without memory for that it
-    /// is left to them, since the error would say that nothing was changed.
+    /// Ignores lack of memory in follow-up work of an operation that has taken effect: the work is
+    /// left to later operations, because an error would mean that nothing was changed.
     pub(super) fn unless_full(&self, done: Result<()>) -> Result<()> {
         match done {
             Err(error) if error.is_out_of_space() => {
@@ -130,7 +129,7 @@ impl Shared {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Hands over an object that was taken out of the tree and that compute nodes may remember.
+    /// Sets aside an object that was removed from the tree and that compute nodes may cache.
     pub(super) fn set_aside(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
         self.shared.quarantine.add(bytes);
         self.client.unlink(addr, bytes, kind, Box::default());

@@ -11,13 +11,12 @@
 //! ```
 //!
 //! The word is the published one: partial key 8, leaf length 7 or node type 5, is-leaf 1, address
-//! 48. Objects of a pool are aligned to 16 bytes, so the address leaves four bits for what the
-//! paper has no word for:
+//! 48. Objects of a pool are aligned to 16 bytes, so the address leaves four bits for states that
+//! the paper does not store:
 //!
-//! - *S*: sealed. The slot's node is being taken out of the tree; the slot never changes again.
+//! - *S*: sealed. The slot's node is being removed from the tree; the slot never changes again.
 //! - *E*: the edge is "the key ends here", not a byte.
-//! - *T*: the edge's child was deleted. A slot that has been taken stays with its edge for the life
-//!   of its node.
+//! - *T*: the edge's child was deleted. A taken slot keeps its edge for the life of its node.
 //!
 //! The zero word is EMPTY. Slots of a node are taken in order.
 
@@ -40,7 +39,7 @@ const PARTIAL_SHIFT: u32 = 56;
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Slot(u64);
 
-/// What a slot holds, seal aside.
+/// The content of a slot, without the seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// Never taken.
@@ -51,11 +50,11 @@ pub(super) enum Content {
     Leaf { addr: GlobalAddr, len: u8 },
     /// An inner node, of at least this type.
     Node { addr: GlobalAddr, ty: NodeType },
-    /// Bits no writer of this format leaves behind.
+    /// Bits that no writer of this format leaves.
     Invalid,
 }
 
-/// A slot, where it lies and what it held.
+/// A slot, its address and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotAt {
     pub(super) addr: GlobalAddr,
@@ -81,7 +80,8 @@ impl Slot {
         Self(Self::edge_bits(edge) | ((len & 127) as u64) << LEN_SHIFT | LEAF | addr.bits())
     }
 
-    /// A pointer to an inner node; `edge` is a key byte, since no key ends on an edge that goes on.
+    /// Creates a pointer to an inner node; `edge` is a key byte, since a key's end has no further
+    /// edges.
     pub(super) const fn node(edge: u16, ty: NodeType, addr: GlobalAddr) -> Self {
         Self(((edge & 0xff) as u64) << PARTIAL_SHIFT | (ty.code() as u64) << LEN_SHIFT | addr.bits())
     }
@@ -104,12 +104,12 @@ impl Slot {
         Self(self.0 & !SEAL)
     }
 
-    /// Whether the slot was never taken (sealed or not).
+    /// Returns whether the slot was never taken (sealed or not).
     pub(super) const fn is_empty(self) -> bool {
         self.0 & !SEAL == 0
     }
 
-    /// The edge the slot belongs to, `None` when empty.
+    /// Returns the edge the slot belongs to, `None` if empty.
     pub(super) const fn edge(self) -> Option<u16> {
         if self.is_empty() {
             None
@@ -120,23 +120,23 @@ impl Slot {
         }
     }
 
-    /// Whether the slot was taken by this edge.
+    /// Returns whether the slot was taken by this edge.
     #[inline]
     pub(super) fn is_of(self, edge: u16) -> bool {
         self.edge() == Some(edge)
     }
 
-    /// The address part; null in tombs and empty slots.
+    /// Returns the address part; null in tombs and empty slots.
     pub(super) const fn addr(self) -> GlobalAddr {
         GlobalAddr::from_bits(self.0 & !FLAGS)
     }
 
-    /// Whether the slot points to a leaf or a node.
+    /// Returns whether the slot points to a leaf or a node.
     pub(super) fn is_live(self) -> bool {
         matches!(self.content(), Content::Leaf { .. } | Content::Node { .. })
     }
 
-    /// What the slot holds.
+    /// Returns the content of the slot.
     #[inline]
     pub(super) fn content(self) -> Content {
         let addr = self.addr();
@@ -157,7 +157,7 @@ impl Slot {
         }
     }
 
-    /// The same child under another edge.
+    /// Returns the same child under another edge.
     #[must_use]
     pub(super) fn moved(self, edge: u16) -> Self {
         match self.content() {

@@ -1,15 +1,15 @@
-//! Leaf split and header split: new nodes put in where two keys part (SMART, section 4.1.2).
+//! Leaf split and header split: new nodes inserted where two keys differ (SMART, section 4.1.2).
 //!
-//! *Leaf split.* Two keys meet at one slot. The bytes they share beyond it take a chain of nodes,
-//! six in a header and one in a slot; the last node has both leaves. All of it is written, then the
-//! slot is swung to the topmost by one CAS.
+//! *Leaf split.* Two keys compete for one slot. The bytes they share after it take a chain of
+//! nodes, six in a header and one in a slot; the last node has both leaves. All of it is written,
+//! then the slot is swung to the topmost node by one CAS.
 //!
 //! *Header split.* A key leaves the path within the bytes of a node's header. A node with the bytes
-//! before is put above it, by one CAS on the slot that points to it. Published, a second CAS then
-//! takes those bytes out of the header. Here they stay: anyone who arrives knows how far it has
-//! come, and skips them. That CAS could land late, after a delete has taken the upper node out
-//! again and nothing else has changed, and would then lose the bytes for good; and the header has
-//! no bits for a version that would tell.
+//! before is put above it, by one CAS on the slot that points to it. In the paper, a second CAS
+//! then removes those bytes from the header. Here they stay: a client knows the depth at which it
+//! enters a node and skips them. That CAS could take effect late, after a delete has removed the
+//! upper node again and nothing else has changed, and would then lose the bytes for good; and the
+//! header has no bits for a version that would prevent this.
 
 use super::descent::{Descent, LeafAt};
 use super::leaf;
@@ -25,13 +25,13 @@ use darter_index::{IndexError, PutOutcome, Result};
 use darter_pool::{AllocKind, Client};
 use twox_hash::XxHash3_64;
 
-/// Nodes needed above the place where `bytes` compressed bytes end.
+/// Returns the number of nodes needed above the place where `bytes` compressed bytes end.
 pub(super) fn chain_nodes(bytes: usize) -> usize {
     bytes / CHAIN_BYTES
 }
 
-/// The nodes of a chain but for the last: words of the node at each address, the bytes of the path
-/// between. `path` begins where the first of them is arrived at.
+/// Returns the nodes of a chain except the last: the words of the node at each address, with the
+/// path's bytes between. `path` begins where the first node is entered.
 pub(super) fn chain_image(
     chain: &[GlobalAddr],
     at: usize,
@@ -49,17 +49,17 @@ pub(super) fn chain_image(
     node::image(if at == 0 { above } else { chain[at - 1] }, header, &[below])
 }
 
-/// The memory node for an inner node: they are spread by their prefix, leaves go where their
-/// parents are.
+/// Returns the memory node for an inner node: they are spread by their prefix; leaves are placed
+/// with their parents.
 pub(super) fn home<F: Fabric>(client: &Client<F>, prefix: &[u8]) -> u8 {
     let nodes = u64::from(client.pool().nodes());
-    // A long prefix's end tells as much.
+    // The end of a long prefix is sufficient.
     let tail = &prefix[prefix.len().saturating_sub(64)..];
     if nodes <= 1 { 0 } else { (XxHash3_64::oneshot(tail) % nodes) as u8 }
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Another key's leaf is in the key's slot: puts nodes between that hold both.
+    /// Inserts nodes that hold both keys, because another key's leaf is in the key's slot.
     pub(super) async fn split_leaf(
         &mut self,
         draft: &mut Draft<'_>,
@@ -128,7 +128,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// The key leaves the path inside a node's header: puts a node above it.
+    /// Puts a node above another, because the key leaves the path inside that node's header.
     pub(super) async fn split_above(
         &mut self,
         draft: &mut Draft<'_>,
@@ -138,7 +138,7 @@ impl<F: Fabric> Operation<'_, F> {
         let lower = descent.node;
         let (Some(at), Some(partial)) = (descent.incoming, descent.header.partial_from(descent.arrival))
         else {
-            return Err(IndexError::corrupt(lower, "a path that nothing leads to"));
+            return Err(IndexError::corrupt(lower, "no slot leads to the path's node"));
         };
         let Content::Node { ty, .. } = at.slot.content() else { return Ok(Turn::Again) };
         let mut drafts = Drafts::new();

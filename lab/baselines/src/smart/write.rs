@@ -1,16 +1,16 @@
 //! Insert, update, conditional put and delete (SMART, sections 4.1.2 and 4.4).
 //!
-//! Every change of the tree is one CAS on one slot, or on one header. What it links is written
-//! before, in the same doorbell batch when both are on one memory node. A CAS that fails changes
-//! nothing: the operation looks again and counts a retry.
+//! Every change of the tree is one CAS on one slot or on one header. The objects that it links are
+//! written before, in the same doorbell batch if both are on one memory node. A CAS that fails
+//! changes nothing: the operation reads again and counts a retry.
 //!
-//! *Slots* are taken in order and keep their edge for the life of their node, so two inserters of
-//! one edge meet at one slot.
+//! *Slots* are taken in order and keep their edge for the life of their node, so two inserts of one
+//! edge compete for one slot.
 //!
-//! *Type switch.* Beyond the last visible slot an inserter takes the next ones in order, without
-//! having read them, and then raises the type in the header: from then on what it inserted is
-//! there. Anyone who meets another's slot there raises the type first, before it answers or goes
-//! on; else what is acknowledged below that slot would not be found, for ever if the other died.
+//! *Type switch.* After the last visible slot an insert takes the next ones in order, without
+//! reading them, and then raises the type in the header, which makes the inserted child visible. A
+//! client that finds another's slot there raises the type before it returns or continues; otherwise
+//! acknowledged keys below that slot would not be found, or never if the other client died.
 
 use super::Smart;
 use super::descent::{Descent, End, LeafAt, Purpose};
@@ -35,7 +35,7 @@ pub(super) struct Draft<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
     pub(super) len: u8,
-    /// A holder of the leaf's lock that was just found to be over, or 0.
+    /// A former holder of the leaf's lock that is over, or 0.
     over: u64,
     leaf: Option<GlobalAddr>,
     drafts: Drafts,
@@ -49,7 +49,8 @@ impl<'a> Draft<'a> {
         Ok(Self { key, value, len, over: 0, leaf: None, drafts: Drafts::new() })
     }
 
-    /// The leaf's address: on the memory node of the node that will point to it, if there is room.
+    /// Returns the leaf's address: on the memory node of the node that will point to it, if there
+    /// is room.
     pub(super) async fn place<F: Fabric>(&mut self, client: &mut Client<F>, node: u8) -> Result<GlobalAddr> {
         if let Some(addr) = self.leaf {
             return Ok(addr);
@@ -59,18 +60,19 @@ impl<'a> Draft<'a> {
         Ok(addr)
     }
 
-    /// Whom to take the lock over from, or 0. Good for one try: the word may name another later.
+    /// Returns the holder to take the lock over from, or 0. Valid for one attempt: the word may
+    /// name another holder later.
     pub(super) fn take_over(&mut self) -> u64 {
         std::mem::take(&mut self.over)
     }
 
-    /// The leaf was published.
+    /// Marks the leaf as published.
     pub(super) fn linked(&mut self) {
         self.drafts.keep();
     }
 }
 
-/// What one look at the tree led to.
+/// The result of one descent.
 pub(super) enum Turn {
     Done(PutOutcome),
     Again,
@@ -79,8 +81,8 @@ pub(super) enum Turn {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Stores a value under a key when the condition holds, by this client alone. `lead` stands for
-    /// others' puts that this one overwrites at once.
+    /// Stores a value under a key if the condition holds, without combining. `lead` stands for puts
+    /// of other clients that this one overwrites immediately.
     pub(super) async fn put_value(
         &self,
         client: &mut Client<F>,
@@ -117,7 +119,7 @@ impl<F: Fabric> Smart<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    /// Removes a key if the condition holds. Returns whether it removed it.
     pub(super) async fn delete_key(
         &self,
         client: &mut Client<F>,
@@ -131,14 +133,14 @@ impl<F: Fabric> Smart<F> {
             match operation.delete_turn(key, condition, std::mem::take(&mut over)).await? {
                 Deletion::Refused => return Ok(false),
                 Deletion::Gone { was_here, left } => {
-                    // A delete that was cut short may have left the node to the next.
+                    // An interrupted delete may have left the node to the next delete.
                     if left <= 1 {
                         self.shared.unless_full(operation.tidy(key).await)?;
                     }
                     return Ok(was_here);
                 }
                 Deletion::Killed => {
-                    // Anyone who puts the key again from now on puts another one.
+                    // A client that puts the key again from now on creates another leaf.
                     self.shared.unless_full(operation.mend_slot(key).await)?;
                     self.shared.unless_full(operation.tidy(key).await)?;
                     return Ok(true);
@@ -156,7 +158,7 @@ impl<F: Fabric> Smart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Turns under one pin, until something is to be waited for.
+    /// Runs turns under one pin, until the operation has to wait.
     async fn put_pinned(
         &mut self,
         draft: &mut Draft<'_>,
@@ -240,7 +242,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The key is there, out of place: swings its slot to a new leaf.
+    /// Swings the slot of a present key to a new leaf, out of place.
     async fn replace_leaf(
         &mut self,
         draft: &mut Draft<'_>,
@@ -260,7 +262,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
-    /// The key's edge has a slot without a child: takes it.
+    /// Takes the slot of the key's edge, which has no child.
     async fn take_again(
         &mut self,
         draft: &mut Draft<'_>,
@@ -284,8 +286,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// The key's edge has no slot: takes the next one, with a type switch when it lies beyond the
-    /// visible ones.
+    /// Takes the next slot for the key's edge, which has none, with a type switch if it is after
+    /// the visible ones.
     async fn append(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
         let node = descent.node;
         let edge = edge_of(draft.key, descent.depth);
@@ -305,7 +307,7 @@ impl<F: Fabric> Operation<'_, F> {
                 is_written = true;
             }
             let cas = batch.cas(node::slot_addr(node, index), 0, slot.word());
-            // Whether the slot is taken by this put or has been by another, it has to be visible.
+            // Whether this put or another client took the slot, it has to become visible.
             let raise = descent.header.ty().is_some_and(|ty| ty < needed).then(|| {
                 let raised = descent.header.with_type(needed);
                 if let Some(at) = descent.incoming.filter(|at| !at.slot.is_sealed()) {
@@ -335,7 +337,7 @@ impl<F: Fabric> Operation<'_, F> {
             }
             self.client.retried();
         }
-        Err(IndexError::corrupt(node, "an inner node with more edges than there are"))
+        Err(IndexError::corrupt(node, "an inner node with too many edges"))
     }
 
     /// Raises a node's type until all slots of `needed` are visible.
@@ -345,7 +347,7 @@ impl<F: Fabric> Operation<'_, F> {
                 Some(ty) if ty >= needed => return Ok(()),
                 Some(_) => {}
                 None => {
-                    let (addr, what) = (descent.node, "inner node of no known type");
+                    let (addr, what) = (descent.node, "inner node of an unknown type");
                     return Err(IndexError::corrupt(addr, what));
                 }
             }
@@ -395,7 +397,7 @@ impl<F: Fabric> Operation<'_, F> {
                 self.client.retire(leaf.addr, leaf::bytes_of(leaf.len), AllocKind::Leaf);
                 Ok(Deletion::Gone { was_here: true, left })
             }
-            // Its deleter has not cleared the slot yet, or died.
+            // The client that deleted it has not cleared the slot yet, or died.
             End::Vacant { taken: Some((index, slot)) } if slot.is_live() => {
                 self.bury(&descent, index, slot).await?;
                 Ok(Deletion::Gone { was_here: false, left: live_count(&descent.slots).saturating_sub(1) })
@@ -409,8 +411,8 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory
-    /// node. `aside` is the turn of a reverse pointer, which may be lost.
+    /// Writes new objects and links them by one CAS: one round trip if everything is on one memory
+    /// node. `aside` is the update of a reverse pointer, which may be lost.
     pub(super) async fn publish(
         &mut self,
         writes: &[(GlobalAddr, &[u64])],
@@ -441,26 +443,26 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(swapped)
     }
 
-    /// Brings the cache's copy of the node where a descent ended up to date.
+    /// Updates a slot in the cached copy of the node where a descent ended.
     pub(super) fn note_child(&self, descent: &Descent<'_>, index: usize, slot: Slot) {
         self.shared.cache.set_slot(&descent.key[..descent.depth], descent.node, index, slot);
     }
 
-    /// A remembered slot turned out to hold something else.
+    /// Drops a cached slot that turned out to be outdated.
     pub(super) fn forget_slot(&self, descent: &Descent<'_>, index: usize) {
         let tomb = Slot::tomb(edge_of(descent.key, descent.depth));
         self.note_child(descent, index, tomb);
     }
 }
 
-/// What one look at the tree did to a key.
+/// The result of one attempt to delete a key.
 pub(super) enum Deletion {
-    /// Its slot is clear, by this look or not; its node has so many children left, or more.
+    /// Its slot is clear, by this attempt or not; its node has at least `left` children.
     Gone {
         was_here: bool,
         left: usize,
     },
-    /// It was there, and its slot is left to be cleared.
+    /// The leaf was killed, and its slot remains to be cleared.
     Killed,
     /// The condition did not hold.
     Refused,
@@ -486,7 +488,7 @@ mod tests {
             let smart = Smart::open_or_create(&mut client, SmartOptions::default()).await.unwrap();
             smart.put(&mut client, b"key", b"a value!", Condition::Always).await.unwrap();
             let mut draft = Draft::new(&smart, &client, b"key", b"another!").unwrap();
-            // The name of nobody.
+            // Names no holder.
             draft.over = 1 << 32;
             let mut operation = smart.begin(&mut client, OpKind::Update).await.unwrap();
             let turn = operation.put_pinned(&mut draft, Condition::Always, None).await;

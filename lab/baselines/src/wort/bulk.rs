@@ -1,8 +1,8 @@
-//! Bulk load: an empty index from strictly ascending keys, built bottom-up, and put in the root
-//! word by one CAS.
+//! Bulk load: fills an empty index from strictly ascending keys, built bottom-up and stored in the
+//! root word by one CAS.
 //!
-//! The open nodes of the last key's path lie on a stack. Where the next key parts from the last,
-//! every open node that branches behind that place is complete, and is written once.
+//! The open nodes of the last key's path are on a stack. Every open node that branches after the
+//! place where the next key differs from the last is complete, and is written once.
 
 use super::Wort;
 use super::descent::SlotAt;
@@ -17,10 +17,10 @@ use darter_index::{IndexError, KeyValue, Result, check_key};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 
-/// Objects in a row on one memory node.
+/// Consecutive objects on one memory node.
 const RUN: u64 = 64;
 
-/// A node whose last child has not come yet.
+/// A node whose last child is not known yet.
 struct Open {
     branch: usize,
     children: Vec<Slot>,
@@ -30,10 +30,10 @@ struct Open {
 struct Builder {
     format: Format,
     stack: Vec<Open>,
-    /// Built, and not yet among an open node's children.
+    /// Built, and not yet a child of an open node.
     loose: Option<Slot>,
     writes: Writes,
-    /// Keys taken.
+    /// Number of keys added.
     count: u64,
 }
 
@@ -43,7 +43,7 @@ impl<F: Fabric> Wort<F> {
     where
         I: Iterator<Item = KeyValue> + Send,
     {
-        // Before anything is written: an index that has keys is refused at once.
+        // Before anything is written: an index that has keys is rejected at once.
         let [word] = client.pin(OpKind::Load).await?.read_words(self.shared.words.root).await?;
         if word != 0 {
             return Err(IndexError::NotEmpty);
@@ -112,8 +112,9 @@ impl Builder {
         (self.count / RUN % u64::from(client.pool().nodes())) as u8
     }
 
-    /// Attaches what is loose, the last of `key`'s path, and completes every open node that
-    /// branches behind the place where the next key parts from it; all, when none comes.
+    /// Attaches the loose child, the last of `key`'s path, and completes every open node that
+    /// branches after the place where the next key differs from it; all of them if there is no next
+    /// key.
     async fn close<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
@@ -143,15 +144,15 @@ impl Builder {
         Ok(())
     }
 
-    /// What is loose becomes a child of the deepest open node.
+    /// Makes the loose child a child of the deepest open node.
     fn attach(&mut self, key: &[u8]) {
         if let (Some(open), Some(slot)) = (self.stack.last_mut(), self.loose.take()) {
             open.children.push(slot.moved(self.format.digits.edge(key, open.branch), 0));
         }
     }
 
-    /// Frees everything built, none of which was ever visible. What an error of the fabric leaves
-    /// of it is the sweep's.
+    /// Frees everything built, none of which was ever visible. After an error of the fabric the
+    /// rest is left to the sweep.
     async fn give_back<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
         if self.writes.may_be_lost() {
             return Ok(());

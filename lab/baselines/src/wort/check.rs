@@ -1,10 +1,10 @@
 //! The check: a walk of everything reachable from the root words that verifies every invariant of
-//! the format. The same walk counts for the statistics, which read no leaf.
+//! the format. The same walk counts for the statistics, without reading leaves.
 //!
-//! Every node has two children or more, places grow, what counts in a node holds a child of its
-//! digit, leaves hold the key that their path spells, headers hold the digits of every key below,
-//! no object is reached twice. Other clients may be at work: the walk stays pinned, so what it
-//! meets cannot be reused.
+//! It verifies that every node has at least two children, places increase, deciding words lead to
+//! children of their digits, leaves hold the key that their path spells, headers hold the digits of
+//! every key below, and no object is reached twice. Other clients may work at the same time: the
+//! walk stays pinned, so the objects it reaches cannot be reused.
 
 use super::Wort;
 use super::header::Header;
@@ -18,8 +18,8 @@ use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
 use std::sync::Arc;
 
-/// Nodes read in a round trip: siblings, and what hangs from them. A walk of one node at a time
-/// would be slow, and its pin holds reclamation up.
+/// Nodes read in a round trip: siblings and their descendants. A walk of one node at a time would
+/// be slow, and its pin blocks reclamation.
 const NODES_A_TRIP: usize = 256;
 
 /// A node that was walked, for those below it.
@@ -32,7 +32,7 @@ struct Walked {
 }
 
 impl Drop for Walked {
-    /// A path may be as deep as the longest key: its nodes are dropped one after the other.
+    /// A path may be as deep as the longest key, so its nodes are dropped iteratively.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(edge) = above {
@@ -41,20 +41,21 @@ impl Drop for Walked {
     }
 }
 
-/// A way down from a node.
+/// A step down from a node.
 #[derive(Clone)]
 struct Edge {
     node: Arc<Walked>,
     digit: u16,
 }
 
-/// A node to be walked, and the way to it.
+/// A node to walk, and the path to it.
 struct Pending {
     slot: Slot,
     above: Option<Edge>,
 }
 
-/// The nodes on a way, from its end to the root, each with the digit by which the way goes on.
+/// Returns the nodes on a path, from its end to the root, each with the digit that continues the
+/// path.
 fn path(last: Option<&Edge>) -> impl Iterator<Item = (&Walked, u16)> {
     std::iter::successors(last, |edge| edge.node.above.as_ref()).map(|edge| (&*edge.node, edge.digit))
 }
@@ -66,9 +67,9 @@ struct Inspection<'a> {
     tally: Tally,
     /// Inner nodes that are not walked yet, the next one last.
     pending: Vec<Pending>,
-    /// Leaves to be verified: the slot, and the way to it.
+    /// Leaves to verify: the slot, and the path to it.
     leaves: Vec<((Slot, Option<Edge>), GlobalAddr, usize)>,
-    /// Whether leaves are read and all is verified, not only counted.
+    /// Whether to read leaves and verify everything, or only to count.
     verifies: bool,
 }
 
@@ -86,7 +87,7 @@ impl<F: Fabric> Wort<F> {
             Content::Empty => {}
             Content::Node { .. } => walk.pending.push(Pending { slot: root, above: None }),
             Content::Leaf { .. } => walk.note_leaf(root, None),
-            _ => walk.report.violation("the root word is of no known type".to_owned()),
+            _ => walk.report.violation("the root word is of an unknown type".to_owned()),
         }
         while !walk.pending.is_empty() {
             walk.step(&mut client).await?;
@@ -118,7 +119,7 @@ impl Inspection<'_> {
                 if !error.is_damage() {
                     return Err(error);
                 }
-                // One of the slots is damaged: each node is read alone.
+                // One of the slots is damaged: each node is read separately.
                 vec![None; fresh.len()]
             }
         };
@@ -138,12 +139,12 @@ impl Inspection<'_> {
         if self.leaves.len() >= NODES_A_TRIP { self.verify_leaves(client).await } else { Ok(()) }
     }
 
-    /// Verifies a node, and notes what hangs from it.
+    /// Verifies a node, and queues its children.
     fn enter(&mut self, addr: GlobalAddr, node: &Node<'_>, above: Option<Edge>) {
         let (header, start) = (node.header(), start(above.as_ref()));
         let name = node.ty.name();
         if header.branch() < start {
-            self.report.violation(format!("{name} at {addr}: less deep than the edge that leads to it"));
+            self.report.violation(format!("{name} at {addr}: not as deep as the edge that leads to it"));
             return;
         }
         let children: Vec<Slot> = node.children().iter().map(|&(_, slot)| slot).collect();
@@ -158,7 +159,7 @@ impl Inspection<'_> {
             match slot.content() {
                 Content::Node { .. } => self.pending.push(Pending { slot, above: Some(edge) }),
                 Content::Leaf { .. } => self.note_leaf(slot, Some(edge)),
-                Content::Invalid => self.report.violation(format!("slot {slot:?} is of no known type")),
+                Content::Invalid => self.report.violation(format!("slot {slot:?} is of an unknown type")),
                 _ => {}
             }
         }
@@ -177,13 +178,13 @@ impl Inspection<'_> {
         }
         if node.header().is_stale(start) {
             self.report.remark(format!(
-                "{name} at {addr}: its header is one of a change that was cut short; the next writer that comes by \
+                "{name} at {addr}: its header was left by an interrupted change; the next writer that reaches it \
                  rebuilds it"
             ));
         }
     }
 
-    /// Counts a leaf, which is read and verified if all is to be verified.
+    /// Counts a leaf, and queues it if leaves are verified.
     fn note_leaf(&mut self, slot: Slot, above: Option<Edge>) {
         let Content::Leaf { addr, class } = slot.content() else { return };
         if self.report.reach(addr, class_bytes(class), "leaf") {
@@ -193,7 +194,7 @@ impl Inspection<'_> {
         }
     }
 
-    /// Reads and verifies the leaves that wait for it.
+    /// Reads and verifies the queued leaves.
     async fn verify_leaves<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
         let (leaves, shared) = (std::mem::take(&mut self.leaves), self.shared);
         let verify = |report: &mut CheckReport, (slot, above): &(Slot, Option<Edge>), words: &[u64]| {
@@ -203,7 +204,7 @@ impl Inspection<'_> {
     }
 }
 
-/// The place of the first digit behind a way.
+/// Returns the place of the first digit after a path.
 fn start(above: Option<&Edge>) -> usize {
     above.map_or(0, |edge| edge.node.header.branch() + 1)
 }
@@ -219,7 +220,7 @@ fn verify_leaf(shared: &Shared, above: Option<&Edge>, report: &mut CheckReport, 
     let Some(last) = above else { return };
     let is_off = |(node, edge): (&Walked, u16)| digits.edge(key, node.header.branch()) != edge;
     if digits.count(key) < last.node.header.branch() || path(above).any(is_off) {
-        return report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+        return report.violation(format!("leaf at {addr}: its key does not match its path"));
     }
     let is_wrong = |node: &&Walked| {
         let header = node.header;

@@ -1,14 +1,14 @@
-//! Delete: one word as well, whatever becomes of the node.
+//! Delete: also one word, for every new state of the node.
 //!
 //! | children left | the word |
 //! |---|---|
 //! | none: the leaf is the tree | the root word |
 //! | one | the slot that points to the node: it gets the child, which takes over the node's path |
-//! | few | the same: it gets a smaller node, or, when there is no room for one, as below |
-//! | others | the one in the node that says that the slot counts |
+//! | few | the same: it gets a smaller node, or, if there is no room for one, as below |
+//! | others | the word in the node that makes the slot count |
 //!
-//! So every node has two children or more, and nothing has to be tidied up later but the header of
-//! a child that has moved up.
+//! So every node has at least two children, and nothing has to be tidied up later except the header
+//! of a child that has moved up.
 
 use super::Wort;
 use super::descent::{Descent, End, Here, Purpose, SlotAt};
@@ -27,7 +27,7 @@ use darter_index::{Condition, IndexError, Result, check_key};
 use darter_pool::Client;
 
 impl<F: Fabric> Wort<F> {
-    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    /// Removes a key if the condition holds. Returns whether it removed it.
     pub(super) async fn delete_key(
         &self,
         client: &mut Client<F>,
@@ -82,7 +82,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(true))
     }
 
-    /// Takes a child out of a node, or the node out of the tree.
+    /// Removes a child from a node, or the node from the tree.
     async fn remove(
         &mut self,
         drafts: &mut Drafts,
@@ -99,7 +99,7 @@ impl<F: Fabric> Operation<'_, F> {
             [only] => return self.collapse(drafts, (descent, here, only), lock).await,
             _ if here.ty.is_sparse(types, node::beside_end(&rest)) => {
                 match self.replace(drafts, (here, node.header(), &rest), None, lock).await {
-                    // It stays as large as it is.
+                    // It keeps its size.
                     Err(error) if error.is_out_of_space() => {}
                     replaced => return replaced,
                 }
@@ -110,7 +110,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.publish(&Change::edit(here.addr, &node.removal(edge, at.at)), lock).await
     }
 
-    /// The node's last child but the one to be removed takes its place.
+    /// Replaces the node by its last child other than the one to be removed.
     async fn collapse(
         &mut self,
         drafts: &mut Drafts,
@@ -151,8 +151,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(won)
     }
 
-    /// The header of a node that takes the place of the one above it: that one's path, the digit
-    /// between, and its own path.
+    /// Returns the header of a node that replaces the one above it: the upper path, the digit
+    /// between, and the node's own path.
     async fn joined_header(
         &mut self,
         descent: &Descent<'_>,
@@ -165,7 +165,7 @@ impl<F: Fabric> Operation<'_, F> {
         child.header = Header::from_word(word);
         let (own, branch) = (child.header, child.header.branch());
         if branch < child.start {
-            return Err(IndexError::corrupt(child.addr, "node less deep than the edge that leads to it"));
+            return Err(IndexError::corrupt(child.addr, "node is not as deep as the edge that leads to it"));
         }
         if own.is_stale(child.start) {
             let key = self.key_below(child).await?;

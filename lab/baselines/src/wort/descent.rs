@@ -1,9 +1,9 @@
-//! The way from a key to its place: every point operation's first half.
+//! The way from a key to its place: the first half of every point operation.
 //!
-//! A [`Descent`] is a machine without a fabric. It reads the root word, and nodes whole, down to a
-//! leaf or to where the key has none. Depth + length of a header never change, and its digits are
-//! those of every key below ([`super::header`]); so a reader that comes by an edge which the header
-//! does not match compares the digits that it has, leaves out the others, and the leaf decides.
+//! A [`Descent`] is a state machine without a fabric. It reads the root word, and nodes whole, down
+//! to a leaf or to the place where the key has none. Depth + length of a header is constant, and
+//! its digits are those of every key below ([`super::header`]). So if the header does not match the
+//! edge, a reader compares the digits that it has and skips the others, and the leaf decides.
 
 use super::header::Header;
 use super::node::{Content, Node, NodeType, Slot};
@@ -15,7 +15,7 @@ use darter_index::radix::leaf;
 use darter_index::radix::search::Search;
 use darter_index::{IndexError, Result};
 
-/// A slot: the object that it lies in, its position there, and what it held.
+/// A slot: its object, its position there, and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotAt {
     pub(super) base: GlobalAddr,
@@ -28,31 +28,31 @@ impl SlotAt {
         self.base.plus(self.at as u64 * 8)
     }
 
-    /// The digit that it stands for; 0 for the root word.
+    /// Returns the digit of the slot; 0 for the root word.
     pub(super) fn edge(self) -> u16 {
         self.slot.edge().unwrap_or(0)
     }
 }
 
-/// What the descent is for.
+/// The purpose of a descent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To return a value.
     Read,
-    /// To change the place found, under the lock: the way is remembered.
+    /// To change the place found, under the lock: the path is recorded.
     Write,
 }
 
-/// How a descent ends.
+/// The end of a descent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// The tree holds nothing.
+    /// The tree is empty.
     Empty,
     /// No child under the key's digit at the last node.
     Vacant,
-    /// A leaf, read whole: the key's own or another's.
+    /// A leaf, read whole: that of the key or of another.
     Leaf { at: SlotAt, read: ReadId, is_key: bool },
-    /// The key leaves the digits skipped before the last node at this place, or before it.
+    /// The key leaves the path at or before this place, in the digits skipped before the last node.
     Diverged(usize),
     /// Not for readers: the last node's header is stale.
     Stale,
@@ -64,7 +64,7 @@ pub(super) struct Here {
     pub(super) addr: GlobalAddr,
     pub(super) ty: NodeType,
     pub(super) header: Header,
-    /// The place of the first digit behind the edge that leads to it.
+    /// The place of the first digit after the edge that leads to it.
     pub(super) start: usize,
     /// The slot that points to it.
     pub(super) incoming: SlotAt,
@@ -77,14 +77,14 @@ enum Stage {
     Leaf(SlotAt, u8, Option<ReadId>),
 }
 
-/// One key's way down.
+/// A descent for one key.
 pub(super) struct Descent<'k> {
     pub(super) key: &'k [u8],
     purpose: Purpose,
-    /// At which the operation is pinned.
+    /// The epoch at which the operation is pinned.
     epoch: u64,
     stage: Stage,
-    /// The nodes on the way, for writers; the last one alone, for readers.
+    /// For writers, the nodes on the way; for readers, only the last one.
     pub(super) path: Vec<Here>,
     /// The last node's words, for writers.
     pub(super) words: Vec<u64>,
@@ -156,7 +156,7 @@ impl Descent<'_> {
         Ok(end)
     }
 
-    /// Goes on by a slot; `start` is the place of the first digit behind it.
+    /// Follows a slot; `start` is the place of the first digit after it.
     fn follow(&mut self, at: SlotAt, start: usize) -> Result<Option<End>> {
         match at.slot.content() {
             Content::Leaf { class, .. } => self.stage = Stage::Leaf(at, class, None),
@@ -165,7 +165,7 @@ impl Descent<'_> {
                 self.stage = Stage::Node(here, None);
             }
             Content::Empty => return Ok(Some(End::Empty)),
-            _ => return Err(IndexError::corrupt(at.addr(), "slot of no known type")),
+            _ => return Err(IndexError::corrupt(at.addr(), "slot of an unknown type")),
         }
         Ok(None)
     }
@@ -177,9 +177,9 @@ impl Descent<'_> {
         shared.touched.read(here.addr, || 0..1);
         here.header = header;
         let branch = header.branch();
-        // Places grow along every path, so pointers of a damaged pool cannot lead in circles.
+        // Places increase along every path, so pointers of a damaged pool cannot form cycles.
         if branch < start || !shared.format.types.contains(&here.ty) {
-            return Err(IndexError::corrupt(here.addr, "node less deep than the edge that leads to it"));
+            return Err(IndexError::corrupt(here.addr, "node is not as deep as the edge that leads to it"));
         }
         if self.purpose == Purpose::Read {
             self.path.clear();

@@ -1,9 +1,9 @@
-//! Keys as the trees see them: strings of digits, half bytes in WORT and bytes in the other two.
+//! Keys as strings of digits: half bytes in WORT, bytes in the other two trees.
 
 use darter_index::radix::slot::END;
 use darter_index::radix::{common_prefix, slot};
 
-/// What one node branches on.
+/// The digit that one node branches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Digits {
     /// Half bytes, the upper one first.
@@ -13,7 +13,7 @@ pub(super) enum Digits {
 }
 
 impl Digits {
-    /// Bits of a digit.
+    /// Returns the bits of a digit.
     pub(super) const fn bits(self) -> usize {
         match self {
             Self::Nibbles => 4,
@@ -21,12 +21,12 @@ impl Digits {
         }
     }
 
-    /// Digits of a key.
+    /// Returns the number of digits of a key.
     pub(super) const fn count(self, key: &[u8]) -> usize {
         key.len() * 8 / self.bits()
     }
 
-    /// The digit of a key at a place, [`END`] behind its last one.
+    /// Returns the digit of a key at a place; [`END`] after its last one.
     pub(super) fn edge(self, key: &[u8], at: usize) -> u16 {
         match self {
             Self::Bytes => slot::edge_of(key, at),
@@ -37,7 +37,7 @@ impl Digits {
         }
     }
 
-    /// Digits that two keys share at their beginning.
+    /// Returns the number of leading digits that two keys share.
     pub(super) fn common(self, a: &[u8], b: &[u8]) -> usize {
         let bytes = common_prefix(a, b);
         match self {

@@ -1,15 +1,15 @@
-//! The compression header of a node: where its path begins, how long it is, and its first digits,
-//! in one word, so that all of it changes at once (FAST 2017, section 3.4).
+//! The compression header of a node: the start and length of its path, and its first digits, in one
+//! word that changes atomically (FAST 2017, section 3.4).
 //!
 //! ```text
 //! digits of the path 28 | length 18 | depth 18           7 half bytes, or 3 bytes
 //! ```
 //!
-//! *Depth* is the place in the key of the first digit that the header counts, *length* how many
-//! there are; the node branches on the digit behind them. While a node lives, depth + length does
-//! not change, and the digits are those of every key below it at these places. So a header is true
-//! whatever stands above the node: one whose depth is not the place behind the digit that led to
-//! the node tells less, or more, than the edge skips, and nothing wrong.
+//! *Depth* is the place in the key of the first digit that the header counts, *length* the number
+//! of digits; the node branches on the digit after them. While a node lives, depth + length is
+//! constant, and the digits are those of every key below it at these places. So a header is correct
+//! regardless of the nodes above: if its depth is not the place after the digit that led to the
+//! node, it has fewer or more digits than the edge skips, but no wrong ones.
 
 use super::digits::Digits;
 
@@ -33,13 +33,13 @@ impl Header {
         self.0
     }
 
-    /// Digits that a header has room for.
+    /// Returns the number of digits for which a header has room.
     pub(super) const fn stored_max(digits: Digits) -> usize {
         DIGIT_BITS / digits.bits()
     }
 
-    /// The header of a node that branches at `branch`, whose path begins at `depth`; `digit` tells
-    /// the path's digits by their places.
+    /// Creates the header of a node that branches at `branch` and whose path begins at `depth`;
+    /// `digit` returns the path's digits by their places.
     pub(super) fn new(digits: Digits, depth: usize, branch: usize, digit: impl Fn(usize) -> u16) -> Self {
         let length = branch - depth;
         let word = depth as u64 & PLACE | (length as u64 & PLACE) << PLACE_BITS;
@@ -50,39 +50,39 @@ impl Header {
         }))
     }
 
-    /// The header of a node on the path of a key.
+    /// Creates the header of a node on the path of a key.
     pub(super) fn of_key(digits: Digits, depth: usize, branch: usize, key: &[u8]) -> Self {
         Self::new(digits, depth, branch, |at| digits.edge(key, at))
     }
 
-    /// The place of the first digit that it counts.
+    /// Returns the place of the first digit that it counts.
     pub(super) const fn depth(self) -> usize {
         (self.0 & PLACE) as usize
     }
 
-    /// The place of the digit that the node branches on.
+    /// Returns the place of the digit that the node branches on.
     pub(super) const fn branch(self) -> usize {
         self.depth() + (self.0 >> PLACE_BITS & PLACE) as usize
     }
 
-    /// The places whose digits it holds.
+    /// Returns the places of the digits that it holds.
     pub(super) fn known(self, digits: Digits) -> std::ops::Range<usize> {
         self.depth()..self.branch().min(self.depth() + Self::stored_max(digits))
     }
 
-    /// The digit at a place, if it holds that.
+    /// Returns the digit at a place if it holds it.
     pub(super) fn digit(self, digits: Digits, at: usize) -> Option<u16> {
         let nth = self.known(digits).contains(&at).then(|| at - self.depth())?;
         Some((self.0 >> (DIGITS_AT as usize + nth * digits.bits())) as u16 & ((1 << digits.bits()) - 1))
     }
 
-    /// Whether it holds every digit from `start` to where the node branches.
+    /// Returns whether it holds every digit from `start` to the place where the node branches.
     pub(super) fn is_whole(self, digits: Digits, start: usize) -> bool {
         self.depth() <= start && self.known(digits).end == self.branch()
     }
 
-    /// Whether it tells nothing of the digits at `start`: what stands above the node was changed
-    /// by a client that died before it had told the node.
+    /// Returns whether it lacks the digits at `start`: a client changed the nodes above and died
+    /// before it updated this header.
     pub(super) const fn is_stale(self, start: usize) -> bool {
         self.depth() > start
     }

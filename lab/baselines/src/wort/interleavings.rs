@@ -1,5 +1,5 @@
-//! Writers that die after each word that they write, and readers that are stopped between any two
-//! of theirs, driven by hand.
+//! Writers that die after each word that they write, and readers that are paused between any two
+//! words, driven by hand.
 
 use super::{Design, Wort, WortOptions};
 use darter_fabric::block_on;
@@ -9,17 +9,17 @@ use darter_sim::{EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::Cell;
 
 const DESIGNS: [Design; 3] = [Design::Wort, Design::Woart, Design::ArtCow];
-/// How long a process may be silent.
+/// The time for which a process may be silent.
 const LEASE_MS: u64 = 5000;
-/// Rounds of upkeep in which a lease ends and what was unlinked becomes free.
+/// Rounds of upkeep in which a lease ends and unlinked objects are freed.
 const ROUNDS: usize = 20;
 
-/// Words that are written one by one, if there are no more; others are in so many at a time.
+/// Objects of up to this many words are written word by word, larger ones in pieces.
 const SMALL_WORDS: u32 = 24;
 const LARGE_PIECE: u32 = 20;
 
-/// Lets verbs execute at once when a test ends, or closing its pool would wait for a scheduler for
-/// ever.
+/// Lets verbs execute immediately when a test ends; otherwise closing its pool would wait forever
+/// for a scheduler.
 struct Unscheduled(Sim);
 
 impl Drop for Unscheduled {
@@ -28,7 +28,7 @@ impl Drop for Unscheduled {
     }
 }
 
-/// What the writer does that dies.
+/// The operation of the writer that dies.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Put(&'static [u8]),
@@ -43,13 +43,13 @@ impl Act {
     }
 }
 
-/// A tree, a change of it, and what others do to it afterwards.
+/// A tree, a change of it, and operations of others afterwards.
 struct Case {
     keys: Vec<Vec<u8>>,
     /// Deleted before.
     former: Vec<Vec<u8>>,
     act: Act,
-    /// Put afterwards: they take the way that was changed.
+    /// Put afterwards: their path includes the changed place.
     after: &'static [&'static [u8]],
 }
 
@@ -80,7 +80,7 @@ fn cases() -> Vec<Case> {
         Case::of(&[b"a"], Delete(b"a"), &[b"b"]),
         Case::of(&[b"a", b"b"], Put(b"a"), &[b"c"]),
         Case::of(&[b"a", b"b"], Delete(b"a"), &[b"c"]),
-        // Above a node, whose header holds its path, or the beginning of it.
+        // Above a node whose header holds its path, or the beginning of it.
         Case::of(&[b"abc1", b"abc2", b"x"], Put(b"ab-"), &[b"aX", b"abX", b"abcX"]),
         Case::of(&[b"abc1", b"abc2"], Put(b"b"), &[b"aX", b"abcX"]),
         Case::of(&[b"stem-and-more1", b"stem-and-more2", b"x"], Put(b"stem-X"), &[b"stX", b"stem-aX", b"s"]),
@@ -145,7 +145,7 @@ impl World {
         self.sim.run_alone(1000, get).expect("readers never wait").unwrap().is_some()
     }
 
-    /// The keys that nobody changes are there.
+    /// Asserts that the unchanged keys are present.
     fn assert_holds(&self, case: &Case, what: &str) {
         for key in case.keys.iter().filter(|key| *key != case.act.key()) {
             assert!(self.holds(key), "{what}: {key:?} is gone");
@@ -156,8 +156,7 @@ impl World {
         pass(&self.sim, &self.pool, client).await;
     }
 
-    /// Ends the process that lives. For another one everything is as it should be, and nothing is
-    /// left over.
+    /// Ends the surviving process. Another one verifies the index and finds no leftovers.
     async fn verify(self, client: Client<Sim>, keys: u64, what: &str) {
         let Self { sim, pool, index, other } = self;
         let options = index.shared.options;
@@ -182,7 +181,7 @@ impl World {
     }
 }
 
-/// Rounds of upkeep in which a lease ends and what was unlinked becomes free.
+/// Runs rounds of upkeep in which a lease ends and unlinked objects are freed.
 async fn pass(sim: &Sim, pool: &Pool<Sim>, client: &mut Client<Sim>) {
     for _ in 0..ROUNDS {
         sim.advance_ms(LEASE_MS / 4);
@@ -190,7 +189,7 @@ async fn pass(sim: &Sim, pool: &Pool<Sim>, client: &mut Client<Sim>) {
     }
 }
 
-/// Lets a task go on until it has written so many times, or has ended. Returns whether it has.
+/// Runs a task until it has written this many times or has ended. Returns whether it has ended.
 fn advance(executor: &mut Executor<'_>, task: TaskId, words: u64, order: WordOrder) -> bool {
     let (mut events, mut left) = (Vec::new(), words);
     for _ in 0..100_000 {
@@ -203,7 +202,7 @@ fn advance(executor: &mut Executor<'_>, task: TaskId, words: u64, order: WordOrd
             if left == 0 {
                 break;
             }
-            // Of objects that nobody can see yet, the large ones in pieces.
+            // Large objects that are not visible yet are written in pieces.
             piece = if access.words > SMALL_WORDS { LARGE_PIECE } else { 1 };
             left -= 1;
         }
@@ -212,8 +211,8 @@ fn advance(executor: &mut Executor<'_>, task: TaskId, words: u64, order: WordOrd
     executor.has_ended(task)
 }
 
-/// A process dies after each word of a change. Readers go on at once and see the key as it is going
-/// to be; the next writers take the lock over, and nothing is lost.
+/// A process dies after each word of a change. Readers continue at once and see the key in the
+/// state that it keeps; the next writers take the lock over, and nothing is lost.
 fn dies_at_every_word(design: Design, case: &Case, order: WordOrder) {
     for words in 0.. {
         let world = World::new(design, case);
@@ -245,7 +244,7 @@ fn dies_at_every_word(design: Design, case: &Case, order: WordOrder) {
         world.assert_holds(case, &what);
         assert_eq!(world.holds(case.act.key()), is_there, "{what}");
         block_on(async {
-            // Through whatever was left half done, and back.
+            // Through the half-done change, and back.
             put(&world.index, &mut client, case.act.key()).await;
             assert!(world.index.delete(&mut client, case.act.key()).await.unwrap(), "{what}");
             for key in case.after.iter().filter(|key| **key != case.act.key()) {
@@ -273,7 +272,7 @@ fn a_writer_may_die_at_every_word() {
     }
 }
 
-/// A search is stopped after each word that it reads, while a writer does all that it does.
+/// A search is paused after each word that it reads, while a writer runs to its end.
 #[test]
 fn a_search_between_any_two_words_finds_what_stays() {
     for design in DESIGNS {
@@ -312,7 +311,7 @@ fn a_search_between_any_two_words_finds_what_stays() {
     }
 }
 
-/// Lets a reader go on until it has read so many words, or has ended. Returns whether it has.
+/// Runs a reader until it has read this many words or has ended. Returns whether it has ended.
 fn read(executor: &mut Executor<'_>, task: TaskId, words: u64) -> bool {
     let (mut events, mut left) = (Vec::new(), words);
     while !executor.has_ended(task) {

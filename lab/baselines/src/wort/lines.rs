@@ -1,12 +1,12 @@
-//! Which cache lines operations touch, in the model of the paper: lines of 64 bytes, and objects
-//! that begin with one.
+//! The cache lines that operations touch, in the model of the paper: lines of 64 bytes, and objects
+//! aligned to a line.
 //!
-//! Over a fabric nodes come whole. Recorded is what the same tree touches in a processor's memory:
-//! the lines of those words that an operation looks at, of the leaves that it reads, and of what it
-//! writes and flushes. The lock is left out, since the paper's trees have none. A leaf that is read
-//! counts with its size class.
+//! Over a fabric nodes are read whole. The record has the lines that the same tree touches in a
+//! processor's memory: the lines of the words that an operation reads, of the leaves that it reads,
+//! and of the words that it writes and flushes. The lock is not recorded, since the paper's trees
+//! have none. A leaf that is read counts with its size class.
 //!
-//! Nothing is recorded until [`Wort::record_touches`](super::Wort::record_touches).
+//! Nothing is recorded until [`Wort::record_touches`](super::Wort::record_touches) is called.
 
 use super::node::{Content, Slot};
 use crate::sync::lock;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
 
-/// A cache line: an object, and which of the object's lines it is.
+/// A cache line: an object, and the number of the line in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Line {
     object: u64,
@@ -28,12 +28,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// The line of a word of an object.
+    /// Returns the line of a word of an object.
     pub(super) const fn of(object: GlobalAddr, word: usize) -> Self {
         Self { object: object.bits(), number: (word / LINE_WORDS) as u32 }
     }
 
-    /// The lines of an object's first words.
+    /// Returns the lines of an object's first words.
     pub(super) fn of_first(object: GlobalAddr, words: usize) -> impl Iterator<Item = Self> {
         (0..words.div_ceil(LINE_WORDS)).map(move |number| Self::of(object, number * LINE_WORDS))
     }
@@ -42,7 +42,7 @@ impl Line {
 /// One use of a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// Words of it are looked at. An operation may look at a line several times.
+    /// Words of it are read. An operation may read a line several times.
     Read(Line),
     /// Words of it are written.
     Written(Line),
@@ -53,7 +53,7 @@ pub enum Touch {
 /// The lines that a change flushes before each of its fences.
 pub(super) type Flushes = [SmallVec<[Line; 8]>; 3];
 
-/// Records touches, when switched on.
+/// Records touches if switched on.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     is_on: AtomicBool,
@@ -61,13 +61,13 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins or ends to record. What was recorded before is dropped.
+    /// Starts or stops recording, and drops the record.
     pub(super) fn switch(&self, on: bool) {
         self.is_on.store(on, Ordering::Relaxed);
         lock(&self.touches).clear();
     }
 
-    /// Returns what was recorded since the last call.
+    /// Returns the touches since the last call.
     pub(super) fn take(&self) -> Vec<Touch> {
         mem::take(&mut *lock(&self.touches))
     }
@@ -80,8 +80,8 @@ impl Recorder {
         lock(&self.touches).extend(touches);
     }
 
-    /// Words of an object are looked at. `words` tells their positions, ascending; it is called only
-    /// if that is recorded.
+    /// Records a read of words of an object. `words` returns their positions, ascending; it is
+    /// called only while recording.
     pub(super) fn read<W: IntoIterator<Item = usize>>(&self, object: GlobalAddr, words: impl FnOnce() -> W) {
         if self.is_on() {
             let mut lines: Vec<Line> = words().into_iter().map(|word| Line::of(object, word)).collect();
@@ -90,14 +90,14 @@ impl Recorder {
         }
     }
 
-    /// A leaf is read.
+    /// Records a read of a leaf.
     pub(super) fn read_leaf(&self, slot: Slot) {
         if let Content::Leaf { addr, class } = slot.content() {
             self.read(addr, || 0..leaf::class_words(class));
         }
     }
 
-    /// Lines are written and then flushed, all before each fence together.
+    /// Records lines that are written and then flushed, together before each fence.
     pub(super) fn flush(&self, flushes: &Flushes) {
         if !self.is_on() {
             return;

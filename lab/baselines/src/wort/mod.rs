@@ -1,13 +1,13 @@
 //! The radix trees for persistent memory of WORT (FAST 2017): [`Design::Wort`], [`Design::Woart`]
 //! and [`Design::ArtCow`].
 //!
-//! What makes a change visible, and durable, is one word of 8 bytes. The three differ in their
-//! nodes ([`node`]) and in whether a node is changed in place or in a copy; all else is one engine.
-//! Readers never wait. Writers take turns by one lock of the tree (the paper's trees have one
-//! thread), which is taken over when its holder dies.
+//! One word of 8 bytes makes a change visible and durable. The three trees differ in their nodes
+//! ([`node`]) and in whether a node is changed in place or in a copy; the rest is one engine.
+//! Readers never wait. Writers take turns with one lock of the tree (the paper's trees have one
+//! thread), which is taken over if its holder dies.
 //!
-//! `lab/docs/wort.md` has the formats, the arguments, and what is counted. Root words: 3 the kind, 8
-//! the root's slot, 9 the lock's descriptor.
+//! `lab/docs/wort.md` has the formats, the arguments, and the rules for counting. Root words: 3 the
+//! kind, 8 the root's slot, 9 the lock's descriptor.
 
 mod bulk;
 mod check;
@@ -44,20 +44,20 @@ use shared::{RootWords, Shared};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Which of the three trees.
+/// The three trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Design {
-    /// 16 slots a node, half a byte a level.
+    /// 16 slots per node, half a byte per level.
     #[default]
     Wort,
-    /// Nodes of four sizes, a byte a level, changed in place.
+    /// Nodes of four sizes, a byte per level, changed in place.
     Woart,
-    /// The same nodes, of which the small ones gain children in copies.
+    /// The same nodes; the small ones gain children in copies.
     ArtCow,
 }
 
 impl Design {
-    /// The name in commands and errors.
+    /// Returns the name in commands and errors.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wort => "wort",
@@ -66,7 +66,7 @@ impl Design {
         }
     }
 
-    /// What the kind word of a pool's root holds: the name, and the format's version.
+    /// Returns the kind word of a pool's root: the name, and the format's version.
     const fn kind(self) -> u64 {
         u64::from_le_bytes(match self {
             Self::Wort => *b"WORT\x01\0\0\0",
@@ -87,14 +87,14 @@ impl Design {
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WortOptions {
-    /// Which tree it is.
+    /// The tree.
     pub design: Design,
-    /// The lock's parts in use.
+    /// The parts of the lock in use.
     pub hocl: HoclOptions,
 }
 
 impl WortOptions {
-    /// A tree of this design.
+    /// Returns the options of a tree of this design.
     pub fn of(design: Design) -> Self {
         Self { design, ..Self::default() }
     }
@@ -115,21 +115,21 @@ impl<F: Fabric> Clone for Wort<F> {
 }
 
 impl<F: Fabric> Wort<F> {
-    /// What the writers of this handle and its clones had to make durable since it was opened, bulk
-    /// loads aside.
+    /// Returns the flushes that the writers of this handle and its clones needed since it was
+    /// opened, without bulk loads.
     pub fn persistence(&self) -> Persistence {
         self.shared.persistence()
     }
 
-    /// Begins or ends to record the cache lines that operations of this handle and its clones
-    /// touch, bulk loads, the check and the statistics aside. Drops what was recorded before.
+    /// Starts or stops recording the cache lines that operations of this handle and its clones
+    /// touch, except bulk loads, the check and the statistics. Drops the record.
     ///
     /// The record grows with every operation until [`Wort::take_touches`].
     pub fn record_touches(&self, on: bool) {
         self.shared.touched.switch(on);
     }
 
-    /// Returns the touches recorded since the last call, in their order.
+    /// Returns the touches recorded since the last call, in order.
     pub fn take_touches(&self) -> Vec<Touch> {
         self.shared.touched.take()
     }
@@ -156,7 +156,7 @@ impl<F: Fabric> OrderedIndex<F> for Wort<F> {
         Ok(Self { shared, fabric: PhantomData })
     }
 
-    /// Makes the lock's descriptor; the kind word comes last. An empty tree is a root word of 0.
+    /// Creates the lock's descriptor; the kind word comes last. An empty tree is a root word of 0.
     async fn create(client: &mut Client<F>, options: WortOptions) -> Result<Self> {
         {
             let mut client = client.pin(OpKind::Maintain).await?;
@@ -219,7 +219,7 @@ impl<F: Fabric> OrderedIndex<F> for Wort<F> {
         self.walk(client, true).await
     }
 
-    /// Counts everything without reading a leaf.
+    /// Counts everything without reading leaves.
     async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         Ok(self.walk(client, false).await?.stats)
     }

@@ -1,4 +1,4 @@
-//! Inner nodes: those of WORT, and those that WOART and ART+CoW share.
+//! Inner nodes of WORT, and those shared by WOART and ART+CoW.
 //!
 //! ```text
 //! header     word 0  compression header
@@ -12,11 +12,11 @@
 //! NODE256  2064     33   256 slots, by the byte
 //! ```
 //!
-//! What a node holds is decided by one word for each child: the slot itself where the digit gives
-//! its place, else the slot array, the bitmap or a byte of the index. Slots that one of these leads
-//! to are appended: one that was taken is never another's while the node lives, so that a READ
-//! whose words are of different moments finds no child that was not there at one of them. A slot
-//! repeats its digit, and counts only where both agree.
+//! One word decides each child of a node: the slot itself if the digit determines its position,
+//! otherwise the slot array, the bitmap or a byte of the index. Slots that these lead to are
+//! appended: a taken slot is never reused while the node lives, so that a READ with words of
+//! different moments finds no child that was not there at one of them. A slot repeats its digit,
+//! and counts only if both agree.
 
 use super::digits::Digits;
 use super::header::Header;
@@ -26,10 +26,10 @@ use smallvec::SmallVec;
 
 /// One slot of a node, or the root word.
 pub(super) type Slot = darter_index::radix::slot::Slot<NodeType>;
-/// What a slot holds.
+/// The content of a slot.
 pub(super) type Content = darter_index::radix::slot::Content<NodeType>;
 
-/// The types of inner node.
+/// The types of inner nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum NodeType {
@@ -42,14 +42,15 @@ pub(super) enum NodeType {
 
 /// The slot of the key that ends at the node.
 pub(super) const END_AT: usize = 1;
-/// The word that says which slots of a NODE4 or NODE16 count; where the index of a NODE48 begins.
+/// The word that determines which slots of a NODE4 or NODE16 count; the start of the index of a
+/// NODE48.
 pub(super) const MAP_AT: usize = 2;
 /// The key bytes of a NODE16.
 const KEYS_AT: usize = 3;
 
 /// WORT's only type.
 pub(super) const OF_WORT: &[NodeType] = &[NodeType::Nibble];
-/// The adaptive ones.
+/// The adaptive types.
 pub(super) const ADAPTIVE: &[NodeType] = &[NodeType::N4, NodeType::N16, NodeType::N48, NodeType::N256];
 
 impl NodeCode for NodeType {
@@ -67,12 +68,12 @@ impl NodeType {
         ["N/16", "NODE4", "NODE16", "NODE48", "NODE256"][self as usize]
     }
 
-    /// Slots after the header.
+    /// Returns the number of slots after the header.
     pub(super) const fn capacity(self) -> usize {
         [16, 4, 16, 48, 256][self as usize]
     }
 
-    /// Where they begin.
+    /// Returns the first word of these slots.
     pub(super) const fn slots_at(self) -> usize {
         [2, 3, 5, 34, 2][self as usize]
     }
@@ -85,24 +86,24 @@ impl NodeType {
         self.words() as u64 * 8
     }
 
-    /// Bytes that a node takes up in the pool.
+    /// Returns the bytes of a node in the pool.
     pub(super) fn pool_bytes(self) -> u64 {
         class_of(self.bytes()).map_or(0, class_bytes)
     }
 
-    /// Whether a digit's place is its slot.
+    /// Returns whether a digit directly determines its slot.
     pub(super) const fn is_direct(self) -> bool {
         matches!(self, Self::Nibble | Self::N256)
     }
 
-    /// The smallest type of a tree for so many children, the key that ends there aside.
+    /// Returns a tree's smallest type for this many children, not counting the key that ends there.
     pub(super) fn fit(types: &[Self], children: usize) -> Self {
         types.iter().copied().find(|ty| ty.capacity() >= children).unwrap_or(types[types.len() - 1])
     }
 
-    /// Whether a node with so many children, the key that ends there aside, should be rebuilt: as
-    /// few as half of what the next smaller type holds, so that a key deleted and put again does
-    /// not change types twice.
+    /// Returns whether a node with this many children, not counting the key that ends there, should
+    /// be rebuilt: at most half of the next smaller type's capacity, so that deleting and
+    /// reinserting a key does not change the type twice.
     pub(super) fn is_sparse(self, types: &[Self], children: usize) -> bool {
         let at = types.iter().position(|&ty| ty == self).and_then(|at| at.checked_sub(1));
         at.is_some_and(|at| children * 2 <= types[at].capacity())
@@ -112,12 +113,12 @@ impl NodeType {
 /// Positions of words in a node.
 pub(super) type Positions = SmallVec<[usize; 24]>;
 
-/// Words of a node to be changed so that it gains or loses a child.
+/// The changes of words by which a node gains or loses a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Edit {
-    /// Words that say nothing yet, by their positions.
+    /// Words without effect yet, by their positions.
     pub(super) before: SmallVec<[(usize, u64); 2]>,
-    /// The word that decides: its position, what it holds, and what it is to hold.
+    /// The deciding word: its position, its current value, its new value.
     pub(super) commit: (usize, u64, u64),
 }
 
@@ -144,7 +145,7 @@ fn with_byte(word: u64, at: usize, byte: u8) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The entries of a slot array: key byte and number of the slot, in the order of the bytes.
+/// Returns the entries of a slot array: key byte and number of the slot, in the order of the bytes.
 fn entries(word: u64) -> SmallVec<[(u8, u8); 4]> {
     let bytes = word.to_le_bytes();
     (0..4).filter(|&at| bytes[4 + at] != 0).map(|at| (bytes[at], bytes[4 + at] - 1)).collect()
@@ -172,7 +173,8 @@ impl<'a> Node<'a> {
         Slot::from_word(self.words[at])
     }
 
-    /// The numbers of the slots that the deciding words lead to for an edge: one in a sound node.
+    /// Returns the numbers of the slots that the deciding words give for an edge: one in a sound
+    /// node.
     fn numbers(&self, edge: u16) -> SmallVec<[usize; 2]> {
         let digit = usize::from(edge);
         match self.ty {
@@ -196,7 +198,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The slot of an edge that has a child, and its position.
+    /// Returns the slot of an edge that has a child, and its position.
     pub(super) fn find(&self, edge: u16) -> Option<(usize, Slot)> {
         if edge == END {
             let slot = self.slot(END_AT);
@@ -209,7 +211,7 @@ impl<'a> Node<'a> {
             .map(|at| (first + at, self.slot(first + at)))
     }
 
-    /// The positions of the words that [`Node::find`] needs, and of the header, ascending.
+    /// Returns the positions of the words that [`Node::find`] needs, and of the header, ascending.
     pub(super) fn words_for(&self, edge: u16) -> Positions {
         let map = match self.ty {
             _ if edge == END => END_AT..END_AT + 1,
@@ -226,7 +228,8 @@ impl<'a> Node<'a> {
         std::iter::once(0).chain(map).chain(slots).collect()
     }
 
-    /// The positions of the words that all children take to list, and of the header, ascending.
+    /// Returns the positions of the words needed to list all children, and of the header,
+    /// ascending.
     pub(super) fn words_for_all(&self) -> Positions {
         if self.ty.is_direct() {
             return (0..self.ty.words()).collect();
@@ -237,7 +240,8 @@ impl<'a> Node<'a> {
         (0..self.ty.slots_at()).chain(slots).collect()
     }
 
-    /// The positions of the words that the first child takes to find, and of the header, ascending.
+    /// Returns the positions of the words needed to find the first child, and of the header,
+    /// ascending.
     pub(super) fn words_for_first(&self) -> Positions {
         let children = self.children();
         let Some(&(at, slot)) = children.first() else { return self.words_for_all() };
@@ -251,7 +255,7 @@ impl<'a> Node<'a> {
         (0..map_end).chain([at]).collect()
     }
 
-    /// The children, each with its position, in key order, the key that ends here first.
+    /// Returns the children with their positions, in key order, the key that ends here first.
     pub(super) fn children(&self) -> SmallVec<[(usize, Slot); 16]> {
         let mut edges: SmallVec<[u16; 16]> = match self.ty {
             NodeType::Nibble => (0..16).collect(),
@@ -268,7 +272,7 @@ impl<'a> Node<'a> {
         edges.into_iter().filter_map(|edge| self.find(edge)).collect()
     }
 
-    /// Looks for what no writer leaves behind: a deciding word that leads to no child.
+    /// Checks for a state that no writer leaves: a deciding word that leads to no child.
     pub(super) fn violation(&self) -> Option<&'static str> {
         let live = self.children();
         let counted = match self.ty {
@@ -282,16 +286,16 @@ impl<'a> Node<'a> {
         };
         let below = live.iter().filter(|(at, _)| *at != END_AT).count();
         if counted != below {
-            return Some("a slot counts, and holds no child of its digit");
+            return Some("a slot counts but holds no child of its digit");
         }
         let has_end = live.len() > below;
         if (self.words[END_AT] != 0) != has_end {
-            return Some("the slot of the key that ends here holds none");
+            return Some("the slot of the key that ends here holds another child");
         }
         None
     }
 
-    /// How an edge without a child gets one; `None` when no slot is fresh.
+    /// Returns the edit that adds a child to an edge without one; `None` if no slot is unused.
     pub(super) fn addition(&self, edge: u16, child: Slot) -> Option<Edit> {
         let (first, word) = (self.ty.slots_at(), child.word());
         if edge == END {
@@ -327,7 +331,7 @@ impl<'a> Node<'a> {
         Some(Edit { before, commit })
     }
 
-    /// How an edge loses its child: by one word.
+    /// Returns the edit that removes the child of an edge: one word.
     pub(super) fn removal(&self, edge: u16, at: usize) -> Edit {
         let (old, digit) = (self.words[MAP_AT], usize::from(edge));
         let number = at.saturating_sub(self.ty.slots_at());
@@ -347,7 +351,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The words of a node with these children, each under its edge, which `ty` must have room for.
+/// Returns the words of a node with these children under their edges, which must fit in `ty`.
 pub(super) fn image(ty: NodeType, header: Header, children: &[Slot]) -> Vec<u64> {
     let mut words = vec![0; ty.words()];
     words[0] = header.word();
@@ -363,17 +367,17 @@ pub(super) fn image(ty: NodeType, header: Header, children: &[Slot]) -> Vec<u64>
     words
 }
 
-/// Children other than the key that ends at the node.
+/// Returns the number of children other than the key that ends at the node.
 pub(super) fn beside_end(children: &[Slot]) -> usize {
     children.iter().filter(|slot| slot.edge() != Some(END)).count()
 }
 
-/// What a tree's nodes are made of.
+/// The format of a tree's nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
     pub(super) digits: Digits,
     pub(super) types: &'static [NodeType],
-    /// Whether NODE4 and NODE16 gain children, and nodes other paths, in copies alone.
+    /// Whether NODE4 and NODE16 gain children, and nodes other paths, only in copies.
     pub(super) copies: bool,
 }
 
@@ -398,7 +402,7 @@ mod tests {
         words[edit.commit.0] = edit.commit.2;
     }
 
-    /// Children come and go; what is not committed is not there.
+    /// Children are added and removed; uncommitted children are invisible.
     #[test]
     fn children_come_and_go_by_one_word() {
         for ty in OF_WORT.iter().chain(ADAPTIVE).copied() {
@@ -436,7 +440,7 @@ mod tests {
         }
     }
 
-    /// By the table of the formats: what a search looks at, and what it takes to list a node.
+    /// As in the table of formats: the words that a search reads, and those needed to list a node.
     #[test]
     fn words_that_are_looked_at() {
         let node = |ty, edges: &[u16]| {
@@ -445,7 +449,7 @@ mod tests {
         let nibble = node(NodeType::Nibble, &[3, 9]);
         let nibble = Node::new(NodeType::Nibble, &nibble);
         assert_eq!(nibble.words_for(9)[..], [0, 11]);
-        assert_eq!(nibble.words_for(4)[..], [0, 6], "an empty slot is looked at");
+        assert_eq!(nibble.words_for(4)[..], [0, 6], "an empty slot is read");
         assert_eq!(nibble.words_for(END)[..], [0, 1]);
         assert_eq!(nibble.words_for_first()[..], [0, 1, 2, 3, 4, 5]);
         assert_eq!(nibble.words_for_all().len(), 18);

@@ -1,15 +1,14 @@
-//! Publishing a change: what is new is written, then one word makes it count. Here is what each
-//! change has to flush.
+//! Publishing a change: new objects are written, then one word makes them visible. Also determines
+//! which lines each change has to flush.
 //!
 //! ```text
-//! 1. new objects, whole | words that say nothing yet | a header that is made shorter  flush, fence
+//! 1. new objects, whole | words without effect yet | a header that becomes shorter   flush, fence
 //! 2. one word of 8 bytes, by CAS                                                      flush, fence
-//! 3. a header that is made longer (after a collapse)                                  flush, fence
+//! 3. a header that becomes longer (after a collapse)                                  flush, fence
 //! ```
 //!
-//! All of it is one batch when it goes to one memory node: WRITEs come before a CAS that follows
-//! them, and what follows the CAS is fenced. What goes to another memory node before the CAS is
-//! awaited first.
+//! A change is one batch if it goes to one memory node: the WRITEs precede the CAS, and verbs after
+//! the CAS are fenced. Verbs to another memory node before the CAS are awaited first.
 
 use super::descent::SlotAt;
 use super::lines::{Flushes, Line};
@@ -22,39 +21,39 @@ use darter_pool::AllocKind;
 use darter_pool::size_class::class_bytes;
 use smallvec::SmallVec;
 
-/// A change, and what becomes of the objects that it takes out.
+/// A change.
 #[derive(Default)]
 pub(super) struct Change<'a> {
     /// New objects.
     pub(super) fresh: SmallVec<[(GlobalAddr, &'a [u64]); 3]>,
-    /// Words of objects that are there, which say nothing yet, or nothing else.
+    /// Words of existing objects that have no effect yet, or no other effect.
     pub(super) before: SmallVec<[(GlobalAddr, usize, u64); 2]>,
-    /// The word that decides: in which object, its position, what it holds, what it is to hold.
+    /// The deciding word: its object, its position, its current value, its new value.
     pub(super) commit: (GlobalAddr, usize, u64, u64),
     /// A word that is changed afterwards.
     pub(super) after: Option<(GlobalAddr, usize, u64)>,
 }
 
 impl<'a> Change<'a> {
-    /// A slot gets other content.
+    /// Creates a change of a slot's content.
     pub(super) fn swing(at: SlotAt, new: Slot) -> Self {
         Self { commit: (at.base, at.at, at.slot.word(), new.word()), ..Self::default() }
     }
 
-    /// A node gains or loses a child in place.
+    /// Creates a change by which a node gains or loses a child in place.
     pub(super) fn edit(node: GlobalAddr, edit: &Edit) -> Self {
         let (at, old, new) = edit.commit;
         let before = edit.before.iter().map(|&(at, word)| (node, at, word)).collect();
         Self { before, commit: (node, at, old, new), ..Self::default() }
     }
 
-    /// With one more new object.
+    /// Adds a new object.
     pub(super) fn with(mut self, addr: GlobalAddr, words: &'a [u64]) -> Self {
         self.fresh.push((addr, words));
         self
     }
 
-    /// The lines flushed before each fence, in the paper's model.
+    /// Returns the lines flushed before each fence, in the paper's model.
     pub(super) fn flushes(&self) -> Flushes {
         let line_of = |&(base, at, _): &(GlobalAddr, usize, u64)| Line::of(base, at);
         let mut first: SmallVec<[Line; 8]> = self.before.iter().map(line_of).collect();
@@ -67,8 +66,8 @@ impl<'a> Change<'a> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Makes a change under the lock, which is given back with it where that can be; the lock still
-    /// has to be ended. Returns whether the word was as expected: nobody else changes it.
+    /// Makes a change under the lock, which is released with it if possible; the lock still has to
+    /// be ended. Returns whether the word was as expected: only the lock's holder changes it.
     pub(super) async fn publish(&mut self, change: &Change<'_>, lock: &mut Locked) -> Result<bool> {
         let flushes = change.flushes();
         let (base, at, old, new) = change.commit;
@@ -107,7 +106,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(won)
     }
 
-    /// Hands an object that nothing leads to any more to limbo.
+    /// Moves an object to limbo that is no longer linked.
     pub(super) fn retire(&mut self, slot: Slot) {
         match slot.content() {
             super::node::Content::Leaf { addr, class } => {

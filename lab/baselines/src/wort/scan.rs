@@ -1,10 +1,10 @@
-//! Range scan in both directions, one chunk at a time: the walk keeps a frontier in key order and
-//! reads a run at its front in one round trip, as many nodes of one level as the keys still wanted
-//! are likely to need.
+//! Range scan in both directions, one chunk at a time. The walk keeps a frontier in key order and
+//! reads a run at its front in one round trip: as many nodes of one level as the remaining number
+//! of keys probably needs.
 //!
-//! A node read after it was replaced holds every key that it held then, and that stayed. What
-//! touches a bound of the range is compared with it digit by digit; digits that no header holds are
-//! those of any key below.
+//! A node read after it was replaced holds every key that was there at that time and was not
+//! deleted since. Paths that touch a bound of the range are compared with it digit by digit; digits
+//! that no header holds are taken from any key below.
 
 use super::Wort;
 use super::digits::Digits;
@@ -25,18 +25,18 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-/// A subtree or a leaf that lies in the range, at least in part.
+/// A subtree or a leaf that is at least partly in the range.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     slot: Slot,
-    /// The place of the first digit behind the edge that leads to it.
+    /// The place of the first digit after the edge that leads to it.
     start: usize,
     touches: Touches,
 }
 
-/// A node whose header does not tell how it stands to the range.
+/// A node whose header does not determine its position relative to the range.
 struct Unclear<'s> {
-    /// Where its children go among the items found.
+    /// The position of its children among the items found.
     at: usize,
     node: Whole<'s>,
     branch: usize,
@@ -59,8 +59,8 @@ fn bound(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     }
 }
 
-/// How the digits of a path compare with a bound's at the same places; `None` where one of them is
-/// not known.
+/// Compares the digits of a path with a bound's at the same places; `None` if one of them is
+/// unknown.
 fn against(
     digits: Digits,
     bound: &[u8],
@@ -69,7 +69,7 @@ fn against(
 ) -> Option<Ordering> {
     places
         .find_map(|at| match digits.edge(bound, at) {
-            // A path that goes on where the bound ends lies above it.
+            // A path that continues where the bound ends is above it.
             END => Some(Some(Ordering::Greater)),
             edge => match digit(at).map(|digit| digit.cmp(&edge)) {
                 Some(Ordering::Equal) => None,
@@ -80,8 +80,8 @@ fn against(
 }
 
 impl Bounds<'_> {
-    /// What a node touches, by the digits at these places, before it branches; `Ok(None)` outside
-    /// the range, an error where a digit is needed that is not known.
+    /// Returns the bounds that a node touches, by the digits at these places before it branches;
+    /// `Ok(None)` outside the range, an error if an unknown digit is needed.
     fn standing(
         &self,
         places: &std::ops::Range<usize>,
@@ -103,7 +103,7 @@ impl Bounds<'_> {
         Ok(Some(touches))
     }
 
-    /// Appends the children of a node in the walk's order, those outside the range left out.
+    /// Appends the children of a node in the walk's order, without those outside the range.
     fn add_children(&self, branch: usize, touches: Touches, children: &[Slot], items: &mut Vec<Item>) {
         let begin = items.len();
         let order_at = |bound: Option<&[u8]>, touches: bool| {
@@ -124,7 +124,7 @@ impl Bounds<'_> {
 }
 
 impl<F: Fabric> Wort<F> {
-    /// The first `limit` pairs of a range in its direction.
+    /// Returns the first `limit` pairs of a range in its direction.
     pub(super) async fn scan_chunk(
         &self,
         client: &mut Client<F>,
@@ -169,7 +169,7 @@ impl<F: Fabric> Wort<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Reads the nodes of a run in one round trip and puts their children in their places.
+    /// Reads the nodes of a run in one round trip and replaces them by their children.
     async fn expand(&mut self, bounds: &Bounds<'_>, run: &[Item]) -> Result<Vec<Item>> {
         let mut batch = self.client.batch();
         let mut reads = Vec::with_capacity(run.len());
@@ -231,13 +231,13 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// The place that a node branches on, and its children in key order.
+/// Returns the place that a node branches on, and its children in key order.
 fn opened(addr: GlobalAddr, ty: NodeType, start: usize, words: &[u64]) -> Result<(usize, Vec<Slot>)> {
     let node = Node::new(ty, words);
     let branch = node.header().branch();
-    // Places grow along every path, so pointers of a damaged pool cannot lead in circles.
+    // Places increase along every path, so pointers of a damaged pool cannot form cycles.
     if branch < start {
-        return Err(IndexError::corrupt(addr, "node less deep than the edge that leads to it"));
+        return Err(IndexError::corrupt(addr, "node is not as deep as the edge that leads to it"));
     }
     Ok((branch, node.children().iter().map(|&(_, slot)| slot).collect()))
 }

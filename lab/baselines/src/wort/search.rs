@@ -11,7 +11,7 @@ use darter_index::radix::{leaf, search};
 use darter_index::{IndexError, Result, check_key};
 use darter_pool::Client;
 
-/// The value that a search ended at.
+/// Returns the value at the end of a search.
 fn value_at(end: End, done: &Batch) -> Result<Option<Vec<u8>>> {
     match end {
         End::Leaf { at, read, is_key: true } => {
@@ -51,7 +51,7 @@ impl<F: Fabric> Wort<F> {
 pub(super) struct Whole<'s> {
     pub(super) addr: GlobalAddr,
     pub(super) ty: NodeType,
-    /// The place of the first digit behind the edge that leads to it.
+    /// The place of the first digit after the edge that leads to it.
     pub(super) start: usize,
     pub(super) touched: &'s Recorder,
 }
@@ -65,7 +65,7 @@ impl below::Node for Whole<'_> {
         let node = Node::new(self.ty, words);
         let branch = node.header().branch();
         if branch < self.start {
-            return Err(IndexError::corrupt(self.addr, "node less deep than the edge that leads to it"));
+            return Err(IndexError::corrupt(self.addr, "node is not as deep as the edge that leads to it"));
         }
         let children = node.children();
         self.touched.read(self.addr, || node.words_for_first());
@@ -76,7 +76,7 @@ impl below::Node for Whole<'_> {
             ways.push(match slot.content() {
                 Content::Leaf { addr, class } => Way::Leaf { addr, class },
                 Content::Node { addr, ty, .. } => Way::Node(Self { addr, ty, start: branch + 1, ..*self }),
-                _ => return Err(IndexError::corrupt(self.addr, "slot of no known type")),
+                _ => return Err(IndexError::corrupt(self.addr, "slot of an unknown type")),
             });
         }
         Ok(())
@@ -84,7 +84,7 @@ impl below::Node for Whole<'_> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Runs a descent to its end, leaf words left in the returned batch.
+    /// Runs a descent to its end; the leaf's words are left in the returned batch.
     pub(super) async fn descend<'k>(
         &mut self,
         key: &'k [u8],
@@ -95,7 +95,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((descent, end, done))
     }
 
-    /// The key of some leaf below a node: every node has two, but while it is replaced.
+    /// Returns the key of some leaf below a node: every node has two, except during its
+    /// replacement.
     pub(super) async fn key_below(&mut self, here: &Here) -> Result<Vec<u8>> {
         let touched = &self.shared.touched;
         let whole = Whole { addr: here.addr, ty: here.ty, start: here.start, touched };

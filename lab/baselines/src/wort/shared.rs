@@ -1,10 +1,10 @@
-//! What a process knows of one tree: where its root words are, its format and lock, the root
-//! pointer as last seen, what its writers had to flush, and the lines touched.
+//! A process's state of one tree: the addresses of its root words, its format and lock, the root
+//! pointer as last seen, counts of flushes, and the lines touched.
 //!
-//! An operation reads the root word, and beside it the node that the word was last seen to name, so
-//! that the word costs no round trip. That node is read only if the word was seen by an operation
-//! pinned at this one's epoch or a later one: it was unlinked, if at all, after that, and is not
-//! freed before this operation's end.
+//! An operation reads the root word and, in the same batch, the node that the word was last seen to
+//! name, so that the word costs no round trip. That node is read only if the word was read by an
+//! operation pinned at the same epoch or a later one: it was unlinked, if at all, after that, and
+//! is not freed before this operation ends.
 
 use super::WortOptions;
 use super::lines::{Flushes, Recorder};
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RootWords {
-    /// What index the pool holds.
+    /// The kind of index that the pool holds.
     pub(super) kind: GlobalAddr,
-    /// The slot of the whole tree. Locked, it locks all writers.
+    /// The slot of the whole tree. Locking it locks out all other writers.
     pub(super) root: GlobalAddr,
     /// The lock's descriptor.
     pub(super) locks: GlobalAddr,
@@ -34,20 +34,20 @@ impl RootWords {
     }
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub(super) type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
 
-/// What writers of a process had to make durable, in the model of the paper: cache lines of 64
-/// bytes, objects that begin with a line, no line flushed that was not written.
+/// The flushes that writers of a process needed, in the model of the paper: cache lines of 64
+/// bytes, objects aligned to a line, and only written lines flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Persistence {
     /// Lines flushed.
     pub lines: u64,
-    /// Fences that flushes were waited for with.
+    /// Fences that waited for flushes.
     pub fences: u64,
 }
 
-/// What the clients of a compute node share of the index.
+/// State of the index shared by the clients of a compute node.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) words: RootWords,
@@ -58,7 +58,7 @@ pub(super) struct Shared {
     root: Mutex<(Slot, u64)>,
     lines: AtomicU64,
     fences: AtomicU64,
-    /// The lines touched, if that is asked for.
+    /// The lines touched, if they are recorded.
     pub(super) touched: Recorder,
 }
 
@@ -70,13 +70,14 @@ impl Shared {
         Self { words, format, hocl, options, root, lines, fences, touched }
     }
 
-    /// The root's slot as last seen, if an operation pinned at `epoch` may read what it names.
+    /// Returns the root's slot as last seen, if an operation pinned at `epoch` may read the node it
+    /// names.
     pub(super) fn root(&self, epoch: u64) -> Option<Slot> {
         let (slot, seen_at) = *lock(&self.root);
         (seen_at >= epoch).then_some(slot)
     }
 
-    /// Remembers the root's slot, which an operation pinned at `epoch` has read or written.
+    /// Stores the root's slot, which an operation pinned at `epoch` has read or written.
     pub(super) fn remember_root(&self, slot: Slot, epoch: u64) {
         let mut root = lock(&self.root);
         if epoch >= root.1 {
@@ -84,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Counts what a change has to flush.
+    /// Counts the flushes of a change.
     pub(super) fn count(&self, flushes: &Flushes) {
         let lines: usize = flushes.iter().map(SmallVec::len).sum();
         let fences = flushes.iter().filter(|lines| !lines.is_empty()).count();

@@ -5,13 +5,13 @@ use super::Design;
 use darter_index::checker::Situation;
 
 darter_index::situations! {
-    /// Two keys parted at a leaf's slot.
+    /// Two keys were separated at a leaf's slot.
     SPLIT_LEAF = "SplitLeaf";
-    /// A key left the digits that an edge skips: a node put in above another.
+    /// A key left the path in the digits that an edge skips: a node was put above another.
     SPLIT_ABOVE = "SplitAbove";
-    /// A delete put a lone child in its node's place.
+    /// A delete replaced a node by its only child.
     COLLAPSED = "Collapsed";
-    /// A search found the root as last seen replaced.
+    /// A search found the cached root replaced.
     ROOT_STALE = "RootStale";
 }
 

@@ -1,9 +1,9 @@
-//! Splits: a new node where a key parts from what is there, at a leaf's slot or above a node.
+//! Splits: a new node where a key differs from existing ones, at a leaf's slot or above a node.
 //!
-//! Above a node the new one takes over the beginning of its path, and the node's header is made
-//! shorter first, as published (Algorithm 1): depth, length and digits in one word. Whoever comes
-//! between, or finds this left by a dead writer, sees by the depth that digits are missing. In
-//! ART+CoW a copy of the node has the new header, and the node stays as it is.
+//! Above a node the new node takes over the beginning of its path, and the node's header is
+//! shortened first, as published (Algorithm 1): depth, length and digits in one word. A reader in
+//! between, or after the writer died, sees by the depth that digits are missing. In ART+CoW a copy
+//! of the node has the new header, and the node stays the same.
 
 use super::descent::{Here, SlotAt};
 use super::header::Header;
@@ -18,8 +18,8 @@ use darter_index::radix::drafts::{Draft, Drafts};
 use darter_index::{IndexError, Result};
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Another key's leaf is in the slot, behind which the digits at `start` come: a node for both
-    /// takes the slot.
+    /// Puts a node for both keys into a slot that holds another key's leaf. `start` is the place of
+    /// the first digit after the slot.
     pub(super) async fn split_leaf(
         &mut self,
         draft: &mut Draft<'_>,
@@ -29,7 +29,7 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<bool> {
         let (digits, home) = (self.shared.format.digits, at.base.node());
         if parting < start {
-            return Err(IndexError::corrupt(at.slot.addr(), "leaf under a path that is not its key's"));
+            return Err(IndexError::corrupt(at.slot.addr(), "leaf whose key does not match its path"));
         }
         note(SPLIT_LEAF);
         let leaf = draft.place(&mut self.client, home).await?;
@@ -48,8 +48,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(won)
     }
 
-    /// The key leaves the path before the node `here` at the place `parting`; `digit` tells the
-    /// path's digits from there on.
+    /// Puts a node above the node `here`, because the key leaves the path at the place `parting`;
+    /// `digit` returns the path's digits from there on.
     pub(super) async fn split_above(
         &mut self,
         draft: &mut Draft<'_>,
@@ -62,7 +62,7 @@ impl<F: Fabric> Operation<'_, F> {
         let (digits, home, branch) = (format.digits, incoming.base.node(), here.header.branch());
         let mine = digits.edge(draft.key, parting);
         if parting < here.start || parting >= branch || digit(parting) == mine {
-            return Err(IndexError::corrupt(here.addr, "node with a path that is not its keys'"));
+            return Err(IndexError::corrupt(here.addr, "node whose keys do not match its path"));
         }
         note(SPLIT_ABOVE);
         let leaf = draft.place(&mut self.client, home).await?;
@@ -94,7 +94,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(won)
     }
 
-    /// Room for a copy of a node, and its words with another header.
+    /// Returns memory for a copy of a node, and its words with another header.
     pub(super) async fn copied(
         &mut self,
         drafts: &mut Drafts,

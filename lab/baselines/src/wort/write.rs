@@ -1,8 +1,9 @@
 //! Insert, update and conditional put.
 //!
-//! A writer locks the tree, looks, and makes one change ([`super::publish`]). What others can see
-//! changes by one word, so a writer that dies leaves the tree as it was or as it is to be; but for
-//! the header of a node below a split or a collapse, which the next writer that comes by rebuilds.
+//! A writer locks the tree, reads, and makes one change ([`super::publish`]). Visible changes take
+//! effect by one word, so a writer that dies leaves either the old or the new tree. The exception
+//! is the header of a node below a split or a collapse, which the next writer that reaches it
+//! rebuilds.
 
 use super::Wort;
 use super::descent::{Descent, End, Here, Purpose, SlotAt};
@@ -21,14 +22,14 @@ use darter_index::{Condition, IndexError, PutOutcome, Result};
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
 
-/// What one look at the tree led to.
+/// The result of one turn.
 pub(super) enum Turn<T> {
     Done(T),
     Again,
 }
 
 impl<F: Fabric> Wort<F> {
-    /// Stores a value under a key when the condition holds.
+    /// Stores a value under a key if the condition holds.
     pub(super) async fn put_value(
         &self,
         client: &mut Client<F>,
@@ -66,8 +67,8 @@ impl<F: Fabric> Operation<'_, F> {
         self.shared.hocl.lock(&mut self.client, self.shared.words.root).await
     }
 
-    /// Ends a turn: what it allocated and did not publish is given back, and the lock too, unless a
-    /// verb may still be on its way.
+    /// Ends a turn: frees what it allocated and did not publish, and releases the lock, unless a
+    /// verb may still be in flight.
     pub(super) async fn end_turn<T>(
         &mut self,
         turn: Result<Turn<T>>,
@@ -76,14 +77,14 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Turn<T>> {
         let is_over = turn.as_ref().err().is_none_or(|error| error.is_out_of_space() || error.is_damage());
         if is_over {
-            // What was published is in the list no more.
+            // Published objects are no longer in the list.
             drafts.discard(&mut self.client);
             lock.end(&mut self.client).await?;
         }
         turn
     }
 
-    /// Allocates an inner node beside what will lead to it.
+    /// Allocates an inner node next to the object that will lead to it.
     pub(super) async fn alloc_node(
         &mut self,
         drafts: &mut Drafts,
@@ -130,11 +131,11 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// Writes the header of the last node of a descent anew: what was to stand above it is not
-    /// there, or no longer.
+    /// Rewrites the header of the last node of a descent, because the intended node above it is
+    /// missing.
     ///
-    /// One leaf tells all of it: the place that the node branches on is right in every header that
-    /// it ever had.
+    /// One leaf is enough: the place that the node branches on is correct in every header that it
+    /// ever had.
     pub(super) async fn rebuild_header(&mut self, descent: &Descent<'_>) -> Result<()> {
         let Some(here) = descent.path.last() else { return Ok(()) };
         let key = self.key_below(here).await?;
@@ -146,7 +147,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// The new leaf takes a slot by itself.
+    /// Puts the new leaf directly into a slot.
     async fn link_leaf(&mut self, draft: &mut Draft<'_>, at: SlotAt, lock: &mut Locked) -> Result<bool> {
         let addr = draft.place(&mut self.client, at.base.node()).await?;
         let new = Slot::leaf(at.edge(), draft.class, addr);
@@ -157,7 +158,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(won)
     }
 
-    /// The key is absent, and the tree is not: finds out where it parts from what is there.
+    /// Inserts an absent key into a tree with keys, after finding where it differs from them.
     async fn insert(
         &mut self,
         draft: &mut Draft<'_>,
@@ -188,13 +189,11 @@ impl<F: Fabric> Operation<'_, F> {
                 let digit = |at: usize| here.header.digit(digits, at).unwrap_or(0);
                 self.split_above(draft, drafts, (here, at), digit, lock).await
             }
-            _ => {
-                Err(IndexError::corrupt(self.shared.words.root, "a leaf under a path that is not its key's"))
-            }
+            _ => Err(IndexError::corrupt(self.shared.words.root, "a leaf whose key does not match its path")),
         }
     }
 
-    /// The node has no child for the key: it gets one, in place or in a copy.
+    /// Adds a child for the key to a node that has none, in place or in a copy.
     async fn fill(
         &mut self,
         draft: &mut Draft<'_>,
@@ -212,7 +211,7 @@ impl<F: Fabric> Operation<'_, F> {
         let in_place = |_: &Edit| !format.copies || is_word;
         if let Some(edit) = node.addition(edge, new).filter(in_place) {
             if let Some(&(slot, _)) = edit.before.last() {
-                // Looked for, from the first slot on, until one is fresh.
+                // Searched from the first slot until one is unused.
                 self.shared.touched.read(here.addr, || here.ty.slots_at()..=slot);
             }
             let won = self.publish(&Change::edit(here.addr, &edit).with(leaf, &draft.words), lock).await?;
@@ -232,8 +231,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(won)
     }
 
-    /// Another node takes a node's place: with this header and these children, of the type that
-    /// fits. A new leaf among them is written with it.
+    /// Replaces a node by another with this header and these children, of the type that fits. A new
+    /// leaf among them is written with it.
     pub(super) async fn replace(
         &mut self,
         drafts: &mut Drafts,
@@ -259,7 +258,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Whether a put is refused where its descent ended; and the key of another's leaf there.
+/// Returns whether a put is refused where its descent ended, and the key of another's leaf there.
 fn look(end: &End, done: &Batch, condition: Condition<'_>) -> Result<(bool, Option<Vec<u8>>)> {
     let &End::Leaf { at, read, is_key } = end else { return Ok((!condition.holds_for(None), None)) };
     let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;

@@ -1,10 +1,11 @@
-//! The check: a walk of all leaves by READs that verifies every invariant, and the counts, range
-//! after range of the table.
+//! The check: a walk of all leaves by READs that verifies every invariant and the counts, for each
+//! range of the table.
 //!
-//! Of each leaf: it is at rest, its bounds meet its neighbours', its keys lie between them and none
-//! is there twice, its records are whole, its blobs hold the keys whose hashes their pointers have,
-//! no object is reached twice. Others may be at work meanwhile: a leaf is added behind the one whose
-//! pairs it takes, and one that goes has no pairs and leads to its right neighbour still.
+//! For each leaf it verifies that the leaf is at rest, its bounds meet its neighbours', its keys
+//! are between them and distinct, its records are whole, its blobs hold the keys whose hashes are
+//! in their pointers, and no object is reached twice. Other clients may write at the same time: a
+//! new leaf follows the leaf whose pairs it takes, and a removed leaf has no pairs and still leads
+//! to its right neighbour.
 
 use super::XStore;
 use super::check_models::add_nodes;
@@ -18,18 +19,18 @@ use darter_index::{CheckReport, NodeTypeStats, Result};
 use darter_pool::{Client, Pinned};
 use std::collections::HashSet;
 
-/// Reads of a leaf that is written meanwhile.
+/// READs of a leaf that is being written.
 const TRIES: u32 = 200;
 
 /// A walk of a range in progress.
 struct Walk<'a> {
     report: &'a mut CheckReport,
     range: Descriptor,
-    /// Whether pairs are read.
+    /// Whether to read pairs.
     reads_pairs: bool,
     leaves: u64,
     keys: u64,
-    /// The high bound of the leaf before, and its bytes.
+    /// The high bound of the previous leaf, and its bytes.
     expected: Bound,
     low: Vec<u8>,
 }
@@ -66,7 +67,10 @@ impl<F: Fabric> XStore<F> {
                 report.stats.index_bytes += DESCRIPTOR_BYTES;
                 let [shape] = client.read_words(entry.descriptor).await?;
                 if shape != range.words(0)[0] {
-                    report.violation(format!("descriptor at {}: not its range's", entry.descriptor));
+                    report.violation(format!(
+                        "descriptor at {}: does not belong to its range",
+                        entry.descriptor
+                    ));
                 }
             }
             let low = table::bound_bytes(client, &entry.low).await?.unwrap_or_default();
@@ -86,7 +90,7 @@ impl<F: Fabric> XStore<F> {
         Ok(())
     }
 
-    /// Walks a range, which begins and ends at these bounds.
+    /// Walks a range that begins and ends at these bounds.
     async fn inspect_range(
         &self,
         client: &mut Pinned<'_, F>,
@@ -112,7 +116,7 @@ impl<F: Fabric> XStore<F> {
         let Walk { leaves, keys, expected, .. } = walk;
         if number == 0 && expected != *high {
             report.violation(format!(
-                "the last leaf of the range at {} does not end where that does",
+                "the last leaf of the range at {} does not end at the range's bound",
                 range.addr
             ));
         }
@@ -157,11 +161,11 @@ impl<F: Fabric> XStore<F> {
             }
             yield_now().await;
         }
-        walk.report.violation(format!("leaf at {addr}: its words do not belong together"));
+        walk.report.violation(format!("leaf at {addr}: inconsistent words"));
         Ok(None)
     }
 
-    /// Verifies a leaf; returns whether the walk can go on behind it.
+    /// Verifies a leaf; returns whether the walk can continue after it.
     async fn inspect_leaf(
         &self,
         client: &mut Pinned<'_, F>,
@@ -190,7 +194,7 @@ impl<F: Fabric> XStore<F> {
         let mut keys = self.keys_of(client, walk, number, leaf).await?;
         keys.sort();
         if keys.windows(2).any(|pair| pair[0] == pair[1]) {
-            walk.report.violation(format!("leaf at {addr}: a key twice"));
+            walk.report.violation(format!("leaf at {addr}: duplicate key"));
         }
         if keys.iter().any(|key| *key < walk.low || !is_last && *key >= high) {
             walk.report.violation(format!("leaf at {addr}: a key outside its bounds"));
@@ -200,7 +204,7 @@ impl<F: Fabric> XStore<F> {
         Ok(true)
     }
 
-    /// The bytes of a bound; `None` if there is none, or after a violation.
+    /// Returns the bytes of a bound; `None` if there is none or after a violation.
     async fn bytes_of(
         &self,
         client: &mut Pinned<'_, F>,
@@ -228,7 +232,7 @@ impl<F: Fabric> XStore<F> {
         }
     }
 
-    /// The keys of a leaf, whose blobs are verified.
+    /// Returns the keys of a leaf and verifies its blobs.
     async fn keys_of(
         &self,
         client: &mut Pinned<'_, F>,
@@ -248,7 +252,7 @@ impl<F: Fabric> XStore<F> {
                     blobs.push((pointer, pointer.addr(), pointer.words()));
                 }
                 Some(_) => {}
-                None => walk.report.violation(format!("leaf at {addr}: a slot that counts is empty")),
+                None => walk.report.violation(format!("leaf at {addr}: a slot below the count is empty")),
             }
         }
         let mut keys = Vec::new();
@@ -258,7 +262,9 @@ impl<F: Fabric> XStore<F> {
                 words,
             ) {
                 Ok(held) if pointer.may_be(key_hash(held.key)) => keys.push(held.key.to_vec()),
-                Ok(_) => report.violation(format!("pair at {}: not its pointer's key", pointer.addr())),
+                Ok(_) => {
+                    report.violation(format!("pair at {}: does not hold its pointer's key", pointer.addr()))
+                }
                 Err(error) => report.violation(error.to_string()),
             };
             walk.report.verify_each(client, &blobs, verify).await?;

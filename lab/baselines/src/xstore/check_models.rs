@@ -1,5 +1,5 @@
-//! The check of the memory of a range's models: root, segments and slabs overlap nothing. What is in
-//! them are hints, from which nothing is concluded.
+//! The check of the memory of a range's models: root, segments and slabs do not overlap. Their
+//! content consists of hints, from which nothing is concluded.
 
 use super::XStore;
 use super::descriptor::Descriptor;
@@ -9,7 +9,7 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::{CheckReport, NodeTypeStats, Result};
 use darter_pool::Pinned;
 
-/// Counts nodes, with those of their type in the ranges before.
+/// Adds the nodes of a range to those of the same type in previous ranges.
 pub(super) fn add_nodes(report: &mut CheckReport, more: NodeTypeStats) {
     let nodes = &mut report.stats.nodes;
     match nodes.iter_mut().find(|nodes| nodes.name == more.name) {
@@ -68,7 +68,7 @@ impl<F: Fabric> XStore<F> {
         };
         match read.await {
             Ok(Some(root)) => return Ok(Some(root)),
-            Ok(None) => report.violation(format!("root of the models at {addr}: it is none")),
+            Ok(None) => report.violation(format!("root of the models at {addr}: not a root")),
             Err(error) => report.unreadable(format_args!("root of the models at {addr}"), error)?,
         }
         Ok(None)
@@ -94,7 +94,7 @@ impl<F: Fabric> XStore<F> {
             };
             let Some((bytes, behind)) = head.filter(|&(bytes, _)| bytes <= client.pool().object_bytes_max())
             else {
-                report.violation(format!("slab of tables at {addr}: it is none"));
+                report.violation(format!("slab of tables at {addr}: not a slab"));
                 break;
             };
             if !report.reach(addr, bytes, "slab of tables") {

@@ -1,17 +1,16 @@
-//! The descriptor: what everybody has to know of a range of keys before its leaves make sense. That
-//! of the index is its first range's, as long as it has that one.
+//! The descriptor: the data of a range of keys that are needed to interpret its leaves. The index's
+//! descriptor is that of its first range until a bulk load replaces that range.
 //!
 //! ```text
 //! word 0   value words 8 | node 8 | node of the server 8 | image of the inner nodes 8 | nodes 8
 //! word 1   number of the first leaf
 //! word 2   lock of the server: 0, or the word of its token
 //! word 3   word of the models: generation 32 | number of their root 32 ([`super::root`])
-//! word 4   of the index: address of the table of ranges ([`super::table`]), 0 for one range
+//! word 4   index only: address of the table of ranges ([`super::table`]), 0 for one range
 //! ```
 //!
-//! *Nodes*: how many memory nodes, from that of the index on, may hold ranges, as far as the pool
-//! has so many. Root words of the
-//! pool: 3 the kind, 8 the address of the index's descriptor.
+//! *Nodes*: the number of memory nodes, from that of the index on, that may hold ranges, limited to
+//! those in the pool. Root words of the pool: 3 the kind, 8 the address of the index's descriptor.
 
 use super::NAME;
 use super::leaf::{Bound, Header, Leaf};
@@ -29,75 +28,76 @@ const DESCRIPTOR_WORD: usize = 8;
 const WORDS: usize = 5;
 pub(crate) const DESCRIPTOR_BYTES: u64 = WORDS as u64 * 8;
 
-/// The part of a descriptor that never changes, and where the rest is.
+/// The immutable part of a descriptor, and the addresses of the rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) addr: GlobalAddr,
     pub(crate) layout: Layout,
-    /// Of the leaves.
+    /// The memory node of the leaves.
     pub(crate) node: u8,
-    /// Whose server runs the calls.
+    /// The memory node whose server runs the calls.
     pub(crate) server: u8,
     /// Whether the server writes an image of its inner nodes.
     pub(crate) has_image: bool,
-    /// How many memory nodes, from that of the index on, may hold ranges.
+    /// Number of memory nodes, from that of the index on, that may hold ranges.
     pub(crate) nodes: u8,
 }
 
 impl Descriptor {
-    /// The word with the number of the first leaf.
+    /// Returns the address of the word with the number of the first leaf.
     pub(crate) fn first(&self) -> GlobalAddr {
         self.addr.plus(8)
     }
 
-    /// The word of the server's lock.
+    /// Returns the address of the server's lock.
     pub(crate) fn lock(&self) -> GlobalAddr {
         self.addr.plus(16)
     }
 
-    /// The word of the models. Its generation counts what makes leaf numbers and incarnations of
-    /// before meaningless.
+    /// Returns the address of the models' word. Its generation counts the events that invalidate
+    /// earlier leaf numbers and incarnations.
     pub(crate) fn models(&self) -> GlobalAddr {
         self.addr.plus(24)
     }
 
-    /// The word that leads to the table of ranges, in the index's descriptor.
+    /// Returns the address of the word that leads to the table of ranges, in the index's
+    /// descriptor.
     pub(crate) fn ranges(&self) -> GlobalAddr {
         self.addr.plus(32)
     }
 
-    /// The descriptor of a range of this index, at an address, with leaves on a node.
+    /// Returns the descriptor of a range of this index, at an address, with leaves on a node.
     pub(crate) fn of_range(&self, addr: GlobalAddr, (node, server): (u8, u8)) -> Self {
         Self { addr, node, server, ..*self }
     }
 
-    /// The node whose server is to write leaves of a node: the node itself, where that is so for the
-    /// first range.
+    /// Returns the node whose server writes the leaves of a node: the node itself, if that holds
+    /// for the first range.
     pub(crate) fn server_of(&self, node: u8) -> u8 {
         if self.server == self.node { node } else { self.server }
     }
 
-    /// The memory nodes that may hold ranges.
+    /// Returns the memory nodes that may hold ranges.
     pub(crate) fn held_nodes(&self) -> std::ops::Range<u8> {
         self.node..self.node.saturating_add(self.nodes)
     }
 
-    /// The words of a range that is all in leaves from this one on, without a server or models.
+    /// Returns the words of a range whose leaves begin with this one, without a server or models.
     pub(crate) fn words(&self, first: u32) -> [u64; WORDS] {
         let Self { layout: Layout { value_words }, node, server, has_image, nodes, .. } = *self;
         let shape = [value_words, node, server, u8::from(has_image), nodes, 0, 0, 0];
         [u64::from_le_bytes(shape), u64::from(first), 0, 0, 0]
     }
 
-    /// The address of a leaf.
+    /// Returns the address of a leaf.
     pub(crate) fn leaf(&self, number: u32) -> GlobalAddr {
         address(self.node, number)
     }
 
-    /// Reads the pool's.
+    /// Reads the descriptor of the pool's index.
     ///
     /// # Errors
-    /// [`IndexError::NoIndex`], damage, those of the fabric.
+    /// [`IndexError::NoIndex`]; a damaged index; errors of the fabric.
     pub(crate) async fn read<F: Fabric>(client: &mut Client<F>) -> Result<Self> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let pool = client.pool();
@@ -109,10 +109,10 @@ impl Descriptor {
         let addr = GlobalAddr::from_bits(addr);
         let [shape, ..] = client.read_words::<WORDS>(addr).await?;
         Self::parse(addr, shape, client.pool().nodes())
-            .ok_or(IndexError::corrupt(addr, "no XStore index has this shape"))
+            .ok_or(IndexError::corrupt(addr, "malformed descriptor of an XStore index"))
     }
 
-    /// Reads the first word of a descriptor in a pool of so many nodes. `None` if it is none's.
+    /// Reads the first word of a descriptor in a pool of this many nodes; `None` if it is invalid.
     pub(crate) fn parse(addr: GlobalAddr, shape: u64, pool_nodes: u8) -> Option<Self> {
         let [value_words, node, server, image, nodes, rest @ ..] = shape.to_le_bytes();
         let options = XStoreOptions { value_words, ..XStoreOptions::default() };
@@ -122,16 +122,16 @@ impl Descriptor {
         Some(Self { addr, layout, node, server, has_image, nodes })
     }
 
-    /// Makes an index of one empty leaf; of several creators one wins.
+    /// Creates an index of one empty leaf; if several clients create it, one wins.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     pub(crate) async fn create<F: Fabric>(client: &mut Client<F>, options: &XStoreOptions) -> Result<()> {
         let layout = options.layout()?;
         let mut client = client.pin(OpKind::Maintain).await?;
         let server = options.server.unwrap_or(options.node);
         if options.node.max(server) >= client.pool().nodes() {
-            return Err(IndexError::Options("node or server is not one of the pool's"));
+            return Err(IndexError::Options("node or server is not in the pool"));
         }
         let nodes = if options.nodes == 0 { u8::MAX } else { options.nodes };
         let pool = client.pool();
@@ -172,10 +172,10 @@ impl Descriptor {
     }
 }
 
-/// Allocates memory of a leaf on a node, and returns its number.
+/// Allocates the memory of a leaf on a node and returns its number.
 ///
 /// # Errors
-/// Out of space: also when there is room on other nodes only.
+/// Out of space, even if other nodes have room.
 pub(crate) async fn alloc_leaf<F: Fabric>(
     client: &mut Pinned<'_, F>,
     drafts: &mut Drafts,
@@ -185,10 +185,10 @@ pub(crate) async fn alloc_leaf<F: Fabric>(
     alloc_numbered(client, drafts, node, layout.bytes()).await
 }
 
-/// Allocates memory that has a number on a node: a multiple of 64 bytes.
+/// Allocates memory that has a number on a node, in multiples of 64 bytes.
 ///
 /// # Errors
-/// Out of space: also when there is room on other nodes only.
+/// Out of space, even if other nodes have room.
 pub(crate) async fn alloc_numbered<F: Fabric>(
     client: &mut Pinned<'_, F>,
     drafts: &mut Drafts,

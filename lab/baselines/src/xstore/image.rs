@@ -1,5 +1,5 @@
-//! The image of the server's inner nodes in the pool, for clients that find leaves by the tree and
-//! not by models: the rivals that cache some of its levels, or all.
+//! The image of the server's inner nodes in the pool, for clients that find leaves by the tree
+//! instead of by models: the rivals that cache some of its levels, or all.
 //!
 //! ```text
 //! node     words 0..16    the least model key of each child, ascending
@@ -8,26 +8,26 @@
 //! word of the image       levels 8 | 0 24 | number of the root 32; 0 for no image
 //! ```
 //!
-//! The server writes it when it trains all, beside the tables of the models and in the same slabs,
-//! and it stays as it is within the generation. So it is a hint like the models: when leaves have
-//! split since, it leads to a leaf on the left of the key's. Whatever words it has, a way through it
-//! ends, since each step goes one level down.
+//! The server writes it during a full training, in the slabs of the models' tables, and it never
+//! changes within the generation. So it is a hint like the models: if leaves have split since, it
+//! leads to a leaf left of the key's. A way through it ends whatever its words are, since each step
+//! goes down one level.
 
 use super::model::Entry;
 
-/// Children of a node at most.
+/// Maximum number of children of a node.
 pub(super) const FANOUT: usize = 16;
-/// Words of a node: those of a table with so many entries.
+/// Words of a node: those of a table with this many entries.
 pub(super) const NODE_WORDS: usize = 2 * FANOUT;
 /// Bytes of a node that a client caches.
 pub(super) const NODE_BYTES: u64 = NODE_WORDS as u64 * 8;
-/// Levels of an image at most.
+/// Maximum number of levels of an image.
 pub(super) const LEVELS_MAX: u8 = 16;
 
-/// Where an image begins.
+/// The root of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ImageWord {
-    /// Levels above the leaves, 1 at least.
+    /// Levels above the leaves, at least 1.
     pub(super) levels: u8,
     /// The number of the root.
     pub(super) root: u32,
@@ -46,12 +46,13 @@ impl ImageWord {
     }
 }
 
-/// An inner node. Any words are one.
+/// An inner node. Any words are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InnerNode([u64; NODE_WORDS]);
 
 impl InnerNode {
-    /// A node of children with their least model keys; those behind the sixteenth are left out.
+    /// Creates a node of children with their least model keys; those after the sixteenth are
+    /// ignored.
     pub(super) fn new(children: &[(u64, u64)]) -> Self {
         let mut words = [0; NODE_WORDS];
         for (at, &(least, child)) in children.iter().take(FANOUT).enumerate() {
@@ -68,28 +69,28 @@ impl InnerNode {
         &self.0
     }
 
-    /// The children, with their least model keys.
+    /// Returns the children with their least model keys.
     pub(super) fn children(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         let used = self.0[FANOUT..].iter().take_while(|&&child| child != 0);
         let used = used.count();
         (0..used).map(|at| (self.0[at], self.0[FANOUT + at]))
     }
 
-    /// The place of the child for a model key: the last whose least key is not above it. `None` in a
-    /// node without children.
+    /// Returns the position of the child for a model key: the last whose least key is not above it.
+    /// `None` if the node has no children.
     pub(super) fn place_of(&self, key: u64) -> Option<usize> {
         let used = self.children().count();
         let behind = self.children().take_while(|&(least, _)| least <= key).count();
         (used > 0).then(|| behind.saturating_sub(1))
     }
 
-    /// The number of the node at a place.
+    /// Returns the number of the node at a position.
     pub(super) fn node_at(&self, place: usize) -> Option<u32> {
         let child = self.0.get(FANOUT + place)?;
         u32::try_from(*child).ok().filter(|&number| number != 0)
     }
 
-    /// The entries of leaves around a place: so many before it and behind it at most.
+    /// Returns the entries of leaves around a position: at most this many before and after it.
     pub(super) fn entries(&self, place: usize, more: (u32, u32)) -> Vec<(u32, Entry)> {
         let first = place.saturating_sub(more.0 as usize);
         let count = place - first + 1 + more.1 as usize;
@@ -97,7 +98,7 @@ impl InnerNode {
         entries.skip(first).take(count).filter(|(_, entry)| entry.is_valid()).collect()
     }
 
-    /// Puts another entry of the same leaf in the place of one.
+    /// Replaces an entry by another entry of the same leaf.
     pub(super) fn renew(&mut self, place: usize, entry: Entry) {
         if let Some(word) = self.0.get_mut(FANOUT + place)
             && Entry::from_word(*word).number() == entry.number()

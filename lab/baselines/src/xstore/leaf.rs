@@ -1,4 +1,4 @@
-//! Leaves: sixteen keys and, where values lie in leaves, sixteen records and a spare one.
+//! Leaves: sixteen keys and, if values are in leaves, sixteen records and a spare.
 //!
 //! ```text
 //! word 0       incarnation 24 | count 8 | next 32
@@ -9,28 +9,29 @@
 //! words 20..   in an inline leaf: 17 records, the last of which is the spare
 //! ```
 //!
-//! *Next*: the number of the right neighbour, its offset in the node divided by 64; 0 for none. An
-//! odd incarnation says that the leaf is *in motion*: only its server may make sense of it. With a
-//! count of 255 it is *going*: it had no keys, and its left neighbour takes its place. A bound's code is its length, up to 8 bytes, which lie in the bound's word; or `0x80` and the size
-//! class of a blob that the word points to; or `0xff` for none.
+//! *Next*: the number of the right neighbour, which is its offset in the node divided by 64; 0 for
+//! none. An odd incarnation means that the leaf is *in motion*: only its server can interpret it.
+//! With a count of 255 it is also *going*: it had no keys, and its left neighbour takes its place.
+//! A bound's code is its length if it has up to 8 bytes, which are in the bound's word; or `0x80`
+//! and the size class of a blob that the word points to; or `0xff` for none.
 
 use super::record::{INCARNATIONS, RECORD_HEAD, Record};
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_bytes;
 
-/// The incarnation that every leaf begins with.
+/// The incarnation of a new leaf.
 pub(crate) const NEW: u32 = 2;
 /// Slots of a leaf.
 pub(crate) const SLOTS: usize = 16;
-/// Where the keys begin.
+/// The first word of the keys.
 pub(crate) const KEYS_AT: usize = 4;
-/// Words up to and with the keys.
+/// Words up to and including the keys.
 pub(crate) const HEAD_WORDS: usize = KEYS_AT + SLOTS;
-/// Bytes of memory to which a leaf number counts one.
+/// Bytes per leaf number.
 pub(crate) const UNIT: u64 = 64;
-/// Above the largest number of a leaf: a table entry has 31 bits for it.
+/// Limit of leaf numbers: a table entry has 31 bits for one.
 const NUMBER_LIMIT: u64 = 1 << 31;
-/// The count of a leaf that is going.
+/// The count of a leaf that is being removed.
 const GOING: u8 = u8::MAX;
 const MAGIC: u64 = 0x584c_6601;
 const NO_BOUND: u8 = 0xff;
@@ -54,31 +55,31 @@ impl Header {
         u64::from(self.incarnation % INCARNATIONS) << 40 | u64::from(self.count) << 32 | u64::from(self.next)
     }
 
-    /// Whether the leaf is in motion.
+    /// Returns whether the leaf is in motion.
     pub(crate) fn is_moving(self) -> bool {
         self.incarnation % 2 == 1
     }
 
-    /// Whether the leaf, in motion, is to be taken out of the index, or was.
+    /// Returns whether the leaf, in motion, is being removed from the index or was removed.
     pub(crate) fn is_going(self) -> bool {
         self.is_moving() && self.count == GOING
     }
 
-    /// The header with which a leaf at rest begins to go.
+    /// Returns the header that begins the removal of a leaf at rest.
     pub(crate) fn going(self) -> Self {
         Self { count: GOING, ..self.stepped() }
     }
 
-    /// The same with the incarnation one further.
+    /// Returns the header with the next incarnation.
     pub(crate) fn stepped(self) -> Self {
         Self { incarnation: (self.incarnation + 1) % INCARNATIONS, ..self }
     }
 }
 
-/// What the leaves of an index hold, fixed when it is made.
+/// The shape of an index's leaves, fixed at creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Words of a value in an inline leaf; 0 where leaves point to blobs.
+    /// Words of a value in an inline leaf; 0 if leaves point to blobs.
     pub(crate) value_words: u8,
 }
 
@@ -91,7 +92,7 @@ impl Layout {
         RECORD_HEAD + usize::from(self.value_words)
     }
 
-    /// Where the record of a slot begins; that of slot 16 is the spare.
+    /// Returns the first word of a slot's record; slot 16 is the spare.
     pub(crate) fn record_at(self, slot: usize) -> usize {
         HEAD_WORDS + slot * self.record_words()
     }
@@ -100,18 +101,18 @@ impl Layout {
         if self.is_inline() { self.record_at(SLOTS + 1) } else { HEAD_WORDS }
     }
 
-    /// Bytes of a leaf's memory: a multiple of 64, so that it lies at one.
+    /// Returns the bytes of a leaf's memory, a multiple of 64 to keep leaves aligned.
     pub(crate) fn bytes(self) -> u64 {
         (self.words() as u64 * 8).next_multiple_of(UNIT)
     }
 }
 
-/// The address of a leaf of a node.
+/// Returns the address of a leaf on a node.
 pub(crate) fn address(node: u8, number: u32) -> GlobalAddr {
     GlobalAddr::new(node, u64::from(number) * UNIT)
 }
 
-/// The number of a leaf, if memory at this address can have one.
+/// Returns the number of a leaf if memory at this address can have one.
 pub(crate) fn number_of(addr: GlobalAddr) -> Option<u32> {
     let number = addr.offset() / UNIT;
     let is_one = addr.offset().is_multiple_of(UNIT) && number > 0 && number < NUMBER_LIMIT;
@@ -176,12 +177,12 @@ pub(crate) fn shape_word(layout: Layout, low: &Bound, high: &Bound) -> u64 {
 pub(crate) struct Pointer(u64);
 
 impl Pointer {
-    /// To a pair whose key has this hash.
+    /// Creates a pointer to a pair whose key has this hash.
     pub(crate) fn new(addr: GlobalAddr, class: u8, hash: u64) -> Self {
         Self((hash & 0x1ff) << 55 | u64::from(class & 0x7f) << 48 | addr.bits())
     }
 
-    /// `None` for a word that points nowhere.
+    /// Decodes a pointer; `None` for an empty word.
     pub(crate) fn from_word(word: u64) -> Option<Self> {
         (!GlobalAddr::from_bits(word).is_null()).then_some(Self(word))
     }
@@ -206,13 +207,13 @@ impl Pointer {
         (self.bytes() / 8) as usize
     }
 
-    /// Whether the pair's key may have this hash.
+    /// Returns whether the pair's key may have this hash.
     pub(crate) fn may_be(self, hash: u64) -> bool {
         self.0 >> 55 == hash & 0x1ff
     }
 }
 
-/// The hash of a key in pointers.
+/// Returns the hash of a key in pointers.
 pub(crate) fn key_hash(key: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(key)
 }
@@ -227,7 +228,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads the words of a leaf; `None` if they are no leaf's.
+    /// Reads the words of a leaf; `None` if they are not a leaf.
     pub(crate) fn parse(layout: Layout, words: &[u64]) -> Option<Self> {
         let (head, keys) = (words.get(..KEYS_AT)?, words.get(KEYS_AT..HEAD_WORDS)?);
         let (header, shape) = (Header::from_word(head[0]), head[1]);
@@ -241,13 +242,13 @@ impl Head {
         Some(Self { header, low, high, keys: keys.try_into().ok()? })
     }
 
-    /// The words.
+    /// Returns the words.
     pub(crate) fn words(&self, layout: Layout) -> Vec<u64> {
         let bounds = [shape_word(layout, &self.low, &self.high), self.low.word(), self.high.word()];
         [&[self.header.word()][..], &bounds, &self.keys].concat()
     }
 
-    /// Whether a key lies between the bounds; `None` if that cannot be told from these words.
+    /// Returns whether a key is between the bounds; `None` if these words are not enough to decide.
     pub(crate) fn holds(&self, key: &[u8]) -> Option<bool> {
         let is_above = match &self.low {
             Bound::Short(low) => key >= &low[..],
@@ -262,8 +263,8 @@ impl Head {
         Some(is_above && is_below)
     }
 
-    /// Whether a key is above all that the leaf may have; `None` if that cannot be told from these
-    /// words.
+    /// Returns whether a key is above all keys that the leaf can hold; `None` if these words are
+    /// not enough to decide.
     pub(crate) fn is_below(&self, key: &[u8]) -> Option<bool> {
         match &self.high {
             Bound::Short(high) => Some(key >= &high[..]),
@@ -272,7 +273,7 @@ impl Head {
         }
     }
 
-    /// The words of the keys that count.
+    /// Returns the key words of the slots below the count.
     pub(crate) fn counted(&self) -> &[u64] {
         let count = if self.header.is_going() { 0 } else { usize::from(self.header.count) };
         &self.keys[..count.min(SLOTS)]
@@ -283,13 +284,12 @@ impl Head {
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     pub(crate) head: Head,
-    /// The records and the spare; those that are not whole are `None`. Empty where leaves point to
-    /// blobs.
+    /// The records and the spare; `None` for torn ones. Empty if leaves point to blobs.
     pub(crate) records: Vec<Option<Record>>,
 }
 
 impl Leaf {
-    /// Reads the words of a leaf; `None` if they are no leaf's.
+    /// Reads the words of a leaf; `None` if they are not a leaf.
     pub(crate) fn parse(layout: Layout, words: &[u64]) -> Option<Self> {
         let head = Head::parse(layout, words)?;
         let mut records = Vec::new();
@@ -300,12 +300,12 @@ impl Leaf {
         Some(Self { head, records })
     }
 
-    /// The record of a slot, if it is whole and of the slot's key.
+    /// Returns the record of a slot if it is whole and has the slot's key.
     pub(crate) fn record(&self, slot: usize) -> Option<&Record> {
         self.records.get(slot)?.as_ref().filter(|record| record.key == self.head.keys[slot])
     }
 
-    /// The words of a new leaf; records are given for inline leaves.
+    /// Returns the words of a new leaf; `records` is empty unless the leaf is inline.
     pub(crate) fn image(layout: Layout, head: &Head, records: &[Record]) -> Vec<u64> {
         let mut words = head.words(layout);
         words.resize(layout.words(), 0);

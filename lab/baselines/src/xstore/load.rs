@@ -1,7 +1,7 @@
-//! Bulk load: the client writes leaves from strictly ascending keys, and the server makes them the
-//! index's by one call. Nothing is visible before, so a failure gives everything back. Where several
-//! nodes may hold ranges, each gets its share of the keys, as far as the iterator says how many there
-//! are, or what it has room for.
+//! Bulk load: the client writes leaves from strictly ascending keys, and one call makes the server
+//! adopt them as the index's. They are invisible before, so a failed load frees everything. If
+//! several nodes may hold ranges, each gets its share of the keys that the iterator reports, or
+//! fewer if it has no room.
 
 use super::XStore;
 use super::descriptor::{DESCRIPTOR_BYTES, alloc_leaf};
@@ -34,16 +34,16 @@ struct Part {
     first: u32,
 }
 
-/// A load under way.
+/// A load in progress.
 #[derive(Default)]
 struct Loading {
     drafts: Drafts,
     writes: Writes,
     open: Option<Open>,
-    /// The nodes that take leaves, one after the other, and the one that does now.
+    /// The nodes that take leaves, in order, and the current one.
     nodes: Vec<u8>,
     at: usize,
-    /// Keys of each but the last, and those that this one has still to get.
+    /// Keys of each node except the last, and those still missing on the current one.
     share: u64,
     left: u64,
     parts: Vec<Part>,
@@ -52,7 +52,7 @@ struct Loading {
 }
 
 impl Loading {
-    /// The node that is being filled.
+    /// Returns the node that is being filled.
     fn node(&self) -> u8 {
         self.nodes[self.at]
     }
@@ -63,7 +63,8 @@ impl<F: Fabric> XStore<F> {
     where
         I: Iterator<Item = KeyValue> + Send,
     {
-        // What this process knows of ranges may be old, and the pairs can be taken once.
+        // The ranges known to this process may be outdated, and the pairs can be consumed only
+        // once.
         self.find_ranges(client, &self.shared.ranges()).await?;
         if self.shared.ranges().all.len() > 1 {
             return self.load_by_puts(client, sorted).await;
@@ -88,7 +89,7 @@ impl<F: Fabric> XStore<F> {
             loading.drafts.discard(&mut client);
         }
         drop(client);
-        // The index's keys are elsewhere now, if there are any: another load was faster.
+        // If the index has keys, they are elsewhere now: another load was faster.
         if matches!(outcome, Err(IndexError::Moved { .. }))
             && !self.pairs_of(own, &ScanRange::all(), 1).await?.is_empty()
         {
@@ -101,7 +102,7 @@ impl<F: Fabric> XStore<F> {
         outcome
     }
 
-    /// Loads into an index whose keys are on several nodes already: its servers take pair after pair.
+    /// Loads into an index whose keys are already on several nodes, by one put per pair.
     async fn load_by_puts<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
@@ -120,19 +121,19 @@ impl<F: Fabric> XStore<F> {
         Ok(count)
     }
 
-    /// Whether all leaves are where the index's are.
+    /// Returns whether all leaves are on the node of the index's.
     fn is_whole(&self, loading: &Loading) -> bool {
         matches!(&loading.parts[..], [Part { node, .. }] if *node == self.shared.descriptor.node)
     }
 
-    /// Has the server make the leaves the index's.
+    /// Makes the server adopt the leaves as the index's.
     async fn publish(&self, client: &mut Pinned<'_, F>, loading: &mut Loading) -> Result<u64> {
         let index = self.shared.descriptor;
         let mut request = vec![u64::from(loading.parts[0].first)];
         if !self.is_whole(loading) {
             request = vec![0, self.write_table(client, loading).await?.bits()];
         }
-        // When no answer comes the leaves may be the index's: they are left to the sweep.
+        // Without a reply the leaves may belong to the index: they are left to the sweep.
         let answer = match client.call(index.server, wire::PUBLISH, request).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -144,10 +145,10 @@ impl<F: Fabric> XStore<F> {
         Ok(loading.count)
     }
 
-    /// Writes descriptors of the parts, and a table that leads to them.
+    /// Writes the descriptors of the parts, and a table that leads to them.
     async fn write_table(&self, client: &mut Pinned<'_, F>, loading: &mut Loading) -> Result<GlobalAddr> {
         let index = self.shared.descriptor;
-        // It takes the place of none.
+        // It replaces no table.
         let mut table = Table { addr: GlobalAddr::NULL, number: 1, entries: Vec::new() };
         for Part { node, low, first } in &loading.parts {
             let (node, server) = (*node, index.server_of(*node));
@@ -188,7 +189,7 @@ impl<F: Fabric> XStore<F> {
         loading.writes.flush(client).await
     }
 
-    /// Ends the leaf being filled, and begins the next one, whose first key this is.
+    /// Closes the leaf being filled and begins the next one, whose first key is `key`.
     async fn begin_leaf(&self, client: &mut Pinned<'_, F>, loading: &mut Loading, key: &[u8]) -> Result<()> {
         if loading.left == 0 && loading.at + 1 < loading.nodes.len() && loading.open.is_some() {
             loading.at += 1;
@@ -197,7 +198,7 @@ impl<F: Fabric> XStore<F> {
         let number = loop {
             let node = loading.node();
             match alloc_leaf(client, &mut loading.drafts, node, layout).await {
-                // The rest goes to the nodes behind.
+                // The rest goes to the following nodes.
                 Err(error) if error.is_out_of_space() && loading.at + 1 < loading.nodes.len() => {
                     loading.at += 1;
                 }

@@ -1,15 +1,16 @@
-//! XStore (OSDI 2020): a B+tree whose leaves clients read by one-sided READs, at places that
-//! learned models predict, and that a server beside the memory writes.
+//! XStore (OSDI 2020): a B+tree whose leaves clients read by one-sided READs, at places predicted
+//! by learned models, and which a server next to the memory writes.
 //!
-//! Leaves ([`leaf`]) and records lie in the pool, so that a server may die at any word it writes
-//! and another one goes on ([`server`]). The server also trains the models ([`model`]) and writes
-//! them to the pool ([`root`]); clients cache them, find leaves by them, and conclude from a leaf's
-//! own words alone ([`client`]). What models do not find is left to a call. With a cache of 0 bytes
-//! every operation is a call: the paper's server-centric rival. Its other rivals go by the server's
-//! inner nodes, of which an image lies beside the models ([`image`]).
+//! Leaves ([`leaf`]) and records are in the pool, so a server may die at any word it writes, and
+//! another server continues ([`server`]). The server also trains the models ([`model`]) and writes
+//! them to the pool ([`root`]). Clients cache the models, find leaves by them, and conclude only
+//! from a leaf's own words ([`client`]). If the models lead to no result, the operation is a call.
+//! With a cache of 0 bytes every operation is a call: the paper's server-centric rival. The paper's
+//! other rivals use the server's inner nodes, of which an image is stored with the models
+//! ([`image`]).
 //!
-//! `lab/docs/xstore.md` says what the published design leaves open, what is done here, and what that
-//! costs.
+//! `lab/docs/xstore.md` states what the published design leaves open, what this implementation
+//! does, and what that costs.
 
 mod check;
 mod check_models;
@@ -48,13 +49,13 @@ use std::sync::{Arc, Mutex};
 
 /// The index's name.
 pub(crate) const NAME: &str = "xstore";
-/// Bytes of a key where values lie in leaves.
+/// Bytes of a key if values are in leaves.
 const KEY_BYTES: usize = 8;
 
-/// What the clients of a process share of the index.
+/// State of the index shared by the clients of a process.
 #[derive(Debug)]
 struct Shared {
-    /// Of the index.
+    /// The descriptor of the index.
     descriptor: Descriptor,
     options: XStoreOptions,
     ranges: Mutex<Arc<Ranges>>,
@@ -73,12 +74,12 @@ impl<F: Fabric> Clone for XStore<F> {
     }
 }
 
-/// The error for a key of another length than all.
+/// The error for a key of the wrong length.
 fn wrong_key(key: &[u8]) -> IndexError {
     IndexError::WrongLength { what: "key", bytes: key.len(), expected: KEY_BYTES }
 }
 
-/// A condition as a number, and the value that it wants.
+/// Encodes a condition as a number and its expected value.
 fn condition_word(condition: Condition<'_>) -> (u64, &[u8]) {
     match condition {
         Condition::Always => (0, &[]),
@@ -88,7 +89,7 @@ fn condition_word(condition: Condition<'_>) -> (u64, &[u8]) {
     }
 }
 
-/// The condition of a number.
+/// Decodes a condition.
 fn condition_of(kind: u64, expected: &[u8]) -> Option<Condition<'_>> {
     Some(match kind {
         0 => Condition::Always,
@@ -99,7 +100,7 @@ fn condition_of(kind: u64, expected: &[u8]) -> Option<Condition<'_>> {
     })
 }
 
-/// The kinds of a range's bounds and its direction as a number.
+/// Encodes the kinds of a range's bounds and its direction as a number.
 fn range_word(range: &ScanRange) -> u64 {
     let kind = |bound: &Bound<Vec<u8>>| match bound {
         Bound::Unbounded => 0,
@@ -109,7 +110,7 @@ fn range_word(range: &ScanRange) -> u64 {
     kind(&range.from) | kind(&range.to) << 2 | u64::from(range.reverse) << 4
 }
 
-/// The range of a number and two strings.
+/// Decodes a range from a number and two strings.
 fn range_of(word: u64, from: Vec<u8>, to: Vec<u8>) -> Option<ScanRange> {
     let bound = |kind: u64, key: Vec<u8>| match kind {
         0 => Some(Bound::Unbounded),
@@ -122,7 +123,7 @@ fn range_of(word: u64, from: Vec<u8>, to: Vec<u8>) -> Option<ScanRange> {
     (word < 32).then_some(range)
 }
 
-/// The bytes of a bound, empty if it has none.
+/// Returns the bytes of a bound, empty if it has none.
 fn bound_bytes(bound: &Bound<Vec<u8>>) -> &[u8] {
     match bound {
         Bound::Unbounded => &[],
@@ -131,12 +132,13 @@ fn bound_bytes(bound: &Bound<Vec<u8>>) -> &[u8] {
 }
 
 impl<F: Fabric> XStore<F> {
-    /// The memory nodes of the ranges, in the order of their keys, as last read.
+    /// Returns the memory nodes of the ranges, in key order, as last read.
     pub fn range_nodes(&self) -> Vec<u8> {
         self.shared.ranges().all.iter().map(|range| range.descriptor.node).collect()
     }
 
-    /// How many keys this process has routed by models, and what its cache knew of them.
+    /// Returns how many keys this process has routed by models, and how much of the route was
+    /// cached.
     pub fn cache_hits(&self) -> Hits {
         self.shared.ranges().hits()
     }

@@ -3,20 +3,20 @@
 //! ```text
 //! word 0    key (its 8 bytes as a big-endian number)
 //! word 1    version 24 | length 8 | check 32
-//! words 2.. value bytes, zeros behind them
+//! words 2.. value bytes, then zeros
 //! ```
 //!
-//! *Version*: the incarnation of the leaf when the pair was placed in this slot. *Check*: of all
-//! other words. A record whose check does not match was read while it was written, or its writer
+//! *Version*: the incarnation of the leaf when the pair was placed in this slot. *Check*: a hash of
+//! all other words. A record whose check does not match was read during a write, or its writer
 //! died.
 
 /// Words before the value.
 pub(crate) const RECORD_HEAD: usize = 2;
 
-/// Incarnations, and so versions, count modulo this.
+/// Incarnations, and so versions, wrap at this number.
 pub(crate) const INCARNATIONS: u32 = 1 << 24;
 
-/// A record that is whole.
+/// A whole record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) key: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The words of a slot with room for so many words of value.
+    /// Returns the words of a slot with room for this many words of value.
     pub(crate) fn words(&self, value_words: usize) -> Vec<u64> {
         let mut words = vec![0; RECORD_HEAD + value_words];
         words[0] = self.key;
@@ -39,7 +39,7 @@ impl Record {
         words
     }
 
-    /// Reads a slot; `None` if its words do not belong together.
+    /// Reads a slot; `None` if its words are inconsistent.
     pub(crate) fn parse(words: &[u64]) -> Option<Self> {
         let [key, meta, value @ ..] = words else { return None };
         let length = (meta >> 32 & 0xff) as usize;
@@ -51,14 +51,14 @@ impl Record {
         Some(Self { key: *key, version: (meta >> 40) as u32, value: bytes })
     }
 
-    /// Whether the pair was placed in its slot no later than in this incarnation of the leaf, as
-    /// far as half the range of incarnations tells.
+    /// Returns whether the pair was placed in its slot no later than in this incarnation of the
+    /// leaf, if they differ by less than half the range of incarnations.
     pub(crate) fn is_not_newer_than(&self, incarnation: u32) -> bool {
         incarnation.wrapping_sub(self.version) % INCARNATIONS < INCARNATIONS / 2
     }
 }
 
-/// The check of a record's words, whatever check stands in them.
+/// Returns the check of a record's words, regardless of the stored one.
 fn check(words: &[u64]) -> u64 {
     let mut sum = 0x9e37_79b9_7f4a_7c15_u64;
     for (at, &word) in words.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Where the models lie in the pool: the descriptor's word that leads to them, their root, and the
-//! slabs with their tables.
+//! The place of the models in the pool: the descriptor's word that leads to them, their root, and
+//! the slabs with their tables.
 //!
 //! ```text
 //! word of the models   generation 32 | number of the root 32 (its offset divided by 64; 0: no models)
@@ -13,28 +13,28 @@
 //!          words 8..   tables
 //! ```
 //!
-//! A root never changes but for its list of slabs, which only grows: other models have another root,
-//! and another generation. Segments hold two words a sub-model.
+//! A root never changes except for its list of slabs, which only grows; new models have a new root
+//! and a new generation. Segments hold two words per sub-model.
 
 use super::image::ImageWord;
 use super::leaf::UNIT;
 use super::model::{SubModel, TopModel};
 use darter_fabric::GlobalAddr;
 
-/// Words of a root that are read first: most roots have no more.
+/// Words of a root read first: most roots have no more.
 pub(super) const ROOT_WORDS: usize = 8;
 /// The word with the address of the first slab.
 const SLABS_AT: usize = 1 + TopModel::WORDS;
 const HEAD_WORDS: usize = SLABS_AT + 2;
 const MAGIC: u64 = 0x584d_6601;
 const SLAB_MAGIC: u64 = 0x5854_6601;
-/// Sub-models of a segment.
+/// Number of sub-models in a segment.
 pub(super) const SEGMENT: u32 = 1024;
-/// Most sub-models of an index.
+/// Maximum number of sub-models in an index.
 pub(super) const SUBMODELS_MAX: u32 = 1 << 22;
-/// Words of a slab in front of its tables.
+/// Words of a slab before its tables.
 pub(super) const SLAB_HEAD_WORDS: usize = 2;
-/// Bytes of a slab in front of its tables.
+/// Bytes of a slab before its tables.
 pub(super) const SLAB_HEAD_BYTES: u64 = UNIT;
 
 /// The word of the models.
@@ -54,13 +54,13 @@ impl ModelsWord {
         u64::from(self.generation) << 32 | u64::from(self.root)
     }
 
-    /// The next generation, with this root.
+    /// Returns the next generation, with this root.
     pub(super) fn next(self, root: u32) -> Self {
         Self { generation: self.generation.wrapping_add(1), root }
     }
 }
 
-/// What a root says.
+/// The content of a root.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Root {
     pub(super) submodels: u32,
@@ -72,17 +72,17 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Segments that so many sub-models take.
+    /// Returns the number of segments for this many sub-models.
     pub(super) fn segments_of(submodels: u32) -> usize {
         submodels.div_ceil(SEGMENT) as usize
     }
 
-    /// Words of a root of so many sub-models, those of the first READ at least.
+    /// Returns the words of a root of this many sub-models, at least those of the first READ.
     pub(super) fn room(submodels: u32) -> usize {
         (HEAD_WORDS + Self::segments_of(submodels)).max(ROOT_WORDS)
     }
 
-    /// Words of a segment of a root with so many sub-models.
+    /// Returns the words of a segment of a root with this many sub-models.
     pub(super) fn segment_words(submodels: u32, segment: usize) -> usize {
         let behind = submodels.saturating_sub((segment as u32).saturating_mul(SEGMENT));
         behind.min(SEGMENT) as usize * SubModel::WORDS
@@ -97,7 +97,8 @@ impl Root {
         words
     }
 
-    /// The number of sub-models in the first words of a root. `None` if they are none's.
+    /// Returns the number of sub-models in the first words of a root; `None` if they are not a
+    /// root.
     pub(super) fn count(words: &[u64]) -> Option<u32> {
         let first = words.first().filter(|&first| first >> 32 == MAGIC)?;
         Some(*first as u32).filter(|count| (1..=SUBMODELS_MAX).contains(count))
@@ -120,29 +121,29 @@ impl Root {
         })
     }
 
-    /// The address of a sub-model's words.
+    /// Returns the address of a sub-model's words.
     pub(super) fn place(&self, submodel: u32) -> Option<GlobalAddr> {
         let segment = self.segments.get((submodel / SEGMENT) as usize)?;
         Some(segment.plus(u64::from(submodel % SEGMENT) * SubModel::WORDS as u64 * 8))
     }
 }
 
-/// The address of the top model of a root.
+/// Returns the address of the top model of a root.
 pub(super) fn top_of(root: GlobalAddr) -> GlobalAddr {
     root.plus(8)
 }
 
-/// The address of the word that leads to a root's first slab.
+/// Returns the address of the word that leads to a root's first slab.
 pub(super) fn slabs_of(root: GlobalAddr) -> GlobalAddr {
     root.plus(SLABS_AT as u64 * 8)
 }
 
-/// The first words of a slab.
+/// Returns the first words of a slab.
 pub(super) fn slab_words(bytes: u64, next: GlobalAddr) -> [u64; SLAB_HEAD_WORDS] {
     [SLAB_MAGIC << 32 | (bytes / UNIT), next.bits()]
 }
 
-/// The size of a slab and the next one. `None` for words that are no slab's.
+/// Returns the size of a slab and the next slab; `None` if the words are not a slab.
 pub(super) fn parse_slab(words: &[u64]) -> Option<(u64, GlobalAddr)> {
     let [first, next] = *words.first_chunk()?;
     let bytes = u64::from(first as u32) * UNIT;

@@ -1,7 +1,8 @@
-//! The sweep of what dead clients and servers left: as every index's, while the server does upkeep.
+//! The sweep of objects left by dead clients and servers: as in every index, with upkeep of the
+//! server during it.
 //!
 //! A sweep waits for every member of the pool to pass an epoch. The server's process may do nothing
-//! but answer calls, so it is called until the sweep is over.
+//! except serve calls, so it is called until the sweep is over.
 
 use super::{XStore, wire};
 use crate::compute_node::yield_now;
@@ -25,11 +26,11 @@ impl<F: Fabric> XStore<F> {
         let mut caller = pool.client()?;
         let upkeep = async {
             loop {
-                // A server that fails may do better the next time, or another one may be there.
-                // Without any the sweep waits for the lease of the last one to end.
+                // A failed server may succeed the next time, or another may take over. Without a
+                // server the sweep waits for the last server's lease to end.
                 let _ = self.call_all(&mut caller, wire::MAINTAIN).await;
                 caller.pause().await;
-                // Also where neither calls nor pauses are ever pending.
+                // Also yield if neither calls nor pauses are ever pending.
                 yield_now().await;
             }
         };

@@ -9,10 +9,10 @@
 //!   word 2     address of the range's descriptor
 //! ```
 //!
-//! Bounds are those of leaves ([`Bound`]); the first range begins below all keys, and each ends where
-//! the next begins. A table never changes: a CAS of the index's descriptor leads to it (rule X11 of
-//! `lab/docs/xstore.md`).
-//! The blob of a bound is that of the range's first leaf. An index without a table is one range.
+//! Bounds are encoded as in leaves ([`Bound`]). The first range begins below all keys, and each
+//! ends where the next begins. A table never changes: a CAS of the index's descriptor makes it
+//! visible (rule X11 of `lab/docs/xstore.md`). The blob of a bound belongs to the range's first
+//! leaf. An index without a table is one range.
 
 use super::descriptor::Descriptor;
 use super::leaf::Bound;
@@ -24,9 +24,9 @@ use darter_pool::Client;
 const MAGIC: u64 = 0x5852_6602;
 const HEAD_WORDS: usize = 2;
 const ENTRY_WORDS: usize = 3;
-/// Most ranges of an index.
+/// Maximum number of ranges of an index.
 pub(crate) const RANGES_MAX: usize = 1024;
-/// Words that are read first: most tables have no more.
+/// Words read first: most tables have no more.
 const FIRST_WORDS: usize = HEAD_WORDS + 7 * ENTRY_WORDS;
 
 /// A range of keys.
@@ -42,15 +42,15 @@ pub(crate) struct Entry {
 /// The ranges of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Where it lies; null for an index of one range.
+    /// Its address; null for an index of one range.
     pub(crate) addr: GlobalAddr,
-    /// How many tables the index has had, with this one; 0 for an index of one range.
+    /// Number of tables that the index has had, including this one; 0 for an index of one range.
     pub(crate) number: u64,
     pub(crate) entries: Vec<Entry>,
 }
 
 impl Table {
-    /// The table of an index of one range.
+    /// Returns the table of an index of one range.
     fn of_one(index: &Descriptor) -> Self {
         let Descriptor { addr, node, server, .. } = *index;
         Self {
@@ -64,7 +64,7 @@ impl Table {
         (HEAD_WORDS + entries * ENTRY_WORDS).max(FIRST_WORDS)
     }
 
-    /// Bytes of its memory.
+    /// Returns the bytes of its memory.
     pub(crate) fn bytes(&self) -> u64 {
         Self::words_of(self.entries.len()) as u64 * 8
     }
@@ -79,7 +79,7 @@ impl Table {
         words
     }
 
-    /// The number of ranges in the first word of a table. `None` if it is none's.
+    /// Returns the number of ranges in the first word of a table; `None` if the word is invalid.
     fn count(first: u64) -> Option<usize> {
         let count = usize::try_from(first & u64::from(u32::MAX)).ok()?;
         (first >> 32 == MAGIC && (1..=RANGES_MAX).contains(&count)).then_some(count)
@@ -87,7 +87,7 @@ impl Table {
 
     fn parse(addr: GlobalAddr, words: &[u64], nodes: u8) -> Option<Self> {
         let count = Self::count(*words.first()?)?;
-        // Another one follows each.
+        // A table that cannot be followed by another is invalid.
         let number = words.get(1).copied().filter(|number| (1..u64::MAX).contains(number))?;
         let all = words.get(HEAD_WORDS..HEAD_WORDS + count * ENTRY_WORDS)?;
         let mut entries = Vec::with_capacity(count);
@@ -106,7 +106,7 @@ impl Table {
     /// Reads the table of an index. The caller's client is pinned.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(crate) async fn read<F: Fabric>(client: &mut Client<F>, index: &Descriptor) -> Result<Self> {
         let [word] = client.read_words(index.ranges()).await?;
         if word == 0 {
@@ -118,9 +118,9 @@ impl Table {
     /// Reads the table at an address.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(crate) async fn read_at<F: Fabric>(client: &mut Client<F>, addr: GlobalAddr) -> Result<Self> {
-        let damage = || IndexError::corrupt(addr, "no table of ranges");
+        let damage = || IndexError::corrupt(addr, "not a table of ranges");
         let mut words = client.read(addr, FIRST_WORDS).await?;
         let count = Self::count(words[0]).ok_or_else(damage)?;
         if Self::words_of(count) > words.len() {
@@ -130,21 +130,21 @@ impl Table {
         Self::parse(addr, &words, nodes).ok_or_else(damage)
     }
 
-    /// The place of the range with this descriptor.
+    /// Returns the position of the range with this descriptor.
     pub(crate) fn find(&self, descriptor: GlobalAddr) -> Option<usize> {
         self.entries.iter().position(|entry| entry.descriptor == descriptor)
     }
 
-    /// Where a range ends.
+    /// Returns the bound at which a range ends.
     pub(crate) fn high(&self, at: usize) -> Bound {
         self.entries.get(at + 1).map_or(Bound::None, |next| next.low.clone())
     }
 }
 
-/// The bytes of a bound, none for the one above all keys.
+/// Returns the bytes of a bound; `None` for the bound above all keys.
 ///
 /// # Errors
-/// Damage, those of the fabric.
+/// A damaged index; errors of the fabric.
 pub(crate) async fn bound_bytes<F: Fabric>(client: &mut Client<F>, bound: &Bound) -> Result<Option<Vec<u8>>> {
     match bound {
         Bound::None => Ok(None),
@@ -179,12 +179,12 @@ mod tests {
             let words = table.words();
             assert_eq!(words.len() as u64 * 8, table.bytes());
             assert_eq!(Table::parse(addr, &words, 3), Some(table));
-            assert_eq!(Table::parse(addr, &words, u8::from(count > 2)), None, "a node that is not there");
-            assert_eq!(Table::parse(addr, &words[..=count * ENTRY_WORDS], 3), None, "it ends too early");
+            assert_eq!(Table::parse(addr, &words, u8::from(count > 2)), None, "a node outside the pool");
+            assert_eq!(Table::parse(addr, &words[..=count * ENTRY_WORDS], 3), None, "truncated");
         }
         for number in [0, u64::MAX] {
             let strange = Table { addr, number, entries: vec![entry(Bound::LEAST, 0)] };
-            assert_eq!(Table::parse(addr, &strange.words(), 3), None, "no table's number: {number}");
+            assert_eq!(Table::parse(addr, &strange.words(), 3), None, "invalid table number: {number}");
         }
         let headless = Table { addr, number: 1, entries: vec![entry(Bound::Short(vec![1]), 0)] };
         assert_eq!(Table::parse(addr, &headless.words(), 3), None, "keys below the first range");

@@ -1,8 +1,8 @@
-//! Words of requests and answers.
+//! Words of requests and replies.
 //!
-//! A request is the words of its procedure's arguments. A string of bytes is *plain*, a length and
-//! its bytes; or it is *in a blob* that the caller has written into the pool, whose leaf image has
-//! an empty key and the bytes as its value. An answer's first word says what became of the call.
+//! A request consists of the words of its procedure's arguments. A string of bytes is *plain*, a
+//! length and its bytes, or *in a blob* that the caller has written into the pool, whose leaf image
+//! has an empty key and the bytes as its value. A reply's first word is the outcome of the call.
 
 use darter_fabric::{GlobalAddr, ProcedureError};
 use darter_index::{IndexError, Result};
@@ -16,54 +16,54 @@ pub(crate) const SCAN: u64 = 0x5853_0004;
 pub(crate) const MAINTAIN: u64 = 0x5853_0005;
 pub(crate) const PUBLISH: u64 = 0x5853_0006;
 pub(crate) const PING: u64 = 0x5853_0007;
-/// A call to another range than the index's first: the address of its descriptor, the number of the
-/// procedure, and its request.
+/// A call to a range other than the index's first: the address of its descriptor, the number of the
+/// procedure, and the procedure's request.
 pub(crate) const OF_RANGE: u64 = 0x5853_0008;
 
-/// What the answer to a SCAN says of what is behind its pairs: nothing.
+/// Status after the pairs in the reply to a SCAN: nothing follows.
 pub(crate) const SCAN_OVER: u64 = 0;
-/// There may be more.
+/// More pairs may follow.
 pub(crate) const SCAN_MORE: u64 = 1;
-/// The range of the server's keys has ended, at the bound that follows the pairs.
+/// The server's keys end at the bound that follows the pairs.
 pub(crate) const SCAN_ENDED: u64 = 2;
 
-/// Words of plain strings in a request, above which long ones go by blobs.
+/// Words of plain strings in a request, above which long strings become blobs.
 pub(crate) const REQUEST_WORDS: usize = 2048;
-/// Words of an answer, above which the rest has to be asked for.
+/// Words of a reply, above which the rest takes another request.
 pub(crate) const ANSWER_WORDS: usize = 4096;
-/// Words of a plain string in an answer; a pair with a longer one is named by its blob.
+/// Words of a plain string in a reply; a longer value is passed as the name of its blob.
 pub(crate) const PLAIN_WORDS: usize = 512;
 
-/// The word of a sub-model of a generation, which the answer of a GET is to bring; 0 for none.
+/// Encodes a sub-model of a generation, which the reply to a GET should include; 0 for none.
 pub(crate) fn submodel_word(submodel: Option<(u64, u32)>) -> u64 {
     submodel.map_or(0, |(generation, submodel)| generation << 32 | (u64::from(submodel) + 1))
 }
 
-/// The generation and the sub-model of such a word.
+/// Returns the generation and the sub-model of such a word.
 pub(crate) fn submodel_of(word: u64) -> Option<(u64, u64)> {
     let submodel = u64::from(word as u32).checked_sub(1)?;
     Some((word >> 32, submodel))
 }
 
-/// The code of a request that makes no sense.
+/// The code for a malformed request.
 const MALFORMED: u64 = 1;
-/// The code of a server that begins no more calls.
+/// The code of a server that accepts no more calls.
 const STOPPING: u64 = 2;
 
 const IN_BLOB: u64 = 1 << 63;
 const ABSENT: u64 = u64::MAX;
 
-/// The error of a procedure whose request makes no sense.
+/// The error of a procedure for a malformed request.
 pub(crate) fn malformed() -> ProcedureError {
     ProcedureError::new(MALFORMED, "malformed request; use the same release at both ends")
 }
 
-/// The error of a server that begins no more calls.
+/// The error of a server that accepts no more calls.
 pub(crate) fn stopping() -> ProcedureError {
     ProcedureError::new(STOPPING, "the server is stopping; nothing was done; call it again when it is back")
 }
 
-/// Bytes in a request or an answer.
+/// Bytes in a request or a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Text<'a> {
     Plain(&'a [u8]),
@@ -87,11 +87,11 @@ pub(crate) fn write(words: &mut Vec<u64>, text: Option<Text<'_>>) {
     }
 }
 
-/// Takes words off the front of a message.
+/// Takes words from the front of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u64]);
 
-/// A string taken off a message.
+/// A string taken from a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Absent,
@@ -123,7 +123,7 @@ impl Reader<'_> {
     }
 }
 
-/// What the first word of an answer says.
+/// The first word of a successful reply.
 const DONE: u64 = 0;
 const OUT_OF_SPACE: u64 = 1;
 const CORRUPT: u64 = 2;
@@ -132,7 +132,7 @@ const NOT_EMPTY: u64 = 4;
 const NO_INDEX: u64 = 5;
 const MOVED: u64 = 6;
 
-/// The answer of a call: its words, or an error that the caller is to have as its own.
+/// Encodes the reply to a call: its words, or an error that the caller should return as its own.
 pub(crate) fn answer(outcome: Result<Vec<u64>>) -> darter_fabric::Answer {
     match outcome {
         Ok(mut words) => {
@@ -153,7 +153,7 @@ pub(crate) fn answer(outcome: Result<Vec<u64>>) -> darter_fabric::Answer {
     }
 }
 
-/// The words of an answer behind the first, or the error that it says.
+/// Returns the words of a reply after the first, or the error that it encodes.
 pub(crate) fn outcome(words: &[u64]) -> Result<Reader<'_>> {
     let mut reader = Reader(words);
     let kind = reader.word().ok_or_else(strange)?;
@@ -163,9 +163,10 @@ pub(crate) fn outcome(words: &[u64]) -> Result<Reader<'_>> {
     let (first, second) = (reader.word().unwrap_or(0), reader.word().unwrap_or(0));
     Err(match kind {
         OUT_OF_SPACE => PoolError::OutOfSpace { needed: first, node: second as u8 }.into(),
-        CORRUPT => {
-            IndexError::corrupt(GlobalAddr::from_bits(first), "what the server found is no leaf or pair")
-        }
+        CORRUPT => IndexError::corrupt(
+            GlobalAddr::from_bits(first),
+            "the server found words that are not a leaf or a pair",
+        ),
         NO_PROGRESS => IndexError::NoProgress { addr: GlobalAddr::from_bits(first), attempts: second as u32 },
         NOT_EMPTY => IndexError::NotEmpty,
         NO_INDEX => IndexError::NoIndex { expected: super::NAME, found: first },
@@ -174,9 +175,9 @@ pub(crate) fn outcome(words: &[u64]) -> Result<Reader<'_>> {
     })
 }
 
-/// The error of a caller to whom an answer makes no sense.
+/// The error of a caller that cannot decode a reply.
 pub(crate) fn strange() -> IndexError {
-    IndexError::corrupt(GlobalAddr::NULL, "the server's answer makes no sense")
+    IndexError::corrupt(GlobalAddr::NULL, "malformed reply of the server")
 }
 
 #[cfg(test)]

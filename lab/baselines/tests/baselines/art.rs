@@ -1,4 +1,4 @@
-//! ART, in both layouts and with locks for updates, under everything that every index must pass.
+//! ART, in both layouts and with locks for updates, under the tests that every index must pass.
 
 use crate::common::Tested;
 use darter_baselines::{Art, ArtOptions, HoclOptions};
@@ -51,9 +51,9 @@ mod locked {
     crate::common::index_tests!(Locked);
 }
 
-/// A client reads the root word and learns what it held only after the root was replaced, the epoch
-/// went on, and another client read the word again: operations of the new epoch do not use what the
-/// first one read.
+/// A client reads the root word but receives the reply only after the root was replaced, the epoch
+/// advanced, and another client read the word again: operations of the new epoch do not use the
+/// first client's result.
 #[test]
 fn a_root_read_late_is_not_used_by_later_epochs() {
     let sim = Sim::new(1, 16 << 20);
@@ -61,8 +61,8 @@ fn a_root_read_late_is_not_used_by_later_epochs() {
     let pool = block_on(Pool::create(sim.clone(), &options)).unwrap();
     let (mut late, mut writer) = (pool.client().unwrap(), pool.client().unwrap());
     let index = block_on(Art::open_or_create(&mut writer, ArtOptions::default())).unwrap();
-    // The index remembers the root from an earlier epoch. Epochs move on when garbage waits; the
-    // pin has the global epoch stay where this process is.
+    // The index caches the root from an earlier epoch. Epochs advance if garbage is waiting; the
+    // pin keeps the global epoch at this process's epoch.
     let mut pinned = pool.client().unwrap();
     let pin = block_on(pinned.pin(OpKind::Get)).unwrap();
     let opened_at = pool.epoch();
@@ -101,7 +101,7 @@ fn a_root_read_late_is_not_used_by_later_epochs() {
     let early = sim.run_alone(1000, index.get(&mut writer, b"a"));
     step(|kind| matches!(kind, EventKind::Complete));
     let later = sim.run_alone(1000, index.get(&mut writer, b"a"));
-    // What is left is closed without a scheduler.
+    // The rest is closed without a scheduler.
     sim.schedule(false);
     assert!(opened_at < epoch && moved_to == epoch + 1);
     assert_eq!(early.unwrap().unwrap(), Some(b"value".to_vec()));

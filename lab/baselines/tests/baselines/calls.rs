@@ -1,5 +1,5 @@
-//! One-sided is one-sided: none of these indexes calls a procedure of a memory node, whatever it
-//! does.
+//! One-sided operations only: none of these indexes calls a procedure of a memory node in any
+//! operation.
 
 use darter_baselines::{Art, ArtOptions, Chime, ChimeOptions, Sherman, ShermanOptions, Smart, SmartOptions};
 use darter_fabric::{Counting, Endpoint, Fabric, Local, OpKind, block_on};
@@ -8,7 +8,7 @@ use darter_pool::{Pool, PoolOptions};
 
 type Locals = Counting<Local>;
 
-/// Runs every kind of operation over an index of two clients; returns the round trips and the calls
+/// Runs every kind of operation on an index of two clients; returns the round trips and the calls
 /// of both.
 fn mixed<I: OrderedIndex<Locals>>(options: I::Options) -> (u64, u64) {
     let fabric = Counting::new(Local::memory(64 << 20, 2).unwrap());

@@ -1,5 +1,5 @@
-//! CHIME under everything that every index must pass, in each form of its records, and what its
-//! operations cost.
+//! CHIME under the tests that every index must pass, in each form of its records, and the costs of
+//! its operations.
 
 use crate::common::{Bench, Model, Tested, memory};
 use darter_baselines::{Chime, ChimeOptions, Records};
@@ -105,8 +105,8 @@ fn what_leaves_cannot_hold_is_refused() {
     }
 }
 
-/// A put of an inline value fails at every verb: the old value or the new one is there, never
-/// another and never none.
+/// A put of an inline value fails at every verb: the old value or the new one is there, never a
+/// third one and never none.
 #[test]
 fn writes_cut_short_are_whole_or_not_there() {
     let fabric = memory(32 << 20, 2);
@@ -138,7 +138,7 @@ fn writes_cut_short_are_whole_or_not_there() {
     }
     assert!(failures > 1000, "only {failures} failures");
     bench.assert_holds(&model);
-    // What the failed puts had allocated is left to the sweep.
+    // Objects allocated by the failed puts are left to the sweep.
     let report = bench.check();
     assert_eq!((report.violations, report.stats.keys), (Vec::new(), model.len() as u64));
 }
@@ -146,7 +146,7 @@ fn writes_cut_short_are_whole_or_not_there() {
 /// Round trips, bytes read and bytes written of a kind of operation.
 type Cost = (f64, f64, f64);
 
-/// What the operations of a kind cost since the counters were these.
+/// Returns the cost of the operations of a kind since the counters had these values.
 fn cost<F: Fabric>(client: &Client<F>, before: &darter_fabric::Counters, kind: OpKind) -> Cost {
     let mut count = client.endpoint().counters().unwrap().kinds[kind as usize];
     count -= before.kinds[kind as usize];
@@ -163,10 +163,10 @@ struct Costs {
     cached: u64,
 }
 
-/// What operations cost on so many random keys, put one by one.
+/// Returns the costs of operations on this many random keys, put one by one.
 fn costs(keys: u64, sample: usize, options: ChimeOptions) -> Costs {
     let bytes = (keys * 200).max(64 << 20);
-    // Homes and the places of hot spots hang on the secret.
+    // Homes and the places of hot spots depend on the secret.
     let pool_options =
         PoolOptions { secret: Some([0x9e37_79b9_7f4a_7c15, 5, 7, 9]), ..PoolOptions::default() };
     let pool = block_on(Pool::create(memory(bytes, 1), &pool_options)).unwrap();
@@ -180,7 +180,7 @@ fn costs(keys: u64, sample: usize, options: ChimeOptions) -> Costs {
     }
     let insert = cost(&client, &start, OpKind::Insert);
     let sampled = || keys.iter().rev().take(sample);
-    // Twice, so that what a cache can hold is there.
+    // Twice, so that the cache is filled.
     for key in sampled().chain(sampled()) {
         assert_eq!(block_on(index.get(&mut client, key)).unwrap().as_deref(), Some(&key[..]));
     }
@@ -206,7 +206,7 @@ fn costs(keys: u64, sample: usize, options: ChimeOptions) -> Costs {
     Costs { insert, search, absent, update, delete, cached: index.cache_used_bytes() }
 }
 
-/// The pool's secret decides where keys lie, so counts vary a little where leaves split.
+/// The pool's secret determines where keys are, so counts vary slightly with the splits of leaves.
 fn assert_close(what: &str, (trips, read, written): Cost, expected: Cost) {
     let is_close = |found: f64, wanted: f64| (found - wanted).abs() <= wanted * 0.03;
     let holds =
@@ -214,7 +214,7 @@ fn assert_close(what: &str, (trips, read, written): Cost, expected: Cost) {
     assert!(holds, "{what}: {trips} round trips, {read} bytes read, {written} written");
 }
 
-/// One client, all inner nodes cached: beside the counts of the published code, which are in
+/// One client, all inner nodes cached, compared with the counts of the published code, which are in
 /// lab/docs/chime.md.
 #[test]
 fn operations_cost_what_they_do() {
@@ -227,7 +227,7 @@ fn operations_cost_what_they_do() {
     assert!(cold.cached <= 1 << 20);
     let options = ChimeOptions { cache_bytes: 8 << 20, hot_spot_percent: 30, ..options };
     let hot = costs(20_000, 5000, options);
-    // Which hot spots share a place differs from pool to pool: 25 to 26 bytes.
+    // Which hot spots share a place varies between pools: 25 to 26 bytes.
     let (_, read, _) = hot.search;
     assert_eq!(hot.search, (1.0, read, 0.0));
     assert!((24.0..28.0).contains(&read), "hot keys: {read} bytes");
@@ -235,7 +235,7 @@ fn operations_cost_what_they_do() {
     assert_close("search without a cache", none.search, (2.0, 1193.0, 0.0));
 }
 
-/// What one operation costs, on a million random keys: beside the counts of the published code.
+/// Costs of one operation on a million random keys, compared with the counts of the published code.
 #[test]
 #[ignore = "takes minutes; the figures are in lab/docs/chime.md"]
 fn figures() {

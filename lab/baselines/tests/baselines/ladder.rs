@@ -1,6 +1,6 @@
 //! DART's parts one at a time (its section 5.3, figure 8): ART; its hashed layout; that without
-//! locks, metadata in the pointers; the express skip table. Counts of one client without a cache,
-//! uniform access, uniform 63-bit keys, values of 64 bytes.
+//! locks, with metadata in the pointers; the express skip table. Counts of one client without a
+//! cache, with uniform access, uniform 63-bit keys and values of 64 bytes.
 //!
 //! The papers count leaves of 128 bytes for such pairs; ours take 80.
 
@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 type Locals = Counting<Local>;
 
 const VALUE: [u8; 64] = [7; 64];
-/// What the papers' leaves have more than ours.
+/// The difference between the papers' leaves and ours, in bytes.
 const LEAF_SLACK: f64 = 128.0 - 80.0;
 
-/// What an index cost.
+/// The costs of an index.
 struct Figures {
     get: OpCounters,
     update: OpCounters,
@@ -29,7 +29,7 @@ impl Figures {
         self.get.round_trips_per_op()
     }
 
-    /// Bytes a search reads.
+    /// Returns the bytes that a search reads.
     fn bytes(&self) -> f64 {
         self.get.read_bytes as f64 / self.get.ops as f64
     }
@@ -43,7 +43,7 @@ impl Figures {
     }
 }
 
-/// So many distinct keys, uniform on 0..2^63: splitmix64 without its last bit.
+/// Returns this many distinct keys, uniform on 0..2^63: splitmix64 without its last bit.
 fn keys(count: u64) -> Vec<[u8; 8]> {
     let mixed = |n: u64| {
         let z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -56,7 +56,7 @@ fn keys(count: u64) -> Vec<[u8; 8]> {
     fresh.take(count as usize).map(u64::to_be_bytes).collect()
 }
 
-/// Loads `records` keys, then reads and updates `operations` of them, and inserts so many more.
+/// Loads `records` keys, then reads, updates and inserts `operations` keys each.
 fn measure<I: OrderedIndex<Locals>>(
     records: u64,
     operations: u64,
@@ -118,7 +118,7 @@ fn assert_near(found: f64, expected: f64, percent: f64, what: &str) {
 }
 
 /// ART over uniform 63-bit keys, recomputed from the definition of its nodes: round trips and bytes
-/// of a search with leaves of 128 bytes and the root pointer free, inner nodes.
+/// of a search with leaves of 128 bytes and a cached root pointer, and the number of inner nodes.
 fn assert_art_is_the_published(figures: &Figures, round_trips: f64, bytes: f64, nodes: u64) {
     assert_near(figures.round_trips(), round_trips, 0.4, "round trips of a search");
     assert_near(figures.bytes() + LEAF_SLACK, bytes, 1.0, "bytes of a search");
@@ -129,7 +129,7 @@ fn assert_art_is_the_published(figures: &Figures, round_trips: f64, bytes: f64, 
 fn art_costs_what_its_definition_says() {
     let figures = art(100_000, 20_000, ArtOptions::default());
     assert_art_is_the_published(&figures, 3.96, 4_348.0, 27_211);
-    // An update writes the leaf and swings the pointer in one round trip more than a search.
+    // An update writes the leaf and swings the pointer in one more round trip than a search.
     let update = figures.update.round_trips_per_op() - figures.round_trips();
     assert_near(update, 1.0, 1.0, "round trips of an update beyond a search");
 }
@@ -137,14 +137,14 @@ fn art_costs_what_its_definition_says() {
 #[test]
 fn locks_cost_inserts_two_round_trips_and_updates_none() {
     let (locked, free) = (art(100_000, 2_000, ArtOptions::default()), without_locks(100_000, 2_000));
-    // Lock tables take memory too, so that some operation or other meets a block's end or an
-    // epoch's sooner or later.
+    // Lock tables take memory too, so that some operations reach a block's end or an epoch's end at
+    // other times.
     let near = |locked: &OpCounters, free: &OpCounters, what| {
         assert_near(locked.round_trips_per_op(), free.round_trips_per_op(), 0.5, what);
         assert_near(locked.verbs as f64, free.verbs as f64, 0.5, what);
     };
-    near(&locked.get, &free.get, "a search under locks");
-    near(&locked.update, &free.update, "an update under locks");
+    near(&locked.get, &free.get, "a search with locks");
+    near(&locked.update, &free.update, "an update with locks");
     let more = locked.insert.round_trips_per_op() - free.insert.round_trips_per_op();
     assert!((1.5..=2.0).contains(&more), "{more}");
 }
@@ -156,7 +156,7 @@ fn each_part_of_dart_saves_what_it_is_for() {
     assert!(plain.bytes() > 6.4 * hashed.bytes(), "{} {}", plain.bytes(), hashed.bytes());
     assert_near(hashed.round_trips(), plain.round_trips(), 0.5, "round trips of the hashed layout");
     assert!(base.insert.round_trips_per_op() < hashed.insert.round_trips_per_op() - 1.5);
-    assert_near(base.round_trips(), plain.round_trips(), 0.5, "round trips of the base layer alone");
+    assert_near(base.round_trips(), plain.round_trips(), 0.5, "round trips of only the base layer");
     assert!(whole.round_trips() < base.round_trips() - 0.9);
 }
 

@@ -1,5 +1,5 @@
 //! The baselines under the tests that every index must pass, which are those of `darter-index`, and
-//! what they cost beside DART.
+//! their costs compared with DART.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 

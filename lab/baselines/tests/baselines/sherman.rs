@@ -1,4 +1,4 @@
-//! Sherman with all its techniques, and FG with none, under everything that every index must pass.
+//! Sherman with all its techniques, and FG with none, under the tests that every index must pass.
 
 use crate::common::Tested;
 use darter_baselines::{Sherman, ShermanOptions};
@@ -32,7 +32,7 @@ mod with_none {
     crate::common::index_tests!(WithNone);
 }
 
-/// Records of one length: what the general tests, whose keys have any length, cannot hold.
+/// Records of one length, which the general tests cannot cover because their keys have any length.
 mod records {
     use crate::common::{Bench, Model, Tested, memory};
     use darter_baselines::{Records, Sherman, ShermanOptions};
@@ -128,8 +128,8 @@ mod records {
         assert!(matches!(error, IndexError::WrongLength { what: "key", bytes: 0, expected: 8 }));
     }
 
-    /// A put of an inline value fails at every verb: the old value or the new one is there, never
-    /// another and never none.
+    /// A put of an inline value fails at every verb: the old value or the new one is there, never a
+    /// third one and never none.
     #[test]
     fn inline_values_survive_writes_cut_short() {
         let fabric = memory(32 << 20, 2);
@@ -163,7 +163,8 @@ mod records {
         bench.assert_holds(&model);
     }
 
-    /// What one operation costs, on a million random keys: beside the counts of the published code.
+    /// Costs of one operation on a million random keys, compared with the counts of the published
+    /// code.
     #[test]
     #[ignore = "takes a minute; the figures are in lab/docs/sherman.md"]
     fn figures() {

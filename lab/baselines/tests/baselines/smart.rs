@@ -1,5 +1,5 @@
-//! SMART under everything that every index must pass: without locks, with all of its techniques,
-//! and with locks but none of the others.
+//! SMART under the tests that every index must pass: without locks, with all of its techniques, and
+//! with locks but without the others.
 
 use crate::common::{Tested, index_tests};
 use darter_baselines::{Smart, SmartOptions};
@@ -60,9 +60,8 @@ mod bare {
     index_tests!(Bare);
 }
 
-/// A client died while writing a leaf in place: its key's readers are told, for as long as nobody
-/// puts the key again or deletes it, and nobody waits for the lock. Other keys have nothing to do
-/// with it.
+/// A client died while writing a leaf in place: reads of its key fail until the key is put again or
+/// deleted, and no client waits for the lock. Other keys are not affected.
 #[test]
 fn a_value_lost_in_write_is_said_to_be() {
     let mut bench = crate::common::Bench::<InPlace>::new(1);
@@ -72,7 +71,8 @@ fn a_value_lost_in_write_is_said_to_be() {
     assert_eq!(put(&mut bench, b"some key", Condition::Always).unwrap(), PutOutcome::Inserted);
     let report = bench.check();
     let (leaf, _) = report.reachable.iter().find(|(_, bytes)| *bytes == 48).unwrap();
-    // Names of nobody: what a client that died long ago leaves in a lock; and none, as damage does.
+    // Names without a holder: one that a long dead client leaves in a lock; and 0, as damage leaves
+    // it.
     for (lock, is_deleted) in [(u64::MAX, false), (0, false), (u64::MAX, true)] {
         let pool = bench.pool.clone();
         let mut client = pool.client().unwrap();

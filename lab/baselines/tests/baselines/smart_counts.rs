@@ -1,4 +1,4 @@
-//! What SMART's operations cost, counted, beside what the public code's do: one client, uniformly
+//! Measured costs of SMART's operations, compared with the public code's: one client, uniformly
 //! random 8-byte keys, 8-byte values, a warm cache of 10 MB.
 
 use darter_baselines::{Smart, SmartOptions};
@@ -22,7 +22,7 @@ struct Cost {
     written: f64,
 }
 
-/// What `count` operations of a kind cost, each.
+/// Returns the average cost of `count` operations of a kind.
 fn cost(client: &mut Client<F>, kind: OpKind, count: u64, mut act: impl FnMut(&mut Client<F>, u64)) -> Cost {
     let before: Counters = *client.endpoint().counters().unwrap();
     (0..count).for_each(|n| act(client, n));
@@ -45,7 +45,7 @@ fn measure(keys: u64, options: SmartOptions) -> [(&'static str, Cost); 5] {
     let mut sorted: Vec<_> = (0..keys).map(|n| (key(n).to_vec(), n.to_le_bytes().to_vec())).collect();
     sorted.sort_unstable();
     block_on(smart.bulk_load(&mut client, sorted.into_iter())).unwrap();
-    // The order of asking has nothing to do with that of the keys.
+    // The order of accesses is independent of the order of the keys.
     let asked = |n: u64| key(n.wrapping_mul(2_654_435_761) % keys);
     let count = keys.min(500_000);
     let get = |client: &mut Client<F>, n: u64| {

@@ -1,5 +1,5 @@
-//! WORT, WOART and ART+CoW under everything that every index must pass, and what their writers have
-//! to make durable beside what the paper counts.
+//! WORT, WOART and ART+CoW under the tests that every index must pass, and the flushes of their
+//! writers compared with the paper's counts.
 
 use crate::common::Tested;
 use darter_baselines::{Design, Persistence, Wort, WortOptions};
@@ -36,7 +36,7 @@ tested!(wort, OfWort, Design::Wort);
 tested!(woart, OfWoart, Design::Woart);
 tested!(artcow, OfArtCow, Design::ArtCow);
 
-/// The paper's three distributions of keys, scaled down: its section 4.
+/// The paper's three distributions of keys (section 4), scaled down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keys {
     Dense,
@@ -44,7 +44,7 @@ pub(crate) enum Keys {
     Clustered,
 }
 
-/// `count` keys in a random order that is the same in every run.
+/// Returns `count` keys in a random order that is the same in every run.
 pub(crate) fn keys(of: Keys, count: u64) -> Vec<u64> {
     let mut keys: Vec<u64> = match of {
         Keys::Dense => (1..=count).collect(),
@@ -64,8 +64,8 @@ struct Counted {
     depth: f64,
 }
 
-/// Inserts keys one after the other. Returns lines and fences an insert, and the average depth of a
-/// leaf, in nodes above it.
+/// Inserts keys one after another. Returns lines and fences per insert, and the average depth of a
+/// leaf, as the number of nodes above it.
 fn count(design: Design, of: Keys, count: u64) -> Counted {
     let keys = keys(of, count);
     let fabric = Local::memory(keys.len() as u64 * 512 + (64 << 20), 1).unwrap();
@@ -87,7 +87,7 @@ fn count(design: Design, of: Keys, count: u64) -> Counted {
     })
 }
 
-/// For each design and distribution: lines an insert, and depth.
+/// For each design and distribution: lines per insert, and depth.
 type Expected = [(Design, [(Keys, f64, f64); 3]); 3];
 
 fn assert_counts(size: u64, expected: Expected) {
@@ -111,7 +111,7 @@ fn assert_counts(size: u64, expected: Expected) {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// With 5,000 keys. The numbers are those of a model of lines and tries that knows no pool.
+/// With 5,000 keys. The numbers come from a model of lines and tries without a pool.
 #[test]
 fn counts_of_five_thousand_inserts() {
     use Keys::{Clustered, Dense, Sparse};

@@ -1,6 +1,6 @@
-//! The cache lines that WORT, WOART and ART+CoW touch, held line by line against a model of tries
-//! that knows no pool: nodes by their children in the order of their slots, lines by the byte
-//! offsets of `lab/docs/wort.md`.
+//! The cache lines that WORT, WOART and ART+CoW touch, compared line by line with a model of tries
+//! without a pool: nodes have their children in the order of their slots, and lines follow from the
+//! byte offsets in `lab/docs/wort.md`.
 
 use crate::wort::{Keys, keys};
 use darter_baselines::{Design, Line, Touch, Wort, WortOptions};
@@ -25,14 +25,14 @@ enum Child {
 struct Inner {
     /// The place of the digit that it branches on.
     branch: usize,
-    /// Children that there is room for.
+    /// Number of children for which there is room.
     room: usize,
     /// In the order of their slots.
     children: Vec<(usize, Child)>,
 }
 
 impl Child {
-    /// Any key below.
+    /// Returns any key below.
     fn sample(&self) -> u64 {
         match self {
             Self::Leaf(key) => *key,
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Lines that a search for a key that is there touches.
+    /// Returns the lines that a search for a present key touches.
     fn search_lines(&self, key: u64) -> usize {
         let (mut child, mut lines) = (self.root.as_ref().unwrap(), 1);
         while let Child::Inner(inner) = child {
@@ -85,7 +85,7 @@ impl Model {
         lines + 1
     }
 
-    /// Lines that a scan of everything touches.
+    /// Returns the lines that a scan of everything touches.
     fn scan_lines(&self) -> usize {
         1 + self.root.as_ref().map_or(0, |root| self.lines_below(root))
     }
@@ -114,7 +114,7 @@ fn insert(design: Design, child: &mut Child, key: u64) {
             if let Some((_, below)) = inner.children.iter_mut().find(|(digit, _)| *digit == own) {
                 return insert(design, below, key);
             }
-            // A copy has its slots in the order of the digits, and the new one behind them.
+            // A copy has its slots in the order of the digits, and the new one after them.
             let is_copied = inner.children.len() == inner.room || (is_cow && inner.room <= 16);
             if is_copied {
                 inner.children.sort_by_key(|(digit, _)| *digit);
@@ -134,7 +134,7 @@ fn insert(design: Design, child: &mut Child, key: u64) {
     }
 }
 
-/// The lines read, each once, and how many were written and flushed.
+/// Returns the distinct lines read, and how many were written and flushed.
 fn tallied(touches: &[Touch]) -> (HashSet<Line>, usize, usize) {
     let read = touches.iter().filter_map(|touch| match touch {
         Touch::Read(line) => Some(*line),
@@ -145,7 +145,7 @@ fn tallied(touches: &[Touch]) -> (HashSet<Line>, usize, usize) {
     (read.collect(), written, count(|touch| matches!(touch, Touch::Flushed(_))))
 }
 
-/// Keys inserted one after the other, then searched for, then scanned.
+/// Keys are inserted one after another, then searched for, then scanned.
 fn assert_lines(design: Design, of: Keys, count: u64) {
     let keys = keys(of, count);
     let fabric = Local::memory(64 << 20, 1).unwrap();

@@ -1,4 +1,4 @@
-//! Memory nodes in threads of this process, behind RDMA devices where there are two.
+//! Memory nodes in threads of this process, behind RDMA devices if there are two.
 
 use crate::support::devices::{has_devices, on_device, through_device};
 use crate::support::{Node, connect_as};
@@ -9,17 +9,17 @@ use std::collections::VecDeque;
 
 pub(crate) type Ground = Tcp;
 
-/// Most bytes of a region: a device pins all of them.
+/// Maximum bytes of a region: a device pins all of them.
 const REGION_BYTES_MAX: u64 = 64 << 20;
-/// Sets of nodes of one test that serve at a time. Tests use one after the other.
+/// Sets of nodes of one test that serve at a time. Tests use them one after another.
 const SETS: usize = 2;
 
 thread_local! {
     static NODES: RefCell<VecDeque<Vec<Node>>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Returns a connection to `nodes` memory nodes of `node_bytes` bytes, or of as many as can be
-/// pinned. They serve until this thread has made two more sets, or ends.
+/// Returns a connection to `nodes` memory nodes of `node_bytes` bytes, or fewer if not all can be
+/// pinned. They serve until this thread has created two more sets, or ends.
 pub(crate) fn ground(node_bytes: u64, nodes: usize) -> Ground {
     let (serves, reaches) = if has_devices() {
         (on_device(), through_device())

@@ -1,7 +1,7 @@
-//! Every index over memory nodes, under the tests that it passes on memory of its own process
-//! (`darter-index`, `tests/index/common`): through RDMA devices where there are two
-//! (`scripts/rdma-vm`), and over TCP elsewhere. Each test makes hundreds of pools, so they are
-//! ignored unless asked for: `scripts/rdma-check --suite PROGRAM`.
+//! Every index on memory nodes, under the tests that it passes on local memory
+//! (`darter-index`, `tests/index/common`): through RDMA devices if there are two
+//! (`scripts/rdma-vm`), otherwise over TCP. Each test creates hundreds of pools, so they are
+//! ignored by default: `scripts/rdma-check --suite PROGRAM`.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 
@@ -17,7 +17,7 @@ use darter_fabric::Fabric;
 use darter_index::{Dart, DartOptions, IndexError};
 use darter_pool::Client;
 
-/// Cases of a property: a round trip takes a hundred times as long as in local memory.
+/// Number of cases of a property: a round trip takes a hundred times as long as in local memory.
 const CASES: u32 = 3;
 const SLOWNESS: u64 = 40;
 

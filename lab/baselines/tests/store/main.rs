@@ -1,4 +1,4 @@
-//! The library's store over an index of the baselines, behind a pointer.
+//! The library's store with a baseline index behind a pointer.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -17,7 +17,7 @@ use proptest::strategy::{Just, Strategy};
 struct Kind;
 
 impl Kind {
-    /// Opens a store over it in a new pool.
+    /// Opens a store with it in a new pool.
     #[allow(clippy::unused_self)] // tests of the store's own indexes choose by it
     fn open(self, nodes: usize) -> Store {
         let url = format!("mem:{}M?nodes={nodes}", 96 * nodes).parse().unwrap();
@@ -26,7 +26,7 @@ impl Kind {
     }
 }
 
-/// Returns the only one.
+/// Returns the only kind.
 fn kind() -> impl Strategy<Value = Kind> {
     Just(Kind)
 }

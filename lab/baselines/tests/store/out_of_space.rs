@@ -1,4 +1,4 @@
-//! Too little memory for a store over ART+CoW, whose deletes write copies of nodes.
+//! Too little memory for a store with ART+CoW, whose deletes write copies of nodes.
 
 use darter::{PutOutcome, Store, block_on, engine};
 use darter_baselines::{Design, Wort, WortOptions};
@@ -6,7 +6,7 @@ use darter_baselines::{Design, Wort, WortOptions};
 /// Bytes of the values in a pool of 8 MB.
 const VALUE_BYTES: usize = 20_000;
 
-/// Operations on many keys wait for room as single ones do, and each key counts once.
+/// Operations on many keys wait for room like operations on one key, and each key counts once.
 #[test]
 fn many_keys_are_stored_and_removed_in_a_pool_that_is_overwritten() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! What the tests of every index run on here: memory of this process, with a server beside
-//! each node.
+//! The ground of the tests of every index: memory of this process, with a server for each node.
 
 use darter_baselines::XStoreService;
 use darter_fabric::Local;

@@ -1,5 +1,5 @@
-//! XStore under the tests that every index must pass, which are those of `darter-index`: over
-//! memory with a server.
+//! XStore under the tests that every index must pass, which are those of `darter-index`, on memory
+//! with a server.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 

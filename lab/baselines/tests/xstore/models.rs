@@ -1,5 +1,5 @@
-//! Models: what operations cost with caches of all sizes, that answers are right whatever the models
-//! are, and that nothing of them is lost.
+//! Models: costs of operations with caches of all sizes, correct results with any models, and no
+//! lost memory.
 
 use crate::common::Model;
 use darter_baselines::{XStore, XStoreOptions, XStoreService};
@@ -38,7 +38,7 @@ impl Bench {
         Self { pool, index, client, options, model: Model::new() }
     }
 
-    /// With these keys, bulk loaded.
+    /// Creates the index with these keys, bulk loaded.
     fn loaded(value_words: u8, cache_bytes: u64, keys: impl Iterator<Item = u64>) -> Self {
         let mut bench = Self::new(value_words, cache_bytes);
         bench.model =
@@ -48,7 +48,7 @@ impl Bench {
         bench
     }
 
-    /// Another process's view, whose cache is empty.
+    /// Opens the index as another process, with an empty cache.
     fn with_cache(&self, cache_bytes: u64) -> (XStore<Memory>, Client<Memory>) {
         let mut client = self.pool.client().unwrap();
         let options = XStoreOptions { cache_bytes, ..self.options };
@@ -71,7 +71,7 @@ impl Bench {
         block_on(self.index.maintain(&mut self.client)).unwrap();
     }
 
-    /// All keys, and keys between them, are read as the model says, in all ways.
+    /// Asserts that all keys, and keys between them, are read as in the model, in all ways.
     fn assert_holds(&mut self) {
         let (index, client) = (&self.index, &mut self.client);
         for (key, value) in &self.model {
@@ -104,7 +104,7 @@ fn expected(model: &Model, range: &ScanRange, limit: usize) -> Vec<(Vec<u8>, Vec
     if range.reverse { pairs.rev().take(limit).collect() } else { pairs.take(limit).collect() }
 }
 
-/// What operations of a kind have cost.
+/// Returns the cost of operations of a kind.
 fn cost(client: &mut Client<Memory>, kind: OpKind, work: impl FnOnce(&mut Client<Memory>)) -> OpCounters {
     let before = client.endpoint().counters().unwrap()[kind];
     work(client);
@@ -112,7 +112,7 @@ fn cost(client: &mut Client<Memory>, kind: OpKind, work: impl FnOnce(&mut Client
 }
 
 const KEYS: u64 = 20_000;
-/// Sub-models of so many keys.
+/// Number of sub-models for these keys.
 const SUBMODELS: u64 = KEYS / 200;
 
 #[test]
@@ -137,7 +137,7 @@ fn gets_take_two_three_or_four_round_trips() {
             assert_eq!((found.ops, found.round_trips), (KEYS, round_trips * KEYS), "{what}");
             assert_eq!(found.calls, if budget == 0 { KEYS } else { 0 }, "{what}");
             assert!(OrderedIndex::<Memory>::cache_used_bytes(&index) <= budget, "{what}");
-            // A key that is not there costs the same round trips, and 8 bytes for its value.
+            // An absent key costs the same round trips, and 8 bytes for its value.
             let missed = cost(&mut client, OpKind::Get, |client| gets(client, &absent));
             if value_words == 0 && budget > 0 {
                 // One pointer in 512 has the key's hash.
@@ -204,7 +204,7 @@ fn scans_take_two_round_trips_and_one_for_each_leaf_not_foreseen() {
         for limit in [1, 7, 50, usize::MAX] {
             assert_eq!(costs(&mut bench, limit, 2), 0, "{value_words} words, {limit} pairs");
         }
-        // A leaf splits, and another one.
+        // One leaf splits, then another.
         for (nth, at) in [5000_u64, 9000].into_iter().enumerate() {
             for number in 0..8 {
                 bench.put(at + 1 + number, b"new");
@@ -218,8 +218,8 @@ fn scans_take_two_round_trips_and_one_for_each_leaf_not_foreseen() {
     }
 }
 
-/// Random operations beside one map, while sub-models are trained again and their number doubles and
-/// halves.
+/// Random operations compared with a map, while sub-models are retrained and their number doubles
+/// and halves.
 #[test]
 fn any_cache_answers_like_a_map() {
     for value_words in [2, 0] {
@@ -260,8 +260,8 @@ fn any_cache_answers_like_a_map() {
     }
 }
 
-/// More sub-models than a segment of the root holds: those behind it are found, trained again, and
-/// taken over.
+/// More sub-models than a segment of the root holds: those after it are found, retrained and taken
+/// over.
 #[test]
 fn a_root_of_several_segments_leads_to_all_keys() {
     const MANY: u64 = 215_000;

@@ -1,4 +1,4 @@
-//! Ranges on several memory nodes, made by a bulk load that splits by node.
+//! Ranges on several memory nodes, created by a bulk load that splits by node.
 
 use crate::common::Model;
 use crate::ground::{Ground, ground};
@@ -31,7 +31,7 @@ impl Bench {
         block_on(self.index.put(&mut self.client, &key.to_be_bytes(), value, Condition::Always)).map(drop)
     }
 
-    /// Everything is as the model says, keys, ranges from anywhere, and both ways.
+    /// Asserts that the index has the model's content: keys, ranges from any key, both directions.
     fn assert_holds(&mut self, model: &Model) {
         let (index, client) = (&self.index, &mut self.client);
         for range in [ScanRange::all(), ScanRange::all().reversed()] {
@@ -67,7 +67,7 @@ impl Bench {
         }
     }
 
-    /// Nothing is wrong, and nothing is lost.
+    /// Asserts that the index is sound and no memory is lost.
     fn assert_sound(&mut self, keys: usize) {
         for _ in 0..32 {
             block_on(self.pool.maintain(&mut self.client)).unwrap();
@@ -87,7 +87,7 @@ fn pairs(keys: u64) -> Model {
     (0..keys).map(|key| ((key * 5).to_be_bytes().to_vec(), key.to_le_bytes().to_vec())).collect()
 }
 
-/// Each node gets its share, and what a node has no room for goes to the next.
+/// Each node gets its share, and keys that do not fit on a node go to the next.
 #[test]
 fn a_bulk_load_splits_by_node() {
     for (value_words, cache_bytes) in [(1, u64::MAX), (0, u64::MAX), (1, 0), (0, 0)] {
@@ -122,7 +122,7 @@ fn a_bulk_load_splits_by_node() {
     }
 }
 
-/// A load whose pairs come while another one makes the index's keys those of other nodes.
+/// During a load, another load moves the index's keys to other nodes.
 #[test]
 fn a_load_that_another_overtakes_finds_keys() {
     for value_words in [1, 0] {
@@ -145,7 +145,7 @@ fn a_load_that_another_overtakes_finds_keys() {
     }
 }
 
-/// An iterator that says nothing of its length fills a node, and goes on with the next.
+/// An iterator without a length fills a node, then the next.
 #[test]
 fn a_bulk_load_of_unknown_length_fills_node_after_node() {
     let options = XStoreOptions { value_words: 31, nodes: 0, ..XStoreOptions::default() };

@@ -1,5 +1,5 @@
-//! Values in leaves: what the general tests, whose keys have any length, cannot hold; and what is
-//! seen from the process of the server itself.
+//! Values in leaves, which the general tests cannot cover because their keys have any length; and
+//! the view of the server's own process.
 
 use crate::common::{Bench, Model, Tested};
 use darter_baselines::{XStore, XStoreOptions, XStoreService};
@@ -74,7 +74,7 @@ fn other_lengths_are_refused() {
     assert!(block_on(index.get(client, b"")).is_err());
 }
 
-/// A server's pool handle, over which its own books can be held against what is reachable.
+/// A server's pool handle, whose records can be compared with the reachable objects.
 #[test]
 fn a_server_leaks_nothing() {
     for value_words in [0, 3] {
@@ -112,8 +112,8 @@ fn a_server_leaks_nothing() {
     }
 }
 
-/// Replies to the server's own verbs are lost, each in its turn, while it inserts, splits and deletes:
-/// what took effect all the same is known afterwards.
+/// Replies to the server's own verbs are lost, one at a time, while it inserts, splits and deletes:
+/// verbs that took effect nevertheless are known afterwards.
 #[test]
 fn a_server_goes_on_when_its_own_replies_are_lost() {
     for value_words in [0, 3] {
@@ -162,7 +162,7 @@ fn a_server_goes_on_when_its_own_replies_are_lost() {
     }
 }
 
-/// Long keys and values, wanted values, and many keys at a time, in requests that have to stay
+/// Long keys and values, expected values, and many keys at a time, in requests that have to stay
 /// short.
 #[test]
 fn long_strings_pass_by_blobs() {
@@ -197,7 +197,7 @@ fn long_strings_pass_by_blobs() {
     bench.assert_sound(model.len());
 }
 
-/// Without a server an operation says so.
+/// Without a server an operation returns an error.
 #[test]
 fn without_a_server_calls_fail() {
     let memory = Local::memory(8 << 20, 1).unwrap();

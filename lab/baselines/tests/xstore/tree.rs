@@ -1,6 +1,6 @@
-//! Reads by the image of the server's inner nodes: what operations cost with all of it cached, or
-//! the upper levels alone; that answers stay right when leaves split behind it; and that it is one
-//! of the index's objects.
+//! Reads by the image of the server's inner nodes: costs of operations with all of it cached, or
+//! only the upper levels; correct results after leaves split; and the image as one of the index's
+//! objects.
 
 use crate::common::Model;
 use darter_baselines::{XStore, XStoreOptions, XStoreService};
@@ -12,7 +12,7 @@ use rand_pcg::Pcg64Mcg;
 
 type Memory = Counting<Local>;
 
-/// A pool with a server, an index whose leaves are found by its tree, and what it holds.
+/// A pool with a server, an index whose leaves are found by its tree, and its content.
 struct Bench {
     pool: Pool<Memory>,
     index: XStore<Memory>,
@@ -25,7 +25,7 @@ fn options(value_words: u8, from: u8) -> XStoreOptions {
 }
 
 impl Bench {
-    /// With so many keys, multiples of 10, bulk loaded.
+    /// Creates the index with this many keys, multiples of 10, bulk loaded.
     fn loaded(options: XStoreOptions, keys: u64) -> Self {
         let memory = Local::memory(64 << 20, 1).unwrap();
         let served = memory.with_procedures(0, XStoreService::new(&memory).procedures()).unwrap();
@@ -48,7 +48,7 @@ impl Bench {
         self.client.endpoint().counters().unwrap()[kind]
     }
 
-    /// What getting all keys costs each, after it was done once: round trips, calls, bytes.
+    /// Returns the cost per key of getting all keys, after a first pass: round trips, calls, bytes.
     fn cost(&mut self) -> (f64, f64, f64) {
         let mut before = self.counts(OpKind::Get);
         for turn in 0..2 {
@@ -65,7 +65,7 @@ impl Bench {
         (each(spent.round_trips), each(spent.calls), each(spent.read_bytes))
     }
 
-    /// Keys that are there, keys that are not, and scans in both directions are as the model says.
+    /// Asserts that present keys, absent keys, and scans in both directions match the model.
     fn assert_holds(&mut self) {
         let (index, client) = (&self.index, &mut self.client);
         for key in self.model.keys() {
@@ -104,7 +104,7 @@ fn a_get_reads_the_levels_that_are_not_cached() {
     for (from, nodes, cached) in [(1, 0, 32), (2, 1, 4), (3, 2, 1), (4, 3, 0)] {
         let mut bench = Bench::loaded(options(1, from), 4000);
         let (round_trips, calls, bytes) = bench.cost();
-        // The leaf up to its keys, the record, and now and then the descriptor's word.
+        // The leaf up to its keys, the record, and occasionally the descriptor's word.
         let expected = f64::from(2 + nodes);
         assert!((expected..expected + 0.01).contains(&round_trips), "from {from}: {round_trips}");
         assert!(calls == 0.0, "from {from}: {calls}");
@@ -116,8 +116,8 @@ fn a_get_reads_the_levels_that_are_not_cached() {
     }
 }
 
-/// The image foresees the leaves under a lowest node, of which there are 28: one more round trip for
-/// each, and none of them a call.
+/// The image predicts the leaves under a lowest node, of which there are 28: one more round trip
+/// for each, and no calls.
 #[test]
 fn scans_go_from_node_to_node() {
     let mut bench = Bench::loaded(options(1, 1), 4000);
@@ -144,7 +144,7 @@ fn splits_behind_the_image_cost_a_neighbour_or_a_call_and_no_answer() {
         assert!(round_trips > 2.05 && calls < 0.5, "{value_words}: {round_trips} {calls}");
         bench.assert_holds();
         bench.assert_sound();
-        // Growth has begun another generation, with an image of the leaves of now.
+        // Growth has begun another generation, with an image of the current leaves.
         let keys = bench.model.len() as u64;
         for key in 0..4 * keys {
             bench.put(100_000 + key);

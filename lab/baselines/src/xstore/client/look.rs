@@ -1,12 +1,12 @@
-//! What a client may conclude from a leaf that it reads by READs alone.
+//! What a client may conclude from a leaf that it reads only by READs.
 //!
-//! *Presence* (rule X6): the key stands in a slot that counts, and the slot's record, read
-//! afterwards, is whole, of that key, and was placed no later than the incarnation that was read
-//! with the keys. A pointer is as good if the leaf's incarnation was known before the keys were read,
-//! and is the same behind them. *Absence* (rule X7): the leaf was at rest in an incarnation known before the
-//! READ, is in the same one in the READ and, unchanged in every bit of the header, in another READ
-//! behind it; the key is between the bounds, and not there. Everything else says to look again, or
-//! elsewhere.
+//! *Presence* (rule X6): the key is in a slot below the count, and the slot's record, read
+//! afterwards, is whole, has that key and was placed no later than the incarnation that was read
+//! with the keys. A pointer is proof if the leaf's incarnation was known before the keys were read
+//! and is the same after them. *Absence* (rule X7): the leaf was at rest in an incarnation known
+//! before the READ, has the same incarnation in the READ and an identical header in another READ
+//! after it; the key is between the bounds and in no slot. In all other cases the client reads
+//! again or elsewhere.
 
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{Head, Header, Pointer, key_hash};
@@ -18,27 +18,28 @@ use smallvec::SmallVec;
 /// Pointers of a leaf that may lead to a key.
 pub(crate) type Pointers = SmallVec<[Pointer; 2]>;
 
-/// What the words of a leaf up to its keys say of a key, and what has to be read next.
+/// What the words of a leaf up to its keys say about a key, and what has to be read next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The slot's record may be the key's.
+    /// This slot's record may hold the key.
     Slot(usize),
-    /// These blobs may be the key's.
+    /// These blobs may hold the key.
     Blobs(Pointers),
-    /// Not there, if the header stays as it is.
+    /// Absent if the header stays the same.
     Absent,
-    /// It is not in this leaf, which was not for it, or not any more, as far as can be told.
+    /// Not in this leaf, which never was or no longer is responsible for it, as far as these words
+    /// show.
     Elsewhere,
-    /// Not there, as it seems; a READ that knows this incarnation may prove it.
+    /// Probably absent; a READ that knows this incarnation can prove it.
     Unproven,
     /// The leaf is in motion.
     Moving,
 }
 
-/// Judges a leaf, which had the incarnation `known` at some time before it was read.
+/// Judges a leaf that had the incarnation `known` at some time before it was read.
 pub(crate) fn judge(index: &Descriptor, head: &Head, key: &[u8], known: Option<u32>) -> Verdict {
     if head.header.is_going() {
-        // Its left neighbour has its keys, if there are any.
+        // Its left neighbour holds its keys, if any.
         return Verdict::Elsewhere;
     }
     if head.header.is_moving() {
@@ -61,7 +62,7 @@ pub(crate) fn judge(index: &Descriptor, head: &Head, key: &[u8], known: Option<u
     without(head, key, known)
 }
 
-/// The same, when no slot has the key.
+/// The same if no slot has the key.
 pub(crate) fn without(head: &Head, key: &[u8], known: Option<u32>) -> Verdict {
     if head.holds(key) != Some(true) {
         Verdict::Elsewhere
@@ -72,14 +73,14 @@ pub(crate) fn without(head: &Head, key: &[u8], known: Option<u32>) -> Verdict {
     }
 }
 
-/// The value in a slot's words, which were read after its leaf had this header.
+/// Returns the value in a slot's words, which were read after its leaf had this header.
 pub(crate) fn record_value(words: &[u64], key: u64, header: Header) -> Option<Vec<u8>> {
     let record = Record::parse(words)
         .filter(|record| record.key == key && record.is_not_newer_than(header.incarnation));
     record.map(|record| record.value)
 }
 
-/// The value in a blob's words, if it is the key's. An error if they are no blob's.
+/// Returns the value in a blob's words if the blob holds the key. Fails if they are not a blob.
 pub(crate) fn blob_value(
     addr: GlobalAddr,
     words: &[u64],
@@ -89,13 +90,13 @@ pub(crate) fn blob_value(
     Ok((held.key == key).then(|| held.value.to_vec()))
 }
 
-/// Whether a key is proven absent by the header, read again.
+/// Returns whether the header, read again, proves a key absent.
 pub(crate) fn is_still(header: Header, again: u64) -> bool {
     again == header.word()
 }
 
-/// Whether a leaf of this incarnation is in it still, by its header: what its pointers were when they
-/// were read counted then.
+/// Returns whether a leaf of this incarnation still has it, by its header: then its pointers
+/// counted when they were read.
 pub(crate) fn has_not_moved(again: Header, incarnation: u32) -> bool {
     again.incarnation == incarnation
 }

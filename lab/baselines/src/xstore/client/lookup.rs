@@ -1,10 +1,10 @@
-//! Looking a key up by models: a machine that says what is to be READ next, so that many keys share
-//! their round trips.
+//! Key lookup by models: a state machine that returns the READs to post next, so that many keys
+//! share their round trips.
 //!
-//! The models predict some leaves, all of which are read at once, up to their keys. One more READ
-//! brings the value, or proves that there is none ([`super::look`]). When the key lies behind all
-//! of them, a leaf has split: its right neighbour is tried, once, and the sub-model is read again
-//! beside it. What leads nowhere is left to a call.
+//! The models predict some leaves, which are all read at once, up to their keys. One more READ
+//! brings the value or proves that there is none ([`super::look`]). If the key is after all of
+//! these leaves, a leaf has split: its right neighbour is tried once, and the sub-model is read
+//! again in the same batch. If that fails too, the lookup becomes a call.
 
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{HEAD_WORDS, Head, Header, Pointer};
@@ -17,22 +17,22 @@ use darter_index::Result;
 use darter_pool::Client;
 use smallvec::{SmallVec, smallvec};
 
-/// Looks at leaves before a call.
+/// READs of leaves before a call.
 const LOOKS_MAX: u32 = 5;
-/// READs of words of models that are no models before a call.
+/// READs of malformed model words before a call.
 const TORN_MAX: u32 = 2;
 
-/// A leaf that may be the key's.
+/// A leaf that may hold the key.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     number: u32,
-    /// An incarnation that it has had; without one its header is read first.
+    /// An incarnation that the leaf has had. If it is `None`, the header is read first.
     known: Option<u32>,
-    /// The position and the entry that led to it.
+    /// The entry that led to the leaf, and its position.
     entry: Option<(u32, Entry)>,
 }
 
-/// A pointer, and the leaf that had it in an incarnation.
+/// A pointer, and the leaf that held it in an incarnation.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     pointer: Pointer,
@@ -40,14 +40,15 @@ struct Place {
     incarnation: u32,
 }
 
-/// What is to be read next.
+/// What to read next.
 #[derive(Debug)]
 enum State {
     Route,
-    /// Leaves up to their keys, and the sub-model, too, if it ought to have changed.
+    /// Leaves up to their keys, and the sub-model if it has probably changed.
     Look(SmallVec<[Candidate; 4]>, bool),
     Slot(u32, usize, Header),
-    /// Blobs that may be the key's, of leaves in these incarnations, and what comes next if none is.
+    /// Blobs that may hold the key, with the incarnations of their leaves, and the state that
+    /// follows if none does.
     Blobs(SmallVec<[Place; 2]>, Box<State>),
     /// The header, to prove an absence.
     Header(u32, Header),
@@ -55,7 +56,7 @@ enum State {
     Call,
 }
 
-/// A key being looked up.
+/// A lookup of one key in progress.
 #[derive(Debug)]
 pub(super) struct Lookup<'a> {
     key: &'a [u8],
@@ -81,22 +82,22 @@ impl<'a> Lookup<'a> {
         Self { key, index, models, sight, route, leaves: None, state, looks, torn, has_tried_sibling }
     }
 
-    /// Whether the key's value is known, or that there is none.
+    /// Returns whether the lookup has found the key's value or proved its absence.
     pub(super) fn is_known(&self) -> bool {
         matches!(self.state, State::Value(_))
     }
 
-    /// The key's value, if it is known and there is one.
+    /// Returns the key's value if one was found.
     pub(super) fn into_value(self) -> Option<Vec<u8>> {
         if let State::Value(value) = self.state { value } else { None }
     }
 
-    /// The sub-model that is responsible for the key.
+    /// Returns the sub-model that is responsible for the key.
     pub(super) fn submodel(&self) -> Option<u32> {
         self.route.submodel()
     }
 
-    /// Adds the READs that come next; none when the end is reached.
+    /// Adds the next READs; none once the lookup is complete.
     pub(super) fn post<F: Fabric>(&mut self, client: &Client<F>, batch: &mut Batch) -> Reads {
         if matches!(self.state, State::Route) {
             match self.route.step() {
@@ -145,7 +146,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Goes to the leaves that are predicted, as far as there can be any.
+    /// Proceeds to the predicted leaves that can exist.
     fn look_at<F: Fabric>(&mut self, client: &Client<F>, entries: &[(u32, Entry)]) {
         let words = self.index.layout.words();
         let is_one = |entry: &Entry| entry.is_valid() && is_leaf(client, self.index, entry.number(), words);
@@ -160,7 +161,7 @@ impl<'a> Lookup<'a> {
         if candidates.is_empty() { self.give_up() } else { self.state = State::Look(candidates, false) }
     }
 
-    /// Leaves the key to a call: the sub-model has misled.
+    /// Leaves the key to a call: the sub-model led to the wrong leaves.
     fn give_up(&mut self) {
         if let Some(submodel) = self.route.submodel() {
             self.sight.cache.forget_submodel(self.models.view, submodel);
@@ -168,9 +169,9 @@ impl<'a> Lookup<'a> {
         self.state = State::Call;
     }
 
-    /// Looks at a leaf again, of which more is known now. What has changed a few times, or stays torn,
-    /// is left to a call: the leaf's lock awaits who writes there, and the server mends what the dead
-    /// have left.
+    /// Reads a leaf again, about which more is known now. If it has changed a few times or stays
+    /// torn, the lookup becomes a call: the server waits for the leaf's lock and repairs what a
+    /// dead server left half done.
     fn again(&mut self, number: u32, known: Option<u32>) {
         if self.looks < LOOKS_MAX {
             self.state = State::Look(smallvec![Candidate { number, known, entry: None }], false);
@@ -179,10 +180,10 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Takes in what was read.
+    /// Processes the words that were read.
     ///
     /// # Errors
-    /// Damage.
+    /// A damaged index.
     pub(super) fn absorb<F: Fabric>(
         &mut self,
         client: &Client<F>,
@@ -283,8 +284,8 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Goes to the right neighbour of a leaf that has split, with its sub-model, which was trained
-    /// again, perhaps.
+    /// Proceeds to the right neighbour of a leaf that has split, and reads the sub-model, which may
+    /// have been trained again.
     fn try_sibling<F: Fabric>(&mut self, client: &Client<F>, sibling: u32) {
         let is_one = is_leaf(client, self.index, sibling, self.index.layout.words());
         if self.has_tried_sibling || !is_one {
@@ -305,7 +306,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Renews the entry of a leaf that is the key's, and has another incarnation than the entry.
+    /// Updates the entry of a leaf that holds the key but has another incarnation than the entry.
     fn renew(&self, candidate: &Candidate, head: &Head) {
         let Some((position, entry)) = candidate.entry else { return };
         let Header { incarnation, count, .. } = head.header;
@@ -317,8 +318,8 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// What comes after a verdict on a leaf, the most promising with the least rank. `None` if the leaf
-/// is not the key's.
+/// Returns the state that follows a verdict on a leaf, with its rank: the most promising verdict
+/// has the lowest. `None` if the leaf does not hold the key.
 fn follow(number: u32, header: Header, verdict: &Verdict) -> Option<(u32, State)> {
     let again = |known| State::Look(smallvec![Candidate { number, known, entry: None }], false);
     Some(match verdict {
@@ -330,7 +331,7 @@ fn follow(number: u32, header: Header, verdict: &Verdict) -> Option<(u32, State)
     })
 }
 
-/// Whether there can be a leaf of this number.
+/// Returns whether a leaf with this number can exist.
 pub(crate) fn is_leaf<F: Fabric>(client: &Client<F>, index: &Descriptor, number: u32, words: usize) -> bool {
     number != 0 && is_within(client, index.leaf(number), words)
 }

@@ -1,5 +1,5 @@
-//! Operations: writes are calls, which the server answers in one round trip; reads find their leaves
-//! by models, and are calls where these lead nowhere. Each goes to the range of its keys ([`ranges`]).
+//! Operations: writes are calls, which the server completes in one round trip; reads find their
+//! leaves by models and fall back to calls. Each goes to the range of its keys ([`ranges`]).
 
 pub(crate) mod look;
 pub(crate) mod lookup;
@@ -26,13 +26,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use view::Models;
 
-/// Words of a string that goes by a blob when a request would be too long.
+/// Words of a string from which it is passed in a blob if the request would be too long.
 const SPILLED_WORDS: usize = 64;
 
-/// Leaves that may change under a scan by READs before it goes on by calls.
+/// Leaf changes during a scan by READs after which it continues by calls.
 const SCAN_CHANGES_MAX: u32 = 4;
 
-/// A request being made, with the blobs of its long strings, which live until the answer has come.
+/// A request under construction, with the blobs of its long strings, which live until the reply.
 #[derive(Default)]
 struct Request {
     words: Vec<u64>,
@@ -40,7 +40,7 @@ struct Request {
 }
 
 impl Request {
-    /// Adds strings, whose long ones go by blobs where there are too many words.
+    /// Adds strings; long ones become blobs if there are too many words.
     async fn add<F: Fabric>(&mut self, client: &mut Pinned<'_, F>, node: u8, texts: &[&[u8]]) -> Result<()> {
         let total: usize = texts.iter().map(|text| text.len() / 8 + 2).sum();
         for text in texts {
@@ -64,8 +64,8 @@ impl Request {
         Ok(())
     }
 
-    /// Calls, and gives the blobs back. When it is not known what became of the call they are left
-    /// to the sweep: its procedure may still read them.
+    /// Calls, then frees the blobs. If the outcome of the call is unknown they are left to the
+    /// sweep, because the procedure may still read them.
     async fn call<F: Fabric>(
         mut self,
         client: &mut Client<F>,
@@ -78,10 +78,10 @@ impl Request {
     }
 }
 
-/// Calls a procedure of the server of a range; returns the answer's words.
+/// Calls a procedure of the server of a range; returns the reply's words.
 ///
 /// # Errors
-/// Those of the fabric.
+/// Errors of the fabric.
 async fn call<F: Fabric>(
     client: &mut Client<F>,
     (index, range): (&Descriptor, &Descriptor),
@@ -96,17 +96,17 @@ async fn call<F: Fabric>(
 }
 
 impl<F: Fabric> XStore<F> {
-    /// Calls a procedure without arguments of the servers of all ranges, which are found first;
-    /// returns the first word of each answer, 0 where there is none.
+    /// Calls a procedure without arguments on the servers of all ranges, after reading the table.
+    /// Returns the first word of each reply, 0 if there is none.
     ///
     /// # Errors
-    /// Those of the servers and the fabric.
+    /// Errors of the servers and the fabric.
     pub(super) async fn call_all(&self, client: &mut Client<F>, procedure: u64) -> Result<Vec<u64>> {
         let (mut tries, mut at, mut words) = (0, Vec::new(), Vec::new());
         self.find_ranges(client, &self.shared.ranges()).await?;
         loop {
             let ranges = self.shared.ranges();
-            // What lies below a bound is done.
+            // Keys below this bound are done.
             let place = if words.is_empty() { 0 } else { ranges.place_of(&at) };
             let outcome =
                 call(client, (&self.shared.descriptor, &ranges.all[place].descriptor), procedure, Vec::new());
@@ -122,7 +122,7 @@ impl<F: Fabric> XStore<F> {
         }
     }
 
-    /// Refuses keys and values that the index has no room for.
+    /// Rejects keys and values that are too large for the index.
     pub(super) fn check_pair(&self, client: &Client<F>, key: &[u8], value: &[u8]) -> Result<()> {
         OrderedIndex::<F>::check_key(self, key)?;
         let layout = self.shared.descriptor.layout;
@@ -134,7 +134,7 @@ impl<F: Fabric> XStore<F> {
         pair::class_within(client.pool().object_bytes_max(), key.len(), value.len()).map(drop)
     }
 
-    /// The values of keys, in their order; each has been checked.
+    /// Returns the values of keys, in their order. The keys have been checked.
     pub(super) async fn values_of(
         &self,
         client: &mut Client<F>,
@@ -151,7 +151,7 @@ impl<F: Fabric> XStore<F> {
         }
     }
 
-    /// The same by these ranges.
+    /// The same with these ranges.
     async fn values_in(
         &self,
         ranges: &Ranges,
@@ -204,8 +204,8 @@ impl<F: Fabric> XStore<F> {
         Ok(values)
     }
 
-    /// The values of keys of a range by calls, the first of which brings the words of a sub-model,
-    /// too.
+    /// Returns the values of a range's keys by calls. The first call also returns the words of a
+    /// sub-model.
     async fn values_by_calls(
         &self,
         client: &mut Pinned<'_, F>,
@@ -256,7 +256,7 @@ impl<F: Fabric> XStore<F> {
         loop {
             let ranges = self.shared.ranges();
             let range = ranges.of(key);
-            // Where the leaf's number is cached, the server need not search.
+            // If the leaf's number is cached, the server need not search.
             let hint = range.leaf_hint(key);
             let outcome = self.put_in((range, hint), client, (key, value), condition).await;
             if outcome.is_ok() || !self.goes_elsewhere(client, &ranges, &outcome, &mut tries).await? {
@@ -265,7 +265,7 @@ impl<F: Fabric> XStore<F> {
         }
     }
 
-    /// The same, of a range. `hint` is the number of the leaf where the key may be, 0 for none.
+    /// The same for one range. `hint` is the number of the leaf that may hold the key, 0 for none.
     pub(super) async fn put_in(
         &self,
         (range, hint): (&Range, u32),
@@ -289,7 +289,7 @@ impl<F: Fabric> XStore<F> {
         }
     }
 
-    /// Whether a value is so long that the index holds none like it.
+    /// Returns whether a value is longer than any that the index can hold.
     fn cannot_equal(client: &Client<F>, expected: &[u8]) -> bool {
         pair::class_within(client.pool().object_bytes_max(), 0, expected.len()).is_err()
     }
@@ -329,7 +329,7 @@ impl<F: Fabric> XStore<F> {
         wire::outcome(&answer)?.word().map(|gone| gone != 0).ok_or_else(wire::strange)
     }
 
-    /// The first pairs of a range of keys, from one range of the index after the other.
+    /// Returns the first pairs of a range of keys, from one range of the index after another.
     pub(super) async fn pairs_of(
         &self,
         client: &mut Client<F>,
@@ -359,7 +359,7 @@ impl<F: Fabric> XStore<F> {
         }
     }
 
-    /// Adds the pairs of a part of a scan in a range, and leaves what of it is still to come.
+    /// Adds the pairs of a scan's part in a range, and narrows the scan to the rest.
     async fn pairs_in(
         &self,
         range: &Range,
@@ -388,7 +388,7 @@ impl<F: Fabric> XStore<F> {
         self.scan_by_calls(range, client, part, (limit, pairs)).await
     }
 
-    /// The same, in as many calls as their words need.
+    /// The same by as many calls as the words need.
     async fn scan_by_calls(
         &self,
         range: &Range,
@@ -430,7 +430,8 @@ impl<F: Fabric> XStore<F> {
 }
 
 impl Range {
-    /// The leaf where the cache says that a key is, 0 if it does not say; the server verifies it.
+    /// Returns the leaf that holds a key according to the cache, 0 if unknown; the server verifies
+    /// it.
     pub(super) fn leaf_hint(&self, key: &[u8]) -> u32 {
         let Some(models) = self.sight.recent() else { return 0 };
         let step = self.sight.way(&models, model_key(key), (0, 0)).step();
@@ -446,7 +447,7 @@ impl Range {
     }
 }
 
-/// Reads until nothing more is to be found out by READs.
+/// Posts READs until all lookups are complete or left to calls.
 async fn read_all<F: Fabric>(client: &mut Pinned<'_, F>, lookups: &mut [Option<Lookup<'_>>]) -> Result<()> {
     loop {
         let mut batch = client.batch();
@@ -470,7 +471,7 @@ async fn read_all<F: Fabric>(client: &mut Pinned<'_, F>, lookups: &mut [Option<L
     }
 }
 
-/// As many of the first keys as a request has room for, one at least.
+/// Returns as many of the first keys as fit in a request, at least one.
 fn within_request<'a, 'k>(keys: &'a [&'k [u8]]) -> &'a [&'k [u8]] {
     let mut words = 0;
     let fit = keys.iter().take_while(|key| {
@@ -480,7 +481,7 @@ fn within_request<'a, 'k>(keys: &'a [&'k [u8]]) -> &'a [&'k [u8]] {
     &keys[..fit.count().max(1)]
 }
 
-/// Takes a pair off an answer to a scan.
+/// Takes a pair from a reply to a scan.
 async fn taken_pair<F: Fabric>(client: &mut Client<F>, reader: &mut Reader<'_>) -> Result<KeyValue> {
     match reader.text().ok_or_else(wire::strange)? {
         Taken::Plain(key) => match reader.text() {

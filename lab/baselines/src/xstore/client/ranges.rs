@@ -1,8 +1,8 @@
-//! The ranges of an index as a process knows them: whom to call, and which models to go by.
+//! The ranges of an index as a process knows them: which server to call and which models to use.
 //!
-//! What is known may be old, and is a hint: leaves prove what they hold by their own words, and a
-//! server answers that keys are another's. Then the table is read again (rule X11). What is cached of
-//! models ends with the table.
+//! They may be outdated, so they are hints: leaves prove what they hold by their own words, and a
+//! server replies that keys belong to another server. Then the table is read again (rule X11).
+//! Cached models are dropped with the table.
 
 use super::super::XStoreOptions;
 use super::super::descriptor::Descriptor;
@@ -17,9 +17,9 @@ use darter_pool::Client;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Answers that keys have moved before an operation gives up.
+/// Replies that keys have moved before an operation gives up.
 const MOVES_MAX: u32 = 200;
-/// Those before it lets others go on each time.
+/// Such replies before the operation yields each time.
 const MOVES_AT_ONCE: u32 = 2;
 /// A range.
 #[derive(Debug)]
@@ -29,10 +29,10 @@ pub(in super::super) struct Range {
     pub(super) sight: Sight,
 }
 
-/// The ranges, ascending; there is one at least, and the first begins below all keys.
+/// The ranges, ascending. There is at least one, and the first begins below all keys.
 #[derive(Debug)]
 pub(in super::super) struct Ranges {
-    /// The number of their table. Its address says nothing: an older one may have lain there.
+    /// The number of their table. Its address is not enough: an older table may have been there.
     table: u64,
     pub(in super::super) all: Vec<Range>,
 }
@@ -41,7 +41,7 @@ impl Ranges {
     /// Reads the table.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(in super::super) async fn read<F: Fabric>(
         client: &mut Client<F>,
         index: &Descriptor,
@@ -62,23 +62,23 @@ impl Ranges {
         Ok(Self { table: table.number, all })
     }
 
-    /// The place of the range of a key.
+    /// Returns the position of the range of a key.
     pub(super) fn place_of(&self, key: &[u8]) -> usize {
         self.all.partition_point(|range| &range.low[..] <= key).saturating_sub(1)
     }
 
-    /// The range of a key.
+    /// Returns the range of a key.
     pub(in super::super) fn of(&self, key: &[u8]) -> &Range {
         &self.all[self.place_of(key)]
     }
 
-    /// The range in which a scan begins, and the part of the scan in it.
+    /// Returns the range in which a scan begins, and the part of the scan in it.
     pub(super) fn part_of(&self, scan: &ScanRange) -> (&Range, ScanRange) {
         let mut part = scan.clone();
         let at = match (if scan.reverse { &scan.to } else { &scan.from }, scan.reverse) {
             (Bound::Unbounded, true) => self.all.len() - 1,
             (Bound::Unbounded, false) => 0,
-            // What is below a range's low bound is in the one before.
+            // Keys below a range's low bound are in the previous range.
             (Bound::Excluded(key), true) => {
                 self.all.partition_point(|range| range.low < *key).saturating_sub(1)
             }
@@ -110,25 +110,25 @@ impl Ranges {
         self.all.iter().fold(Hits::default(), |sum, range| sum + range.sight.cache.hits())
     }
 
-    /// Bytes of the caches in use.
+    /// Returns the bytes of the caches in use.
     pub(in super::super) fn cache_bytes(&self) -> u64 {
         self.all.iter().map(|range| range.sight.cache_bytes()).sum()
     }
 }
 
 impl Shared {
-    /// The ranges as last read.
+    /// Returns the ranges as last read.
     pub(in super::super) fn ranges(&self) -> Arc<Ranges> {
         Arc::clone(&lock(&self.ranges))
     }
 }
 
 impl<F: Fabric> XStore<F> {
-    /// Whether an operation that has gone by these ranges, and is not pinned any more, is to be tried
-    /// again: the keys are in other ranges now, whose server can be found.
+    /// Returns whether to repeat an operation that used these ranges and is no longer pinned: its
+    /// keys are now in other ranges, whose server can be found.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn goes_elsewhere<T>(
         &self,
         client: &mut Client<F>,
@@ -150,7 +150,7 @@ impl<F: Fabric> XStore<F> {
     /// Reads the table of ranges again, unless another client of this process has done so.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(in super::super) async fn find_ranges(
         &self,
         client: &mut Client<F>,
@@ -170,7 +170,7 @@ impl<F: Fabric> XStore<F> {
     }
 }
 
-/// Leaves what is behind a part of a scan. Returns whether there is anything.
+/// Narrows a scan to the rest after one of its parts. Returns whether any is left.
 pub(super) fn behind(scan: &mut ScanRange, part: &ScanRange) -> bool {
     let is_more = if scan.reverse { part.from != scan.from } else { part.to != scan.to };
     match (if scan.reverse { &part.from } else { &part.to }, scan.reverse) {
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Parts follow each other without a gap, and end where the scan ends.
+    /// The parts are adjacent and end where the scan ends.
     #[test]
     fn parts_of_a_scan_tile_it() {
         let ranges = ranges();

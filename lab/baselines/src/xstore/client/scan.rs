@@ -1,11 +1,11 @@
-//! Scans by models: two round trips for the leaves that are foreseen, and one for each that is not.
+//! Scans by models: two round trips for the predicted leaves, and one for each other leaf.
 //!
-//! One READ brings a leaf up to its keys, another one its records or blobs, and behind them its
-//! header, which must not have changed in any bit: then all that was read is the leaf's at one
-//! moment (rules X6 and X7, for each of its keys). The leaves' bounds tile the range, whatever led
-//! to them. While some leaves' records are read the next leaves are: those of the next table, or the
-//! right neighbour of one that has split. A leaf that changes meanwhile is read again; what leads
-//! nowhere is left to calls.
+//! One READ brings a leaf up to its keys; another brings its records or blobs and, after them, its
+//! header, which must be identical in every bit. Then all words read were the leaf's at one moment
+//! (rules X6 and X7, for each of its keys). The leaves' bounds tile the range, no matter how the
+//! leaves were found. While the records of some leaves are read, the next leaves are read too:
+//! those of the next table, or the right neighbour of a leaf that has split. A leaf that changes in
+//! between is read again. If the models lead nowhere, calls continue the scan.
 
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{Bound as LeafBound, HEAD_WORDS, Head, Header, Pointer, SLOTS};
@@ -21,32 +21,32 @@ use darter_pool::Pinned;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-/// Leaves foreseen at a time.
+/// Number of leaves predicted at a time.
 const FORESEEN_MAX: u32 = 32;
-/// Bytes of records and blobs in a round trip, if there is more than one leaf.
+/// Bytes of records and blobs in a round trip, if it reads more than one leaf.
 const BYTES_MAX: u64 = 1 << 20;
 /// Round trips under one pin.
 const ROUNDS_MAX: u32 = 64;
-/// Neighbours that are followed, or READs of models that are refused, without a leaf gained.
+/// Neighbours followed, or READs of models rejected, without progress to another leaf.
 const ASTRAY_MAX: u32 = 4;
 
-/// Where a scan is: at keys from this one on, or at those below it.
+/// The position of a scan: at keys from this one up, or below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cursor {
     From(Vec<u8>),
     To(Bound<Vec<u8>>),
 }
 
-/// How a leaf lies to the cursor.
+/// The position of a leaf relative to the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// It has the keys at the cursor.
+    /// The leaf has the keys at the cursor.
     Here,
-    /// The scan has passed it.
+    /// The scan has passed the leaf.
     Passed,
-    /// There are leaves between.
+    /// There are other leaves in between.
     Ahead,
-    /// Its words do not tell.
+    /// The leaf's words are not enough to decide.
     Unknown,
 }
 
@@ -59,7 +59,7 @@ impl Cursor {
         }
     }
 
-    /// The model key that leads to the leaf at the cursor.
+    /// Returns the model key that leads to the leaf at the cursor.
     fn model_key(&self) -> u64 {
         match self {
             Self::From(key) | Self::To(Bound::Included(key)) => model_key(key),
@@ -98,7 +98,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a key is still to come.
+    /// Returns whether the scan has not passed a key yet.
     fn has(&self, key: &[u8]) -> bool {
         match self {
             Self::From(from) => key >= &from[..],
@@ -108,8 +108,8 @@ impl Cursor {
         }
     }
 
-    /// The cursor behind a leaf; `None` if its words do not tell. At the end of all leaves it says
-    /// that the scan is over.
+    /// Returns the cursor after a leaf, and whether the scan is over; `None` if the leaf's words
+    /// are not enough to decide.
     fn behind(&self, head: &Head) -> Option<(Self, bool)> {
         match (self, &head.low, &head.high) {
             (Self::From(_), _, LeafBound::Short(high)) => Some((Self::From(high.clone()), false)),
@@ -121,7 +121,7 @@ impl Cursor {
         }
     }
 
-    /// Whether all keys at the cursor are out of a range.
+    /// Returns whether all keys at the cursor are outside a range.
     fn is_out(&self, range: &ScanRange) -> bool {
         match (self, &range.from, &range.to) {
             (Self::From(key), _, Bound::Included(to)) => key > to,
@@ -131,7 +131,7 @@ impl Cursor {
         }
     }
 
-    /// The part of a range from the cursor on. One that begins behind a key still does.
+    /// Narrows a range to the part from the cursor on. An excluded lower bound stays excluded.
     fn narrow(self, range: &mut ScanRange) {
         match self {
             Self::From(key) if range.from == Bound::Excluded(key.clone()) => {}
@@ -141,27 +141,27 @@ impl Cursor {
     }
 }
 
-/// How a walk has ended.
+/// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// There is no more.
+    /// All pairs have been read.
     Over,
-    /// It goes on, from the range that is left.
+    /// The scan continues with the rest of the range.
     Open,
-    /// A leaf has changed: the same.
+    /// The same, but because a leaf has changed.
     Changed,
-    /// Models do not lead on: calls do.
+    /// The models lead no further: calls continue the scan.
     Astray,
 }
 
-/// A leaf whose keys are known, and whose records are to be read.
+/// A leaf whose keys have been read and whose records have not.
 #[derive(Debug)]
 struct Pending {
     number: u32,
     head: Head,
-    /// How many of its keys are in the range for sure.
+    /// Number of its keys that are certainly in the range.
     counted: usize,
-    /// The cursor in front of it.
+    /// The cursor before it.
     at: Cursor,
 }
 
@@ -171,7 +171,7 @@ struct Posted {
     header: ReadId,
 }
 
-/// A scan under way.
+/// A scan in progress.
 pub(super) struct Walk<'a> {
     index: &'a Descriptor,
     models: &'a Models,
@@ -179,21 +179,21 @@ pub(super) struct Walk<'a> {
     range: &'a ScanRange,
     limit: usize,
     pub(super) pairs: Vec<KeyValue>,
-    /// Behind the last leaf whose keys are known.
+    /// After the last leaf whose keys are known.
     cursor: Cursor,
     is_last: bool,
-    /// Keys in leaves that are pending, as far as they count.
+    /// Keys in pending leaves that are certainly in the range.
     expected: usize,
     pending: VecDeque<Pending>,
     route: Option<Way<'a>>,
-    /// Leaves to be read next.
+    /// Leaves to read next.
     next: Vec<u32>,
-    /// Leaves that were read already, and lie behind those that are to be read next.
+    /// Leaves already read that come after those in `next`.
     ahead: VecDeque<Met>,
-    /// The leaf behind the last one that was met, on the way to the cursor.
+    /// The leaf after the last one visited, in the direction of the cursor.
     sibling: u32,
     astray: u32,
-    /// Where the scan is to go on.
+    /// Where the scan continues.
     reached: Option<Cursor>,
 }
 
@@ -226,17 +226,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Narrows the range to what is left of it.
+    /// Narrows the range to the part not scanned yet.
     pub(super) fn narrow(&self, range: &mut ScanRange) {
         if let Some(reached) = self.reached.clone() {
             reached.narrow(range);
         }
     }
 
-    /// Walks on for as long as one pin ought to last.
+    /// Walks for at most the round trips of one pin.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn run<F: Fabric>(&mut self, client: &mut Pinned<'_, F>) -> Result<End> {
         for _ in 0..ROUNDS_MAX {
             self.foresee(client);
@@ -269,12 +269,12 @@ impl<'a> Walk<'a> {
         Ok(End::Open)
     }
 
-    /// Whether no more leaves are needed, as far as can be told.
+    /// Returns whether no more leaves are needed, as far as is known.
     fn is_enough(&self) -> bool {
         self.is_last || self.pairs.len().saturating_add(self.expected) >= self.limit
     }
 
-    /// Finds out which leaves come next, if that can be told without a READ.
+    /// Determines which leaves come next, if that needs no READ.
     fn foresee<F: Fabric>(&mut self, client: &Pinned<'_, F>) {
         if self.is_enough() || self.astray >= ASTRAY_MAX {
             self.next.clear();
@@ -290,7 +290,7 @@ impl<'a> Walk<'a> {
         let is_reverse = self.range.reverse;
         let route = self.route.get_or_insert_with(|| {
             let left = self.limit - self.pairs.len() - self.expected;
-            // Leaves are half full at least, as long as nothing is deleted.
+            // Leaves are at least half full unless pairs are deleted.
             let more = left.div_ceil(SLOTS / 2).min(FORESEEN_MAX as usize) as u32;
             let more = if is_reverse { (more + 1, 0) } else { (0, more) };
             self.sight.way(self.models, self.cursor.model_key(), more)
@@ -306,7 +306,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes these leaves for those that come next.
+    /// Sets the leaves that come next.
     fn foresee_all<F: Fabric>(&mut self, client: &Pinned<'_, F>, entries: &[(u32, Entry)]) {
         self.route = None;
         let words = self.index.layout.words();
@@ -321,7 +321,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes to the neighbour of the last leaf, if there is one.
+    /// Proceeds to the neighbour of the last leaf if there is one.
     fn follow<F: Fabric>(&mut self, client: &Pinned<'_, F>) {
         if is_leaf(client, self.index, self.sibling, self.index.layout.words()) {
             self.next.push(std::mem::take(&mut self.sibling));
@@ -338,14 +338,14 @@ impl<'a> Walk<'a> {
         Some(batch.read(addr, words))
     }
 
-    /// Adds the READs of a leaf's header, so that its incarnation is known before, and of the leaf up
-    /// to its keys.
+    /// Adds READs of a leaf's header, to know its incarnation first, and of the leaf up to its
+    /// keys.
     fn post_head(&self, batch: &mut Batch, number: u32) -> Reading {
         let addr = self.index.leaf(number);
         Reading { number, header: batch.read(addr, 1), head: batch.read(addr, HEAD_WORDS) }
     }
 
-    /// Adds the READs of records or blobs of leaves that are pending, and of their headers.
+    /// Adds the READs of the records or blobs of pending leaves and of their headers.
     fn post_pending(&self, batch: &mut Batch) -> Vec<Posted> {
         let (layout, mut bytes, mut posted) = (self.index.layout, 0, Vec::new());
         for Pending { number, head, .. } in &self.pending {
@@ -371,7 +371,7 @@ impl<'a> Walk<'a> {
         posted
     }
 
-    /// Takes in records. Returns false if a leaf has changed since its keys were read.
+    /// Processes records. Returns false if a leaf has changed since its keys were read.
     fn absorb_pending(&mut self, done: &Batch, posted: &[Posted]) -> Result<bool> {
         for reads in posted {
             let Some(leaf) = self.pending.pop_front() else { break };
@@ -379,7 +379,7 @@ impl<'a> Walk<'a> {
             let is_same = done.words(reads.header)[0] == leaf.head.header.word();
             let pairs = if is_same { self.pairs_of(done, &leaf.head, &reads.bodies)? } else { None };
             let Some(mut pairs) = pairs else { return Ok(false) };
-            // A leaf that has taken the place of others begins in front of the cursor, or ends behind it.
+            // A leaf that has replaced others may begin before the cursor or end after it.
             pairs.retain(|(key, _)| self.range.contains(key) && leaf.at.has(key));
             pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
             if self.range.reverse {
@@ -393,7 +393,7 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
-    /// The pairs of a leaf; `None` if something of them is torn.
+    /// Returns the pairs of a leaf; `None` if any is torn.
     fn pairs_of(&self, done: &Batch, head: &Head, bodies: &[ReadId]) -> Result<Option<Vec<KeyValue>>> {
         let mut pairs = Vec::with_capacity(head.counted().len());
         if self.index.layout.is_inline() {
@@ -413,8 +413,8 @@ impl<'a> Walk<'a> {
         Ok((pairs.len() == head.counted().len()).then_some(pairs))
     }
 
-    /// How many keys of a leaf are in the range for sure; those of a leaf with pointers at an end
-    /// of the range are not known.
+    /// Returns how many keys of a leaf are certainly in the range. For a leaf with pointers at an
+    /// end of the range this is unknown.
     fn counted(&self, head: &Head) -> usize {
         let keys = head.counted();
         if self.index.layout.is_inline() {
@@ -425,7 +425,7 @@ impl<'a> Walk<'a> {
         if is_inner && !self.is_last { keys.len() } else { 0 }
     }
 
-    /// Takes in leaves up to their keys.
+    /// Processes leaves up to their keys.
     fn absorb_heads(&mut self, done: &Batch, readings: &[Reading]) {
         let before = self.pending.len();
         let met = readings.iter().filter_map(|reading| {
@@ -444,15 +444,15 @@ impl<'a> Walk<'a> {
         };
     }
 
-    /// Takes in leaves in their order, as far as there is none between them. Returns false if the
-    /// words of one do not tell where it lies.
+    /// Adds leaves in order while no other leaf can be between them. Returns false if the words of
+    /// a leaf are not enough to determine its position.
     fn take_in(&mut self, mut met: VecDeque<Met>) -> bool {
         while let Some(Met { number, head, is_still }) = met.pop_front() {
             if self.is_last {
                 break;
             }
             match self.cursor.side(&head) {
-                // Its left neighbour has its keys, if there are any.
+                // Its left neighbour holds its keys, if any.
                 _ if head.header.is_going() => {}
                 _ if !is_still => {
                     self.next.push(number);
@@ -503,7 +503,7 @@ struct Reading {
 mod tests {
     use super::*;
 
-    /// A leaf that has taken the place of its neighbour has keys that a scan has passed.
+    /// A leaf that has replaced its neighbour holds keys that a scan has passed.
     #[test]
     fn what_a_scan_has_passed_is_not_to_come() {
         let key = |byte: u8| vec![byte; 8];
@@ -514,7 +514,8 @@ mod tests {
         assert_eq!(came(&Cursor::To(Bound::Unbounded)), [true; 3]);
     }
 
-    /// A scan that goes on at its first leaf, because that has changed, has not met any key yet.
+    /// A scan that restarts at its first leaf because that leaf changed has not visited any key
+    /// yet.
     #[test]
     fn what_is_left_of_a_range_does_not_begin_with_a_key_that_it_excludes() {
         let key = |byte: u8| vec![byte; 8];

@@ -1,9 +1,9 @@
-//! The way from a key to its leaf by the image of the server's inner nodes, and what a process
-//! caches of them: the nodes from one level on, as many as there are. Nodes below it are READ each
-//! time.
+//! The way from a key to its leaf through the image of the server's inner nodes, and a process's
+//! cache of them. The cache holds the nodes from one level up, without a limit. Nodes below that
+//! level are READ each time.
 //!
-//! All that is cached is of one generation, as with models: a client with a newer view clears it,
-//! and one with an older view finds nothing in it.
+//! All cached nodes belong to one generation, as with models: a client with a newer view clears the
+//! cache, and a client with an older view finds nothing in it.
 
 use super::super::image::{ImageWord, InnerNode, NODE_BYTES};
 use super::super::model::{Cache, Entry, Leaves, NoModel, Route, Step, View};
@@ -11,17 +11,17 @@ use crate::sync::lock;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Parts with a lock each.
+/// Shards with a lock each.
 const SHARDS: usize = 16;
 
-/// Some cached nodes.
+/// The cached nodes of a shard.
 #[derive(Debug, Default)]
 struct Nodes {
     generation: u64,
     by_number: HashMap<u32, Arc<InnerNode>>,
 }
 
-/// The inner nodes that a process remembers.
+/// The inner nodes that a process caches.
 #[derive(Debug)]
 pub(crate) struct TreeCache {
     /// The lowest level that is cached; the level above the leaves is 1.
@@ -34,12 +34,12 @@ impl TreeCache {
         Self { from, shards: Default::default() }
     }
 
-    /// Bytes of the nodes.
+    /// Returns the bytes of the cached nodes.
     pub(super) fn bytes(&self) -> u64 {
         self.shards.iter().map(|shard| lock(shard).by_number.len() as u64 * NODE_BYTES).sum()
     }
 
-    /// Returns the shard of a node, after it has forgotten what is older than the view.
+    /// Returns the shard of a node, after dropping nodes older than the view.
     fn shard(&self, generation: u64, number: u32) -> MutexGuard<'_, Nodes> {
         let mut nodes = lock(&self.shards[number as usize % SHARDS]);
         if nodes.generation < generation {
@@ -61,7 +61,7 @@ impl TreeCache {
         }
     }
 
-    /// Puts what a client has seen in a leaf's header in the place of an entry that led to it.
+    /// Replaces an entry that led to a leaf by the state a client has read in the leaf's header.
     fn renew(&self, generation: u64, number: u32, place: u32, entry: Entry) {
         let mut nodes = self.shard(generation, number);
         let is_same = nodes.generation == generation;
@@ -71,10 +71,10 @@ impl TreeCache {
     }
 }
 
-/// How far a way has come.
+/// The progress of a way.
 #[derive(Debug)]
 enum State {
-    /// A node is to be read.
+    /// A node has to be read.
     Node(u32),
     /// The lowest node leads to these leaves.
     Leaves(Vec<(u32, Entry)>),
@@ -87,9 +87,9 @@ pub(super) struct TreeWay<'a> {
     cache: &'a TreeCache,
     generation: u64,
     key: u64,
-    /// Leaves wanted before and behind that of the key.
+    /// Number of leaves wanted before and after that of the key.
     more: (u32, u32),
-    /// The node that was met last, and its level.
+    /// The last node visited, and its level.
     number: u32,
     level: u8,
     state: State,
@@ -110,7 +110,7 @@ impl<'a> TreeWay<'a> {
         way
     }
 
-    /// Follows what is cached.
+    /// Follows the cached nodes.
     fn go_down(&mut self) {
         while let State::Node(number) = self.state
             && let Some(node) = self.cache.find(self.generation, number)
@@ -119,7 +119,7 @@ impl<'a> TreeWay<'a> {
         }
     }
 
-    /// Goes from the node that was to be read to its child.
+    /// Moves from the node that had to be read to its child.
     fn pass(&mut self, node: &InnerNode) {
         let place = node.place_of(self.key);
         self.state = match place {
@@ -150,7 +150,7 @@ impl<'a> TreeWay<'a> {
     }
 }
 
-/// A way from a key to the leaves that it can be in.
+/// A way from a key to the leaves that can hold it.
 #[derive(Debug)]
 pub(super) enum Way<'a> {
     Models(Route<'a>),
@@ -158,8 +158,8 @@ pub(super) enum Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    /// Begins at what is cached: by the tree if one is, with so many leaves before and behind those
-    /// of the key, as far as they stand beside them.
+    /// Starts with the cached nodes: by the tree if one is cached, with up to this many leaves
+    /// before and after that of the key if they are adjacent in the same table or node.
     pub(super) fn new(
         (cache, tree): (&'a Cache, Option<&'a TreeCache>),
         (view, image): (View, Option<ImageWord>),
@@ -172,7 +172,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// What is to be done next.
+    /// Returns the next step.
     pub(super) fn step(&self) -> Step {
         match self {
             Self::Models(route) => route.step(),
@@ -180,7 +180,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Takes in the words that the last step has named.
+    /// Processes the words of the last step.
     pub(super) fn absorb(&mut self, words: &[u64]) -> Result<(), NoModel> {
         match self {
             Self::Models(route) => route.absorb(words),
@@ -188,7 +188,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// The sub-model that is responsible for the key, as soon as it is known.
+    /// Returns the sub-model that is responsible for the key once it is known.
     pub(super) fn submodel(&self) -> Option<u32> {
         match self {
             Self::Models(route) => route.submodel(),
@@ -196,7 +196,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Renews an entry that has led to a leaf of another incarnation.
+    /// Updates an entry that has led to a leaf of another incarnation.
     pub(super) fn renew(
         &self,
         cache: &Cache,
@@ -232,7 +232,7 @@ mod tests {
         TreeWay::new(cache, generation, Some(ImageWord { levels: 2, root: 100 }), key, (0, 0))
     }
 
-    /// Goes on until a leaf is found; returns its number and how many nodes were read.
+    /// Proceeds until a leaf is found; returns its number and how many nodes were read.
     fn walk(cache: &TreeCache, generation: u64, key: u64) -> (u32, u32) {
         let (mut way, mut reads) = (way(cache, generation, key), 0);
         loop {

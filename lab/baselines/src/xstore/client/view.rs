@@ -1,9 +1,9 @@
-//! What a process knows of the models: their generation and root, read anew by the first operation
-//! of each epoch, and the cache of sub-models and table entries.
+//! A process's view of the models: their generation and root, read again by the first operation of
+//! each epoch, and the cache of sub-models and table entries.
 //!
-//! What a view of an epoch leads to is kept by the pins of its readers (rule X1). A view never goes
-//! back: an answer that comes late, of an earlier generation, serves the operation that asked for
-//! it, whose pin is as old, and nobody else.
+//! The pins of readers keep the objects that a view of their epoch leads to (rule X1). A view never
+//! goes back: a late reply of an earlier generation serves only the operation that requested it,
+//! whose pin is as old.
 
 use super::super::XStoreOptions;
 use super::super::descriptor::Descriptor;
@@ -27,8 +27,8 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    /// Where the words are that a step of a route asks for, and how many. `None` for what is no
-    /// READ of models, or leads out of the node's memory.
+    /// Returns the address and number of words of a route's step. `None` if the step reads no
+    /// models or leads outside the node's memory.
     pub(super) fn place<F: Fabric>(
         &self,
         client: &Client<F>,
@@ -48,18 +48,18 @@ impl Models {
         is_within(client, addr, words).then_some((addr, words))
     }
 
-    /// The word of the image of the inner nodes.
+    /// Returns the word of the image of the inner nodes.
     fn image(&self) -> Option<ImageWord> {
         self.root.image
     }
 
-    /// The address of a sub-model's words.
+    /// Returns the address of a sub-model's words.
     pub(super) fn submodel_at(&self, submodel: u32) -> Option<GlobalAddr> {
         self.root.place(submodel)
     }
 }
 
-/// Whether words lie in the memory of their node.
+/// Returns whether words lie within the memory of their node.
 pub(super) fn is_within<F: Fabric>(client: &Client<F>, addr: GlobalAddr, words: usize) -> bool {
     let fabric = client.pool().fabric();
     let is_node = usize::from(addr.node()) < fabric.nodes();
@@ -72,16 +72,16 @@ pub(super) fn is_within<F: Fabric>(client: &Client<F>, addr: GlobalAddr, words: 
 #[derive(Clone, Debug, Default)]
 struct Known {
     word: ModelsWord,
-    /// Behind the last epoch in which they were read; 0 for never.
+    /// The epoch after the last one in which they were read; 0 for never.
     until: u64,
     models: Option<Arc<Models>>,
 }
 
-/// What the clients of a process share of the models.
+/// State of the models shared by the clients of a process.
 #[derive(Debug)]
 pub(crate) struct Sight {
     pub(crate) cache: Cache,
-    /// Where reads go by inner nodes.
+    /// Set if reads use the inner nodes.
     tree: Option<TreeCache>,
     /// Whether models are used at all.
     is_on: bool,
@@ -95,26 +95,26 @@ impl Sight {
         Self { cache: Cache::new(options.cache_bytes), tree, is_on, known: Mutex::default() }
     }
 
-    /// Bytes of the cache in use.
+    /// Returns the bytes of the cache in use.
     pub(crate) fn cache_bytes(&self) -> u64 {
         self.cache.bytes() + self.tree.as_ref().map_or(0, TreeCache::bytes)
     }
 
-    /// Begins a way to the leaves of a model key, with so many before and behind them, as far as
-    /// they stand beside them.
+    /// Starts a way to the leaf of a model key, with up to this many leaves before and after it if
+    /// they are adjacent in the same table or node.
     pub(super) fn way(&self, models: &Models, key: u64, more: (u32, u32)) -> Way<'_> {
         Way::new((&self.cache, self.tree.as_ref()), (models.view, models.image()), key, more)
     }
 
-    /// Models that were known in any epoch, for hints that the server verifies.
+    /// Returns the models of any epoch, for hints that the server verifies.
     pub(super) fn recent(&self) -> Option<Arc<Models>> {
         lock(&self.known).models.clone()
     }
 
-    /// The models of the caller's epoch, or a later one; `None` if there are none to be used.
+    /// Returns the models of the caller's epoch or a later one; `None` if there are none to use.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(super) async fn models<F: Fabric>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -158,7 +158,7 @@ impl Sight {
     }
 }
 
-/// Reads a root. `None` if there is none: words that are none's are left to the check.
+/// Reads a root; `None` if there is none. Invalid words are left to the check.
 async fn read_models<F: Fabric>(
     client: &mut Pinned<'_, F>,
     index: &Descriptor,

@@ -1,4 +1,4 @@
-//! An entry of a translation table: which leaf is at a position of the sorted order (section 5.1).
+//! An entry of a translation table: the leaf at a position of the sorted order (section 5.1).
 //!
 //! ```text
 //! word    valid 1 | leaf number 31 | incarnation 24 | count 8
@@ -12,7 +12,7 @@ const VALID: u64 = 1 << 63;
 
 const _: () = assert!(NUMBER_SHIFT + NUMBER_BITS == 63);
 
-/// An entry. Any word is one.
+/// An entry. Any word is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry(u64);
 
@@ -22,7 +22,8 @@ impl Entry {
     /// Leaf numbers are below this.
     pub(crate) const NUMBERS: u32 = 1 << NUMBER_BITS;
 
-    /// An entry of a leaf. Of `number` and `incarnation` the low 31 and 24 bits count.
+    /// Creates an entry of a leaf from the low 31 bits of `number` and the low 24 bits of
+    /// `incarnation`.
     pub(crate) fn new(number: u32, incarnation: u32, count: u8) -> Self {
         let incarnation = u64::from(incarnation) & ((1 << INCARNATION_BITS) - 1);
         let number = u64::from(number) & ((1 << NUMBER_BITS) - 1);
@@ -37,22 +38,22 @@ impl Entry {
         self.0
     }
 
-    /// Whether it leads to a leaf.
+    /// Returns whether the entry leads to a leaf.
     pub(crate) fn is_valid(self) -> bool {
         self.0 & VALID != 0
     }
 
-    /// The leaf's offset in its node's memory, in units of 64 bytes.
+    /// Returns the leaf's offset in its node's memory, in units of 64 bytes.
     pub(crate) fn number(self) -> u32 {
         (self.0 >> NUMBER_SHIFT) as u32 & (Self::NUMBERS - 1)
     }
 
-    /// The incarnation that the leaf had.
+    /// Returns the incarnation that the leaf had.
     pub(crate) fn incarnation(self) -> u32 {
         (self.0 >> COUNT_BITS) as u32 & ((1 << INCARNATION_BITS) - 1)
     }
 
-    /// How many keys the leaf had.
+    /// Returns the number of keys that the leaf had.
     #[cfg(test)]
     pub(crate) fn count(self) -> u8 {
         self.0 as u8

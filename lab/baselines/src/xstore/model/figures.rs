@@ -1,4 +1,4 @@
-//! How good models are, in the figures of the paper and of the public code.
+//! The quality of models, in the figures of the paper and of the public code.
 
 use super::sub::SubModel;
 use super::top::difference;
@@ -40,24 +40,26 @@ impl Figures {
         }
     }
 
-    /// The width of a prediction in slots, on average over the sub-models: the public code's error.
+    /// Returns the average width of a prediction over the sub-models, in slots: the public code's
+    /// error.
     pub(crate) fn error(&self) -> f64 {
         self.errors as f64 / self.submodels.max(1) as f64
     }
 
-    /// Leaves that a GET reads, on average over the keys of sub-models that predict something.
+    /// Returns the average number of leaves that a GET reads, over keys of sub-models that predict
+    /// something.
     pub(crate) fn leaves_per_get(&self) -> f64 {
         self.leaves as f64 / self.keys.max(1) as f64
     }
 
-    /// Bytes of a cache that holds all of it, but for the top model.
+    /// Returns the bytes of a cache that holds all of it except the top model.
     pub(crate) fn bytes(&self) -> u64 {
         (self.submodels + self.silent) * SubModel::BYTES + self.entries * super::entry::Entry::BYTES
     }
 }
 
 impl Trained {
-    /// Leaves that are predicted for a key.
+    /// Returns the number of leaves predicted for a key.
     fn leaves(&self, scope: Scope, key: u64) -> u64 {
         let last = self.entries.len() as u64 - 1;
         let (start, end) = self.model.pages(difference(key, scope.base));

@@ -1,8 +1,9 @@
-//! What the models know of a key: its first 8 bytes as a big-endian number, padded with zeros.
+//! The part of a key that the models use: its first 8 bytes as a big-endian number, padded with
+//! zeros.
 //!
 //! The order of model keys is that of the keys, except that many keys may have one model key.
 
-/// Bytes of a key that the models see.
+/// Bytes of a key that the models use.
 const BYTES: usize = 8;
 
 /// Returns the model key of a key.
@@ -13,14 +14,14 @@ pub(crate) fn model_key(key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Returns the least key that has a model key: as 8 bytes, and how many of them count.
+/// Returns the least key with a model key: 8 bytes, and how many of them count.
 ///
 /// The leaf that this key belongs to is the first that can hold keys with the model key.
 pub(crate) fn least_key(model_key: u64) -> ([u8; BYTES], usize) {
     (model_key.to_be_bytes(), BYTES - model_key.trailing_zeros() as usize / 8)
 }
 
-/// The greatest model key of keys below a bound.
+/// Returns the greatest model key of keys below a bound.
 pub(crate) fn last_below(high: Option<&[u8]>) -> u64 {
     let Some(high) = high else { return u64::MAX };
     let last = model_key(high);

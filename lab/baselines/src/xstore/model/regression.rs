@@ -1,7 +1,7 @@
-//! The straight line that fits points best: least squares, in one pass.
+//! The straight line that fits points best, by least squares in one pass.
 //!
-//! Means and products of deviations are carried along (Welford), so that numbers of 64 bits lose
-//! nothing to large sums.
+//! Means and products of deviations are updated with each point (Welford), so that 64-bit numbers
+//! lose no precision in large sums.
 
 /// A line that fits the points so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(line(&[(3.0, 7.0)]), (0.0, 7.0));
         assert_eq!(line(&[(3.0, 6.0), (3.0, 8.0)]), (0.0, 7.0));
         assert_eq!(line(&[(1.0, 1.0), (2.0, 3.0), (3.0, 5.0)]), (2.0, -1.0));
-        // What falls is fitted by its mean.
+        // Descending points are fitted by their mean.
         assert_eq!(line(&[(0.0, 2.0), (1.0, 0.0)]), (0.0, 1.0));
     }
 

@@ -1,42 +1,44 @@
-//! A sub-model: where in the sorted order of its leaves a key is (section 5.1).
+//! A sub-model: the position of a key in the sorted order of its leaves (section 5.1).
 //!
 //! ```text
 //! word 0    slope f32 | intercept f32                     slot = slope * (key - base) + intercept
 //! word 1    table 32 | min error 8 | max error 8 | check 16
 //! ```
 //!
-//! The check is the pool's alone: a READ can tear the two words. The other 14 bytes are the model.
-//! Slot s of the sorted order is slot s % 16 of leaf s / 16 of the model's table. A key is between
-//! the predicted slot less `min error` and the predicted slot plus `max error`, in slots.
+//! Only the pool needs the check, because a READ can tear the two words. The other 14 bytes are the
+//! model. Slot s of the sorted order is slot s % 16 of leaf s / 16 of the model's table. A key is
+//! between the predicted slot less `min error` and the predicted slot plus `max error`, in slots.
 
 use crate::sherman::format::mix;
 use std::ops::RangeInclusive;
 
 /// Slots of a leaf.
 pub(crate) const LEAF_SLOTS: u64 = 16;
-/// Leaves that a client reads for a key. If more are predicted, it calls the server.
+/// Maximum number of leaves that a client reads for a key. If more are predicted, it calls the
+/// server.
 pub(crate) const PREDICTED_MAX: u32 = 10;
 /// Entries of the smallest table.
 const TABLE_ENTRIES_MIN: u32 = 8;
-/// Units in which tables lie in memory.
+/// Alignment of tables, in bytes.
 const TABLE_ALIGN: u64 = 64;
 
-/// Where a table lies, and for how many entries it has room: 8, or 16, or 32 …
+/// The address of a table and its size in entries: 8, 16, 32 …
 ///
-/// With room for 8 << c entries at offset 64 n it is (2 n + 1) << c. So a table of up to 32
-/// entries, as of 200 keys, can lie in the first 32 GiB of a node, and one of 8 in the first 128
+/// With a size of 8 << c entries at offset 64 n it is (2 n + 1) << c. So a table of up to 32
+/// entries, as for 200 keys, can be in the first 32 GiB of a node, and one of 8 in the first 128
 /// GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableRef(u32);
 
 impl TableRef {
-    /// Returns the room that a table of `entries` takes, in entries. `None` if there are too many.
+    /// Returns the size of a table for `entries` entries. `None` if there are too many.
     pub(crate) fn room(entries: usize) -> Option<u32> {
         u32::try_from(entries).ok()?.max(TABLE_ENTRIES_MIN).checked_next_power_of_two()
     }
 
-    /// A table at an offset of a node's memory, with a room that [`Self::room`] has returned.
-    /// `None` if the offset is no multiple of 64 or too large for the room.
+    /// Creates a reference to a table at an offset of a node's memory, with a size that
+    /// [`Self::room`] has returned. `None` if the offset is not a multiple of 64 or too large for
+    /// the size.
     pub(crate) fn new(offset: u64, room: u32) -> Option<Self> {
         if !offset.is_multiple_of(TABLE_ALIGN) || !room.is_power_of_two() || room < TABLE_ENTRIES_MIN {
             return None;
@@ -46,18 +48,19 @@ impl TableRef {
         u32::try_from(word).ok().map(Self)
     }
 
-    /// Reads a reference. Returns `None` if it leads to no table.
+    /// Decodes a reference. Returns `None` if it leads to no table.
     fn from_bits(bits: u32) -> Option<Self> {
         let is_table = bits != 0 && bits.trailing_zeros() + TABLE_ENTRIES_MIN.trailing_zeros() < u32::BITS;
         is_table.then_some(Self(bits))
     }
 
-    /// The offset of the table's first entry in its node's memory, in bytes.
+    /// Returns the offset of the table's first entry in its node's memory, in bytes.
     pub(crate) fn offset(self) -> u64 {
         u64::from(self.0) >> (self.0.trailing_zeros() + 1) << TABLE_ALIGN.trailing_zeros()
     }
 
-    /// Entries for which it has room. Those behind the last leaf repeat its entry.
+    /// Returns the number of entries, in which the entry of the last leaf is repeated up to the
+    /// end.
     pub(crate) fn entries(self) -> u32 {
         TABLE_ENTRIES_MIN << self.0.trailing_zeros()
     }
@@ -69,7 +72,7 @@ impl TableRef {
 pub(crate) struct SubModel {
     slope: f32,
     intercept: f32,
-    /// Of a [`TableRef`]; zero in a model that predicts nothing.
+    /// A [`TableRef`]; zero in a model that predicts nothing.
     table: u32,
     min_error: u8,
     max_error: u8,
@@ -80,33 +83,33 @@ const _: () = assert!(size_of::<SubModel>() as u64 == SubModel::BYTES);
 impl SubModel {
     /// Bytes of a sub-model.
     pub(crate) const BYTES: u64 = 14;
-    /// Words of it in the pool.
+    /// Words of a sub-model in the pool.
     pub(crate) const WORDS: usize = 2;
     /// The sub-model that predicts nothing.
     pub(crate) const NONE: Self = Self { slope: 0.0, intercept: 0.0, table: 0, min_error: 0, max_error: 0 };
 
-    /// A model of a line, whose table is known later ([`Self::with_table`]).
+    /// Creates a model of a line; its table is set later ([`Self::with_table`]).
     pub(super) fn new((slope, intercept): (f64, f64)) -> Self {
         Self { slope: slope as f32, intercept: intercept as f32, ..Self::NONE }
     }
 
-    /// The same with errors. `None` if one has no room in a byte.
+    /// Returns the model with errors. `None` if one does not fit in a byte.
     pub(super) fn with_errors(self, min: u64, max: u64) -> Option<Self> {
         let (min_error, max_error) = (u8::try_from(min).ok()?, u8::try_from(max).ok()?);
         Some(Self { min_error, max_error, ..self })
     }
 
-    /// The same with a table.
+    /// Returns the model with a table.
     pub(crate) fn with_table(self, table: TableRef) -> Self {
         Self { table: table.0, ..self }
     }
 
-    /// Its table. `None` if it predicts nothing.
+    /// Returns its table. `None` if it predicts nothing.
     pub(crate) fn table(&self) -> Option<TableRef> {
         TableRef::from_bits(self.table)
     }
 
-    /// Reads a model from its words. Returns `None` if they are none, or torn.
+    /// Reads a model from its words. Returns `None` if they are invalid or torn.
     pub(crate) fn from_words([line, rest]: [u64; Self::WORDS]) -> Option<Self> {
         let model = Self {
             slope: f32::from_bits(line as u32),
@@ -128,20 +131,21 @@ impl SubModel {
         [line, rest | check(line, rest) << 48]
     }
 
-    /// The slot that the line leads to. `x` is the key less the model's base.
+    /// Returns the slot on the line. `x` is the key less the model's base.
     pub(super) fn slot(&self, x: f64) -> u64 {
-        // The cast takes what is below zero to zero, and what is beyond the type to its end.
+        // The cast saturates at zero and at the maximum of the type.
         (f64::from(self.slope) * x + f64::from(self.intercept)) as u64
     }
 
-    /// The first and the last position at which a key's leaf can be, were the table without end.
+    /// Returns the first and the last position that a key's leaf can have, ignoring the table's
+    /// end.
     pub(super) fn pages(&self, x: f64) -> (u64, u64) {
         let slot = self.slot(x);
         let start = slot.saturating_sub(self.min_error.into()) / LEAF_SLOTS;
         (start, slot.saturating_add(self.max_error.into()) / LEAF_SLOTS)
     }
 
-    /// Returns the positions in its table at which the leaf of a key is. `x` is the key less the
+    /// Returns the positions in its table that the leaf of a key can have. `x` is the key less the
     /// model's base. `None` if it predicts nothing.
     pub(crate) fn predict(&self, x: f64) -> Option<RangeInclusive<u32>> {
         let last = u64::from(self.table()?.entries() - 1);
@@ -149,14 +153,14 @@ impl SubModel {
         Some(start.min(last) as u32..=end.min(last) as u32)
     }
 
-    /// The width of what it predicts, in slots: the error as published.
+    /// Returns the width of a prediction, in slots: the error as published.
     #[cfg(test)]
     pub(crate) fn error(&self) -> u32 {
         u32::from(self.min_error) + u32::from(self.max_error)
     }
 }
 
-/// A check of both words, 16 bits.
+/// Returns a 16-bit check of both words.
 fn check(line: u64, rest: u64) -> u64 {
     mix(mix(0x5842_5354, line), rest) >> 48
 }
@@ -169,7 +173,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_words_predict_within_the_table_or_are_no_model(words: [u64; 2], x: f64) {
-            // Words whose check is right are met by chance once in 65,536: make it so.
+            // Random words have a valid check once in 65,536 cases: set it.
             let check = check(words[0], words[1] & !0 >> 16);
             let words = [words[0], words[1] & !0 >> 16 | check << 48];
             if let Some(model) = SubModel::from_words(words) {

@@ -5,8 +5,9 @@
 //! word 1    slope f32 | intercept f32        position = slope * (key - origin) + intercept
 //! ```
 //!
-//! The position is from 0 to 1; times the number of sub-models it is the sub-model's number. It
-//! never falls when the key rises, so each sub-model is responsible for an interval of keys.
+//! The position is from 0 to 1; multiplied by the number of sub-models it is the sub-model's
+//! number. It never decreases with increasing keys, so each sub-model is responsible for an
+//! interval of keys.
 
 use super::regression::Regression;
 
@@ -23,11 +24,11 @@ const _: () = assert!(size_of::<TopModel>() as u64 == TopModel::BYTES);
 impl TopModel {
     /// Bytes of a top model.
     pub(crate) const BYTES: u64 = 16;
-    /// Words of it in the pool.
+    /// Words of a top model in the pool.
     pub(crate) const WORDS: usize = 2;
 
     /// Trains a model over keys with their positions among `total`, in ascending order of both. A
-    /// sample of an index's keys is enough.
+    /// sample of an index's keys is sufficient.
     pub(crate) fn train(keys: impl IntoIterator<Item = (u64, u64)>, total: u64) -> Self {
         let (mut regression, mut origin) = (Regression::default(), None);
         for (key, position) in keys {
@@ -38,7 +39,7 @@ impl TopModel {
         Self { origin: origin.unwrap_or(0), slope: slope as f32, intercept: intercept as f32 }
     }
 
-    /// Reads a model from its words. Returns `None` if it is none.
+    /// Reads a model from its words. Returns `None` if they are invalid.
     pub(crate) fn from_words([origin, line]: [u64; Self::WORDS]) -> Option<Self> {
         let (slope, intercept) = (f32::from_bits(line as u32), f32::from_bits((line >> 32) as u32));
         let is_line = slope.is_finite() && slope >= 0.0 && intercept.is_finite();
@@ -53,12 +54,12 @@ impl TopModel {
     /// which is at least 1.
     pub(crate) fn predict(&self, key: u64, submodels: u32) -> u32 {
         let position = f64::from(self.slope) * difference(key, self.origin) + f64::from(self.intercept);
-        // The cast takes what is below zero to zero, and what is beyond the type to its end.
+        // The cast saturates at zero and at the maximum of the type.
         ((position * f64::from(submodels)) as u32).min(submodels.saturating_sub(1))
     }
 
-    /// Returns the first and the last key that a sub-model is responsible for. `None` if there is
-    /// no such key.
+    /// Returns the first and the last key that a sub-model is responsible for. `None` if it is
+    /// responsible for none.
     pub(crate) fn interval(&self, submodel: u32, submodels: u32) -> Option<(u64, u64)> {
         let low = self.least(submodel, submodels)?;
         let high = match self.least(submodel.checked_add(1)?, submodels) {
@@ -69,13 +70,13 @@ impl TopModel {
         Some((low, high))
     }
 
-    /// Returns the key that a sub-model counts from. Keys are far apart from it only where they are
-    /// far apart from each other, so that 32 bits of slope and intercept suffice.
+    /// Returns the base of a sub-model. Keys are far from it only if they are far from each other,
+    /// so 32 bits of slope and intercept suffice.
     pub(crate) fn base(&self, submodel: u32, submodels: u32) -> u64 {
         self.base_of(self.least(submodel, submodels).unwrap_or(u64::MAX))
     }
 
-    /// The same, of the sub-model that is responsible from a key on.
+    /// The same for the sub-model that is responsible from a key on.
     pub(super) fn base_of(&self, low: u64) -> u64 {
         low.max(self.origin)
     }
@@ -89,7 +90,7 @@ impl TopModel {
         if is_below(u64::MAX) {
             return None;
         }
-        // The inverse is off by rounding alone: look around it in steps that double.
+        // The inverse only has rounding errors: search around it in steps that double.
         let inverse =
             (f64::from(submodel) / f64::from(submodels) - f64::from(self.intercept)) / f64::from(self.slope);
         let guess = if inverse < 0.0 {
@@ -122,7 +123,7 @@ impl TopModel {
     }
 }
 
-/// The difference of two keys.
+/// Returns the difference of two keys.
 pub(super) fn difference(key: u64, base: u64) -> f64 {
     if key >= base { (key - base) as f64 } else { -((base - key) as f64) }
 }
@@ -137,7 +138,7 @@ mod tests {
         prop_oneof![3 => any::<u64>(), 1 => end, 2 => 0_u64..1000]
     }
 
-    /// Models of any words that are models, half of them of lines that keys have.
+    /// Models of any valid words, half of them of lines as keys have.
     fn model() -> impl Strategy<Value = TopModel> {
         let trained = proptest::collection::btree_set(key(), 0..20).prop_map(|keys| {
             let total = keys.len() as u64;

@@ -1,27 +1,27 @@
 //! Training of a sub-model over the leaves of its keys (sections 5.1 and 5.2.3).
 //!
-//! The line is fitted to the first key of each leaf, and its error is that of the first and the
-//! last key, both as in the public code: a prediction within the key's own leaf has no error, any
-//! other one the distance of the slots. A leaf that two sub-models share is trained by both and
-//! stands in both tables; of its keys, the error of each is that of those it is responsible for.
+//! The line is fitted to the first key of each leaf. The error is that of the first and the last
+//! key, both as in the public code: a prediction within the key's own leaf has no error; any other
+//! has the distance between the slots. A leaf that two sub-models share is trained by both and is
+//! in both tables; each counts the errors of the keys for which it is responsible.
 //!
-//! *Data augmentation.* A key that the index does not have must be predicted to the leaf that would
-//! have it, too. So the bounds of each leaf, as far as the sub-model is responsible, count like
-//! keys, with the slot of their leaf that is nearest to their prediction. Since predictions never
-//! fall when keys rise, this holds for all keys between them:
+//! *Data augmentation.* An absent key must also be predicted to the leaf that would hold it. So the
+//! bounds of each leaf, within the sub-model's interval, count like keys, with the slot of their
+//! leaf that is nearest to their prediction. Since predictions never decrease with increasing keys,
+//! this holds for all keys between them:
 //!
-//! - every key that a sub-model is responsible for is predicted to a range of positions in which
-//!   its leaf is, whether the index has the key or not.
+//! - every key that a sub-model is responsible for is predicted to a range of positions that
+//!   includes its leaf, whether or not the index has the key.
 //!
 //! A prediction beyond the last leaf leads to that leaf ([`Trained::table_words`]). So its upper
-//! bound does not count, and its keys have an error of 16 slots at most there.
+//! bound does not count, and its keys have an error of at most 16 slots there.
 
 use super::entry::Entry;
 use super::regression::Regression;
 use super::sub::{LEAF_SLOTS, SubModel, TableRef};
 use super::top::{TopModel, difference};
 
-/// What training has to know of a leaf.
+/// The data of a leaf that training needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeafView<'a> {
     pub(crate) number: u32,
@@ -30,23 +30,23 @@ pub(crate) struct LeafView<'a> {
     pub(crate) keys: &'a [u64],
     /// The least model key that a key within its bounds can have.
     pub(crate) low: u64,
-    /// The greatest one. The next leaf may begin with the same.
+    /// The greatest such model key. The next leaf may begin with the same.
     pub(crate) high: u64,
 }
 
 impl LeafView<'_> {
-    /// The entry that leads to it.
+    /// Returns the entry that leads to it.
     pub(crate) fn entry(&self) -> Entry {
         Entry::new(self.number, self.incarnation, self.keys.len().min(u8::MAX.into()) as u8)
     }
 
-    /// Whether a key of an interval can be in it.
+    /// Returns whether a key of an interval can be in it.
     pub(super) fn overlaps(&self, (low, high): (u64, u64)) -> bool {
         self.low <= high && self.high >= low
     }
 }
 
-/// What a sub-model counts from, and the keys that it is responsible for.
+/// The base of a sub-model, and the keys that it is responsible for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scope {
     pub(crate) base: u64,
@@ -55,42 +55,42 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The scope of a sub-model. `None` if it is responsible for no key.
+    /// Returns the scope of a sub-model. `None` if it is responsible for no key.
     pub(crate) fn of(top: &TopModel, submodel: u32, submodels: u32) -> Option<Self> {
         let interval = top.interval(submodel, submodels)?;
         Some(Self { base: top.base_of(interval.0), interval })
     }
 }
 
-/// A sub-model and the entries of its table, which is yet to be placed.
+/// A sub-model and the entries of its table, which has no address yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Trained {
     pub(super) model: SubModel,
-    /// None if the model predicts nothing.
+    /// Empty if the model predicts nothing.
     pub(super) entries: Vec<Entry>,
 }
 
 impl Trained {
-    /// The one that predicts nothing.
+    /// Returns a sub-model that predicts nothing.
     pub(crate) fn none() -> Self {
         Self { model: SubModel::NONE, entries: Vec::new() }
     }
 
-    /// Returns the room that its table takes, in entries of 8 bytes. `None` if it needs none,
-    /// because it predicts nothing.
+    /// Returns the size of its table in entries of 8 bytes. `None` if it needs no table, because it
+    /// predicts nothing.
     pub(crate) fn room(&self) -> Option<u32> {
         TableRef::room(self.entries.len()).filter(|_| !self.entries.is_empty())
     }
 
-    /// Returns the words of its table. The last entry fills the rest of the room, so that whatever
-    /// is predicted beyond the last leaf leads to it.
+    /// Returns the words of its table. The last entry fills the rest, so that predictions beyond
+    /// the last leaf lead to that leaf.
     pub(crate) fn table_words(&self) -> impl Iterator<Item = u64> {
         let room = self.room().unwrap_or(0) as usize;
         let last = self.entries.last().copied().into_iter().cycle();
         self.entries.iter().copied().chain(last).map(Entry::word).take(room)
     }
 
-    /// Returns the model with a table that holds these words. It predicts nothing without one.
+    /// Returns the model with a table that holds these words. Without a table it predicts nothing.
     pub(crate) fn placed(&self, table: Option<TableRef>) -> SubModel {
         let table = table.filter(|table| Some(table.entries()) == self.room());
         table.map_or(SubModel::NONE, |table| self.model.with_table(table))
@@ -99,8 +99,8 @@ impl Trained {
 
 /// Trains a sub-model over all leaves that overlap its interval, in order; others are skipped.
 ///
-/// The result predicts nothing if there is no leaf, or if an error does not fit into a byte: many
-/// keys with one model key, or keys that no line comes near to.
+/// The result predicts nothing if there are no leaves, or if an error does not fit in a byte: if
+/// many keys share a model key, or if no line is near the keys.
 pub(crate) fn train_sub<'a>(scope: Scope, leaves: impl Iterator<Item = LeafView<'a>> + Clone) -> Trained {
     let leaves = leaves.filter(|leaf| leaf.overlaps(scope.interval));
     let mut regression = Regression::default();
@@ -127,7 +127,7 @@ pub(crate) fn train_sub<'a>(scope: Scope, leaves: impl Iterator<Item = LeafView<
     }
 }
 
-/// How far a model's predictions are off, in slots.
+/// The errors of a model's predictions, in slots.
 struct Errors {
     model: SubModel,
     base: u64,
@@ -152,7 +152,7 @@ impl Errors {
         }
     }
 
-    /// Adds a key of a leaf, which counts from one slot to another.
+    /// Adds a key of a leaf that covers the slots from `from` to `to`.
     fn add(&mut self, key: u64, page: u64, from: u64, to: u64) {
         let slot = self.model.slot(difference(key, self.base));
         if slot / LEAF_SLOTS > page {

@@ -1,9 +1,9 @@
 //! Training of all sub-models, in one walk over the leaves.
 //!
-//! A server trains all of them when it starts, and when the number of sub-models changes: first the
-//! top model over a sample of the keys, then the sub-models. The walk keeps the leaves of one
-//! sub-model at a time. Its result is of the leaves as they were read; if one is split meanwhile,
-//! the sub-model is trained again later, as after any split.
+//! A server trains all sub-models when it starts and when their number changes: first the top model
+//! over a sample of the keys, then the sub-models. The walk keeps the leaves of one sub-model at a
+//! time. Its result reflects the leaves as they were read; if a leaf is split in between, the
+//! sub-model is retrained later, as after any split.
 
 use super::sub::LEAF_SLOTS;
 use super::top::TopModel;
@@ -11,18 +11,19 @@ use super::train::{LeafView, Scope, Trained, train_sub};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Keys of a sub-model above which the number of sub-models is doubled (section 5.3.2).
+/// Keys per sub-model above which the number of sub-models is doubled (section 5.3.2).
 pub(crate) const KEYS_MAX: u64 = 200;
-/// Keys of a sub-model below which the number of sub-models is halved. Doubling leaves twice as
-/// many, so one does not follow the other soon.
+/// Keys per sub-model below which the number of sub-models is halved. Doubling leaves twice this
+/// number, so that one change does not soon cause the other.
 const KEYS_MIN: u64 = KEYS_MAX / 4;
 
-/// Returns the number of sub-models for an index of so many keys.
+/// Returns the number of sub-models for an index with this many keys.
 pub(crate) fn submodels_for(keys: u64, keys_each: u64) -> u32 {
     u32::try_from(keys.div_ceil(keys_each.max(1)).max(1)).unwrap_or(u32::MAX)
 }
 
-/// Returns the number of sub-models that an index ought to have instead. `None` if it may stay.
+/// Returns the number of sub-models that an index should have instead. `None` if the number is
+/// right.
 pub(crate) fn resized(keys: u64, submodels: u32) -> Option<u32> {
     let count = u64::from(submodels);
     if keys > count.saturating_mul(KEYS_MAX) {
@@ -31,7 +32,7 @@ pub(crate) fn resized(keys: u64, submodels: u32) -> Option<u32> {
     (submodels > 1 && keys < count.saturating_mul(KEYS_MIN)).then_some(submodels / 2)
 }
 
-/// A leaf that more sub-models may need.
+/// A leaf that further sub-models may need.
 #[derive(Debug)]
 struct Leaf {
     number: u32,
@@ -53,12 +54,12 @@ impl Leaf {
     }
 }
 
-/// The training under way.
+/// A training in progress.
 #[derive(Debug)]
 pub(crate) struct Trainer {
     top: TopModel,
     submodels: u32,
-    /// The sub-model that is next, and what it is responsible for. `None` behind the last.
+    /// The next sub-model and its scope. `None` after the last.
     next: Option<(u32, Scope)>,
     window: VecDeque<Leaf>,
 }
@@ -70,7 +71,7 @@ impl Trainer {
         trainer
     }
 
-    /// Goes to the sub-model that is responsible for a key.
+    /// Proceeds to the sub-model that is responsible for a key.
     fn seek(&mut self, key: Option<u64>) {
         self.next = key.and_then(|key| {
             let submodel = self.top.predict(key, self.submodels);
@@ -78,8 +79,8 @@ impl Trainer {
         });
     }
 
-    /// Adds the next leaf in order. Calls `emit` for each sub-model that no further leaf belongs
-    /// to, in ascending order of their numbers. Those that are responsible for no key are left out.
+    /// Adds the next leaf in order. Calls `emit` for each sub-model whose leaves are complete, in
+    /// ascending order of their numbers, except for sub-models responsible for no key.
     pub(crate) fn push(&mut self, leaf: &LeafView<'_>, mut emit: impl FnMut(u32, Trained)) {
         let LeafView { number, incarnation, keys, low, high } = *leaf;
         // A leaf that begins with the key at which an interval ends still belongs to it.

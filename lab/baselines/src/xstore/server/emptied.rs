@@ -1,16 +1,16 @@
-//! Emptied leaves: upkeep takes them out of the index and gives their memory back.
+//! Emptied leaves: upkeep removes them from the index and reclaims their memory.
 //!
-//! A leaf without keys, other than the first, begins to go: its header gets an odd incarnation for
-//! ever. Then a motion of its left neighbour takes its right neighbour as next, and its high bound
-//! as high bound. The first word of that motion is the moment at which the leaf is out. It leads to
-//! its right neighbour still, for those that walk; who looks for a key in it learns that it is
-//! elsewhere.
+//! The removal of a leaf without keys, other than the first, begins with a header whose odd
+//! incarnation is final (the leaf is *going*). Then a motion of its left neighbour takes over the
+//! leaf's next and high bound. The first word of that motion is the moment at which the leaf leaves
+//! the index. The removed leaf still leads to its right neighbour, so walks can continue; a lookup
+//! that reaches it goes elsewhere.
 //!
-//! Tables lead to the leaf until their generation ends, and clients know its number for as long. So
-//! leaves are taken out together, right before all is trained anew, and retired right behind the
-//! CAS that begins another generation: in one operation, whose pin keeps a sweep, which does not
-//! reach them, from freeing them first. When that fails they are left to the sweep of what this
-//! server leaves.
+//! Tables lead to the leaf until their generation ends, and clients know its number until then. So
+//! leaves are removed together, right before a full training, and retired right after the CAS that
+//! begins another generation. Both happen in one operation, whose pin prevents a sweep, which does
+//! not reach these leaves, from freeing them first. If that fails, the leaves are left to the sweep
+//! of this server's objects.
 
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{Bound, Header};
@@ -25,28 +25,29 @@ use std::ops::Bound as At;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Emptied leaves are taken out when they are one in so many.
+/// Emptied leaves are removed once they are this fraction of all leaves: one in `SHARE`.
 const SHARE: u64 = 8;
-/// Or when upkeep has come so often that all leaves are not more than so many for each time.
+/// They are also removed once there are at most this many leaves per round of upkeep.
 const LEAVES_A_ROUND: u64 = 1024;
 
-/// What a server knows of leaves without keys.
+/// What a server knows about leaves without keys.
 #[derive(Debug, Default)]
 pub(super) struct Emptied {
     /// The low bounds of leaves that were seen without keys.
     lows: Mutex<BTreeSet<Vec<u8>>>,
-    /// Rounds of upkeep since leaves were taken out.
+    /// Rounds of upkeep since leaves were last removed.
     rounds: AtomicU64,
 }
 
 impl Emptied {
-    /// Notes the leaves that a walk has seen.
+    /// Records the emptied leaves that a walk has seen.
     pub(super) fn note_all(&self, lows: BTreeSet<Vec<u8>>) {
         *lock(&self.lows) = lows;
     }
 
-    /// The low bounds of the leaves that are to be taken out now, of so many leaves: few enough of
-    /// these have to be read by training for each leaf that goes, or for each round of upkeep.
+    /// Returns the low bounds of the leaves to remove now, given the total number of leaves. The
+    /// limits bound the number of leaves that training has to read per removed leaf or per round of
+    /// upkeep.
     fn due(&self, leaves: u64) -> Vec<Vec<u8>> {
         let rounds = self.rounds.fetch_add(1, Ordering::Relaxed) + 1;
         let lows = lock(&self.lows);
@@ -61,7 +62,7 @@ impl Emptied {
 }
 
 impl<F: Fabric> Owner<F> {
-    /// Notes that the leaf of a key has no keys any more. The first leaf stays.
+    /// Records that the leaf of a key has no keys left. The first leaf stays.
     pub(super) fn note_emptied(&self, key: &[u8]) {
         let low = {
             let tree = self.tree();
@@ -74,7 +75,7 @@ impl<F: Fabric> Owner<F> {
         }
     }
 
-    /// The low bound of the leaf in front of the one with this low bound.
+    /// Returns the low bound of the leaf before the one with this low bound.
     pub(super) fn last_below(&self, low: &[u8]) -> Option<Vec<u8>> {
         let tree = self.tree();
         let below = tree.by_low.range::<[u8], _>((At::Unbounded, At::Excluded(low))).next_back();
@@ -82,23 +83,23 @@ impl<F: Fabric> Owner<F> {
     }
 }
 
-/// Objects that are out of the index, to be retired when the generation has ended.
+/// Objects removed from the index, to be retired when the generation has ended.
 #[derive(Debug, Default)]
 pub(super) struct Going(Vec<(GlobalAddr, u64, AllocKind)>);
 
 impl Going {
-    /// Whether there are any: clients know their numbers until the generation has ended.
+    /// Returns whether there are any: clients know their numbers until the generation ends.
     pub(super) fn ends_generation(&self) -> bool {
         !self.0.is_empty()
     }
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Takes emptied leaves out of the index, if that is due. The lock of training is held, and the
-    /// generation is to end before what is `going` is retired.
+    /// Removes emptied leaves from the index if that is due. The caller holds the training lock and
+    /// must end the generation before it retires the objects in `going`.
     ///
     /// # Errors
-    /// Damage, those of the fabric. What was taken out before is `going` nonetheless.
+    /// A damaged index; errors of the fabric. Leaves removed before the error are in `going`.
     pub(super) async fn take_out_emptied(&mut self, going: &mut Going) -> Result<()> {
         let leaves = self.shared.tree().by_low.len() as u64;
         for low in self.shared.emptied.due(leaves) {
@@ -108,27 +109,28 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Retires what was taken out.
+    /// Retires the removed leaves.
     pub(super) fn retire_going(&mut self, going: Going) {
         for (addr, bytes, kind) in going.0 {
             self.client.retire(addr, bytes, kind);
         }
     }
 
-    /// Takes out the leaf with this low bound, if there is one, and it has no keys.
+    /// Removes the leaf with this low bound if it exists and has no keys.
     async fn take_out(&mut self, low: &[u8], going: &mut Going) -> Result<()> {
         let (owner, Descriptor { layout, .. }) = (self.shared, self.shared.descriptor);
         while let Some(left) = owner.last_below(low) {
             let (_guard, number, leaf) = self.lock_leaf(&left).await?;
             let behind = owner.bound_behind(&left);
             if behind.as_deref().is_some_and(|behind| behind < low) {
-                // The neighbour has split meanwhile.
+                // The neighbour has split in between.
                 continue;
             }
             if behind.as_deref() != Some(low) {
                 break;
             }
-            // Nobody takes the leaf out, and none comes between, while its neighbour is locked.
+            // While its neighbour is locked, the leaf cannot be removed, and no leaf can be
+            // inserted between the two.
             let emptied = leaf.head.header.next;
             let _guard = owner.locks.lock(u64::from(emptied)).await;
             let old = self.sound_leaf(emptied).await?;
@@ -138,10 +140,10 @@ impl<F: Fabric> Operation<'_, F> {
             let header = old.head.header;
             let word = self.word_of(emptied, 0);
             if !self.client.cas(word, header.word(), header.going().word()).await?.swapped {
-                return Err(owner.damage("somebody else wrote a leaf's header"));
+                return Err(owner.damage("another process wrote a leaf's header"));
             }
-            // From here on its keys are the neighbour's. If the neighbour has not become so, it is
-            // found behind that again.
+            // From here on its keys are the neighbour's. If the motion did not take effect, the
+            // leaf is found again as the neighbour's next.
             owner.tree().remove(low);
             let kept: Vec<usize> = (0..leaf.head.counted().len()).collect();
             let moving = Header { next: header.next, ..leaf.head.header.stepped() };

@@ -1,5 +1,5 @@
-//! The image of the inner nodes, written bottom up beside the models of a generation, for clients
-//! that find leaves by the tree. It is of the leaves as training has read them.
+//! The image of the inner nodes, written bottom up with the models of a generation, for clients
+//! that find leaves by the tree. It reflects the leaves as training read them.
 
 use super::super::image::{FANOUT, ImageWord, InnerNode, LEVELS_MAX, NODE_WORDS};
 use super::super::leaf::UNIT;
@@ -10,15 +10,15 @@ use darter_index::Result;
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::writes::Writes;
 
-/// Children of a node as it is written: three quarters, as leaves are filled by default.
+/// Children of a new node: three quarters of the fanout, the default fill of leaves.
 const CHILDREN: usize = FANOUT * 3 / 4;
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Writes the nodes above leaves, of which there are the least model key and the entry each.
-    /// Returns where they begin; `None` without leaves, or if the nodes have no room in a slab.
+    /// Writes the nodes above leaves, given the least model key and the entry of each leaf. Returns
+    /// the root; `None` without leaves, or if the nodes do not fit in a slab.
     ///
     /// # Errors
-    /// Out of space, those of the fabric.
+    /// Out of space; errors of the fabric.
     pub(super) async fn write_image(
         &mut self,
         drafts: &mut Drafts,

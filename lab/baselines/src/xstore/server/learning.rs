@@ -1,14 +1,15 @@
-//! Training: models are made from the leaves, written to the pool, and kept up with splits.
+//! Training: builds models from the leaves, writes them to the pool, and updates them after splits.
 //!
-//! One call at a time trains, under a lock of its own, which is taken before any leaf's. Models are
-//! written whole before the descriptor's word leads to them, by a CAS that begins a generation;
-//! then what the one before had is retired. Within a generation a table's memory is used for tables
-//! alone: a sub-model that is trained again gets another table, and its old one waits for the next.
-//! A server that begins ends the generation of the one before, and what that one had comes back by
-//! the sweep.
+//! One call at a time trains. It holds a separate lock, taken before the lock of any leaf. Models
+//! are written completely before a CAS makes the descriptor's word lead to them. That CAS begins a
+//! generation; then the objects of the previous generation are retired. Within a generation, a
+//! table's memory is reused only for tables: a sub-model that is trained again gets another table,
+//! and its old table becomes free for the next one. A server that starts ends its predecessor's
+//! generation, whose objects are reclaimed by the sweep.
 //!
-//! Models are hints, so a failure to train costs speed alone. Whatever fails or is cancelled between
-//! two verbs, [`Learning`] holds no memory for free that a word of the pool may still lead to.
+//! Models are hints, so a failure to train costs only speed. Even if a call fails or is cancelled
+//! between two verbs, [`Learning`] never treats memory as free that a word of the pool may still
+//! lead to.
 
 use super::super::descriptor::alloc_numbered;
 use super::super::leaf::{UNIT, address, number_of};
@@ -31,23 +32,24 @@ use std::ops::Bound as At;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The lock of training, among those of leaves, whose numbers are smaller.
+/// Number of the training lock. The numbers of leaf locks are smaller.
 const TRAINING: u64 = 1 << 40;
-/// Splits that wait before a call that has split trains sub-models again, without upkeep.
+/// Number of pending splits from which a call that splits a leaf also trains sub-models, without
+/// waiting for upkeep.
 const SPLITS_MAX: usize = 8;
-/// Sub-models that such a call trains.
+/// Number of sub-models that such a call trains.
 const RETRAINED: usize = 2;
 /// Entries of the largest table.
 const TABLE_MAX: u32 = 4096;
-/// Bytes of a slab of tables: from these, for few leaves, to those.
+/// Bytes of a slab of tables: minimum, for few leaves, and maximum.
 const SLAB_BYTES: (u64, u64) = (1 << 10, 64 << 10);
-/// Bytes of tables that a leaf is expected to take.
+/// Bytes of tables that a leaf is expected to need.
 const LEAF_TABLE_BYTES: u64 = 16;
 
-/// Objects with their bytes.
+/// Objects with their sizes in bytes.
 type Objects = Vec<(GlobalAddr, u64)>;
 
-/// The models of the present generation.
+/// The models of the current generation.
 #[derive(Debug)]
 pub(super) struct Models {
     generation: u32,
@@ -56,15 +58,15 @@ pub(super) struct Models {
     /// The root, the segments and the slabs.
     objects: Objects,
     subs: Vec<SubModel>,
-    /// Tables that no sub-model has, by their room.
+    /// Tables that no sub-model uses, by their size in entries.
     free: BTreeMap<u32, Vec<TableRef>>,
-    /// Where the rest of the newest slab begins and ends.
+    /// Begin and end of the unused part of the newest slab.
     rest: (u64, u64),
     slab_bytes: u64,
 }
 
 impl Models {
-    /// A table that is free, or in the rest of the newest slab.
+    /// Takes a free table, or one from the unused part of the newest slab.
     fn take_table(&mut self, room: u32) -> Option<TableRef> {
         if let Some(table) = self.free.get_mut(&room).and_then(Vec::pop) {
             return Some(table);
@@ -78,7 +80,7 @@ impl Models {
         TableRef::new(from, room)
     }
 
-    /// Takes in a slab at an offset; what was left of the one before becomes tables.
+    /// Adds a slab. The unused part of the previous one becomes free tables.
     fn add_slab(&mut self, addr: GlobalAddr, bytes: u64) {
         while self.rest.1 - self.rest.0 >= UNIT {
             let entries = (self.rest.1 - self.rest.0) / 8;
@@ -94,44 +96,45 @@ impl Models {
     }
 }
 
-/// What a server knows of its models.
+/// State of a server's training.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
     models: Mutex<Option<Models>>,
-    /// Objects to be retired when another generation has begun.
+    /// Objects to retire once another generation has begun.
     stale: Mutex<Objects>,
-    /// The model keys between the bounds of leaves that have split since they were trained.
+    /// Intervals of model keys between the bounds of leaves that have split since they were
+    /// trained.
     splits: Mutex<BTreeMap<u64, u64>>,
     keys: AtomicU64,
-    /// Whether splits are noted.
+    /// Whether splits are recorded.
     is_on: AtomicBool,
 }
 
 impl Learning {
-    /// Notes that there are so many keys.
+    /// Sets the number of keys.
     pub(super) fn set_keys(&self, keys: u64) {
         self.keys.store(keys, Ordering::Relaxed);
     }
 
-    /// Notes that there is a key more.
+    /// Adds one to the number of keys.
     pub(super) fn count_insert(&self) {
         self.keys.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that there is a key less.
+    /// Subtracts one from the number of keys.
     pub(super) fn count_delete(&self) {
         let fewer = |keys: u64| Some(keys.saturating_sub(1));
         let _ = self.keys.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
-    /// The words of a sub-model, if the models are of this generation.
+    /// Returns the words of a sub-model if the models belong to this generation.
     pub(super) fn submodel_words(&self, generation: u64, submodel: u64) -> Option<[u64; SubModel::WORDS]> {
         let models = lock(&self.models);
         let models = models.as_ref().filter(|models| u64::from(models.generation) == generation)?;
         models.subs.get(usize::try_from(submodel).ok()?).map(SubModel::words)
     }
 
-    /// Takes a sub-model with a leaf that has split off those that wait.
+    /// Removes a pending split and returns the sub-model of the split leaf.
     fn take_split(&self) -> Option<u32> {
         let models = lock(&self.models);
         let Models { root, .. } = models.as_ref()?;
@@ -147,7 +150,7 @@ impl Learning {
         Some(submodel)
     }
 
-    /// Gives up the models, whose objects become stale.
+    /// Drops the models; their objects become stale.
     fn forget(&self) {
         let old = lock(&self.models).take();
         lock(&self.stale).extend(old.into_iter().flat_map(|models| models.objects));
@@ -155,7 +158,7 @@ impl Learning {
 }
 
 impl<F: Fabric> Owner<F> {
-    /// Takes a leaf with this low bound into the inner nodes: another one has split.
+    /// Adds a leaf with this low bound to the inner nodes after a split.
     pub(super) fn learn_leaf(&self, low: &[u8], number: u32) {
         let split = {
             let mut tree = self.tree();
@@ -172,19 +175,19 @@ impl<F: Fabric> Owner<F> {
         }
     }
 
-    /// Whether so many splits wait that somebody ought to train.
+    /// Returns whether enough splits are pending to train now.
     fn is_behind(&self) -> bool {
         lock(&self.learning.models).is_some() && lock(&self.learning.splits).len() >= SPLITS_MAX
     }
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Trains what has to be: everything if there are no models, another number of sub-models is due,
-    /// or emptied leaves go, else the sub-models of leaves that have split. Without space the models stay as they
-    /// are, or there are none.
+    /// Trains whatever is due: all models if there are none, if the number of sub-models has to
+    /// change or if emptied leaves are removed; otherwise the sub-models of leaves that have split.
+    /// Without space the models stay as they are, or there are none.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn learn(&mut self) -> Result<()> {
         let owner = self.shared;
         let _guard = owner.locks.lock(TRAINING).await;
@@ -212,8 +215,8 @@ impl<F: Fabric> Operation<'_, F> {
         outcome.or_else(|error| if error.is_out_of_space() { Ok(()) } else { Err(error) })
     }
 
-    /// Trains some sub-models again if many wait and nobody else trains. The caller's own operation
-    /// is over, so a failure is no matter.
+    /// Trains some sub-models again if many splits are pending and no other call trains. The
+    /// caller's own operation is complete, so failures are ignored.
     pub(super) async fn learn_beside(&mut self) {
         if self.shared.is_behind()
             && let Some(_guard) = self.shared.locks.try_lock(TRAINING)
@@ -222,16 +225,16 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The lock under which the leaves of the index may be exchanged for others.
+    /// Takes the lock under which the leaves of the index may be replaced by others.
     pub(super) async fn lock_training(&mut self) -> crate::compute_node::LocalGuard<()> {
         self.shared.locks.lock(TRAINING).await
     }
 
-    /// Begins a generation without models, and retires those of the one before. The lock of training
-    /// is held, or nobody else can train.
+    /// Begins a generation without models and retires the objects of the previous one. The caller
+    /// holds the training lock, or no other call can train.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(super) async fn end_generation(&mut self) -> Result<()> {
         self.bump_generation().await?;
         let stale = std::mem::take(&mut *lock(&self.shared.learning.stale));
@@ -241,10 +244,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Begins a generation without models, and leaves what the one before had to be retired.
+    /// Begins a generation without models and records the objects of the previous one as stale.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(super) async fn bump_generation(&mut self) -> Result<()> {
         let at = self.shared.descriptor.models();
         loop {
@@ -257,7 +260,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Trains everything, for so many sub-models, and begins another generation.
+    /// Trains everything, with this number of sub-models, and begins another generation.
     async fn train(&mut self, submodels: u32) -> Result<()> {
         let owner = self.shared;
         lock(&owner.learning.splits).clear();
@@ -273,12 +276,12 @@ impl<F: Fabric> Operation<'_, F> {
         let [word] = self.client.read_words(at).await?;
         let next = ModelsWord::from_word(word).next(number_of(models.root_at).unwrap_or(0));
         models.generation = next.generation;
-        // Until it is known which models are the index's, neither may be given back.
+        // Until it is known which models belong to the index, neither may be freed.
         drafts.keep();
         owner.learning.forget();
         lock(&owner.learning.stale).extend(&models.objects);
         if !self.client.cas(at, word, next.word()).await?.swapped {
-            // Another generation has begun meanwhile: they are trained anew another time.
+            // Another generation has begun in between: the next training starts over.
             return Ok(());
         }
         let stale = std::mem::take(&mut *lock(&owner.learning.stale));
@@ -289,7 +292,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Writes models that nobody can see yet.
+    /// Writes models that are not visible to clients yet.
     async fn write_models(&mut self, drafts: &mut Drafts, submodels: u32) -> Result<Models> {
         let (sample, total) = self.shared.sample();
         let top = TopModel::train(sample, total);
@@ -324,7 +327,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(models)
     }
 
-    /// Allocates root and segments.
+    /// Allocates the root and the segments.
     async fn alloc_models(
         &mut self,
         drafts: &mut Drafts,
@@ -356,7 +359,7 @@ impl<F: Fabric> Operation<'_, F> {
         })
     }
 
-    /// Allocates a slab that has room for a table. `None` if there is none so large.
+    /// Allocates a slab that has room for a table; `None` if no slab is that large.
     async fn alloc_slab(
         &mut self,
         drafts: &mut Drafts,
@@ -372,11 +375,11 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Some((address(node, number), bytes)))
     }
 
-    /// Takes room for a table, or for what is as large, in models that nobody can see yet. `None` if
-    /// there is no slab so large.
+    /// Takes room for a table, or for an object of that size, in models that are not visible to
+    /// clients yet. `None` if no slab is that large.
     ///
     /// # Errors
-    /// Out of space, those of the fabric.
+    /// Out of space; errors of the fabric.
     pub(super) async fn draft_table(
         &mut self,
         drafts: &mut Drafts,
@@ -396,7 +399,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(table)
     }
 
-    /// Writes the tables of sub-models that nobody can see yet.
+    /// Writes the tables of sub-models that are not visible to clients yet.
     async fn write_tables(
         &mut self,
         drafts: &mut Drafts,
@@ -418,7 +421,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Trains sub-models of leaves that have split again, so many at most.
+    /// Retrains at most `max` sub-models of leaves that have split.
     async fn retrain(&mut self, max: usize) -> Result<()> {
         for _ in 0..max {
             let Some(submodel) = self.shared.learning.take_split() else { break };
@@ -461,7 +464,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// A table for a sub-model that is trained again; `None` if there is no room for one.
+    /// Returns a table for a sub-model that is trained again; `None` if there is no room.
     async fn new_table(&mut self, room: u32) -> Result<Option<TableRef>> {
         let learning = &self.shared.learning;
         let known = {
@@ -486,7 +489,7 @@ impl<F: Fabric> Operation<'_, F> {
         let linked = batch.fence().cas(slabs_of(root_at), slabs.bits(), addr.bits());
         let done = self.client.complete(batch).await;
         if !done.as_ref().is_ok_and(|done| done.swapped(linked)) {
-            // Nobody knows what the root leads to: all is trained anew another time.
+            // It is unknown what the root leads to: the next training rebuilds everything.
             lock(&learning.stale).push((addr, bytes));
             learning.forget();
             return Ok(done.map(|_| None)?);
@@ -502,7 +505,7 @@ impl<F: Fabric> Operation<'_, F> {
 }
 
 impl<F: Fabric> Owner<F> {
-    /// Where a table lies.
+    /// Returns the address of a table.
     pub(super) fn table_at(&self, table: TableRef) -> GlobalAddr {
         GlobalAddr::new(self.descriptor.node, table.offset())
     }

@@ -1,14 +1,13 @@
-//! Mending: what a server that died left half done, or a write that failed.
+//! Repair of leaves that a dead server or a failed write left half done.
 //!
-//! A leaf is mended from its own words and its right neighbour's low bound:
+//! A leaf is repaired from its own words and its right neighbour's low bound:
 //!
-//! - A record that is torn, in a leaf at rest, was being updated: the spare holds what it was to
-//!   be.
-//! - A leaf in motion keeps the pairs that are whole and below the neighbour's low bound, each
-//!   once. Whatever the motion was, a pair that it moves is whole at its old place until it is at
-//!   the new.
-//! - A leaf that was going, and is in the index still, comes to rest again: it has no pairs.
-//! - Pointers behind the count, in a leaf at rest, are those of an insert that never counted.
+//! - A torn record in a leaf at rest was being updated: the spare holds the new record.
+//! - A leaf in motion keeps each pair that is whole and below the neighbour's low bound once. In
+//!   every kind of motion, a pair that is moved stays whole at its old place until it is whole at
+//!   the new one.
+//! - A leaf that was *going* but is still in the index comes to rest again: it has no pairs.
+//! - In a leaf at rest, pointers past the count belong to an insert that did not take effect.
 
 use super::super::leaf::{Bound, Head, Header, KEYS_AT, Leaf, NEW, Pointer, SLOTS, shape_word};
 use super::super::record::Record;
@@ -19,18 +18,18 @@ use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_index::{IndexError, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What a walk has found.
+/// The result of a walk.
 #[derive(Debug)]
 pub(super) struct Walked {
     /// The leaves' numbers by their low bounds.
     tree: BTreeMap<Vec<u8>, u32>,
     pub(super) keys: u64,
-    /// The low bounds of the leaves without keys, but for the first leaf's.
+    /// The low bounds of the leaves without keys, except the first leaf's.
     emptied: BTreeSet<Vec<u8>>,
 }
 
 impl<F: Fabric> Owner<F> {
-    /// Takes the leaves of a walk for the index's.
+    /// Adopts the leaves of a walk as the index's.
     pub(super) fn know(&self, Walked { tree, keys, emptied }: Walked) {
         self.tree().know(tree);
         self.learning.set_keys(keys);
@@ -39,11 +38,11 @@ impl<F: Fabric> Owner<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Reads which keys are the range's, walks the leaves, mends each, and makes the inner nodes. The
-    /// models of the server before are nobody's from now on: their memory comes back by the sweep.
+    /// Reads which keys belong to the range, walks the leaves, repairs each, and builds the inner
+    /// nodes. The previous server's models are abandoned: the sweep reclaims their memory.
     ///
     /// # Errors
-    /// [`IndexError::Moved`], damage, those of the fabric.
+    /// [`IndexError::Moved`]; a damaged index; errors of the fabric.
     pub(super) async fn recover(&mut self) -> Result<()> {
         let table = Table::read(&mut self.client, &self.shared.index).await?;
         let at = table.find(self.shared.descriptor.addr).ok_or(self.shared.moved())?;
@@ -62,10 +61,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Walks the leaves from this one, between these bounds, and mends each.
+    /// Walks the leaves from this one on, between these bounds, and repairs each.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn walk(&mut self, first: u32, (low, high): (Bound, &Bound)) -> Result<Walked> {
         let (mut tree, mut seen, mut number) = (BTreeMap::new(), HashSet::new(), first);
         let (mut keys, mut emptied) = (0, BTreeSet::new());
@@ -91,10 +90,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Walked { tree, keys, emptied })
     }
 
-    /// Mends a leaf whose lock is held.
+    /// Repairs a leaf whose lock the caller holds.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn mend(&mut self, number: u32, leaf: &Leaf) -> Result<()> {
         let layout = self.shared.descriptor.layout;
         let Header { count, next, .. } = leaf.head.header;
@@ -113,7 +112,7 @@ impl<F: Fabric> Operation<'_, F> {
         };
         debug_assert!(kept.len() <= usize::from(count));
         self.finish_motion(number, leaf, moving, &kept, &high).await?;
-        // A split that failed after its linearization point: its right half is not known yet.
+        // After a split that failed past its linearization point, the right half is not known yet.
         if next != 0
             && let Some(low) = self.bound_bytes(&high).await?
             && !self.shared.tree().by_low.is_empty()
@@ -123,21 +122,21 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Mends records of a leaf at rest from the spare.
+    /// Restores torn records of a leaf at rest from the spare.
     async fn mend_records(&mut self, number: u32, leaf: &Leaf) -> Result<()> {
         let layout = self.shared.descriptor.layout;
         let spare = leaf.records[SLOTS].as_ref();
         for slot in (0..leaf.head.counted().len()).filter(|&slot| leaf.record(slot).is_none()) {
             let addr = self.word_of(number, layout.record_at(slot));
             let spare = spare.filter(|spare| spare.key == leaf.head.keys[slot]);
-            let spare = spare.ok_or(IndexError::corrupt(addr, "a torn record, and no spare of its key"))?;
+            let spare = spare.ok_or(IndexError::corrupt(addr, "a torn record without a spare of its key"))?;
             let words = spare.words(layout.value_words.into());
             self.client.post(|batch| batch.write(addr, &words)).await?;
         }
         Ok(())
     }
 
-    /// The slots of a leaf that hold whole pairs below a bound, each pair once.
+    /// Returns the slots of a leaf that hold whole pairs below a bound, each pair once.
     async fn kept_slots(&mut self, leaf: &Leaf, high: &Bound) -> Result<Vec<usize>> {
         let high = self.bound_bytes(high).await?;
         let (mut kept, mut seen) = (Vec::new(), HashSet::new());
@@ -157,11 +156,11 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(kept)
     }
 
-    /// Ends the motion of a leaf, whose header is `moving`: it keeps the pairs of these slots,
-    /// ascending, and gets this high bound. All in one batch.
+    /// Ends the motion of a leaf whose header is `moving`, in one batch. The leaf keeps the pairs
+    /// of these slots, which ascend, and gets this high bound.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn finish_motion(
         &mut self,
         number: u32,
@@ -175,7 +174,7 @@ impl<F: Fabric> Operation<'_, F> {
         let done = self.client.submit(batch).await?;
         let is_done = done.swapped(moved);
         self.client.recycle(done);
-        if is_done { Ok(()) } else { Err(self.shared.damage("somebody else wrote a leaf's header")) }
+        if is_done { Ok(()) } else { Err(self.shared.damage("another process wrote a leaf's header")) }
     }
 
     /// Adds the verbs of [`Operation::finish_motion`] to a batch.
@@ -197,7 +196,7 @@ impl<F: Fabric> Operation<'_, F> {
             batch.write(at(3), &[high.word()]);
             batch.write(at(1), &[shape_word(layout, &leaf.head.low, high)]);
         }
-        // Holes among the first slots are filled with pairs from behind them.
+        // Fill holes among the first slots with pairs from later slots.
         let mut sources = kept.iter().copied().filter(|&slot| slot >= kept.len());
         for hole in (0..kept.len()).filter(|slot| !kept.contains(slot)) {
             let Some(source) = sources.next() else { break };
@@ -214,7 +213,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// A leaf's words as they are to be once its motion is over: for a leaf that nobody sees yet.
+/// Returns the head of a new leaf, which is not visible to clients yet.
 pub(super) fn new_head(low: Bound, high: Bound, next: u32, keys: &[u64]) -> Head {
     let mut all = [0; SLOTS];
     all[..keys.len()].copy_from_slice(keys);

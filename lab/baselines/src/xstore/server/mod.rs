@@ -1,10 +1,11 @@
-//! The server: one process that owns the leaves of a range and writes them, for clients that call.
+//! The server: one process that owns the leaves of a range and writes them for clients that call
+//! it.
 //!
-//! It is a member of the pool, and takes the lock in the range's descriptor over from a server that
-//! can write no more. Its inner nodes are in its own memory: a map from the low bounds of the
-//! leaves to their numbers, made by a walk of the leaves when it starts. A call holds at most one
-//! leaf's lock at a time, so no two wait for each other; bulk loading holds all, and taking out an
-//! emptied leaf holds two, taken from left to right.
+//! It is a member of the pool and takes over the lock in the range's descriptor from a server that
+//! can no longer write. Its inner nodes are in its own memory: a map from the low bounds of the
+//! leaves to their numbers, built by a walk of the leaves at start. A call holds at most one leaf's
+//! lock at a time, so no two calls deadlock. There are two exceptions: bulk loading holds all
+//! locks, and removing an emptied leaf holds two, taken from left to right.
 
 mod emptied;
 mod image;
@@ -37,13 +38,13 @@ use std::ops::Bound as At;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Clients that are kept for calls to come.
+/// Number of clients kept for later calls.
 const STOCK_MAX: usize = 32;
 
-/// Leaves that one call learns of.
+/// Number of leaves that one call can add to the inner nodes.
 const LEARNT_MAX: u32 = 64;
 
-/// A call under way.
+/// A call in progress.
 pub(super) type Operation<'a, F> = operation::Operation<'a, Owner<F>, F>;
 
 /// The keys of a range: its bounds, and their bytes.
@@ -54,29 +55,29 @@ struct Span {
 }
 
 impl Span {
-    /// Whether a key is one of them.
+    /// Returns whether a key is in the range.
     fn has(&self, key: &[u8]) -> bool {
         key >= &self.low.1[..] && self.high.1.as_ref().is_none_or(|high| key < &high[..])
     }
 }
 
-/// The inner nodes: the leaves by their low bounds, and the numbers of all.
+/// The inner nodes: the leaves by their low bounds, and the numbers of all leaves.
 #[derive(Debug, Default)]
 struct Tree {
     by_low: BTreeMap<Vec<u8>, u32>,
     numbers: HashSet<u32>,
-    /// The keys that are this server's; none if it is no range's.
+    /// The keys of this server; none if it owns no range.
     span: Option<Span>,
 }
 
 impl Tree {
-    /// Takes these leaves for all there are.
+    /// Replaces all leaves by these.
     fn know(&mut self, by_low: BTreeMap<Vec<u8>, u32>) {
         self.numbers = by_low.values().copied().collect();
         self.by_low = by_low;
     }
 
-    /// Whether a key is this server's.
+    /// Returns whether a key belongs to this server.
     fn has(&self, key: &[u8]) -> bool {
         self.span.as_ref().is_some_and(|span| span.has(key))
     }
@@ -93,35 +94,36 @@ impl Tree {
     }
 }
 
-/// What the calls of a server share.
+/// State shared by the calls of a server.
 #[derive(Debug)]
 pub(super) struct Owner<F: Fabric> {
     pool: Pool<F>,
-    /// Of the index.
+    /// The descriptor of the index.
     index: Descriptor,
-    /// Of the range.
+    /// The descriptor of the range.
     pub(super) descriptor: Descriptor,
     tree: Mutex<Tree>,
     locks: Arc<LocalLocks<()>>,
     stock: Mutex<Vec<Client<F>>>,
     learning: Learning,
     emptied: Emptied,
-    /// It does not know which leaves are the index's any more.
+    /// Whether the server no longer knows which leaves belong to the index.
     is_lost: AtomicBool,
-    /// The name in the descriptor's lock. Dropped, another server may take over.
+    /// The name in the descriptor's lock. Dropping it lets another server take over.
     _token: LockToken,
 }
 
 impl<F: Fabric> Owner<F> {
-    /// Becomes the owner of a range of the pool's index, by default the one whose descriptor is the
-    /// index's, waiting for as long as another can write, and mends what that one left.
+    /// Becomes the owner of a range of the pool's index, by default the range whose descriptor is
+    /// the index's. Waits while another server can still write, then repairs what it left half
+    /// done.
     ///
     /// # Errors
-    /// [`IndexError::NoIndex`], [`IndexError::Moved`] if there is no such range, damage, those of the
-    /// fabric.
+    /// [`IndexError::NoIndex`]; [`IndexError::Moved`] if there is no such range; a damaged index;
+    /// errors of the fabric.
     pub(super) async fn start(pool: &Pool<F>, range: Option<GlobalAddr>) -> Result<Arc<Self>> {
         let mut client = pool.client()?;
-        // Models that a CAS may or may not have linked are kept beyond their operation.
+        // Models that a CAS may have linked are kept beyond their operation.
         pool.keep_blocks();
         let index = Descriptor::read(&mut client).await?;
         let descriptor = {
@@ -133,7 +135,7 @@ impl<F: Fabric> Owner<F> {
             index.of_range(addr, (entry.node, entry.server))
         };
         if client.read_words::<1>(descriptor.lock()).await? != [0] {
-            // The server before may be dead, and its lease not over.
+            // The previous server may be dead while its lease still runs.
             pool.evict(&mut client).await?;
         }
         let tokens = LockTokens::of(pool);
@@ -160,7 +162,7 @@ impl<F: Fabric> Owner<F> {
         Ok(Arc::new(owner))
     }
 
-    /// A client for a call.
+    /// Returns a client for a call.
     fn take_client(&self) -> Result<Client<F>> {
         let kept = lock(&self.stock).pop();
         Ok(kept.map_or_else(|| self.pool.client(), Ok)?)
@@ -173,7 +175,7 @@ impl<F: Fabric> Owner<F> {
         }
     }
 
-    /// Answers no more calls: another owner has to find out what the index's leaves are.
+    /// Stops serving calls: another owner has to find out which leaves belong to the index.
     fn lose(&self) {
         *self.tree() = Tree::default();
         self.is_lost.store(true, Ordering::Release);
@@ -183,25 +185,25 @@ impl<F: Fabric> Owner<F> {
         lock(&self.tree)
     }
 
-    /// The number of the leaf for a key.
+    /// Returns the number of the leaf for a key.
     ///
     /// # Errors
-    /// [`IndexError::Moved`], damage.
+    /// [`IndexError::Moved`]; a damaged index.
     fn locate(&self, key: &[u8]) -> Result<u32> {
         let tree = self.tree();
         if !tree.has(key) {
             return Err(self.moved());
         }
         let below = tree.by_low.range::<[u8], _>((At::Unbounded, At::Included(key))).next_back();
-        below.map(|(_, number)| *number).ok_or(self.damage("the leaves leave a gap"))
+        below.map(|(_, number)| *number).ok_or(self.damage("no leaf covers the key"))
     }
 
-    /// Whether this server has no keys: its range is no part of the index any more.
+    /// Returns whether this server has no keys: its range is no longer part of the index.
     fn is_over(&self) -> bool {
         self.tree().span.is_none()
     }
 
-    /// The error of a call for keys that are not this server's.
+    /// The error for a call with keys of another server.
     fn moved(&self) -> IndexError {
         IndexError::Moved { addr: self.descriptor.addr }
     }
@@ -211,26 +213,26 @@ impl<F: Fabric> Owner<F> {
         self.tree().span.as_ref().map_or(Bound::None, |span| span.high.0.clone())
     }
 
-    /// The low bound of the leaf behind the one of a key.
+    /// Returns the low bound of the leaf after the one that holds a key.
     fn bound_behind(&self, key: &[u8]) -> Option<Vec<u8>> {
         let tree = self.tree();
         tree.by_low.range::<[u8], _>((At::Excluded(key), At::Unbounded)).next().map(|(low, _)| low.clone())
     }
 
-    /// The number of the leaf behind the one of a key, 0 for none.
+    /// Returns the number of the leaf after the one that holds a key; 0 if there is none.
     fn number_behind(&self, key: &[u8]) -> u32 {
         let tree = self.tree();
         let behind = tree.by_low.range::<[u8], _>((At::Excluded(key), At::Unbounded)).next();
         behind.map_or(0, |(_, number)| *number)
     }
 
-    /// The error of finding the index damaged.
+    /// The error for a damaged index.
     fn damage(&self, what: &'static str) -> IndexError {
         IndexError::corrupt(self.descriptor.addr, what)
     }
 
-    /// One round of upkeep, in which all that clients have unlinked begins to be freed, and models
-    /// are trained.
+    /// Runs one round of upkeep: begins to free everything that clients have unlinked, and trains
+    /// models.
     async fn maintain(&self) -> Result<()> {
         let stock = std::mem::take(&mut *lock(&self.stock));
         drop(stock);
@@ -245,17 +247,17 @@ impl<F: Fabric> Owner<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Takes the lock of the leaf for a key; returns its number, and the leaf, which is sound.
+    /// Locks the leaf for a key, repairs it if needed, and returns its number and content.
     ///
     /// # Errors
-    /// [`IndexError::Moved`] for a key that is not this server's, damage, those of the fabric.
+    /// [`IndexError::Moved`] for a key of another server; a damaged index; errors of the fabric.
     async fn lock_leaf(&mut self, key: &[u8]) -> Result<(LocalGuard<()>, u32, Leaf)> {
         let owner = self.shared;
         let mut learnt = 0;
         loop {
             let number = owner.locate(key)?;
             let guard = owner.locks.lock(u64::from(number)).await;
-            // It may have split, or gone, meanwhile.
+            // The leaf may have split or been removed in between.
             if owner.locate(key)? != number {
                 continue;
             }
@@ -264,24 +266,24 @@ impl<F: Fabric> Operation<'_, F> {
             if owner.number_behind(key) == next {
                 return Ok((guard, number, leaf));
             }
-            // It has split, by a write that failed and took effect all the same.
+            // It has split: a write failed but took effect.
             let low = self.bound_bytes(&leaf.head.high).await?.filter(|_| next != 0 && learnt < LEARNT_MAX);
-            let low = low.ok_or(owner.damage("a leaf has another neighbour than it had"))?;
+            let low = low.ok_or(owner.damage("a leaf's right neighbour has changed"))?;
             owner.learn_leaf(&low, next);
             learnt += 1;
         }
     }
 
-    /// The same, at first in the leaf where the caller thinks the key is.
+    /// The same, but tries the leaf of number `hint` first.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     async fn lock_hinted(&mut self, key: &[u8], hint: u32) -> Result<(LocalGuard<()>, u32, Leaf)> {
         let owner = self.shared;
         let is_leaf = || owner.tree().numbers.contains(&hint);
         if is_leaf() {
             let guard = owner.locks.lock(u64::from(hint)).await;
-            // A bulk load may have taken it out meanwhile.
+            // A bulk load may have removed it in between.
             if is_leaf() {
                 let leaf = self.sound_leaf(hint).await?;
                 if leaf.head.holds(key) == Some(true) {
@@ -292,7 +294,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.lock_leaf(key).await
     }
 
-    /// The address of a word of a leaf.
+    /// Returns the address of a word of a leaf.
     fn word_of(&self, number: u32, word: usize) -> GlobalAddr {
         self.shared.descriptor.leaf(number).plus(word as u64 * 8)
     }
@@ -301,13 +303,13 @@ impl<F: Fabric> Operation<'_, F> {
         let Descriptor { layout, .. } = self.shared.descriptor;
         let addr = self.shared.descriptor.leaf(number);
         let words = self.client.read(addr, layout.words()).await?;
-        Leaf::parse(layout, &words).ok_or(IndexError::corrupt(addr, "no leaf of the index"))
+        Leaf::parse(layout, &words).ok_or(IndexError::corrupt(addr, "not a leaf of the index"))
     }
 
-    /// Reads a leaf whose lock is held. One that a write left half done is mended first.
+    /// Reads a leaf whose lock the caller holds, and repairs it if a write left it half done.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     async fn sound_leaf(&mut self, number: u32) -> Result<Leaf> {
         for _ in 0..3 {
             let leaf = self.read_leaf(number).await?;
@@ -316,10 +318,10 @@ impl<F: Fabric> Operation<'_, F> {
             }
             self.mend(number, &leaf).await?;
         }
-        Err(IndexError::corrupt(self.shared.descriptor.leaf(number), "a leaf that cannot be mended"))
+        Err(IndexError::corrupt(self.shared.descriptor.leaf(number), "a leaf that cannot be repaired"))
     }
 
-    /// Whether nothing of a leaf is half done.
+    /// Returns whether no change of a leaf is half done.
     fn is_sound(&self, leaf: &Leaf) -> bool {
         let Descriptor { layout, .. } = self.shared.descriptor;
         let count = leaf.head.counted().len();
@@ -331,7 +333,7 @@ impl<F: Fabric> Operation<'_, F> {
         is_whole && !leaf.head.header.is_moving()
     }
 
-    /// The bytes of a bound, none for the one above all keys.
+    /// Returns the bytes of a bound; `None` for the bound above all keys.
     async fn bound_bytes(&mut self, bound: &Bound) -> Result<Option<Vec<u8>>> {
         bound_bytes(&mut self.client, bound).await
     }

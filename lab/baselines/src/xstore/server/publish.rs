@@ -1,5 +1,4 @@
-//! The end of a bulk load: leaves that a client has written take the place of all there are, which
-//! are empty.
+//! The end of a bulk load: leaves written by a client replace all existing leaves, which are empty.
 
 use super::super::leaf::{Bound, Leaf};
 use super::super::table::Table;
@@ -10,23 +9,25 @@ use darter_index::radix::leaf::class_words;
 use darter_index::{IndexError, Result};
 use darter_pool::AllocKind;
 
-/// A leaf that is to go: its lock, its number, and the leaf.
+/// A leaf to be replaced: its lock, its number and its content.
 type Going = (LocalGuard<()>, u32, Leaf);
 
 impl<F: Fabric> Owner<F> {
-    /// Whether this server's range is all there is.
+    /// Returns whether this server's range covers all keys.
     fn has_all_keys(&self) -> bool {
         self.tree().span.as_ref().is_some_and(|span| span.low.1.is_empty() && span.high.1.is_none())
     }
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Makes the leaves from this one on the index's; returns how many keys they have. The leaves
-    /// before them go into a motion that never ends, so that no reader proves anything by them, and
-    /// are freed.
+    /// Makes the leaves from this one on the leaves of the index and returns their number of keys.
+    /// The previous leaves enter a motion that never ends, so that no reader concludes anything
+    /// from them, and are freed.
     ///
     /// # Errors
-    /// [`IndexError::NotEmpty`]; damage; those of the fabric.
+    /// [`IndexError::NotEmpty`]; a damaged index; errors of the fabric.
+    /// # Errors
+    /// [`IndexError::NotEmpty`]; a damaged index; errors of the fabric.
     pub(super) async fn publish(&mut self, first: u32) -> Result<u64> {
         if !self.shared.has_all_keys() {
             return Err(self.shared.moved());
@@ -38,7 +39,7 @@ impl<F: Fabric> Operation<'_, F> {
         let word = self.shared.descriptor.first();
         let [old] = self.client.read_words(word).await?;
         if !self.cas_or_lose(word, old, u64::from(first)).await? {
-            return Err(self.shared.damage("somebody else wrote the descriptor"));
+            return Err(self.shared.damage("another process wrote the descriptor"));
         }
         let keys = new.keys;
         self.shared.know(new);
@@ -46,16 +47,16 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(keys)
     }
 
-    /// The same with leaves on several nodes, to which a table leads: its ranges take the place of this
-    /// one, which is over. Their servers verify the leaves when they begin.
+    /// The same for leaves on several nodes, to which a table leads. The table's ranges replace
+    /// this one, which is over. Their servers verify the leaves when they start.
     ///
     /// # Errors
-    /// [`IndexError::NotEmpty`]; [`IndexError::Moved`] if the index has other ranges already; damage;
-    /// those of the fabric.
+    /// [`IndexError::NotEmpty`]; [`IndexError::Moved`] if the index already has other ranges; a
+    /// damaged index; errors of the fabric.
     pub(super) async fn publish_ranges(&mut self, addr: GlobalAddr) -> Result<()> {
         let table = Table::read_at(&mut self.client, addr).await?;
         if table.find(self.shared.index.addr).is_some() {
-            return Err(IndexError::corrupt(addr, "a table that is no load's"));
+            return Err(IndexError::corrupt(addr, "not a table of a bulk load"));
         }
         let _guard = self.lock_training().await;
         if !self.shared.has_all_keys() {
@@ -65,15 +66,15 @@ impl<F: Fabric> Operation<'_, F> {
         self.stop(&going).await?;
         let word = self.shared.index.ranges();
         if !self.cas_or_lose(word, 0, addr.bits()).await? {
-            return Err(self.shared.damage("somebody else wrote the descriptor"));
+            return Err(self.shared.damage("another process wrote the descriptor"));
         }
-        // What its clients have unlinked is freed behind its end.
+        // Objects that its clients have unlinked are freed after its end.
         self.shared.lose();
         self.retire_all(&going);
         Ok(())
     }
 
-    /// Puts leaves into a motion that never ends, and ends the generation that leads to them.
+    /// Starts a motion that never ends in each leaf, and ends the generation that leads to them.
     async fn stop(&mut self, going: &[Going]) -> Result<()> {
         for (_, number, leaf) in going {
             let (word, header) = (self.word_of(*number, 0), leaf.head.header);
@@ -83,11 +84,11 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// A CAS after which other leaves are the index's. If nobody knows what has become of it, nothing
-    /// is answered until another owner has found out.
+    /// Makes other leaves the index's by a CAS. If its outcome is unknown, this server stops
+    /// serving calls until another owner has determined it.
     ///
     /// # Errors
-    /// Those of the fabric.
+    /// Errors of the fabric.
     pub(super) async fn cas_or_lose(&mut self, word: GlobalAddr, old: u64, new: u64) -> Result<bool> {
         let mut batch = self.client.batch();
         let cas = batch.cas(word, old, new);
@@ -115,7 +116,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Locks all leaves, from left to right.
     ///
     /// # Errors
-    /// [`IndexError::NotEmpty`] if one has a key; damage; those of the fabric.
+    /// [`IndexError::NotEmpty`] if one has a key; a damaged index; errors of the fabric.
     async fn lock_all(&mut self) -> Result<Vec<Going>> {
         let (mut going, mut low): (Vec<Going>, Option<Vec<u8>>) = (Vec::new(), Some(Vec::new()));
         while let Some(bound) = low {

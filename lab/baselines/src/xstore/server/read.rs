@@ -1,4 +1,4 @@
-//! Scans, a leaf at a time.
+//! Scans, one leaf at a time.
 
 use super::super::leaf::{Leaf, Pointer};
 use super::super::wire::{self, ANSWER_WORDS, PLAIN_WORDS, SCAN_ENDED, SCAN_MORE, SCAN_OVER, Text};
@@ -10,7 +10,7 @@ use std::ops::Bound as At;
 /// A pair of a leaf: key, value, and its blob if it has one.
 type Pair = (Vec<u8>, Vec<u8>, Option<Pointer>);
 
-/// Adds a pair to an answer: its blob's name if it is long.
+/// Adds a pair to a reply; a pair with a blob is added as the blob's name if it is long.
 fn add(words: &mut Vec<u64>, (key, value, pointer): &Pair) {
     if let Some(pointer) = pointer.filter(|_| (key.len() + value.len()) / 8 > PLAIN_WORDS) {
         wire::write(words, Some(Text::Blob(pointer.addr(), pointer.class())));
@@ -21,7 +21,7 @@ fn add(words: &mut Vec<u64>, (key, value, pointer): &Pair) {
 }
 
 impl<F: Fabric> Owner<F> {
-    /// Whether a range begins, in its direction, among this server's keys.
+    /// Returns whether a range begins, in its direction, among this server's keys.
     fn begins_here(&self, range: &ScanRange) -> bool {
         let tree = self.tree();
         let Some(span) = &tree.span else { return false };
@@ -30,19 +30,20 @@ impl<F: Fabric> Owner<F> {
             (At::Unbounded, true) => high.is_none(),
             (At::Unbounded, false) => low.is_empty(),
             (At::Excluded(key), true) => {
-                // Nothing is below all keys: that is for the first range to say.
+                // Nothing is below all keys: the first range handles that case.
                 (key > low || low.is_empty()) && high.is_none_or(|high| key <= high)
             }
             (At::Included(key) | At::Excluded(key), _) => span.has(key),
         }
     }
 
-    /// Whether this server's keys end at a key.
+    /// Returns whether this server's keys end at a key.
     fn ends_at(&self, key: &[u8]) -> bool {
         self.tree().span.as_ref().is_some_and(|span| span.high.1.as_deref() == Some(key))
     }
 
-    /// The bound at which this server's keys end, in the range's direction, if the range does not.
+    /// Returns the bound at which this server's keys end, in the range's direction, unless the
+    /// range ends first.
     fn ends_before(&self, range: &ScanRange) -> Option<Vec<u8>> {
         let tree = self.tree();
         let span = tree.span.as_ref()?;
@@ -63,7 +64,7 @@ impl<F: Fabric> Owner<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The pairs of a leaf that lie in a range, in its direction.
+    /// Returns the pairs of a leaf that are in a range, in its direction.
     async fn pairs_of(&mut self, leaf: &Leaf, range: &ScanRange) -> Result<Vec<Pair>> {
         let mut pairs = Vec::new();
         for (slot, &word) in leaf.head.counted().iter().enumerate() {
@@ -82,24 +83,25 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(pairs)
     }
 
-    /// The words of an answer with the first pairs of a range: what is behind them, how many they
-    /// are, the pairs, and the bound of this server's keys if the range goes on behind it.
+    /// Returns the words of a reply with the first pairs of a range: whether more follow, the
+    /// number of pairs, the pairs, and, if the range continues past this server's keys, the bound
+    /// of these keys.
     ///
     /// # Errors
-    /// [`IndexError::Moved`] if the range begins in another server's keys; damage; those of the
-    /// fabric.
+    /// [`IndexError::Moved`] if the range begins among another server's keys; a damaged index;
+    /// errors of the fabric.
     ///
     /// [`IndexError::Moved`]: darter_index::IndexError::Moved
     pub(super) async fn scan(&mut self, range: &ScanRange, limit: u64) -> Result<Vec<u64>> {
         let (mut words, mut count) = (vec![0, 0], 0);
         let mut at = match (if range.reverse { &range.to } else { &range.from }, range.reverse) {
             (At::Unbounded, true) => None,
-            // All are below the end of this server's keys.
+            // All keys of the range are below the end of this server's keys.
             (At::Excluded(key), true) if self.shared.ends_at(key) => None,
             (At::Unbounded, false) => Some(Vec::new()),
             (At::Included(key) | At::Excluded(key), _) => Some(key.clone()),
         };
-        // In reverse, the low bound of the leaf that was read last.
+        // In reverse, the low bound of the last leaf read.
         let mut reached: Option<Vec<u8>> = None;
         loop {
             let key = match &at {
@@ -114,20 +116,19 @@ impl<F: Fabric> Operation<'_, F> {
                 return Err(self.shared.moved());
             }
             if at.is_none() && self.shared.bound_behind(&key).is_some() {
-                // It is not the last one any more.
+                // It is no longer the last leaf.
                 continue;
             }
             let behind = self.shared.bound_behind(&key);
             if let (Some(reached), Some(behind)) = (&reached, &behind)
                 && behind < reached
             {
-                // It has split meanwhile: its right neighbour comes first.
+                // It has split in between: its right neighbour comes first.
                 at = self.shared.last_below(reached);
                 continue;
             }
             let mut pairs = self.pairs_of(&leaf, range).await?;
-            // A leaf that has taken the place of others begins in front of `key`, or ends behind what
-            // was reached.
+            // A leaf that has replaced others may begin before `key`, or end after `reached`.
             pairs.retain(|(pair, ..)| match &reached {
                 Some(reached) => pair < reached,
                 None => range.reverse || *pair >= key,

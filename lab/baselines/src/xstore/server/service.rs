@@ -1,5 +1,5 @@
-//! The procedures, and the server behind them, which starts with the first call to a range: a memory node runs
-//! before there is a pool, and a pool before there is an index.
+//! The procedures and the server that runs them. The server starts with the first call to a range,
+//! because a memory node runs before there is a pool, and a pool exists before its index.
 
 use super::super::wire::{self, PLAIN_WORDS, Reader, Taken, Text};
 use super::super::{condition_of, range_of};
@@ -16,8 +16,8 @@ use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// The server of a pool's index, or of the ranges of it whose clients call it. Clones are the same server. It ends when the last clone, and the
-/// last list of its procedures, is dropped.
+/// The server of a pool's index, or of those of its ranges that clients call. Clones share the same
+/// server. It ends when the last clone and the last list of its procedures are dropped.
 #[derive(Clone, Debug)]
 pub struct XStoreService<F: Fabric> {
     state: Arc<State<F>>,
@@ -25,10 +25,11 @@ pub struct XStoreService<F: Fabric> {
 
 /// Stands for the range whose descriptor is the index's.
 const INDEX: u64 = 0;
-/// The lock under which the pool is opened, among those of ranges: no descriptor lies there.
+/// Number of the lock under which the pool is opened. The other numbers are addresses of
+/// descriptors, of which none is 1.
 const OPENING: u64 = 1;
 
-/// How a server reaches its pool's memory nodes.
+/// Connects to the pool's memory nodes.
 type Connect<F> = Box<dyn Fn() -> Result<F> + Send + Sync>;
 
 struct State<F: Fabric> {
@@ -37,12 +38,12 @@ struct State<F: Fabric> {
     starting: Arc<LocalLocks<()>>,
 }
 
-/// What the server is at the moment.
+/// The server's current state.
 struct Role<F: Fabric> {
     pool: Option<Pool<F>>,
     /// By the address of a range's descriptor; 0 stands for the index's.
     owners: BTreeMap<u64, Arc<Owner<F>>>,
-    /// It begins no more.
+    /// Whether the server has stopped accepting calls.
     is_over: bool,
 }
 
@@ -53,20 +54,20 @@ impl<F: Fabric> fmt::Debug for State<F> {
 }
 
 impl<F: Fabric> XStoreService<F> {
-    /// A server that becomes a member of the fabric's pool, and the owner of its index, with the
+    /// Creates a server that joins the fabric's pool and becomes the owner of its index with the
     /// first call.
     pub fn new(fabric: &F) -> Self {
         let fabric = fabric.clone();
         Self::connecting(move || Ok(fabric.clone()))
     }
 
-    /// The same, over a fabric that the first call opens: the memory nodes need not be there
-    /// before. A server that was shut out of its pool opens another with the next call.
+    /// The same, with a fabric that the first call opens: the memory nodes need not be up before. A
+    /// server that was evicted from its pool opens another fabric with the next call.
     pub fn connecting(connect: impl Fn() -> Result<F> + Send + Sync + 'static) -> Self {
         Self::with(connect, None)
     }
 
-    /// A server in a process that is a member of the pool.
+    /// Creates a server in a process that is already a member of the pool.
     pub fn of(pool: &Pool<F>) -> Self {
         let fabric = pool.fabric().clone();
         Self::with(move || Ok(fabric.clone()), Some(pool.clone()))
@@ -77,7 +78,7 @@ impl<F: Fabric> XStoreService<F> {
         Self { state: Arc::new(State { connect: Box::new(connect), role, starting: Arc::default() }) }
     }
 
-    /// The procedures that clients call.
+    /// Returns the procedures that clients call.
     pub fn procedures(&self) -> Procedures {
         let procedures = Procedures::new();
         let procedures = self.add(procedures, wire::GET, get);
@@ -115,20 +116,20 @@ impl<F: Fabric> XStoreService<F> {
         })
     }
 
-    /// Becomes the index's owner now, not with the first call.
+    /// Becomes the index's owner now instead of with the first call.
     ///
     /// # Errors
-    /// [`IndexError::NoIndex`], damage, those of the pool and the fabric.
+    /// [`IndexError::NoIndex`]; a damaged index; errors of the pool and the fabric.
     pub async fn start(&self) -> Result<()> {
         self.state.owner(INDEX).await.map(drop)
     }
 
-    /// One round of upkeep, if the server has begun: a server that is not called for longer than
-    /// the pool's lease needs it to remain a member, and others, to free what they have unlinked.
-    /// What fails for one range keeps no other from its own.
+    /// Runs one round of upkeep if the server has started. A server that is not called for longer
+    /// than the pool's lease needs upkeep to stay a member; other members need it to free what they
+    /// have unlinked. A failure in one range does not affect the others.
     ///
     /// # Errors
-    /// Those of the pool and the fabric; the first, if there are several.
+    /// Errors of the pool and the fabric; the first if there are several.
     pub async fn maintain(&self) -> Result<()> {
         let (pool, owners): (_, Vec<_>) = {
             let role = lock(&self.state.role);
@@ -148,7 +149,7 @@ impl<F: Fabric> XStoreService<F> {
         all
     }
 
-    /// Begins no more calls, and leaves the pool with the end of those under way.
+    /// Stops accepting calls, and leaves the pool when those in progress have ended.
     pub fn end(&self) {
         let mut role = lock(&self.state.role);
         role.is_over = true;
@@ -157,20 +158,21 @@ impl<F: Fabric> XStoreService<F> {
         drop(left);
     }
 
-    /// Objects that the server has unlinked and not freed, as far as it knows at once.
+    /// Returns the number of objects that the server has unlinked and not freed, as far as is known
+    /// without blocking.
     pub fn garbage(&self) -> usize {
         lock(&self.state.role).pool.as_ref().map_or(0, Pool::garbage)
     }
 
-    /// Whether sweeps wait for the end of this server: [`Pool::has_unconfirmed_frees`].
+    /// Returns whether sweeps wait for the end of this server: [`Pool::has_unconfirmed_frees`].
     pub fn has_unconfirmed_frees(&self) -> bool {
         lock(&self.state.role).pool.as_ref().is_some_and(Pool::has_unconfirmed_frees)
     }
 
-    /// Renews the server's lease, and does nothing else. For simulations.
+    /// Only renews the server's lease. For simulations.
     ///
     /// # Errors
-    /// Those of the pool and the fabric.
+    /// Errors of the pool and the fabric.
     #[doc(hidden)]
     pub async fn renew(&self) -> Result<()> {
         let pool = lock(&self.state.role).pool.clone();
@@ -178,7 +180,7 @@ impl<F: Fabric> XStoreService<F> {
         Ok(pool.client()?.maintain().await?)
     }
 
-    /// Ends the server's membership as the death of its process does. For simulations, in which no
+    /// Ends the server's membership as the death of its process would. For simulations, in which no
     /// verb of a dead process executes.
     #[doc(hidden)]
     pub fn abandon(&self) {
@@ -189,7 +191,7 @@ impl<F: Fabric> XStoreService<F> {
 }
 
 impl<F: Fabric> State<F> {
-    /// Runs a call to the owner of a range.
+    /// Passes a call to the owner of a range.
     async fn run<R>(&self, range: u64, call: impl FnOnce(Arc<Owner<F>>) -> R) -> Answer
     where
         R: Future<Output = Result<Option<Vec<u64>>>>,
@@ -216,7 +218,7 @@ impl<F: Fabric> State<F> {
         lock(&self.role).owners.get(&range).cloned()
     }
 
-    /// The owner of a range, started if there is none.
+    /// Returns the owner of a range, and starts it if needed.
     async fn owner(&self, range: u64) -> Result<Arc<Owner<F>>> {
         if let Some(owner) = self.known(range) {
             return Ok(owner);
@@ -227,7 +229,7 @@ impl<F: Fabric> State<F> {
         started
     }
 
-    /// Starts the owner of a range, unless another call has done so meanwhile.
+    /// Starts the owner of a range unless another call has done so in between.
     async fn start(&self, pool: &Pool<F>, range: u64) -> Result<Arc<Owner<F>>> {
         let is_named = range != INDEX && Descriptor::read(&mut pool.client()?).await?.addr.bits() == range;
         let range = if is_named { INDEX } else { range };
@@ -241,7 +243,7 @@ impl<F: Fabric> State<F> {
         Ok(owner)
     }
 
-    /// The pool, which the first caller opens.
+    /// Returns the pool, which the first caller opens.
     async fn pool(&self) -> Result<Pool<F>> {
         let _turn = self.starting.lock(OPENING).await;
         let known = lock(&self.role).pool.clone();
@@ -252,8 +254,8 @@ impl<F: Fabric> State<F> {
         Ok(lock(&self.role).pool.insert(pool).clone())
     }
 
-    /// Forgets an owner that has ended, or all, when others have ended the membership. Another one,
-    /// begun by the next call, waits for the calls of this one.
+    /// Drops an owner that has ended, or all owners if other members have ended the membership. The
+    /// next call starts another owner, which waits for this owner's calls.
     fn leave_if_done<T>(&self, owner: &Arc<Owner<F>>, outcome: &Result<T>) {
         if let Err(error) = outcome
             && is_shut_out(error)
@@ -268,7 +270,7 @@ impl<F: Fabric> State<F> {
         }
     }
 
-    /// The same where there may be no owner that would notice.
+    /// The same if there may be no owner to notice it.
     fn leave_if_shut_out<T>(&self, pool: &Pool<F>, outcome: &Result<T>) {
         if let Err(error) = outcome
             && is_shut_out(error)
@@ -277,7 +279,7 @@ impl<F: Fabric> State<F> {
         }
     }
 
-    /// Leaves a pool of which this process is a member no more; the next call opens it anew.
+    /// Leaves a pool of which this process is no longer a member; the next call opens it again.
     fn leave(&self, pool: &Pool<F>) {
         let mut role = lock(&self.role);
         if role.pool.as_ref().is_some_and(|now| now.is_same(pool)) {
@@ -290,7 +292,7 @@ impl<F: Fabric> State<F> {
     }
 }
 
-/// Whether an error says that this process is a member no more.
+/// Returns whether an error means that this process is no longer a member.
 fn is_shut_out(error: &IndexError) -> bool {
     matches!(
         error,
@@ -299,7 +301,7 @@ fn is_shut_out(error: &IndexError) -> bool {
     )
 }
 
-/// The bytes of a string of a request, which may be in a blob.
+/// Returns the bytes of a string of a request, which may be in a blob.
 async fn bytes_of<F: Fabric>(operation: &mut Operation<'_, F>, taken: Taken) -> Result<Vec<u8>> {
     match taken {
         Taken::Absent => Ok(Vec::new()),
@@ -324,7 +326,7 @@ async fn run<F: Fabric>(owner: Arc<Owner<F>>, procedure: u64, words: Vec<u64>) -
     }
 }
 
-/// The words of an answer, none when those of the request make no sense.
+/// The words of a reply; `None` if the request is malformed.
 type Words = Result<Option<Vec<u64>>>;
 
 async fn get<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
@@ -417,11 +419,11 @@ async fn scan<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
 
 async fn maintain<F: Fabric>(owner: Arc<Owner<F>>, _: Vec<u64>) -> Words {
     owner.maintain().await?;
-    // Whoever calls for a range that is over has to do the upkeep of others.
+    // If this range is over, the caller has to run the upkeep of the ranges that replaced it.
     if owner.is_over() { Err(owner.moved()) } else { Ok(Some(Vec::new())) }
 }
 
-/// Publishes the leaves from one on, or those of a table of ranges.
+/// Publishes the leaves from a given one on, or the leaves of a table of ranges.
 async fn publish<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
     let mut reader = Reader(&words);
     let (first, table) = (reader.word().and_then(|first| u32::try_from(first).ok()), reader.word());
@@ -436,7 +438,7 @@ async fn publish<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
     let keys = {
         let mut operation = Operation::pin(&*owner, &mut client, OpKind::Load).await?;
         let keys = operation.publish(first).await?;
-        // The load is over: without models its keys are read by calls.
+        // The load is complete: without models its keys are read by calls.
         let _ = operation.learn().await;
         keys
     };

@@ -1,5 +1,5 @@
-//! What training sees of leaves: their headers and keys, read without locks. What is torn makes a
-//! worse model, and no wrong answer.
+//! What training reads of leaves: headers and keys, without locks. Torn words make a worse model
+//! but never a wrong result.
 
 use super::super::leaf::{HEAD_WORDS, Head, Pointer};
 use super::super::model::{LeafView, last_below, least_key, model_key};
@@ -9,12 +9,12 @@ use darter_index::radix::leaf::key_place;
 use darter_index::{IndexError, Result};
 use std::ops::Bound as At;
 
-/// Leaves that are read in one round trip.
+/// Number of leaves read in one round trip.
 const LEAVES: usize = 128;
-/// Words of a blob that are read: its lengths, and the part of its key that models see.
+/// Number of words read of a blob: its lengths, and the part of its key that models use.
 const BLOB_WORDS: usize = 3;
 
-/// A leaf that is to be read.
+/// A leaf to read.
 #[derive(Debug)]
 struct Place {
     number: u32,
@@ -23,7 +23,7 @@ struct Place {
     high: u64,
 }
 
-/// What was read of a leaf.
+/// The words read of a leaf.
 #[derive(Debug)]
 pub(super) struct Seen {
     number: u32,
@@ -45,12 +45,12 @@ impl Seen {
 }
 
 impl<F: Fabric> Owner<F> {
-    /// The leaves from the one of a key on, as far as they can have a model key up to `last`; and
-    /// where the next one begins if they are many.
+    /// Returns the leaves from the one of a key on that can have a model key up to `last`, and the
+    /// low bound of the next leaf if there are too many.
     fn places(&self, from: &[u8], last: u64) -> (Vec<Place>, Option<Vec<u8>>) {
         let tree = self.tree();
         let first = tree.by_low.range::<[u8], _>((At::Unbounded, At::Included(from))).next_back();
-        // Keys below all are another server's.
+        // Keys below all leaves belong to another server.
         let first = first.or_else(|| tree.by_low.iter().next());
         let Some((first, _)) = first else { return (Vec::new(), None) };
         let mut leaves = tree.by_low.range::<[u8], _>((At::Included(&first[..]), At::Unbounded)).peekable();
@@ -69,7 +69,7 @@ impl<F: Fabric> Owner<F> {
         (places, None)
     }
 
-    /// How many leaves can have model keys of an interval, if not more than `max`.
+    /// Returns the number of leaves that can have model keys of an interval, if at most `max`.
     pub(super) fn count_leaves(&self, (first, last): (u64, u64), max: usize) -> usize {
         let (bytes, length) = least_key(first);
         let tree = self.tree();
@@ -77,8 +77,8 @@ impl<F: Fabric> Owner<F> {
         behind.take(max).take_while(|(low, _)| model_key(low) <= last).count() + 1
     }
 
-    /// Keys for the training of the top model, in order, with their positions, and how many
-    /// positions there are: the bounds between leaves.
+    /// Returns keys to train the top model, in order, with their positions, and the number of
+    /// positions. The keys are the bounds between leaves.
     pub(super) fn sample(&self) -> (Vec<(u64, u64)>, u64) {
         let tree = self.tree();
         let bounds = tree.by_low.keys().zip(0..).skip(1);
@@ -87,11 +87,11 @@ impl<F: Fabric> Owner<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Reads leaves from the one of a key on, as far as they can have a model key up to `last`; and
-    /// where the next one begins if they are many.
+    /// Reads the leaves from the one of a key on that can have a model key up to `last`. Also
+    /// returns the low bound of the next leaf if there are too many.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn survey(&mut self, from: &[u8], last: u64) -> Result<(Vec<Seen>, Option<Vec<u8>>)> {
         let (places, next) = self.shared.places(from, last);
         let layout = self.shared.descriptor.layout;
@@ -106,7 +106,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut sound = Vec::with_capacity(places.len());
         for (place, head) in places.into_iter().zip(heads) {
             let addr = self.shared.descriptor.leaf(place.number);
-            let head = head.ok_or(IndexError::corrupt(addr, "no leaf of the index"))?;
+            let head = head.ok_or(IndexError::corrupt(addr, "not a leaf of the index"))?;
             if head.header.is_moving() {
                 let (_guard, number, leaf) = self.lock_leaf(&place.bytes).await?;
                 sound.push((Place { number, ..place }, leaf.head));
@@ -151,7 +151,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Reads all leaves that can have model keys of an interval.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn survey_interval(&mut self, (first, last): (u64, u64)) -> Result<Vec<Seen>> {
         let (bytes, length) = least_key(first);
         let (mut all, mut next) = (Vec::new(), Some(bytes[..length].to_vec()));

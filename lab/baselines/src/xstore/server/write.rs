@@ -12,7 +12,7 @@ use darter_index::{Condition, IndexError, PutOutcome, Result, check_key};
 use darter_pool::AllocKind;
 use darter_pool::size_class::class_bytes;
 
-/// The number of an inline leaf's key.
+/// Returns the key of an inline leaf as a number.
 ///
 /// # Errors
 /// [`IndexError::WrongLength`].
@@ -28,7 +28,7 @@ struct Found {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Looks a key up in a leaf whose lock is held.
+    /// Searches for a key in a leaf whose lock the caller holds.
     async fn find(&mut self, leaf: &Leaf, key: &[u8]) -> Result<Option<Found>> {
         let keys = leaf.head.counted().iter().enumerate();
         if self.shared.descriptor.layout.is_inline() {
@@ -50,10 +50,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(None)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn value_of(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, Option<Pointer>)>> {
         let (_guard, _, leaf) = self.lock_leaf(key).await?;
         let Some(Found { slot, value }) = self.find(&leaf, key).await? else { return Ok(None) };
@@ -62,7 +62,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Some((value, pointer)))
     }
 
-    /// Refuses a pair that the index has no room for, whoever sent it: a client does not.
+    /// Rejects a pair that is too large for the index. Clients check this too, but the caller may
+    /// be no client.
     fn check_pair(&self, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         let layout = self.shared.descriptor.layout;
@@ -73,17 +74,17 @@ impl<F: Fabric> Operation<'_, F> {
         self.check_value(value)
     }
 
-    /// Refuses a value that an inline leaf has no room for.
+    /// Rejects a value that is too large for an inline leaf.
     fn check_value(&self, value: &[u8]) -> Result<()> {
         let (bytes, max) = (value.len(), usize::from(self.shared.descriptor.layout.value_words) * 8);
         let fits = bytes <= max;
         if fits { Ok(()) } else { Err(IndexError::ValueTooLong { bytes, max }) }
     }
 
-    /// Stores a pair when the condition holds; the key may be in the leaf of number `hint`.
+    /// Stores a pair if the condition holds. The key may be in the leaf of number `hint`.
     ///
     /// # Errors
-    /// Out of space, with nothing changed; damage; those of the fabric.
+    /// Out of space, with nothing changed; a damaged index; errors of the fabric.
     pub(super) async fn put(
         &mut self,
         key: &[u8],
@@ -112,7 +113,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Writes a pair's blob, which nothing leads to yet.
+    /// Writes a pair's blob, which is not linked yet.
     async fn write_blob(&mut self, drafts: &mut Drafts, key: &[u8], value: &[u8]) -> Result<Pointer> {
         let class = pair::class_within(self.client.pool().object_bytes_max(), key.len(), value.len())?;
         let node = self.shared.descriptor.node;
@@ -185,10 +186,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Removes a key when the condition holds (rule X4); returns whether it was there and is gone.
+    /// Removes a key if the condition holds (rule X4); returns whether it removed it.
     ///
     /// # Errors
-    /// Damage, those of the fabric.
+    /// A damaged index; errors of the fabric.
     pub(super) async fn delete(&mut self, key: &[u8], condition: Condition<'_>) -> Result<bool> {
         let (_guard, number, leaf) = self.lock_leaf(key).await?;
         let Some(found) = self.find(&leaf, key).await? else { return Ok(false) };
@@ -210,7 +211,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(true)
     }
 
-    /// A whole motion of a leaf whose lock is held (rule X2), in one batch.
+    /// Performs a whole motion of a leaf whose lock the caller holds (rule X2), in one batch.
     pub(super) async fn change(
         &mut self,
         number: u32,
@@ -226,17 +227,17 @@ impl<F: Fabric> Operation<'_, F> {
         let is_done = done.swapped(begun) && done.swapped(ended);
         self.client.recycle(done);
         if !is_done {
-            return Err(self.shared.damage("somebody else wrote a leaf's header"));
+            return Err(self.shared.damage("another process wrote a leaf's header"));
         }
         let still = moving.stepped();
         if still.incarnation < moving.incarnation {
-            // What was known of incarnations before means nothing now.
+            // The counter has wrapped: incarnations known from before are meaningless now.
             self.bump_generation().await?;
         }
         Ok(())
     }
 
-    /// Moves the upper half of a full leaf into a new one on its right (rule X2).
+    /// Moves the upper half of a full leaf into a new leaf to its right (rule X2).
     async fn split(&mut self, number: u32, leaf: &Leaf) -> Result<()> {
         let mut drafts = Drafts::new();
         let made = self.split_with(&mut drafts, number, leaf).await;
@@ -276,7 +277,7 @@ impl<F: Fabric> Operation<'_, F> {
         let image = Leaf::image(layout, &head, &records.filter(|_| layout.is_inline()).unwrap_or_default());
         let right_at = self.word_of(right, 0);
         self.client.post(|batch| batch.write(right_at, &image)).await?;
-        // From here on the new leaf may be linked, whatever happens.
+        // From here on the new leaf may be linked, whether or not the batch succeeds.
         drafts.keep();
         let mut kept: Vec<usize> = left.iter().map(|&(_, slot)| slot).collect();
         kept.sort_unstable();

@@ -1,15 +1,16 @@
-//! What is rarely reached: no memory for models, and incarnations that begin again.
+//! Rare cases: no memory for models, and incarnations that wrap.
 
 use super::super::root::ModelsWord;
 use super::*;
 
-/// The word of the models.
+/// Returns the word of the models.
 fn models_word(world: &mut World) -> ModelsWord {
     let at = world.index.shared.descriptor.models();
     ModelsWord::from_word(block_on(world.client.read_words::<1>(at)).unwrap()[0])
 }
 
-/// A process's own view reads all that is there, and what is not.
+/// Asserts that a new process's view reads present and absent keys; returns the keys routed by
+/// models.
 fn assert_read(world: &World, model: &Model, what: &str) -> u64 {
     let mut client = world.pool.client().unwrap();
     let index = block_on(XStore::open(&mut client, world.index.shared.options)).unwrap();
@@ -23,7 +24,7 @@ fn assert_read(world: &World, model: &Model, what: &str) -> u64 {
     index.cache_hits().keys
 }
 
-/// Each allocation of training in turn finds no room, at first and after splits: models stay as they
+/// Each allocation of training in turn fails, at first and after splits: the models stay as they
 /// are, or there are none, until there is room again.
 #[test]
 fn training_without_room_costs_speed_alone() {
@@ -59,8 +60,8 @@ fn training_without_room_costs_speed_alone() {
     }
 }
 
-/// A leaf whose incarnation is the last but one, known to readers, is changed: what they know of
-/// the incarnations before serves no more.
+/// A leaf whose incarnation is the last but one, known to readers, is changed: the incarnations
+/// that they know become invalid.
 #[test]
 fn an_incarnation_that_wraps_ends_the_generation() {
     for options in [BY_MODELS, XStoreOptions { value_words: 0, ..BY_MODELS }] {
@@ -85,12 +86,12 @@ fn an_incarnation_that_wraps_ends_the_generation() {
         let after = models_word(&mut world);
         assert_eq!((after.generation, after.root), (before.generation + 1, 0));
         assert_read(&world, &model, "after");
-        // It splits in its new life.
+        // It splits in its new incarnations.
         for number in 0..12_u64 {
             world.put(&mut model, number * 16 + 5, &number.to_le_bytes());
         }
         block_on(world.index.maintain(&mut world.client)).unwrap();
-        assert!(assert_read(&world, &model, "behind") > 0);
+        assert!(assert_read(&world, &model, "after the split") > 0);
         world.assert_sound(&model, "in the end");
     }
 }

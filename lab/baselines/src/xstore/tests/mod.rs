@@ -1,4 +1,4 @@
-//! Tests over simulated memory with a server in a process of its own.
+//! Tests over simulated memory with a server in a separate process.
 
 mod limits;
 mod models;
@@ -31,7 +31,7 @@ const BY_MODELS_FAT: XStoreOptions = XStoreOptions { cache_bytes: u64::MAX, ..FA
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A pool with an index, and a server in a process of its own.
+/// A pool with an index, and a server in a separate process.
 struct World {
     sim: Sim,
     pool: Pool<Sim>,
@@ -42,7 +42,7 @@ struct World {
 }
 
 impl Drop for World {
-    /// A test that fails while verbs wait for its executor must not wait for them, too.
+    /// A failing test must not wait for verbs that wait for its executor.
     fn drop(&mut self) {
         self.sim.schedule(false);
     }
@@ -61,7 +61,7 @@ impl World {
         world
     }
 
-    /// Another process becomes the server.
+    /// Makes another process the server.
     fn serve(&mut self) {
         self.process += 1;
         let fabric = self.sim.process(self.process);
@@ -74,7 +74,7 @@ impl World {
         model.insert(key.to_vec(), value.to_vec());
     }
 
-    /// Runs a future to its end, whatever else goes on: its waits and the server's take turns.
+    /// Runs a future to completion, alternating its waits with the server's.
     fn run<T>(sim: &Sim, future: impl Future<Output = T>) -> T {
         let output = Cell::new(None);
         let mut executor = Executor::new(sim);
@@ -90,19 +90,19 @@ impl World {
         output.into_inner().unwrap()
     }
 
-    /// The server trains.
+    /// Makes the server train.
     fn train(&mut self) {
         block_on(self.index.maintain(&mut self.client)).unwrap();
     }
 
-    /// A process's own view of the index.
+    /// Opens the index in a new process.
     fn reader(&self, cache_bytes: u64) -> (XStore<Sim>, Client<Sim>) {
         let mut client = self.pool.client().unwrap();
         let options = XStoreOptions { cache_bytes, ..self.index.shared.options };
         (block_on(XStore::open(&mut client, options)).unwrap(), client)
     }
 
-    /// Everything is as the model says for a reader, in all ways.
+    /// Asserts that a reader finds the model's content in all ways of reading.
     fn assert_read((index, client): &mut (XStore<Sim>, Client<Sim>), model: &Model, what: &str) {
         for key in 0..model.len() as u64 * 16 + 40 {
             let key = key.to_be_bytes();
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// The index is sound, and with everything dead swept nothing is lost.
+    /// Asserts that the index is sound, and that a sweep leaves no lost memory.
     fn assert_sound(&mut self, model: &Model, what: &str) {
         let (index, client) = (&self.index, &mut self.client);
         Self::run(&self.sim, async {
@@ -143,7 +143,7 @@ impl World {
     }
 }
 
-/// A world whose first leaf has so many keys, in no order.
+/// A world whose first leaf has this many keys, unordered.
 fn loaded(options: XStoreOptions, keys: u64) -> (World, Model) {
     let (mut world, mut model) = (World::new(options), Model::new());
     for number in 0..keys {

@@ -1,4 +1,4 @@
-//! Models that are old, wrong, or of another generation; and leaves that are emptied.
+//! Outdated models, wrong models, models of another generation; and emptied leaves.
 
 use super::super::leaf::address;
 use super::super::model::{Entry, SubModel, TableRef};
@@ -6,14 +6,14 @@ use super::super::root::{ModelsWord, ROOT_WORDS, Root, SLAB_HEAD_BYTES, parse_sl
 use super::*;
 use darter_fabric::GlobalAddr;
 
-/// A world whose server has trained over so many keys.
+/// A world whose server has trained over this many keys.
 fn trained(options: XStoreOptions, keys: u64) -> (World, Model) {
     let (mut world, model) = loaded(options, keys);
     world.train();
     (world, model)
 }
 
-/// Leaves of an index that is loaded again are freed, and nobody reads them any more.
+/// Leaves of an index that is loaded again are freed and no longer read.
 #[test]
 fn another_generation_is_read_in_the_next_epoch() {
     for options in [BY_MODELS, BY_MODELS_FAT] {
@@ -35,13 +35,13 @@ fn another_generation_is_read_in_the_next_epoch() {
         World::assert_read(&mut reader, &model, "later");
         assert_eq!(world.sim.misuse(), None);
         drop(reader);
-        // What the server has freed of this process's memory is known to it from now on.
+        // From now on this process knows which of its objects the server has freed.
         block_on(world.pool.settle(&mut world.client)).unwrap();
         world.assert_sound(&model, "in the end");
     }
 }
 
-/// A put whose cache names a leaf that has split since goes to the leaf of its key.
+/// A put whose cached leaf has split since goes to the leaf of its key.
 #[test]
 fn a_hint_of_a_leaf_that_has_split_is_no_more_than_one() {
     let (mut world, mut model) = trained(BY_MODELS, 30);
@@ -64,7 +64,7 @@ fn a_hint_of_a_leaf_that_has_split_is_no_more_than_one() {
     world.assert_sound(&model, "after hints");
 }
 
-/// Addresses of all sub-models' words, and of all words of tables.
+/// The root, the addresses of all sub-models' words, and those of all words of tables.
 fn words_of_models(world: &mut World) -> (GlobalAddr, Vec<GlobalAddr>, Vec<GlobalAddr>) {
     let descriptor = world.index.shared.descriptor;
     block_on(async {
@@ -83,7 +83,7 @@ fn words_of_models(world: &mut World) -> (GlobalAddr, Vec<GlobalAddr>, Vec<Globa
     })
 }
 
-/// Words of models that are any others, or those of other leaves and tables, cost speed alone.
+/// Random words as models, or words of other leaves and tables, only cost speed.
 #[test]
 fn wrong_models_cost_speed_alone() {
     for seed in 0..60 {
@@ -99,7 +99,7 @@ fn wrong_models_cost_speed_alone() {
             // Any bytes.
             0 => writes.extend(entries.iter().map(|&at| (at, vec![dice.random()]))),
             1 => writes.extend(submodels.iter().map(|&at| (at, vec![dice.random(), dice.random()]))),
-            // Leaves that are others', in incarnations that they have had or not.
+            // Numbers of other leaves, in incarnations that they have had or not.
             2 | 3 => {
                 let all = block_on(async {
                     let mut all = Vec::new();
@@ -116,12 +116,12 @@ fn wrong_models_cost_speed_alone() {
                 };
                 writes.extend(entries.iter().map(|&at| (at, vec![other()])));
             }
-            // Tables that are others', or none.
+            // Tables of other sub-models, or invalid ones.
             4 => writes.extend(submodels.iter().filter_map(|&at| {
                 let other = entries[dice.random_range(0..entries.len())];
                 Some((at, table(other, 8 << dice.random_range(0..4))?.words().to_vec()))
             })),
-            // A root that is none, with another top model, or other segments.
+            // An invalid root, with another top model or other segments.
             _ => {
                 let at = [0, 1, 2, 4][dice.random_range(0..4)];
                 writes.push((root.plus(at * 8), vec![dice.random()]));
@@ -139,12 +139,12 @@ fn wrong_models_cost_speed_alone() {
     }
 }
 
-/// Keys of the worlds here, in multiples of 16, put in order: leaves have eight of them.
+/// Number of keys of the worlds here, multiples of 16 put in order: leaves have eight of them.
 const GAPING_KEYS: u64 = 44;
-/// Those of three leaves in the middle.
+/// The keys of three leaves in the middle.
 const GAP: std::ops::Range<u64> = 8..32;
 
-/// A world with trained models, whose leaves of the gap are emptied then; and a reader that knows
+/// A world with trained models, whose leaves of the gap are then emptied, and a reader that knows
 /// all leaves.
 fn gaping(options: XStoreOptions) -> (World, Model, (XStore<Sim>, Client<Sim>)) {
     let (mut world, mut model) = (World::new(options), Model::new());
@@ -161,14 +161,14 @@ fn gaping(options: XStoreOptions) -> (World, Model, (XStore<Sim>, Client<Sim>)) 
     (world, model, reader)
 }
 
-/// Leaves of the index.
+/// Returns the number of leaves of the index.
 fn leaves(world: &mut World) -> u64 {
     let report = block_on(world.index.check(&mut world.client)).unwrap();
     assert_eq!(report.violations, Vec::<String>::new());
     report.stats.nodes.iter().find(|nodes| nodes.name == "leaf").unwrap().count
 }
 
-/// Puts keys into the gap, as a reader that has known it before must find them.
+/// Puts keys into the gap; a reader that knew the gap before must find them.
 fn fill(world: &mut World, model: &mut Model, reader: &mut (XStore<Sim>, Client<Sim>), what: &str) {
     World::assert_read(reader, model, what);
     for number in GAP.step_by(3) {
@@ -193,8 +193,8 @@ fn upkeep_takes_emptied_leaves_out() {
     }
 }
 
-/// With all keys deleted, what the index takes is what it took when it was made, but for the models
-/// of one leaf.
+/// After all keys are deleted, the index has the size it had when created, plus the models of one
+/// leaf.
 #[test]
 fn an_emptied_index_gives_its_memory_back() {
     for options in [INLINE, FAT] {

@@ -1,4 +1,4 @@
-//! A server as a member of its pool: shut out by the others, and stopped by its operator.
+//! A server as a member of its pool: evicted by the others, and stopped by its operator.
 
 use super::super::wire;
 use super::*;
@@ -6,8 +6,8 @@ use darter_fabric::{CallFault, GlobalAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A world whose server is not registered at the node: its procedures are run directly, each
-/// membership of it in another process.
+/// A world whose server is not registered at the node: its procedures are run directly, and each of
+/// its memberships is in another process.
 fn unregistered() -> (World, XStoreService<Sim>, Arc<AtomicU32>) {
     let world = World::new(INLINE);
     let (sim, count) = (world.sim.clone(), Arc::new(AtomicU32::new(0)));
@@ -21,9 +21,9 @@ fn call(service: &XStoreService<Sim>, procedure: u64) -> Result<Vec<u64>, CallFa
     block_on(service.procedures().run(procedure, Vec::new()))
 }
 
-/// Has the server be silent until the others have shut it out.
+/// Keeps the server silent until the others have evicted it.
 fn shut_out(world: &mut World) {
-    // Silence counts from when it is noticed, and one look ends nobody.
+    // Silence counts from when it is noticed, and one round evicts no member.
     for _ in 0..2 {
         block_on(world.pool.maintain(&mut world.client)).unwrap();
         world.sim.advance_ms(60_000);
@@ -37,7 +37,7 @@ fn assert_says_shut_out(fault: CallFault) {
     assert!(error.message.contains("shut out") || error.message.contains("evicted"), "{error}");
 }
 
-/// The call that finds the server shut out fails, and the next one is a member's again.
+/// The first call after the eviction fails, and the next one is run by a member again.
 #[test]
 fn a_server_that_was_shut_out_comes_back() {
     for by_upkeep in [false, true] {
@@ -46,7 +46,7 @@ fn a_server_that_was_shut_out_comes_back() {
         shut_out(&mut world);
         if by_upkeep {
             block_on(service.maintain()).unwrap_err();
-            assert!(block_on(service.maintain()).is_ok(), "upkeep of nobody");
+            assert!(block_on(service.maintain()).is_ok(), "upkeep without a membership");
         } else {
             assert_says_shut_out(call(&service, wire::MAINTAIN).unwrap_err());
         }
@@ -55,7 +55,8 @@ fn a_server_that_was_shut_out_comes_back() {
     }
 }
 
-/// The same of a server that owns no range yet, whose first call was for one that there is not.
+/// The same for a server that owns no range yet, whose first call was for a range that does not
+/// exist.
 #[test]
 fn a_server_without_a_range_comes_back() {
     for by_upkeep in [false, true] {
@@ -84,7 +85,7 @@ fn a_server_without_a_range_comes_back() {
     }
 }
 
-/// A server that is stopped leaves the pool, and says so to whoever calls it.
+/// A server that is stopped leaves the pool and returns an error to its callers.
 #[test]
 fn a_server_that_stops_is_a_member_no_more() {
     let (mut world, service, _) = unregistered();

@@ -1,6 +1,5 @@
-//! Calls that no client of ours makes: words that are cut, changed, or any; blobs that are none;
-//! procedures that there are not. Each ends in an error or in an answer, and the index is as before
-//! or as the call says.
+//! Calls that no real client makes: truncated, changed or random words, invalid blobs, unknown
+//! procedures. Each ends in an error or a reply, and the index is unchanged or as the call implies.
 
 use super::super::wire::{self, Text};
 use super::*;
@@ -25,7 +24,7 @@ fn call(world: &mut World, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, 
     }
 }
 
-/// Everything is as the model says.
+/// Asserts that the index has the model's content.
 fn assert_holds(world: &mut World, model: &Model, what: &str) {
     let found = block_on(world.index.scan(&mut world.client, &ScanRange::all(), usize::MAX)).unwrap();
     assert!(found.into_iter().eq(model.clone()), "{what}");
@@ -33,13 +32,13 @@ fn assert_holds(world: &mut World, model: &Model, what: &str) {
     assert_eq!(report.violations, Vec::<String>::new(), "{what}");
 }
 
-/// A request of a procedure that makes sense, and changes nothing.
+/// Returns a valid request of a procedure that changes nothing.
 fn request(procedure: u64) -> Vec<u64> {
     let mut words = match procedure {
         wire::GET => vec![2, 0],
         // Insert if absent: the key is there.
         wire::PUT => vec![1, 0],
-        // Delete if equal to what it is not.
+        // Delete if equal to a value that it does not have.
         wire::DELETE => vec![3],
         wire::SCAN => vec![1 | 2 << 2, 5],
         _ => Vec::new(),
@@ -81,11 +80,11 @@ fn cut_and_unknown_calls_are_refused() {
         for number in [0, 1, wire::GET - 1, wire::OF_RANGE + 1, u64::MAX] {
             assert_eq!(call(&mut world, number, vec![1, 2, 3]).unwrap_err(), CallFault::Unknown);
         }
-        assert_holds(&mut world, &model, "after what was refused");
+        assert_holds(&mut world, &model, "after rejected calls");
     }
 }
 
-/// Strings that are said to be in blobs anywhere, of any size.
+/// Strings supposedly in blobs at any address and of any size.
 #[test]
 fn blobs_that_are_none_are_refused() {
     for options in [INLINE, FAT] {
@@ -113,17 +112,17 @@ fn blobs_that_are_none_are_refused() {
                 wire::write(&mut words, Some(Text::Plain(b"")));
             }
             match call(&mut world, procedure, words) {
-                // It says what is damaged, or what cannot be reached.
+                // The error names the damaged or unreachable object.
                 Ok(answer) => assert!(wire::outcome(&answer).is_err(), "{procedure:#x} {addr} {answer:?}"),
                 Err(CallFault::Failed(error)) => assert!(!error.message.is_empty()),
                 Err(other) => panic!("{other}"),
             }
         }
-        assert_holds(&mut world, &model, "after blobs that are none");
+        assert_holds(&mut world, &model, "after invalid blobs");
     }
 }
 
-/// Any words: nothing panics, and the index stays one.
+/// Random words: no call panics, and the index stays valid.
 #[test]
 fn calls_of_any_words_leave_an_index() {
     for options in [INLINE, FAT] {
@@ -149,14 +148,14 @@ fn calls_of_any_words_leave_an_index() {
             if turn % 200 == 0 {
                 let found = block_on(world.index.scan(&mut world.client, &ScanRange::all(), usize::MAX));
                 let found: Model = found.unwrap().into_iter().collect();
-                assert_holds(&mut world, &found, "after calls of any words");
+                assert_holds(&mut world, &found, "after calls of random words");
             }
         }
     }
 }
 
-/// A range that there is not, by an address that is none, or a descriptor's that is no range's; and
-/// a table that is none.
+/// A range that does not exist, at an invalid address or that of a descriptor without a range; and
+/// an invalid table.
 #[test]
 fn calls_of_no_range_are_refused() {
     for options in [INLINE, FAT] {
@@ -177,15 +176,15 @@ fn calls_of_no_range_are_refused() {
             let answer = call(&mut world, wire::PUBLISH, vec![0, addr.bits()]);
             assert!(answer.is_err() || wire::outcome(&answer.unwrap()).is_err(), "{addr}");
         }
-        // By its address, the index's own range is the one that its server has.
+        // Called by its address, the index's own range is the server's range.
         let words = [vec![index.bits(), wire::GET], request(wire::GET)].concat();
         let answer = call(&mut world, wire::OF_RANGE, words).unwrap();
         assert!(wire::outcome(&answer).is_ok(), "{answer:?}");
-        assert_holds(&mut world, &model, "after calls of no range");
+        assert_holds(&mut world, &model, "after calls without a range");
     }
 }
 
-/// A value that is longer than the leaf's records, and a key of another length.
+/// A value longer than the leaf's records, and a key of the wrong length.
 #[test]
 fn a_value_that_has_no_room_is_refused() {
     let (mut world, model) = loaded(INLINE, 20);
@@ -196,6 +195,6 @@ fn a_value_that_has_no_room_is_refused() {
         }
         let CallFault::Failed(error) = call(&mut world, wire::PUT, words).unwrap_err() else { panic!() };
         assert!(error.message.contains("bytes"), "{error}");
-        assert_holds(&mut world, &model, "after a pair without room");
+        assert_holds(&mut world, &model, "after a pair that does not fit");
     }
 }

@@ -1,17 +1,17 @@
-//! What a client's process caches of the models (XCACHE, sections 5.1 and 7.6).
+//! A client process's cache of the models (XCACHE, sections 5.1 and 7.6).
 //!
 //! The cache charges 16 bytes for the top model, 14 for a sub-model and 8 for an entry of its
-//! table, as published; as there, the structures that find them again are not counted. All of it
-//! comes on demand: [`Cache::route_scan`] says what is to be read next, and the cache learns what was
-//! read. When the budget is short, entries are evicted before sub-models, since a sub-model saves a
-//! round trip for all of its keys. Of the entries, and of the sub-models, those go first that were
-//! not used since they were last looked at (CLOCK). The top model is never evicted.
+//! table, as published; as in the paper, the lookup structures are not counted. Everything is
+//! loaded on demand: [`Cache::route_scan`] returns what to read next, and the cache stores it. If
+//! the budget is exceeded, entries are evicted before sub-models, because a sub-model saves a round
+//! trip for all of its keys. Among entries, and among sub-models, the first to go are those not
+//! used since the last pass (CLOCK). The top model is never evicted.
 //!
-//! Everything is of one *generation* of the index ([`View`]). A client with a newer view clears the
-//! cache. One with an older view finds nothing in it, and what it reads is not cached. So entries
-//! do not outlive the generation in which they were read. Neither do sub-models: a table may have
-//! been replaced since its sub-model was read, and may name leaves that were given back when the
-//! generation changed.
+//! Everything belongs to one *generation* of the index ([`View`]). A client with a newer view
+//! clears the cache. A client with an older view finds nothing in it, and the words that it reads
+//! are not cached. So entries do not outlive the generation in which they were read. Neither do
+//! sub-models: a table may have been replaced since its sub-model was read, and may name leaves
+//! that were freed when the generation changed.
 
 mod route;
 mod shard;
@@ -26,26 +26,26 @@ use crate::sync::lock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// Parts with a lock each.
+/// Shards with a lock each.
 const SHARDS: usize = 16;
 
-/// What a client has read of the index's descriptor: of which generation its models are, and how
-/// many sub-models they have. Within a generation this number stays.
+/// The part of the index's descriptor that a client has read: the generation of its models, and
+/// their number of sub-models, which is constant within a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) generation: u64,
     pub(crate) submodels: u32,
 }
 
-/// A sub-model with the table to which its entries belong.
+/// A sub-model and the table of its entries.
 type Place = (u32, TableRef);
 
-/// How many keys were routed, and how often a level was cached for them.
+/// Number of keys that were routed, and of those for which a level was cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// Keys that were routed.
     pub keys: u64,
-    /// Of these, keys for which the top model was cached.
+    /// Keys for which the top model was cached.
     pub top: u64,
     /// Keys for which the sub-model was cached, too.
     pub submodels: u64,
@@ -66,7 +66,7 @@ impl std::ops::Add for Hits {
     }
 }
 
-/// The counters behind [`Hits`].
+/// The counters of [`Hits`].
 #[derive(Debug, Default)]
 struct Counters {
     keys: AtomicU64,
@@ -79,19 +79,19 @@ struct Counters {
 #[derive(Debug)]
 pub(crate) struct Cache {
     budget: u64,
-    /// Bytes charged, of `budget` at most, but for the top model.
+    /// Bytes charged, at most `budget`, without the top model.
     used: AtomicU64,
-    /// The generation, and its top model if it is known.
+    /// The generation, and its top model if known.
     top: Mutex<(u64, Option<TopModel>)>,
     shards: [Mutex<Shard>; SHARDS],
-    /// The shards in which the next entry and the next sub-model to be evicted are looked for.
+    /// The shards in which the search for the next entry and the next sub-model to evict starts.
     entry_hand: AtomicUsize,
     model_hand: AtomicUsize,
     hits: Counters,
 }
 
 impl Cache {
-    /// A cache of at most `budget` bytes. Below 16 it holds nothing.
+    /// Creates a cache of at most `budget` bytes. Below 16 it holds nothing.
     pub(crate) fn new(budget: u64) -> Self {
         Self {
             budget,
@@ -104,27 +104,26 @@ impl Cache {
         }
     }
 
-    /// Begins to route a key.
+    /// Starts the route of a key.
     #[cfg(test)]
     pub(crate) fn route(&self, view: View, key: u64) -> Route<'_> {
         self.route_scan(view, key, (0, 0))
     }
 
-    /// Begins to route a key, and its neighbours: with so many leaves before and behind those that
-    /// it can be in, as far as they are in the same table. The counts in the entries say how many
-    /// are needed.
+    /// Starts the route of a key and its neighbours: with this many leaves before and after those
+    /// that can hold it, within the same table. The counts in the entries show how many are needed.
     pub(crate) fn route_scan(&self, view: View, key: u64, more: (u32, u32)) -> Route<'_> {
         self.hits.keys.fetch_add(1, Ordering::Relaxed);
         Route::new(self, view, key, more)
     }
 
-    /// Bytes charged.
+    /// Returns the bytes charged.
     pub(crate) fn bytes(&self) -> u64 {
         let top = if lock(&self.top).1.is_some() { TopModel::BYTES } else { 0 };
         top + self.used.load(Ordering::Relaxed)
     }
 
-    /// Counts since the beginning.
+    /// Returns the counts since the start.
     pub(crate) fn hits(&self) -> Hits {
         let Counters { keys, top, submodels, entries } = &self.hits;
         let [keys, top, submodels, entries] =
@@ -132,8 +131,8 @@ impl Cache {
         Hits { keys, top, submodels, entries }
     }
 
-    /// Learns a sub-model that was just read, or that came with the answer of a call. If it is
-    /// another than the cached one, what is known of that one's table is forgotten.
+    /// Caches a sub-model that was just read, or that came with the reply to a call. If it differs
+    /// from the cached one, the cached entries of that one's table are dropped.
     pub(crate) fn learn_submodel(&self, view: View, submodel: u32, model: SubModel) {
         if let Some(freed) = self.shard(view, submodel).replace_model(view.generation, submodel, model) {
             self.free(freed);
@@ -143,18 +142,19 @@ impl Cache {
         }
     }
 
-    /// Forgets a sub-model, and what is known of its table: it was trained again, or misled.
+    /// Drops a sub-model and the cached entries of its table, after it was retrained or led to the
+    /// wrong leaves.
     pub(crate) fn forget_submodel(&self, view: View, submodel: u32) {
         let freed = self.shard(view, submodel).forget(view.generation, submodel);
         self.free(freed);
     }
 
-    /// Puts what a client has seen in a leaf's header in the place of an entry that led to it.
+    /// Replaces an entry that led to a leaf by the state a client has read in the leaf's header.
     pub(crate) fn renew_entry(&self, view: View, leaves: &Leaves, position: u32, entry: Entry) {
         self.shard(view, leaves.place.0).renew_entry(view.generation, leaves.place, position, entry);
     }
 
-    /// Returns the shard of a sub-model, after it has forgotten what is older than the view.
+    /// Returns the shard of a sub-model, after dropping data older than the view.
     fn shard(&self, view: View, submodel: u32) -> MutexGuard<'_, Shard> {
         let mut shard = lock(&self.shards[submodel as usize % SHARDS]);
         self.free(shard.enter(view.generation));
@@ -188,8 +188,8 @@ impl Cache {
         }
     }
 
-    /// Takes bytes of the budget, and makes room for them: entries for anything, models for models.
-    /// Returns false if there is none.
+    /// Takes bytes of the budget and evicts to make room: for an entry only entries, for a model
+    /// also models. Returns false if there is no room.
     fn reserve(&self, bytes: u64, is_entry: bool) -> bool {
         let room = self.budget.saturating_sub(TopModel::BYTES);
         if bytes > room {
@@ -213,8 +213,8 @@ impl Cache {
         }
     }
 
-    /// Evicts something from one of the shards, which take turns: in a second round what the first
-    /// has found used. Returns false if there is nothing.
+    /// Evicts something from one of the shards, round-robin; a second round evicts data that the
+    /// first found used. Returns false if there is nothing to evict.
     fn evict(&self, hand: &AtomicUsize, evict: impl Fn(&mut Shard) -> u64) -> bool {
         (0..2 * SHARDS).any(|_| {
             let at = hand.fetch_add(1, Ordering::Relaxed) % SHARDS;

@@ -1,11 +1,11 @@
-//! The way from a key to the leaves that it can be in, one READ at a time.
+//! The way from a key to the leaves that can hold it, one READ at a time.
 //!
-//! [`Route::step`] says what is to be read, and [`Route::absorb`] takes the words in, until the
-//! leaves are known or a call is due. What is cached is skipped, so a GET takes two round trips
-//! besides those of its steps: none if all is cached, one with sub-models alone, two with the top
-//! model alone.
+//! [`Route::step`] returns what to read, and [`Route::absorb`] processes the words, until the
+//! leaves are known or a call is due. Cached steps are skipped, so a GET takes two round trips and
+//! those of its steps: none if everything is cached, one if only sub-models are, two if only the
+//! top model is.
 //!
-//! A route holds what it has read, so it ends even if the cache keeps nothing.
+//! A route keeps the words that it has read, so it ends even if the cache keeps nothing.
 
 use super::{Cache, Entries, Place, View};
 use crate::xstore::model::entry::Entry;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
-/// What a route needs next.
+/// The next step of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// READ the words of the top model.
@@ -26,41 +26,40 @@ pub(crate) enum Step {
     Entries(TableRef, RangeInclusive<u32>),
     /// READ these leaves.
     Leaves(Leaves),
-    /// READ the inner node of this number (of a way by the tree, as the next).
+    /// READ the inner node of this number (of a way through the tree, like the next step).
     Inner(u32),
-    /// READ these leaves, which stand at these places of an inner node.
+    /// READ these leaves, which are at these positions of an inner node.
     Children(Vec<(u32, Entry)>),
     /// Call the server: the model predicts nothing, or more than [`PREDICTED_MAX`] leaves.
     Call,
 }
 
-/// The words that were read are no model, or not as many as were asked for.
+/// The words that were read are not a model, or their number is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoModel;
 
-/// The leaves that a key can be in, and those behind them if more are wanted, in the order of their
-/// keys.
+/// The leaves that can hold a key, and following leaves if more are wanted, in key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaves {
     pub(super) place: Place,
-    /// With their positions. An entry that is not valid is among them only if the table has one.
+    /// The entries with their positions. An invalid entry is included only if the table has one.
     pub(crate) entries: SmallVec<[(u32, Entry); 4]>,
 }
 
 impl Leaves {
-    /// The sub-model that has predicted them.
+    /// Returns the sub-model that predicted them.
     #[cfg(test)]
     pub(crate) fn submodel(&self) -> u32 {
         self.place.0
     }
 }
 
-/// How far a route has come.
+/// The progress of a route.
 #[derive(Debug)]
 enum State {
     Start,
     Top(TopModel),
-    /// Which entries are known.
+    /// Some entries are known.
     Table {
         place: Place,
         first: u32,
@@ -69,13 +68,13 @@ enum State {
     Silent,
 }
 
-/// A route under way.
+/// A route in progress.
 #[derive(Debug)]
 pub(crate) struct Route<'a> {
     cache: &'a Cache,
     view: View,
     key: u64,
-    /// Leaves wanted before and behind those of the key.
+    /// Number of leaves wanted before and after those of the key.
     more: (u32, u32),
     submodel: Option<u32>,
     state: State,
@@ -92,12 +91,12 @@ impl<'a> Route<'a> {
         route
     }
 
-    /// The sub-model that is responsible for the key, as soon as the top model is known.
+    /// Returns the sub-model that is responsible for the key once the top model is known.
     pub(crate) fn submodel(&self) -> Option<u32> {
         self.submodel
     }
 
-    /// What is to be done next.
+    /// Returns the next step.
     pub(crate) fn step(&self) -> Step {
         match &self.state {
             State::Start => Step::Top,
@@ -110,8 +109,8 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Takes in the words that the last step has named. Words that are no model change nothing:
-    /// what was read was torn, or has changed.
+    /// Processes the words of the last step. Invalid words change nothing: they were torn, or their
+    /// memory has changed.
     pub(crate) fn absorb(&mut self, words: &[u64]) -> Result<(), NoModel> {
         match &mut self.state {
             State::Start => {
@@ -173,14 +172,14 @@ impl<'a> Route<'a> {
     }
 }
 
-/// The first and the last place at which nothing is known.
+/// Returns the first and the last position whose entry is unknown.
 fn missing(known: &Entries) -> Option<(u32, u32)> {
     let from = known.iter().position(Option::is_none)?;
     let to = known.iter().rposition(Option::is_none)?;
     Some((from as u32, to as u32))
 }
 
-/// The leaves of entries, each once.
+/// Returns the leaves of entries, each once.
 fn leaves(place: Place, first: u32, known: &Entries) -> Leaves {
     let mut entries: SmallVec<[(u32, Entry); 4]> = (first..).zip(known.iter().copied().flatten()).collect();
     entries.dedup_by_key(|(_, entry)| entry.number());

@@ -1,8 +1,8 @@
-//! A part of the cache: some sub-models, and the entries known of their tables.
+//! A part of the cache: some sub-models, and the known entries of their tables.
 //!
-//! Entries are kept apart from the models, so that the search for one to evict meets nothing else.
-//! Methods that remove something return the bytes charged for it. Methods that insert something
-//! return those of the bytes reserved for it that were not needed.
+//! Entries are stored separately from the models, so that the search for one to evict visits only
+//! entries. Methods that remove something return the bytes charged for it. Methods that insert
+//! something return the reserved bytes that were not needed.
 
 use super::Place;
 use crate::xstore::model::entry::Entry;
@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 struct Cached {
     model: SubModel,
     is_used: bool,
-    /// The position behind the last leaf of its table, as soon as it is known from two entries.
+    /// The position after the last leaf of its table, once two entries show it.
     end: Option<u32>,
 }
 
@@ -28,23 +28,23 @@ struct Known {
     entry: Entry,
 }
 
-/// What is known of the entries at some positions; `None` where nothing is.
+/// The known entries at some positions; `None` if unknown.
 pub(super) type Entries = SmallVec<[Option<Entry>; PREDICTED_MAX as usize]>;
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     generation: u64,
     models: BTreeMap<u32, Cached>,
-    /// By sub-model, sorted by position. None is empty, and none is without its model.
+    /// By sub-model, sorted by position. None is empty or without its model.
     tables: BTreeMap<u32, Vec<Known>>,
     entries: u64,
-    /// The sub-models at which the next to be evicted are looked for.
+    /// The sub-models at which the search for the next to evict starts.
     model_hand: u32,
     table_hand: u32,
 }
 
 impl Shard {
-    /// Forgets everything if a generation is newer.
+    /// Drops everything if a generation is newer.
     pub(super) fn enter(&mut self, generation: u64) -> u64 {
         if generation <= self.generation {
             return 0;
@@ -54,19 +54,19 @@ impl Shard {
         before - self.bytes()
     }
 
-    /// Bytes charged.
+    /// Returns the bytes charged.
     fn bytes(&self) -> u64 {
         self.models.len() as u64 * SubModel::BYTES + self.entries * Entry::BYTES
     }
 
-    /// The sub-model, and where its table ends if that is known.
+    /// Returns the sub-model, and the end of its table if known.
     pub(super) fn find_model(&mut self, generation: u64, submodel: u32) -> Option<(SubModel, Option<u32>)> {
         let known = self.models.get_mut(&submodel).filter(|_| generation == self.generation)?;
         known.is_used = true;
         Some((known.model, known.end))
     }
 
-    /// What is known of entries of a table.
+    /// Returns the known entries of a table.
     pub(super) fn find_entries(
         &mut self,
         generation: u64,
@@ -85,13 +85,13 @@ impl Shard {
             .collect()
     }
 
-    /// Whether a model is cached with this table.
+    /// Returns whether a model is cached with this table.
     fn is_of(&self, generation: u64, (submodel, table): Place) -> bool {
         let known = self.models.get(&submodel).filter(|_| generation == self.generation);
         known.is_some_and(|known| known.model.table() == Some(table))
     }
 
-    /// Puts a model in the place of the cached one. `None` if there is none that it can replace.
+    /// Replaces the cached model. `None` if there is none to replace.
     pub(super) fn replace_model(&mut self, generation: u64, submodel: u32, model: SubModel) -> Option<u64> {
         if generation != self.generation {
             return Some(0);
@@ -113,7 +113,7 @@ impl Shard {
         0
     }
 
-    /// Forgets a model and its entries.
+    /// Drops a model and its entries.
     pub(super) fn forget(&mut self, generation: u64, submodel: u32) -> u64 {
         if generation != self.generation || self.models.remove(&submodel).is_none() {
             return 0;
@@ -127,7 +127,8 @@ impl Shard {
         count * Entry::BYTES
     }
 
-    /// Whether an entry would be kept: it is not known, and does not repeat that of the last leaf.
+    /// Returns whether an entry would be kept: it is unknown, and does not repeat that of the last
+    /// leaf.
     pub(super) fn wants_entry(&mut self, generation: u64, place: Place, position: u32, entry: Entry) -> bool {
         if !self.is_of(generation, place) {
             return false;
@@ -143,7 +144,7 @@ impl Shard {
         !is_known && end.is_none()
     }
 
-    /// Adds an entry, in the place of those that turn out to repeat it.
+    /// Adds an entry, and removes entries that turn out to repeat it.
     pub(super) fn insert_entry(&mut self, generation: u64, place: Place, position: u32, entry: Entry) -> u64 {
         if !self.wants_entry(generation, place, position, entry) {
             return Entry::BYTES;
@@ -163,7 +164,7 @@ impl Shard {
         surplus * Entry::BYTES
     }
 
-    /// Changes an entry that is known.
+    /// Changes a known entry.
     pub(super) fn renew_entry(&mut self, generation: u64, place: Place, position: u32, entry: Entry) {
         if !self.is_of(generation, place) {
             return;
@@ -175,8 +176,8 @@ impl Shard {
         }
     }
 
-    /// Evicts entries of one table that were not used since the last look at it. A turn in which
-    /// all were used ends without.
+    /// Evicts the entries of one table that were not used since the last pass. Evicts none in a
+    /// turn in which all were used.
     pub(super) fn evict_entries(&mut self) -> u64 {
         for _ in 0..self.tables.len() {
             let next = self.tables.range(self.table_hand..).next().or_else(|| self.tables.iter().next());
@@ -197,8 +198,8 @@ impl Shard {
         0
     }
 
-    /// Evicts a model that was not used since the last look at it, with what is known of its table.
-    /// A turn in which all were used ends without.
+    /// Evicts a model that was not used since the last pass, with the entries of its table. Evicts
+    /// none in a turn in which all were used.
     pub(super) fn evict_model(&mut self) -> u64 {
         for _ in 0..self.models.len() {
             let hand = self.model_hand;

@@ -1,5 +1,5 @@
 //! Tests of the cache: round trips at the budgets of the paper, exact charges, generations,
-//! sub-models that were trained again, threads, and words that are no models.
+//! retrained sub-models, threads, and words that are not models.
 
 use super::models::Models;
 use super::tree::{Tree, mix, random};
@@ -17,7 +17,7 @@ fn index() -> (Tree, Models) {
     (tree, models)
 }
 
-/// Follows a route to its end. Returns the leaves, if no call is due, and the round trips taken.
+/// Follows a route to its end. Returns the leaves, unless a call is due, and the round trips taken.
 fn follow(cache: &Cache, models: &Models, key: u64) -> (Option<Leaves>, u64) {
     let mut route = cache.route(models.view, key);
     let mut round_trips = 0;
@@ -31,7 +31,8 @@ fn follow(cache: &Cache, models: &Models, key: u64) -> (Option<Leaves>, u64) {
     }
 }
 
-/// Follows the routes of all keys. Returns the round trips of a GET with those for leaf and value.
+/// Follows the routes of all keys. Returns the round trips per GET, including those for leaf and
+/// value.
 fn gets(cache: &Cache, tree: &Tree, models: &Models) -> f64 {
     let mut round_trips = 0;
     for record in 0..KEYS {
@@ -44,7 +45,7 @@ fn gets(cache: &Cache, tree: &Tree, models: &Models) -> f64 {
     round_trips as f64 / KEYS as f64
 }
 
-/// Bytes of everything, as charged.
+/// Returns the bytes of everything, as charged.
 fn whole(models: &Models, tree: &Tree) -> u64 {
     let views = tree.views();
     let trained = super::models::train_all(models.top, models.view.submodels, &views);
@@ -96,7 +97,7 @@ fn budgets_between_take_round_trips_between() {
 #[test]
 fn submodels_of_hot_keys_stay() {
     let (_, models) = index();
-    // Room for ten of a hundred sub-models; every other key is one of few.
+    // Room for ten of a hundred sub-models; every other key is one of a few.
     let cache = Cache::new(16 + 14 * 10);
     let hot: Vec<u64> = (0..4).map(mix).collect();
     let mut hits = 0;
@@ -121,7 +122,7 @@ fn entries_behind_the_last_leaf_cost_nothing() {
         assert_eq!(entries.len(), 1);
     }
     (0..100).for_each(|key| drop(follow(&cache, &models, key)));
-    // Twelve leaves at most, and one position far behind them.
+    // At most twelve leaves, and one position far after them.
     assert!(cache.bytes() <= 16 + 14 + 8 * (tree.leaves.len() as u64 + 1), "{}", cache.bytes());
 }
 
@@ -146,7 +147,7 @@ fn a_scan_learns_the_leaves_behind_as_far_as_the_table_goes() {
         let at = numbers.iter().position(|number| *number == found[0]).unwrap();
         assert_eq!(found, numbers[at..at + found.len()]);
         let own = found.iter().position(|number| *number == tree.leaf(key).number).unwrap();
-        // The table ends before that, or there are as many.
+        // The table ends earlier, or all requested leaves are there.
         let last = tree.leaf(models.interval(leaves.submodel()).1).number;
         assert!(found.len() - own > more as usize || found.last() == Some(&last));
     }
@@ -161,7 +162,7 @@ fn another_generation_forgets_everything() {
     let old = models.view;
     let mut stray = cache.route(old, 5);
     let Step::Leaves(_) = stray.step() else { panic!("not cached") };
-    // A route of the old generation that is under way when the new one begins.
+    // A route of the old generation is in progress when the new one begins.
     cache.forget_submodel(old, stray.submodel().unwrap());
     stray = cache.route(old, 5);
     models.view = View { generation: 2, submodels: old.submodels };
@@ -169,7 +170,7 @@ fn another_generation_forgets_everything() {
     assert_eq!(follow(&cache, &models, mix(1)).1, 3);
     let bytes = cache.bytes();
     assert!(bytes <= 16 + 14 + 8 * u64::from(PREDICTED_MAX), "{bytes}");
-    // What the old one reads is of use to itself alone.
+    // The words that the old route reads are useful only to itself.
     stray.absorb(&words).unwrap();
     let words = models.read(&stray.step()).unwrap();
     stray.absorb(&words).unwrap();
@@ -189,23 +190,23 @@ fn a_submodel_that_was_trained_again_replaces_its_table() {
     let full = cache.bytes();
     let key = mix(7);
     let stale = tree.leaf(key).number;
-    // Split the key's leaf, and train again.
+    // Split the key's leaf and retrain.
     let mut near = key;
     while tree.leaf(key).number == stale && tree.leaf(near).incarnation == 0 {
         near += 1;
         tree.insert(near);
     }
     let submodel = models.retrain(&tree, key);
-    // The cache knows nothing of that, and says what it has.
+    // The cache is unaware of that and returns what it has.
     let (leaves, taken) = follow(&cache, &models, key);
     assert_eq!(taken, 0);
     assert!(leaves.unwrap().entries.iter().any(|(_, entry)| entry.number() == stale));
-    // With the answer of a call it learns the model; the entries are read again.
+    // With the reply to a call it gets the model; the entries are read again.
     cache.learn_submodel(models.view, submodel, models.subs[&submodel]);
     assert!(cache.bytes() < full);
     let (leaves, taken) = follow(&cache, &models, key);
     assert_eq!((taken, leaves.unwrap().submodel()), (1, submodel));
-    // The same again changes nothing.
+    // The same model again changes nothing.
     cache.learn_submodel(models.view, submodel, models.subs[&submodel]);
     assert_eq!(follow(&cache, &models, key).1, 0);
     cache.forget_submodel(models.view, submodel);
@@ -224,7 +225,7 @@ fn an_entry_takes_the_incarnation_that_was_seen_in_its_leaf() {
     let seen = Entry::new(entry.number(), entry.incarnation() + 2, 9);
     cache.renew_entry(models.view, &leaves, position, seen);
     assert_eq!(find().entries[0], (position, seen));
-    // One of another leaf is none of it, nor is one of another table.
+    // An entry of another leaf or of another table is ignored.
     cache.renew_entry(models.view, &leaves, position, Entry::new(entry.number() ^ 1, 0, 0));
     let other = models.subs.values().find(|model| model.table() != models.subs[&leaves.submodel()].table());
     cache.learn_submodel(models.view, leaves.submodel(), *other.unwrap());
@@ -326,7 +327,7 @@ proptest! {
             }
             prop_assert!(cache.bytes() <= budget, "{} of {budget}", cache.bytes());
         }
-        // All that is charged is there: another generation gives all of it back.
+        // Everything charged is present: another generation releases all of it.
         let view = View { generation: u64::MAX, submodels: 20 };
         drop(cache.route(view, 0));
         prop_assert_eq!(cache.bytes(), 0);

@@ -17,11 +17,11 @@ fn fill(tree: &Tree) -> f64 {
     tree.keys as f64 / (tree.leaves.len() as u64 * LEAF_SLOTS) as f64
 }
 
-/// Error and leaves a GET of 200 keys a sub-model.
+/// Error and leaves per GET with 200 keys per sub-model.
 fn check_figures(name: &str, tree: &Tree, keys_each: u64, error: (f64, f64), leaves: (f64, f64)) -> Figures {
     let figures = figures(tree, keys_each);
     println!(
-        "{name}, {keys_each} a sub-model: error {:.2}, {:.3} leaves a GET, {} entries of {} leaves, {} silent",
+        "{name}, {keys_each} per sub-model: error {:.2}, {:.3} leaves per GET, {} entries of {} leaves, {} silent",
         figures.error(),
         figures.leaves_per_get(),
         figures.entries,
@@ -34,12 +34,12 @@ fn check_figures(name: &str, tree: &Tree, keys_each: u64, error: (f64, f64), lea
     figures
 }
 
-/// All of them for so many keys, with how much they may differ from those of a million.
+/// All figures for this number of keys, with their allowed difference from those of a million.
 fn check_table(keys: u64, slack: f64) {
     let tree = linear(keys);
     assert_near("fill", fill(&tree), 0.5, 0.01);
     let figures = check_figures("linear", &tree, 200, (0.0, 0.01 * slack), (1.0, 0.001 * slack));
-    // 100 M keys have so many times as many: 12.5 to 13.0 M entries, 95.4 to 99.2 MiB.
+    // Scaled to 100 M keys: 12.5 to 13.0 M entries, 95.4 to 99.2 MiB.
     let entries = figures.entries as f64 * 1e8 / keys as f64;
     assert!((12.5e6..=13.01e6).contains(&entries), "{entries} entries");
     let tree = noised(keys);
@@ -70,8 +70,8 @@ fn half_a_million_submodels_take_seven_million_bytes() {
     assert_eq!((figures.bytes(), SubModel::BYTES), (7_000_000, 14));
 }
 
-/// Of GETs of old keys after 5% inserts with nothing trained again: how many meet a leaf that was
-/// split, find the key in it, find it in its sibling, and find it in neither.
+/// Shares of GETs of old keys after 5% inserts without retraining: those that reach a leaf that was
+/// split, and of these those that find the key in it, in its sibling, and in neither.
 fn stale_shares(keys: u64) -> [f64; 4] {
     let mut tree = random(keys);
     let models = Models::of(&tree, submodels_for(keys, 200));
@@ -151,7 +151,7 @@ fn training_of_a_submodel_is_fast() {
         };
         let best = (0..10).map(|_| pass()).min();
         let Some((each, entries)) = best else { unreachable!("ten passes") };
-        println!("{name}: {each:?} a sub-model of 200 keys, {entries} words of tables");
+        println!("{name}: {each:?} per sub-model of 200 keys, {entries} words of tables");
         assert!(entries >= tree.leaves.len(), "each leaf is in a table");
     }
 }

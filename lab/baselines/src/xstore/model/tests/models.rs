@@ -1,4 +1,4 @@
-//! The models of an index, as they lie in a pool.
+//! The models of an index as they are stored in a pool.
 
 use super::tree::Tree;
 use crate::xstore::model::figures::Figures;
@@ -9,7 +9,7 @@ use crate::xstore::model::trainer::Trainer;
 use crate::xstore::model::{Step, View};
 use std::collections::BTreeMap;
 
-/// Words in memory: sub-models by number, tables one behind another.
+/// Words in memory: sub-models by number, and consecutive tables.
 #[derive(Debug)]
 pub(super) struct Models {
     pub(super) view: View,
@@ -34,7 +34,7 @@ pub(super) fn train_all(top: TopModel, submodels: u32, views: &[LeafView<'_>]) -
     all
 }
 
-/// The leaves that a sub-model is trained over.
+/// Returns the leaves over which a sub-model is trained.
 pub(super) fn overlapping<'a>(views: &'a [LeafView<'a>], scope: Scope) -> &'a [LeafView<'a>] {
     let from = views.partition_point(|leaf| leaf.high < scope.interval.0);
     let to = views.partition_point(|leaf| leaf.low <= scope.interval.1);
@@ -70,7 +70,7 @@ impl Models {
         self.subs.insert(submodel, trained.placed(table));
     }
 
-    /// Trains the sub-model of a key again.
+    /// Retrains the sub-model of a key.
     pub(super) fn retrain(&mut self, tree: &Tree, key: u64) -> u32 {
         let submodel = self.top.predict(key, self.view.submodels);
         let scope = Scope::of(&self.top, submodel, self.view.submodels).unwrap();
@@ -80,12 +80,12 @@ impl Models {
         submodel
     }
 
-    /// The keys that a sub-model is responsible for.
+    /// Returns the keys that a sub-model is responsible for.
     pub(super) fn interval(&self, submodel: u32) -> (u64, u64) {
         Scope::of(&self.top, submodel, self.view.submodels).unwrap().interval
     }
 
-    /// The words that a step names. None if it names none.
+    /// Returns the words of a step. `None` if it reads none.
     pub(super) fn read(&self, step: &Step) -> Option<Vec<u64>> {
         match step {
             Step::Top => Some(self.top.words().to_vec()),

@@ -1,5 +1,5 @@
-//! Properties: every key is predicted to a range in which its leaf is, whether the index has the
-//! key or not, and whatever the keys are.
+//! Properties: for any set of keys, every key is predicted to a range that includes its leaf,
+//! whether or not the index has the key.
 
 use super::models::{overlapping, top_of, train_all};
 use super::tree::{Tree, mix};
@@ -9,7 +9,7 @@ use crate::xstore::model::train::{LeafView, Scope, Trained, train_sub};
 use crate::xstore::model::trainer::{Trainer, resized, submodels_for};
 use proptest::prelude::*;
 
-/// Returns the leaf numbers that are predicted for a key; none if nothing is.
+/// Returns the leaf numbers predicted for a key; `None` if nothing is predicted.
 fn predicted(trained: &Trained, scope: Scope, key: u64) -> Option<Vec<u32>> {
     let model: SubModel = trained.placed(TableRef::new(640, trained.room()?));
     let table: Vec<_> = trained.table_words().map(crate::xstore::model::Entry::from_word).collect();
@@ -17,7 +17,7 @@ fn predicted(trained: &Trained, scope: Scope, key: u64) -> Option<Vec<u32>> {
     Some(range.map(|position| table[position as usize].number()).collect())
 }
 
-/// Keys of several kinds, not sorted.
+/// Keys of several kinds, unsorted.
 fn keys() -> impl Strategy<Value = Vec<u64>> {
     let ends = prop_oneof![Just(0), Just(u64::MAX), Just(1 << 63), 0_u64..50];
     let numbers = prop_oneof![4 => any::<u64>(), 1 => ends];
@@ -29,7 +29,7 @@ fn keys() -> impl Strategy<Value = Vec<u64>> {
             let keys = |(base, step): (u64, u64)| (0..count).map(move |i| base.wrapping_add(i * step));
             clusters.into_iter().flat_map(keys).collect()
         }),
-        // Text: few bytes, long common beginnings.
+        // Text: few bytes, long common prefixes.
         proptest::collection::vec("[ab]{0,3}", 0..300).prop_map(|words| {
             words
                 .iter()
@@ -125,7 +125,7 @@ fn an_empty_index_has_one_leaf_for_all_keys() {
 
 #[test]
 fn keys_that_no_line_comes_near_to_are_not_predicted() {
-    // 100 leaves of keys that begin alike.
+    // 100 leaves of keys with a common prefix.
     let keys = [7; 8];
     let views: Vec<_> =
         (0..100).map(|number| LeafView { number, incarnation: 0, keys: &keys, low: 7, high: 7 }).collect();
@@ -138,7 +138,7 @@ fn keys_that_no_line_comes_near_to_are_not_predicted() {
     }
     trainer.finish(&mut emit);
     assert_eq!(silent, 1);
-    // Five such leaves are predicted, all of them.
+    // Five such leaves are all predicted.
     let scope = Scope::of(&top, top.predict(7, 4), 4).unwrap();
     let trained = train_sub(scope, views[..5].iter().copied());
     assert_eq!(predicted(&trained, scope, 7).map(|numbers| numbers[..5].to_vec()), Some(vec![0, 1, 2, 3, 4]));
@@ -174,7 +174,7 @@ fn submodels_are_doubled_at_200_keys_each_and_halved_below_50() {
     assert_eq!((submodels_for(u64::MAX, 1), submodels_for(5, 0)), (u32::MAX, 5));
     assert_eq!((resized(1000, 5), resized(1001, 5), resized(249, 5)), (None, Some(10), Some(2)));
     assert_eq!((resized(250, 5), resized(0, 1), resized(u64::MAX, u32::MAX)), (None, None, None));
-    // Growing and shrinking ends.
+    // Repeated growing or shrinking terminates.
     let mut submodels = 1;
     while let Some(more) = resized(1_000_000, submodels) {
         submodels = more;

@@ -1,4 +1,4 @@
-//! The leaves of a B+-tree as inserts leave them, with what training sees of them.
+//! The leaves of a B+-tree after inserts, with the data that training reads.
 
 use crate::xstore::model::train::LeafView;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub(super) struct Leaf {
     pub(super) keys: Vec<u64>,
 }
 
-/// Leaves by the least key that they can have.
+/// Leaves by the least key that they can hold.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     pub(super) leaves: BTreeMap<u64, Leaf>,
@@ -42,7 +42,7 @@ impl Tree {
         }
     }
 
-    /// The leaf that a key is in, or would be.
+    /// Returns the leaf that holds a key or would hold it.
     pub(super) fn leaf(&self, key: u64) -> &Leaf {
         self.leaves.range(..=key).next_back().unwrap().1
     }
@@ -57,7 +57,7 @@ fn leaf_view(leaf: &Leaf, low: u64, high: u64) -> LeafView<'_> {
     LeafView { number: leaf.number, incarnation: leaf.incarnation, keys: &leaf.keys, low, high }
 }
 
-/// splitmix64 of a number: a bijection.
+/// splitmix64 of a number, a bijection.
 pub(super) fn mix(number: u64) -> u64 {
     let word = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
