@@ -393,8 +393,8 @@ impl Scheduler for Paced {
     }
 }
 
-/// Another scheduler, with given choices at power failures; the newest after they run
-/// out.
+/// Another scheduler, with given choices at power failures; the newest after they
+/// run out.
 pub(super) struct Choosing<'s> {
     rest: Box<dyn Scheduler>,
     choices: std::slice::Iter<'s, u16>,
