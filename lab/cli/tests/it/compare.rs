@@ -39,7 +39,7 @@ fn a_comparison_over_tcp_leaves_rows_and_a_page() {
 #[test]
 fn figures_are_told_and_run() {
     let list = assert_code(&darter(&["paper", "list"]), 0);
-    assert!(list.contains("dart-fig7") && list.contains("Those that cannot"), "{list}");
+    assert!(list.contains("dart-fig7") && list.contains("Figures and tables that cannot"), "{list}");
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("paper").display().to_string();
     let text = assert_code(
