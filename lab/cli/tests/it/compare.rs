@@ -1,12 +1,12 @@
-//! `compare` and `paper` as their user meets them: tables, files, exit codes; memory nodes of their
-//! own over TCP. No time is judged here.
+//! `compare` and `paper` from the command line: tables, files, exit codes; their own memory nodes
+//! over TCP. Times are not checked.
 
 use std::fs;
 use std::process::{Command, Output};
 
 fn darter(words: &[&str]) -> Output {
     let mut program = Command::new(crate::PROGRAM);
-    // Credentials of whoever measures are not those of the measurement's own memory nodes.
+    // The caller's credentials do not apply to the measurement's own memory nodes.
     program.args(words).env_remove("DARTER_POOL").env("DARTER_TOKEN_FILE", "/no/such/token").output().unwrap()
 }
 

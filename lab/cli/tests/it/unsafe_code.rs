@@ -1,4 +1,4 @@
-//! Which sources contain `unsafe` code: those that ARCHITECTURE.md names, and no others.
+//! The sources that contain `unsafe` code: those that ARCHITECTURE.md names, and no others.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ fn unsafe_code_is_where_the_architecture_says() {
             used.insert(*allowed.unwrap_or_else(|| panic!("unsafe code in {}", path.display())));
         }
     }
-    assert_eq!(used, ALLOWED.iter().copied().collect(), "a place that has no unsafe code any more");
+    assert_eq!(used, ALLOWED.iter().copied().collect(), "a place no longer has unsafe code");
 }
 
 #[test]
