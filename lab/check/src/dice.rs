@@ -8,7 +8,8 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(Pcg64Mcg);
 
-/// Scatters a number's bits; a bijection (the finalizer of `SplitMix64`: Steele, Lea and Flood, 2014).
+/// Scatters a number's bits; a bijection (the finalizer of `SplitMix64`: Steele, Lea and Flood,
+/// 2014).
 pub(crate) fn mix(mut n: u64) -> u64 {
     n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

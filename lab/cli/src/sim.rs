@@ -400,7 +400,7 @@ fn print_replay(
     writeln!(out, "plan       {plan}")?;
     writeln!(
         out,
-        "schedule   {}, {} told",
+        "schedule   {}, {} replayed",
         counted(outcome.steps, "step"),
         counted(schedule.0.len() as u64, "decision")
     )?;

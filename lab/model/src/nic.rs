@@ -13,7 +13,6 @@ pub(super) const PS: u64 = 1000;
 /// It accepts work when the work is known, not when it becomes ready, and then reserves its time:
 /// the sum of the work is never exceeded, and work that is ready early need not wait for work
 /// reserved before it that is ready late.
-/// promised before it that is ready late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Server {
     /// When all reserved work would be done.

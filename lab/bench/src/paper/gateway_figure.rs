@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_answers_otherwise_is_told() {
+    fn an_unexpected_gateway_reply_is_an_error() {
         let served = Served::start(Design::Wort, 10).unwrap();
         let requests = Requests { records: 10, gets: 10, seed: 5 };
         let error = requests.send_get(&mut served.client().unwrap(), 0, &(0..10).collect()).unwrap_err();

@@ -163,7 +163,7 @@ pub(super) const FIGURES: &[Figure] = &[
                 "c",
                 0.0,
                 24.0,
-                "a server that is called answers 24 M requests a second"
+                "a server that is called handles 24 M requests a second"
             ),
             mops!("3", "xstore+levels", "c", 0.0, 14.5, "clients that cache upper levels reach 14.5 M"),
             mops!("3", "xstore+whole", "c", 0.0, 78.0, "those that cache all 78 M"),

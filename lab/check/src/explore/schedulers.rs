@@ -217,7 +217,8 @@ impl HeldTask {
 }
 
 impl Late {
-    /// A schedule in which some of a plan's clients are held within their first `operations` operations.
+    /// A schedule in which some of a plan's clients are held within their first `operations`
+    /// operations.
     pub fn new(seed: u64, plan: &Plan, operations: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x1a7e);
         // The medium is late like other tasks, if clients wait for it.

@@ -8,7 +8,6 @@
 //! operations by *slots*, such that two that overlap never share one, makes the skipped ones a set
 //! of a few bits: as many as operations ran concurrently, however long the history and however slow
 //! any of its operations.
-//! as there were operations running at once, however long the history and however slow any one of its operations.
 
 use std::cmp::Reverse;
 

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! coordinator ──starts, SIGKILLs, SIGSTOPs, SIGCONTs──> worker processes, each with several threads
-//!      │                                                    │ operations        │ a log a thread
+//!      │                                                    │ operations        │ one log per thread
 //!      │ now and then a repair ─────────────> pool file or memory nodes         │
-//!      └──────────────── watches, and reads in the end ─────────────────────────┘
+//!      └──────────────── watches, and reads at the end ─────────────────────────┘
 //! ```
 //!
 //! Memory nodes of the run ([`cluster`]) are killed and started again, stopped and continued like

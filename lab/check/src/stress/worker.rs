@@ -4,7 +4,6 @@
 //! All workers use the same few keys: half of the time in a neighbourhood that moves with the
 //! shared clock, so that all meet there. Phases with more stores alternate with phases with more
 //! removals, so that nodes grow, split, switch type and collapse while others are in them.
-//! switch type and collapse while others are in them.
 
 use super::clock::now_ns;
 use super::keys::{KeySet, LARGE_VALUE, UNKNOWN_VALUE, value_bytes, value_number};

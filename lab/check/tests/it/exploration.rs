@@ -57,7 +57,6 @@ fn every_index_stands_verbs_that_promise_no_more_than_rdma() {
 /// Why a memory node with a device does not execute verbs itself: if the device executes some
 /// clients' atomics and the processor others', every index breaks, while the same schedules with
 /// all clients on one side harm none.
-/// processor's, every index breaks, and the same schedules of clients on one side harm none.
 #[test]
 fn no_index_stands_atomics_of_two_sides() {
     // A server is one process, on one side, and the only writer except for the pool.

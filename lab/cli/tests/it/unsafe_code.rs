@@ -33,7 +33,8 @@ pub(crate) fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns whether a source contains an unsafe block, function or implementation outside of comments.
+/// Returns whether a source contains an unsafe block, function or implementation outside of
+/// comments.
 fn is_unsafe(source: &str) -> bool {
     let code = source.lines().map(|line| line.split("//").next().unwrap_or_default());
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == "unsafe")
