@@ -4,7 +4,7 @@ use crate::compare::IndexChoice;
 use crate::datasets::DatasetSpec;
 use darter_bench::{BenchError, RunArgs};
 
-/// Most rounds of a comparison.
+/// Maximum number of rounds of a comparison.
 const ROUNDS_MAX: u32 = 1000;
 
 /// Arguments of `darter-lab bench`.
@@ -22,7 +22,7 @@ pub struct LabBenchArgs {
     /// Compare with other ordered indexes in this process (needs the feature `peers` at build time)
     #[arg(long)]
     pub peers: bool,
-    /// Rounds of a comparison, of which the median counts
+    /// Rounds of a comparison; the median counts
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub rounds: u32,
 }

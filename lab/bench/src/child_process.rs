@@ -54,7 +54,7 @@ impl ChildProcess {
         Ok(child)
     }
 
-    /// Starts a memory node on a port of its own choice.
+    /// Starts a memory node on a port that it chooses.
     pub(crate) fn memnode(program: &Program, words: &[String]) -> Result<Self, BenchError> {
         let own = ["--until-stdin-closes", "--log-level", "error", "--listen", "127.0.0.1:0"];
         let own = own.into_iter().map(str::to_owned);
@@ -96,7 +96,7 @@ impl ChildProcess {
         while !self.has_ended()? {
             if begin.elapsed() > PATIENCE {
                 let pid = self.pid();
-                return Err(BenchError::Process(format!("process {pid} does not end though asked to")));
+                return Err(BenchError::Process(format!("process {pid} does not end on request")));
             }
             std::thread::sleep(LOOK_EVERY);
         }

@@ -1,7 +1,7 @@
 //! Any index over any fabric as a target of the driver, so that all of them run the same operations
 //! under the same counters.
 //!
-//! Upkeep of pool and index is called inline by the driver; no thread does it meanwhile.
+//! The driver calls upkeep of pool and index inline; no thread does it in the background.
 
 use darter::engine::{OrderedIndex, Pool};
 use darter::{Condition, Counters, IndexError, PoolError, PutOutcome, ScanRange, block_on};
@@ -13,7 +13,7 @@ use darter_fabric::Fabric;
 use darter_pool::Client;
 use std::ops::Bound;
 
-/// An index in a pool of its own.
+/// An index in a separate pool.
 pub(crate) struct IndexTarget<I, F: Fabric> {
     pub(crate) index: I,
     pub(crate) pool: Pool<F>,
@@ -21,7 +21,7 @@ pub(crate) struct IndexTarget<I, F: Fabric> {
 }
 
 impl<I: OrderedIndex<F>, F: Fabric> IndexTarget<I, F> {
-    /// Opens the pool's index, or makes it in an empty pool.
+    /// Opens the pool's index, or creates it in an empty pool.
     pub(crate) fn open(name: &'static str, pool: Pool<F>, options: I::Options) -> Result<Self, BenchError> {
         let mut client = pool.client().map_err(from_pool)?;
         let index = block_on(I::open_or_create(&mut client, options)).map_err(from_index)?;
@@ -46,12 +46,12 @@ impl<I: OrderedIndex<F>, F: Fabric> IndexTarget<I, F> {
     }
 }
 
-/// The pool's errors come out as the library's.
+/// Converts an error of the pool to the library's.
 pub(crate) fn from_pool(error: PoolError) -> BenchError {
     BenchError::Store(error.into())
 }
 
-/// The index's errors come out as the library's.
+/// Converts an error of the index to the library's.
 pub(crate) fn from_index(error: IndexError) -> BenchError {
     BenchError::Store(error.into())
 }
@@ -68,7 +68,7 @@ impl<I: OrderedIndex<F>, F: Fabric> Target for IndexTarget<I, F> {
     }
 }
 
-/// One task's way into an index.
+/// One task's access to an index.
 pub(crate) struct IndexSession<I, F: Fabric> {
     client: Client<F>,
     index: I,

@@ -1,6 +1,6 @@
-//! Darter compared: every index with the others, the papers' figures, other indexes in the same
-//! process, what clients notice of another's death, verbs alone. The workloads, the driver and the
-//! reports are those of `darter-bench`.
+//! Comparisons of darter: every index with the others, the papers' figures, other indexes in the
+//! same process, the effect of a client's death on others, verbs alone. The workloads, the driver
+//! and the reports are those of `darter-bench`.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -9,11 +9,11 @@
 //! | `index_target` | any index as a target of the driver |
 //! | `modelled` | a workload by a model's clock |
 //! | `rounds` | several candidates that run the same cases in turns |
-//! | `compare` | indexes side by side, with tables, CSV, plots and a page |
+//! | `compare` | comparisons of indexes, with tables, CSV, plots and a page |
 //! | `paper` | the papers' figures, and the numbers that their texts give |
 //! | `peers` | other indexes in one process |
 //! | `fabric` | verbs alone, over TCP |
-//! | `deaths` | what clients notice of another's death |
+//! | `deaths` | the effect of a client's death on others |
 //! | `child_process` | memory nodes and writers that a measurement starts |
 
 mod args;
@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a measurement needs to know about the program that runs it.
+/// Data about the program that runs a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
     /// How to start the program again.
@@ -63,11 +63,11 @@ pub struct Setting {
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Setting {
-    /// Runs work that can block for ever in its own thread, and returns the result.
+    /// Runs work that can block for ever in a separate thread, and returns the result.
     ///
     /// # Errors
-    /// Fails if the run is stopped first, or there can be no thread. A thread that still works stays
-    /// until the process ends.
+    /// Fails if the run is stopped first, or if no thread can be started. A thread that still works
+    /// stays until the process ends.
     pub(crate) fn or_stopped<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

@@ -1,10 +1,10 @@
 //! Runs one workload on a modelled cluster: the same operations as the driver's, by the model's
 //! clock.
 //!
-//! Threads are assigned to the compute nodes round-robin; each node has a target of its own, an
-//! index handle with its cache. A thread has a stream of operations, and a task and a session for
-//! each operation that it keeps under way. Making keys takes no modelled time; the model decides
-//! what an operation costs a processor.
+//! Threads are assigned to the compute nodes round-robin; each node has a separate target, an index
+//! handle with its cache. A thread has a stream of operations, and a task and a session for each
+//! operation that it keeps in flight. Generating keys takes no modelled time; the model determines
+//! the processor time of an operation.
 
 use darter::block_on;
 use darter_bench::BenchError;
@@ -17,7 +17,7 @@ use darter_bench::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec};
 use darter_model::{Cluster, Model};
 use std::cell::{Cell, RefCell};
 
-/// Operations prepared at a time: few, so that a stream knows what others have inserted.
+/// Operations prepared at a time: few, so that a stream knows of others' inserts.
 const CHUNK_OPS: usize = 16;
 /// Operations of a session between two rounds of upkeep.
 const UPKEEP_OPS: u64 = 1024;
@@ -30,19 +30,19 @@ struct Feed<'a> {
     stream: OpStream<'a>,
     chunk: Chunk,
     next: usize,
-    /// Inserts handed out, and those of them that are under way, by number.
+    /// Inserts handed out, and those of them that are in flight, by number.
     inserts: u64,
     under_way: Vec<u64>,
 }
 
-/// An operation in hand. Inserts have a number.
+/// An operation in progress. Inserts have a number.
 struct InHand {
     op: Op,
     insert: Option<u64>,
 }
 
 impl Feed<'_> {
-    /// The next operation, with its key in `key`; `None` when none is left.
+    /// Returns the next operation, with its key in `key`; `None` if none is left.
     fn take(&mut self, key: &mut Vec<u8>) -> Result<Option<InHand>, BenchError> {
         if self.next == self.chunk.ops.len() {
             self.next = 0;
@@ -60,7 +60,7 @@ impl Feed<'_> {
         Ok(Some(InHand { op, insert }))
     }
 
-    /// Notes that an insert is done. Returns the number of inserts before the first that is not.
+    /// Records that an insert is done. Returns the number of inserts before the first that is not.
     fn done(&mut self, insert: u64) -> u64 {
         self.under_way.retain(|&other| other != insert);
         self.under_way.iter().copied().min().unwrap_or(self.inserts)
@@ -118,9 +118,7 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
     }
     model.measure();
     let begin_ns = model.now_ns();
-    cluster
-        .run()
-        .map_err(|stuck| BenchError::Failed(format!("the modelled cluster has come to a stop: {stuck}")))?;
+    cluster.run().map_err(|stuck| BenchError::Failed(format!("the modelled cluster is stuck: {stuck}")))?;
     drop(cluster);
     let report = model.report();
     drop(feeds);
@@ -131,8 +129,8 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
     phase.progress.go_on()?;
     fill_holes(&nodes[0], phase, &space)?;
     reclaim(nodes)?;
-    // The rate is that of the time in which every thread had work: what the last ones do alone says
-    // little of the cluster.
+    // The rate covers the time in which every thread had work: what the last ones do alone says
+    // little about the cluster.
     let until_ns = all_busy_until_ns.get().min(begin_ns + report.elapsed_ns);
     let ends_ns = ends_ns.into_inner();
     let ended = ends_ns.iter().filter(|&&end| end <= until_ns).count().max(1);

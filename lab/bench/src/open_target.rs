@@ -1,4 +1,4 @@
-//! Opens what `darter-lab bench` measures: darter's store, or any other index in a pool of the kind
+//! Opens the target of `darter-lab bench`: darter's store, or any other index in a pool of the kind
 //! that a URL names.
 
 use crate::args::LabBenchArgs;
@@ -39,7 +39,7 @@ impl Benchmark for LabBenchArgs {
         work: W,
     ) -> Result<W::Output, BenchError> {
         let variant = self.index.0;
-        // An index of the library's store runs as a program would use it.
+        // An index of the library's store runs as in a program.
         if let Ok(kind) = variant.name.parse::<IndexKind>() {
             return with_store(kind, plan, create, work);
         }
@@ -73,8 +73,8 @@ impl<W: TargetWork> Visitor for Opening<'_, W> {
     }
 }
 
-/// Opens the pool that a URL names, or makes it, with the secret that makes counts repeatable. The
-/// index's server, if it has one, gets its place beside a pool of this process.
+/// Opens the pool that a URL names, or creates it, with the secret that makes counts repeatable.
+/// The index's server, if it has one, is installed next to a pool of this process.
 fn open_pool<I: Adjusts>(
     url: &PoolUrl,
     plan: &Plan<'_>,
@@ -112,7 +112,7 @@ fn open_pool<I: Adjusts>(
     opened.map_err(|source| darter::Error::Open { pool: url.to_string(), source }.into())
 }
 
-/// An index other than the store's, with what it can do.
+/// An index other than the store's, with its abilities.
 struct Adjusting<I, F: Fabric> {
     target: IndexTarget<I, F>,
     adjusts: bool,
@@ -160,7 +160,7 @@ impl<I: Adjusts> BenchTarget for Adjusting<I, StoreFabric> {
         let pool = &self.target.pool;
         let mut client = pool.client().map_err(from_pool)?;
         block_on(async {
-            // What was deleted last waits for its graces, and what scrubbing waits for, for others.
+            // Deletions wait for their graces, and scrubbing can wait for those of others.
             for _ in 0..SETTLING_ROUNDS {
                 pool.settle(&mut client).await.map_err(from_pool)?;
                 self.target.index.maintain(&mut client).await.map_err(from_index)?;
@@ -178,6 +178,6 @@ impl<I: Adjusts> BenchTarget for Adjusting<I, StoreFabric> {
     }
 }
 
-/// Rounds of upkeep after which nothing that was unlinked waits any more: two graces, with scrubbing
-/// between them.
+/// Rounds of upkeep after which no unlinked object still waits: two graces, with scrubbing between
+/// them.
 const SETTLING_ROUNDS: usize = 3;

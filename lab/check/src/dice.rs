@@ -1,5 +1,5 @@
-//! Chance from a seed, for plans, schedules and what a stress tries: the same seed gives the same numbers for good, since
-//! replay lines name seeds.
+//! Random numbers from a seed, for plans, schedules and stress runs: the same seed always gives the
+//! same numbers, since replay lines name seeds.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -8,7 +8,8 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(Pcg64Mcg);
 
-/// Scatters a number's bits; a bijection (the finalizer of `SplitMix64`: Steele, Lea and Flood, 2014).
+/// Scatters a number's bits; a bijection (the finalizer of `SplitMix64`: Steele, Lea and Flood,
+/// 2014).
 pub(crate) fn mix(mut n: u64) -> u64 {
     n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -16,7 +17,7 @@ pub(crate) fn mix(mut n: u64) -> u64 {
 }
 
 impl Dice {
-    /// The dice of a seed.
+    /// The generator of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(seed))
     }
@@ -25,18 +26,18 @@ impl Dice {
         self.0.next_u64()
     }
 
-    /// A number from 0 to `bound - 1`; 0 when there is none.
+    /// Returns a number from 0 to `bound - 1`; 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         // The bias is below one in 2^32 for the bounds used here.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Whether something that happens once in `n` happens now.
+    /// Returns `true` with a probability of 1 in `n`.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A number above 0, up to 1.
+    /// Returns a number above 0, up to 1.
     pub(crate) fn fraction(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
@@ -59,7 +60,8 @@ mod tests {
         assert_eq!(dice.below(0), 0);
     }
 
-    /// Replay lines name seeds: another generator, or another way to seed it, would make them mean other runs.
+    /// Replay lines name seeds: with another generator or another way to seed it, they would give
+    /// other runs.
     #[test]
     fn seeds_keep_their_numbers() {
         let mut dice = Dice::new(1);

@@ -1,15 +1,15 @@
-//! What clients did and what they were told: the material every judgement is made of.
+//! The operations of clients and their results, which all checks are based on.
 //!
-//! Keys and values are numbers here: whoever records a history maps the bytes. A scan is recorded as one [`Action::Get`] for
-//! each key of its range that was or could have been returned, all with the scan's own interval: by the promise for scans,
-//! each key is read at some moment of it.
+//! Keys and values are numbers here: the recorder of a history maps the bytes. A scan is recorded
+//! as one [`Action::Get`] for each key of its range that was or could have been returned, all with
+//! the scan's own interval: scans guarantee that each key is read at some moment of it.
 
-/// What an operation asked for. Values are numbers that stand for the bytes written.
+/// The action of an operation. Values are numbers that represent the bytes written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Search.
     Get,
-    /// Store whatever is there.
+    /// Store unconditionally.
     Put(u64),
     /// Store if the key is absent.
     Insert(u64),
@@ -17,19 +17,19 @@ pub enum Action {
     Update(u64),
     /// Store `value` if the key holds `expected`.
     Replace {
-        /// What must be there.
+        /// The value that must be present.
         expected: u64,
-        /// What takes its place.
+        /// The value that replaces it.
         value: u64,
     },
     /// Remove.
     Delete,
-    /// Remove if the key holds this.
+    /// Remove if the key holds this value.
     DeleteIf(u64),
 }
 
 impl Action {
-    /// The value that must be there for it to take effect.
+    /// Returns the value that must be present for it to take effect.
     pub fn expected(self) -> Option<u64> {
         match self {
             Action::Replace { expected, .. } | Action::DeleteIf(expected) => Some(expected),
@@ -37,7 +37,7 @@ impl Action {
         }
     }
 
-    /// What a key alone in the world does: the answer to this action where the key holds `state`, and what it holds next.
+    /// Applies the action to a key with the value `state`: returns the result, and the next value.
     pub fn apply(self, state: Option<u64>) -> (Outcome, Option<u64>) {
         match (self, state) {
             (Action::Get, _) => (Outcome::Found(state), state),
@@ -55,33 +55,34 @@ impl Action {
     }
 }
 
-/// What the caller was told.
+/// The result that the caller received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// To a search: the value, if there was one.
+    /// Of a search: the value, if there was one.
     Found(Option<u64>),
-    /// To a write: the key was absent and is now there.
+    /// Of a write: the key was absent and is now present.
     Inserted,
-    /// To a write: the key's value was replaced.
+    /// Of a write: the key's value was replaced.
     Replaced,
-    /// To a conditional write or removal: the condition did not hold.
+    /// Of a conditional write or removal: the condition did not hold.
     Refused,
-    /// To a removal: whether the key was there.
+    /// Of a removal: whether the key was present.
     Deleted(bool),
 }
 
 /// One operation on one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Who.
+    /// The client.
     pub client: u32,
     /// The key.
     pub key: u32,
-    /// What was asked.
+    /// The action.
     pub action: Action,
-    /// When it was asked: any clock that all clients share.
+    /// When it was invoked, by any clock that all clients share.
     pub invoked: u64,
-    /// When it was answered and what, or `None` when nobody was told: the client died, cancelled the operation, or got an
-    /// error that leaves its effect unknown. Such an operation may take effect at any time after `invoked`, or never.
+    /// When it returned and its result; `None` if it did not return: the client died, cancelled the
+    /// operation, or got an error that leaves its effect unknown. Such an operation may take effect
+    /// at any time after `invoked`, or never.
     pub returned: Option<(u64, Outcome)>,
 }

@@ -1,11 +1,11 @@
-//! Whether darter is right.
+//! Checks of darter's correctness.
 //!
-//! - [`history`]: what clients did and were told.
-//! - [`linear`]: whether all of it can be true of one key at a time.
-//! - [`explore`]: simulated clients under many schedules and faults, judged after every run.
-//! - [`stress`]: real processes, killed and paused, judged by the same checker.
+//! - [`history`]: the operations of clients and their results.
+//! - [`linear`]: whether a history is linearizable, one key at a time.
+//! - [`explore`]: simulated clients under many schedules and faults, checked after every run.
+//! - [`stress`]: real processes that are killed and paused, checked for linearizability too.
 //!
-//! `lab/docs/checking.md` teaches how to use it.
+//! `lab/docs/checking.md` explains how to use it.
 
 mod dice;
 pub mod explore;

@@ -1,4 +1,4 @@
-//! `bench`: what the benchmark crates run, with this program's exit codes.
+//! `bench`: the commands of the benchmark crates, with this program's exit codes.
 
 use darter_cli::bench::{answer, setting};
 use darter_cli::credentials::{ClientArgs, credential_variables};
@@ -29,7 +29,7 @@ pub(crate) struct BenchCommand {
 
 #[derive(clap::Subcommand)]
 enum OtherBench {
-    /// Measure verbs over TCP on this machine, beside a bare loop that does the same
+    /// Measure verbs over TCP on this machine, compared with a bare loop that does the same
     Fabric(FabricArgs),
     /// Kill clients of memory nodes at random moments, and measure what the others notice and when
     /// memory is reclaimed again
@@ -45,7 +45,7 @@ pub(crate) struct VictimCommand {
     args: VictimArgs,
 }
 
-/// Returns this program, to be started again.
+/// Returns this program, for starting it again.
 pub(crate) fn program() -> Result<Program, Failure> {
     Ok(Program {
         path: std::env::current_exe().map_err(Failure::failed)?,

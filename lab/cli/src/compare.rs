@@ -1,4 +1,4 @@
-//! `compare` and `paper`: indexes side by side, and the papers' figures, by the benchmark crate,
+//! `compare` and `paper`: comparisons of indexes, and the papers' figures, by the benchmark crate,
 //! with this program's exit codes.
 
 use crate::bench::program;
@@ -45,7 +45,7 @@ fn setting() -> Result<Setting, Failure> {
     Ok(Setting { program: program()?, command: command(), stop: Interrupt::on_signals()?.flag() })
 }
 
-/// The command line, as a shell would read it again.
+/// Returns the command line, quoted for a shell.
 fn command() -> String {
     let words = std::env::args_os().skip(1).map(|word| {
         let word = word.to_string_lossy().into_owned();

@@ -1,10 +1,10 @@
-//! The indexes that darter is compared with, as commands that open a pool know them.
+//! The indexes that darter is compared with, in the form that commands that open a pool need.
 
 use darter::{IndexKind, PoolUrl, Store, StoreOptions};
 use darter_cli::indexes::Index;
 use darter_lab_bench::{VARIANTS, Variant};
 
-/// An index that is not one of the store's own.
+/// An index that is not one of the store's.
 struct Compared(&'static Variant);
 
 impl Index for Compared {

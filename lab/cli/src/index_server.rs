@@ -1,7 +1,7 @@
 //! The server of an index in the process of a memory node: its procedures, its upkeep, its end.
 //!
-//! The server reaches the pool as a client does, through TCP, its own node too: so it is a member
-//! like all others, which any of them can shut out when it is silent.
+//! Like a client, the server accesses the pool, including its own node, over TCP. It is therefore a
+//! member like all others, which any of them can shut out when it is silent.
 
 use darter::PoolUrl;
 use darter_baselines::XStoreService;
@@ -16,9 +16,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tracing::warn;
 
-/// Between two rounds of upkeep.
+/// Time between two rounds of upkeep.
 const UPKEEP: Duration = Duration::from_millis(100);
-/// Between two looks for a request to stop.
+/// Time between two checks for a request to stop.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// An index with a server.
@@ -50,7 +50,7 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// The server that is asked for. It knows its node from [`NodeServer::serve_at`] on.
+    /// Returns the configured server. It knows its node after [`NodeServer::serve_at`].
     pub(crate) fn begin(&self, credentials: &NodeArgs) -> Result<Option<Box<dyn NodeServer>>, Failure> {
         let Some(Served::Xstore) = self.index else { return Ok(None) };
         let addresses = match &self.pool {
@@ -106,11 +106,11 @@ impl NodeServer for IndexServer {
                 if let Err(error) = &outcome
                     && !fails
                 {
-                    warn!(%error, "the index's server cannot do its upkeep");
+                    warn!(%error, "the upkeep of the index's server failed");
                 }
                 fails = outcome.is_err();
             }
-            // A second request is for the node, too, also while the server leaves.
+            // A second request is for the node, even while the server leaves.
             let server = self.service;
             let leaving = in_a_thread("server-leaves", {
                 let told = Arc::clone(&told);
@@ -132,7 +132,7 @@ impl NodeServer for IndexServer {
     }
 }
 
-/// Waits for a request to stop, for so long at most; returns whether there was one.
+/// Waits for a request to stop, for at most `most`; returns whether there was one.
 fn waits_for_stop(stop: &Stop, most: Duration) -> bool {
     for _ in 0..most.as_millis() / LOOK.as_millis() {
         if stop.is_asked() {
@@ -143,7 +143,7 @@ fn waits_for_stop(stop: &Stop, most: Duration) -> bool {
     stop.is_asked()
 }
 
-/// Where this process reaches what listens at an address, which may be all addresses.
+/// Returns an address at which this process reaches a listener, which may listen on all addresses.
 fn reachable(listening: SocketAddr) -> SocketAddr {
     let ip = match listening.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,5 +1,5 @@
-//! The program `darter-lab`: compares indexes, runs papers' figures, checks what is right. It has the
-//! commands of `darter` that open a pool, too, for pools of every index.
+//! The program `darter-lab`: compares indexes, runs the papers' figures, checks correctness. It
+//! also has the commands of `darter` that open a pool, for pools of every index.
 //!
 //! Exit codes are those of `darter`.
 
@@ -16,7 +16,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use darter_cli::{Answer, Failure, STYLES, StoreCommand, reference};
 use std::process::ExitCode;
 
-/// What darter is compared with, and what checks it.
+/// Comparisons and checks of darter.
 ///
 /// Pools are named as for `darter`. Commands that open a pool know every index by the names of
 /// `compare`.
@@ -41,19 +41,19 @@ enum Command {
     /// Run indexes side by side on the same operations, and report counts and times as tables, CSV,
     /// plots and a page
     Compare(Box<compare::CompareCommand>),
-    /// Run figures and tables of the papers at a scale that this machine can hold, beside the
-    /// numbers that their texts give
+    /// Run figures and tables of the papers at a scale that fits this machine, next to the numbers
+    /// that their texts give
     Paper(compare::PaperCommand),
-    /// Explore schedules of simulated clients, judge each, and replay what was found; exit code 1
-    /// on a violation
+    /// Explore schedules of simulated clients, check each, and replay findings; exit code 1 on a
+    /// violation
     Sim(Box<sim::SimCommand>),
     /// Plant errors in a copy of the sources, and check that the explorer and the tests find them
     Mutants(mutants::MutantsCommand),
-    /// Kill and pause processes that work on one pool file, and judge whether all they were told
-    /// can be true; exit code 1 when it cannot
+    /// Kill and pause processes that work on one pool file, and check whether their results are
+    /// linearizable; exit code 1 if not
     Stress(Box<stress::StressCommand>),
-    /// Serve memory to clients over TCP or RDMA, as one memory node of a pool, until SIGTERM; with an
-    /// index's server if need be
+    /// Serve memory to clients over TCP or RDMA, as one memory node of a pool, until SIGTERM; with
+    /// an index's server if configured
     Memnode(Box<memnode::ServedMemNodeCommand>),
     #[command(flatten)]
     Store(Box<StoreCommand>),
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     darter_cli::run(|Arguments { command }| !is_server(command), |Arguments { command }| perform(command))
 }
 
-/// Returns whether a command serves until it is stopped, for which it needs no stdout.
+/// Returns whether a command serves until it is stopped; it then needs no stdout.
 fn is_server(command: &Command) -> bool {
     match command {
         Command::Store(command) => command.is_server(),

@@ -1,4 +1,4 @@
-//! `memnode`: a memory node as `darter memnode` runs it, which can run an index's server too.
+//! `memnode`: a memory node as in `darter memnode`, which can also run an index's server.
 
 use crate::index_server::ServerArgs;
 use darter_cli::{Answer, Failure, memnode};

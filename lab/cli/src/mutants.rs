@@ -1,4 +1,4 @@
-//! `mutants`: errors that are planted in a copy of the sources, to see which checks find them.
+//! `mutants`: plants errors in a copy of the sources and tests which checks find them.
 
 use clap::{Args, Subcommand};
 use darter_check::mutants::{FoundBy, Mutant, check, mutants, prepare, sources, test_finds};
@@ -9,8 +9,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How many of a hundred errors the explorer must find. Which schedules there are changes with every
-/// verb that the code posts, so an error or two that need a rare one may be missed for a while.
+/// Percentage of the errors that the explorer must find. Its schedules change with every verb that
+/// the code posts, so an error or two that need a rare schedule may be missed for a while.
 const FOUND_PERCENT_MIN: u64 = 95;
 
 #[derive(Args)]
@@ -29,24 +29,25 @@ pub(crate) struct MutantsCommand {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print the errors that can be planted, a line each, separated by tabs: area, name, what finds
-    /// it, what is wrong
+    /// Print the errors that can be planted, one per line, separated by tabs: area, name, check
+    /// that finds it, description
     List,
-    /// Check that every error still applies to the sources that this program was built from; name each
-    /// that does not
+    /// Check that every error still applies to the sources that this program was built from; names
+    /// those that do not
     Check,
-    /// Copy the sources that this program was built from, but for what git ignores, to a directory and
-    /// plant all errors in the copy, each behind a switch; an earlier copy there is brought up to date
+    /// Copy the sources that this program was built from, except files that git ignores, to a
+    /// directory and plant all errors in the copy, each behind a switch; updates an earlier copy
+    /// there
     Prepare(PrepareCommand),
-    /// Plant one error after the other and run the check that finds it: by default of the errors that
-    /// the explorer finds. Exit code 1 if more than one in twenty is not found. Needs a program that
-    /// was built in a copy
+    /// Plant one error after another and run the check that finds it: by default for the errors
+    /// that the explorer finds. Exit code 1 if more than one in twenty is not found. Needs a
+    /// program that was built in a copy
     Hunt(HuntCommand),
 }
 
 #[derive(Args)]
 struct PrepareCommand {
-    /// Where the copy goes
+    /// Directory of the copy
     directory: PathBuf,
 }
 
@@ -55,15 +56,15 @@ struct HuntCommand {
     /// Errors with one of these texts in their names; all by default
     #[arg(value_name = "TEXT")]
     texts: Vec<String>,
-    /// Run the tests that find the others, in the copy. Each must pass without the error, and fail with
-    /// it
+    /// Run the tests that find the other errors, in the copy. Each must pass without the error and
+    /// fail with it
     #[arg(long)]
     tests: bool,
-    /// How long a test may take; one that takes longer has not found the error
+    /// Time limit of a test; a test that takes longer has not found the error
     #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "tests",
           value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
-    /// Threads. Default: one for each core
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON object for each error
@@ -133,7 +134,7 @@ impl PrepareCommand {
     }
 }
 
-/// What came of one error.
+/// The result of hunting for one error.
 struct Outcome {
     is_found: bool,
     /// The kind of violation, or why it counts as missed.
@@ -195,14 +196,14 @@ impl HuntCommand {
         }
         out.flush()?;
         let sought: u64 = scores.values().map(|(sought, _)| sought).sum();
-        // Tests do not depend on chance.
+        // Tests are not random.
         let allowed = if self.tests { 0 } else { 100 - FOUND_PERCENT_MIN };
         let is_enough = missed.len() as u64 * 100 <= sought * allowed;
         Ok(if is_enough { Answer::Done } else { Answer::No })
     }
 
-    /// Runs the check of one error, if the check that finds it is one of those to be run. `controls` holds the
-    /// tests that have passed without any error.
+    /// Runs the check of one error, if that check is selected. `controls` holds the tests that have
+    /// passed without any error.
     fn seek<'m>(
         &self,
         mutant: &'m Mutant,

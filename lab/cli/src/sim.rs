@@ -1,5 +1,5 @@
-//! `sim`: many schedules of a few simulated clients, each judged; a violation ends it with a line
-//! that shows it again.
+//! `sim`: many schedules of a few simulated clients, each checked; a violation ends the run with a
+//! line that reproduces it.
 
 use clap::ValueEnum;
 use darter_check::explore::{
@@ -15,20 +15,20 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// The longest file that is read for a replay line.
+/// The longest file to read a replay line from.
 const REPLAY_FILE_MAX: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SchedulerName {
-    /// Every event on offer is as likely as every other
+    /// Every event on offer is equally likely
     Random,
-    /// Ranks with a few random changes (probabilistic concurrency testing)
+    /// Priorities with a few random changes (probabilistic concurrency testing)
     Pct,
-    /// Random, with one or two clients held for long
+    /// Random, with one or two clients held for a long time
     Late,
-    /// Random, pct and late by turns
+    /// Random, pct and late, alternating
     Mixed,
-    /// Every schedule of one plan, independent steps in one order only; needs --plan
+    /// Every schedule of one plan, with independent steps in one order only; needs --plan
     Exhaustive,
 }
 
@@ -42,53 +42,53 @@ pub(crate) struct SimCommand {
     /// The index to explore
     #[arg(long, value_name = "NAME", default_value = "quiver")]
     index: String,
-    /// Everything follows from it
+    /// Random seed; the same seed gives the same runs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Schedules
+    /// Number of schedules
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
-    /// Most clients in a run; at least two take part
+    /// Maximum number of clients in a run; at least two take part
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=8))]
     clients: u64,
-    /// Most operations of a client, upkeep aside
+    /// Maximum number of operations of a client, excluding upkeep
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     ops: u64,
-    /// Most keys that clients fight over
+    /// Maximum number of keys that clients contend for
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3))]
     keys: u64,
-    /// What may go wrong, separated by commas: kill, cancel, drop, hold, pause, stop, cut, refuse,
-    /// power, and with --sweep slow; all that the index promises to survive; none
+    /// Faults, separated by commas: kill, cancel, drop, hold, pause, stop, cut, refuse, power, and
+    /// with --sweep slow; `all` that the index promises to survive; `none`
     #[arg(long, value_name = "LIST", default_value = "none")]
     faults: String,
     /// How schedules are drawn
     #[arg(long, value_name = "S", value_enum, default_value_t = SchedulerName::Mixed)]
     scheduler: SchedulerName,
-    /// Where runs begin, separated by commas; all by default
+    /// Scenarios from which runs begin, separated by commas; all by default
     #[arg(long, value_name = "LIST")]
     scenarios: Option<String>,
-    /// What verbs promise: all that other providers' do (`ordered`), or only what RDMA's do: of their
-    /// order (`reorder`), of a CAS that fails (`writeback`), of both (`rdma`), of atomics beside all
-    /// else (`split`), of everything (`rdma+split`)
+    /// Guarantees of verbs: all that other providers give (`ordered`), or only RDMA's: on their
+    /// order (`reorder`), on a CAS that fails (`writeback`), on both (`rdma`), on atomics combined
+    /// with other accesses (`split`), on everything (`rdma+split`)
     #[arg(long, value_name = "WHICH", default_value = "ordered")]
     verbs: Relaxations,
-    /// Has the nodes' processors execute the verbs of every other process, and their devices those of
-    /// the others, to see why memory nodes refuse that; needs `--verbs split` or `rdma+split`
+    /// Let the nodes' processors execute the verbs of every other process, and their devices those
+    /// of the others, to show why memory nodes refuse that; needs `--verbs split` or `rdma+split`
     #[arg(long, conflicts_with_all = ["sweep", "replay", "plan"])]
     mixed_sides: bool,
-    /// What memory nodes keep when the power fails: `never`, what happens to have been written back;
-    /// `log`, what they have executed, up to some moment, and all that a client was told; `flush`, the
-    /// same, with what clients were not told line by line
+    /// Memory that survives a power failure: `never`, only words that happen to have been written
+    /// back; `log`, the verbs executed up to some moment, including all acknowledged ones; `flush`,
+    /// the same, except that unacknowledged writes survive line by line
     #[arg(long, value_name = "RULE", default_value = "never")]
     durability: Medium,
-    /// Run on simulated memory groups: replicas die, come back, pause and are parted in every run. Of
-    /// --faults, kill, cancel, drop, pause and refuse strike clients beside that
+    /// Run on simulated memory groups: replicas die, come back, pause and are partitioned in every
+    /// run. Of --faults, kill, cancel, drop, pause and refuse strike clients in addition
     #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "mixed_sides"])]
     groups: bool,
-    /// Do not make a violation short, which takes thousands of runs
+    /// Do not shrink a violation, which takes thousands of runs
     #[arg(long)]
     quick: bool,
-    /// Strike each operation at every verb, await or allocation in turn, instead of at random
+    /// Strike each operation at every verb, await or allocation, one run each, instead of at random
     #[arg(long)]
     sweep: bool,
     /// The plan for --scheduler exhaustive, as in a replay line
@@ -97,13 +97,14 @@ pub(crate) struct SimCommand {
     /// With --scheduler exhaustive: execute long READs and WRITEs word by word
     #[arg(long)]
     tear: bool,
-    /// Run the one schedule of a line that a violation printed; @FILE for a line too long for a shell
+    /// Run the one schedule of a line that a violation printed; @FILE if the line is too long for a
+    /// shell
     #[arg(long, value_name = "LINE|@FILE")]
     replay: Option<String>,
-    /// Fail when one of the situations that a full exploration must meet was never met
+    /// Fail if a situation that must occur in a full exploration never occurred
     #[arg(long)]
     coverage: bool,
-    /// Threads; as many as there are cores by default
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON object
@@ -161,14 +162,18 @@ impl SimCommand {
         Ok(settings)
     }
 
-    /// Refuses what groups do not do, and leaves out of all faults those that are not for them.
+    /// Refuses options that groups do not support, and removes faults that do not apply to groups
+    /// from `all`.
     fn fit_to_groups(&self, settings: &mut Settings) -> Result<(), Failure> {
         let refused = |what: String| Err(Failure::usage(format!("--groups: {what}")));
         if settings.subject.has_server {
-            return refused(format!("a replica runs no procedures, as {} needs", settings.subject.name));
+            return refused(format!(
+                "replicas do not run the procedures that {} needs",
+                settings.subject.name
+            ));
         }
         if settings.verbs != Relaxations::default() || settings.medium != Medium::Never {
-            return refused("goes with neither --verbs nor --durability".to_owned());
+            return refused("cannot be combined with --verbs or --durability".to_owned());
         }
         let is_known = |name: &String| GroupFaults::OF_CLIENTS.contains(&&name[..]);
         if self.faults == "all" {
@@ -177,7 +182,7 @@ impl SimCommand {
         match settings.faults.iter().find(|name| !is_known(name)) {
             Some(name) => {
                 let known = GroupFaults::OF_CLIENTS.join(", ");
-                refused(format!("'{name}' does not strike clients of groups; those are {known}, all, none"))
+                refused(format!("'{name}' cannot strike clients of groups; choose from {known}, all, none"))
             }
             None => Ok(()),
         }
@@ -196,7 +201,7 @@ impl SimCommand {
 
     fn sweep(&self, settings: &Settings) -> Result<Summary, Failure> {
         if settings.faults.is_empty() {
-            return Err(Failure::usage("--sweep needs --faults: what is to strike"));
+            return Err(Failure::usage("--sweep needs --faults: name the faults that strike"));
         }
         let sweep = Sweep {
             subject: settings.subject,
@@ -241,8 +246,8 @@ impl SimCommand {
             writeln!(out, "{object}")?;
         } else {
             writeln!(out, "plan       {plan}")?;
-            writeln!(out, "schedules  {} judged, {pruned} more cut short as equivalent", runs - pruned)?;
-            writeln!(out, "complete   {}", if complete { "yes: every schedule was judged" } else { "no" })?;
+            writeln!(out, "schedules  {} checked, {pruned} more cut short as equivalent", runs - pruned)?;
+            writeln!(out, "complete   {}", if complete { "yes: every schedule was checked" } else { "no" })?;
             print_finding(&mut out, finding.as_ref())?;
         }
         out.flush()?;
@@ -307,7 +312,7 @@ fn faults((index, medium): (&Explored, Medium), list: &str, is_sweep: bool) -> R
                 let names = Fault::NAMES.join(", ");
                 let slow = if is_sweep { ", slow" } else { "" };
                 Err(Failure::usage(format!(
-                    "--faults: '{name}' is no fault; those are {names}{slow}, all, none"
+                    "--faults: '{name}' is not a fault; choose from {names}{slow}, all, none"
                 )))
             });
             known.collect()
@@ -317,10 +322,10 @@ fn faults((index, medium): (&Explored, Medium), list: &str, is_sweep: bool) -> R
 
 fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::io::Result<()> {
     let per_second = |count: u64| (count as f64 / seconds.max(1e-9)).round();
-    writeln!(out, "schedules  {} ({} a second)", summary.runs, per_second(summary.runs))?;
+    writeln!(out, "schedules  {} ({} per second)", summary.runs, per_second(summary.runs))?;
     writeln!(
         out,
-        "verbs      {} ({} a second), {} torn",
+        "verbs      {} ({} per second), {} torn",
         summary.verbs,
         per_second(summary.verbs),
         counted(summary.torn, "long one")
@@ -334,7 +339,7 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
         writeln!(out, "groups     {}", met.join(", "))?;
     }
     if summary.lost > 0 {
-        writeln!(out, "lost       a value, as {} learned", counted(summary.lost, "operation"))?;
+        writeln!(out, "lost       a value, reported to {}", counted(summary.lost, "operation"))?;
     }
     if summary.taken_back > 0 {
         writeln!(out, "power      took {} back", counted(summary.taken_back, "unflushed value"))?;
@@ -346,23 +351,23 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
         counted(summary.states, "state")
     )?;
     let cost = |(trips, verbs)| format!("{} with {}", counted(trips, "round trip"), counted(verbs, "verb"));
-    writeln!(out, "longest    {}, of any operation but upkeep", cost(summary.longest_op))?;
+    writeln!(out, "longest    {}, of any operation except upkeep", cost(summary.longest_op))?;
     if summary.longest_beside_stopped.0 > 0 {
         let cost = cost(summary.longest_beside_stopped);
-        writeln!(out, "           {cost} beside a client stopped for ever")?;
+        writeln!(out, "           {cost} while another client had stopped for ever")?;
     }
     let met: Vec<String> = summary.situations.iter().map(|(what, count)| format!("{what} {count}")).collect();
     writeln!(out, "met        {}", met.join(", "))
 }
 
-/// The replay line that a file holds, alone or as a violation printed it.
+/// Returns the replay line that a file contains, alone or as a violation printed it.
 fn line_of(path: &Path) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::usage(format!("--replay @{}: {error}", path.display()));
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(REPLAY_FILE_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > REPLAY_FILE_MAX {
-        let what = format!("--replay @{}: longer than 64 MiB, so no replay line", path.display());
+        let what = format!("--replay @{}: longer than 64 MiB, so not a replay line", path.display());
         return Err(Failure::usage(what));
     }
     let text = text.trim();
@@ -395,7 +400,7 @@ fn print_replay(
     writeln!(out, "plan       {plan}")?;
     writeln!(
         out,
-        "schedule   {}, {} told",
+        "schedule   {}, {} replayed",
         counted(outcome.steps, "step"),
         counted(schedule.0.len() as u64, "decision")
     )?;

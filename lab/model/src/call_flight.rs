@@ -1,5 +1,5 @@
-//! A call on its way, and how its procedure runs: outside of time, so that it may wait for nobody.
-//! One that does is given up.
+//! A call in flight, and the execution of its procedure: outside of time, so that it must not wait
+//! for another task. A procedure that waits is abandoned.
 
 use super::nic::Ps;
 use darter_fabric::{CallFault, ProcedureError, Procedures};
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What becomes of a call.
+/// The result of a call.
 pub(super) type CallResult = Result<Vec<u64>, CallFault>;
 
-/// A call on its way.
+/// A call in flight.
 #[derive(Debug)]
 pub(super) struct CallFlight {
     pub task: u32,
@@ -20,13 +20,13 @@ pub(super) struct CallFlight {
     pub node: u8,
     pub request: Option<Request>,
     pub outcome: Option<CallResult>,
-    /// When the answer is complete; `None` while it is not known.
+    /// When the reply is complete; `None` while it is not known.
     pub done_at: Option<Ps>,
-    /// The future that waited is gone; counts it down at the endpoint.
+    /// Set after the future that waited is dropped; the counter at the endpoint to decrement.
     pub orphan: Option<Arc<AtomicUsize>>,
 }
 
-/// What a call brings to its node.
+/// The request that a call brings to its node.
 #[derive(Debug)]
 pub(super) struct Request {
     pub procedures: Procedures,
@@ -51,7 +51,7 @@ impl Request {
     }
 }
 
-/// Whether a procedure was woken since it was last polled.
+/// Whether a procedure was woken since its last poll.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {

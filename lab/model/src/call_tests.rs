@@ -1,4 +1,4 @@
-//! What a model promises of calls: their price, their limit, and that procedures really run.
+//! Guarantees of a model for calls: their cost, their limit, and that procedures really run.
 
 use super::tests::{at, model};
 use super::*;
@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::task::Poll;
 
-/// Adds the first word of the request to a word by READ and WRITE; answers with as many words as
-/// the second says.
+/// Adds the first word of the request to a word by READ and WRITE; replies with the number of words
+/// that the second names.
 const ADD: u64 = 1;
 /// Waits for ever.
 const WAIT: u64 = 2;
@@ -38,7 +38,7 @@ fn word(model: &Model) -> u64 {
 
 #[test]
 fn a_lone_call_takes_what_the_formula_says() {
-    // Post, verb, sending NIC, request in, serving NIC, core, sending NIC, answer in, poll.
+    // Post, verb, sending NIC, request in, serving NIC, core, sending NIC, reply in, poll.
     let price = |request: u64, answer: u64| {
         80 + 30 + 20 + 1000 + (40 + request) + 25 + 700 + 20 + 1000 + (40 + answer) + 100
     };
@@ -54,7 +54,7 @@ fn a_lone_call_takes_what_the_formula_says() {
         });
         cluster.run().unwrap();
         drop(cluster);
-        assert_eq!(took.get(), price(16, words * 8) + fetch, "an answer of {words} words");
+        assert_eq!(took.get(), price(16, words * 8) + fetch, "a reply of {words} words");
         assert_eq!(word(&model), 5);
     }
 }
@@ -80,7 +80,7 @@ fn calls_reach_what_the_cores_can_do() {
         assert!((rate * 0.95..=rate).contains(&reached), "{reached} on {cores} cores");
         let bottleneck = report.bottleneck().unwrap();
         assert_eq!((bottleneck.machine.as_str(), bottleneck.resource), ("mn0", Resource::Cores));
-        // Each took effect at one instant: none is lost.
+        // Each took effect at one instant, so none is lost.
         assert_eq!(word(&model), calls);
     }
 }
@@ -126,7 +126,7 @@ fn a_dropped_call_runs_all_the_same() {
         orphans.set(endpoint.in_flight());
         endpoint.pause().await;
         assert_eq!(endpoint.in_flight(), 0);
-        // Its place is another's now.
+        // Its slot now belongs to another call.
         assert_eq!(endpoint.call(0, ADD, vec![1, 1]).await.unwrap(), [8]);
     });
     cluster.run().unwrap();

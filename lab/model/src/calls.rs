@@ -1,7 +1,7 @@
 //! Calls in the model: a request passes the NICs and waits for a core of the memory node, its
-//! procedure runs when the core is done with it, and the answer goes back.
+//! procedure runs when the core has finished it, and the reply goes back.
 //!
-//! A procedure takes effect at one instant: its verbs cost nothing beside the core's time.
+//! A procedure takes effect at one instant: its verbs cost nothing in addition to the core's time.
 
 use super::call_flight::{CallFlight, CallResult, Request};
 use super::nic::Ps;
@@ -9,13 +9,13 @@ use super::world::{Cost, Happening, World};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of a request's or an answer's words.
+/// Bytes of the words of a request or reply.
 fn payload(words: &[u64]) -> u64 {
     words.len() as u64 * 8
 }
 
 impl World {
-    /// The running task makes a call; returns its number.
+    /// Makes a call by the running task; returns the call's number.
     pub(super) fn post_call(&mut self, task: u32, compute_node: u32, node: u8, request: Request) -> u32 {
         self.work(self.prices.post + self.prices.verb);
         let (now, posted) = (self.clock, self.now());
@@ -46,7 +46,7 @@ impl World {
         call
     }
 
-    /// A call's request comes in, passes the NIC and waits for a core.
+    /// A call's request arrives, passes the NIC and waits for a core.
     pub(super) fn call_arrives(&mut self, call: u32) {
         let now = self.clock;
         let Some(CallFlight { node, request: Some(request), .. }) = &self.calls[call as usize] else {
@@ -64,13 +64,12 @@ impl World {
         self.push(done, Happening::CallRun { call });
     }
 
-    /// A core has come to the end of a call: takes its procedure out, which runs now, without the
-    /// lock.
+    /// A core has finished a call: removes its procedure, which runs next, without the lock.
     pub(super) fn take_request(&mut self, call: u32) -> Option<Request> {
         self.calls[call as usize].as_mut()?.request.take()
     }
 
-    /// A procedure has run: its answer leaves.
+    /// A procedure has run: its reply leaves.
     pub(super) fn call_ran(&mut self, call: u32, outcome: CallResult) {
         let now = self.clock;
         let Some(flight) = &mut self.calls[call as usize] else { return };
@@ -87,7 +86,7 @@ impl World {
         self.push(left + self.prices.half_rtt + jitter, Happening::CallReturn { call });
     }
 
-    /// A call's answer arrives, and lets the task go on.
+    /// A call's reply arrives, and lets the task continue.
     pub(super) fn call_returns(&mut self, call: u32) {
         let now = self.clock;
         let Some(flight) = &mut self.calls[call as usize] else { return };
@@ -122,7 +121,7 @@ impl World {
         Some(flight)
     }
 
-    /// The future that waited for a call is gone: the procedure runs all the same.
+    /// The future that waited for a call was dropped: the procedure runs nevertheless.
     pub(super) fn orphan_call(&mut self, call: u32, orphans: &Arc<AtomicUsize>) {
         let Some(flight) = &mut self.calls[call as usize] else { return };
         if flight.done_at.is_some() {

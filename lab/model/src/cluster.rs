@@ -1,10 +1,10 @@
 //! Runs client tasks on the threads of a modelled cluster, in the order of virtual time.
 //!
-//! A task runs at one instant of the host and of its thread's clock: its thread is busy for what
-//! turning to the task, its operations and its posts cost, and other tasks of the thread wait
-//! meanwhile. A task is run when a batch it posted is complete, when its pause is over, and when
-//! its waker was woken, by another task or by itself: then it costs the thread `wake-ns`, so that
-//! no spin can stop the clock.
+//! A task runs at one instant of the host and of its thread's clock: its thread is busy for the
+//! cost of switching to the task, its operations and its posts, while other tasks of the thread
+//! wait. A task is run when a batch it posted is complete, when its pause is over, and when its
+//! waker was woken, by another task or by itself: then it costs the thread `wake-ns`, so that a
+//! spin cannot stop the clock.
 
 use super::call_flight::Request;
 use super::fabric::Model;
@@ -21,20 +21,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-/// No event is left, and tasks have not ended: they wait for something that never happens.
+/// No event is left, and tasks have not ended: they wait for events that never happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{waiting} of {tasks} tasks, number {first} first, wait for what nobody will bring, {at_ns} ns into the model; \
+    "{waiting} of {tasks} tasks, number {first} first, wait for events that never happen, {at_ns} ns into the model; \
      one that holds a lock has ended, or a waker was lost"
 )]
 pub struct Stuck {
     /// Tasks that have not ended.
     pub waiting: usize,
-    /// Tasks there were.
+    /// Number of all tasks.
     pub tasks: usize,
     /// The first of them that has not ended.
     pub first: usize,
-    /// When nothing was left to happen, in nanoseconds.
+    /// When the last event happened, in nanoseconds.
     pub at_ns: u64,
 }
 
@@ -45,7 +45,7 @@ type Woken = Arc<Mutex<Vec<u32>>>;
 struct TaskWaker {
     task: u32,
     woken: Woken,
-    /// It is in the list already.
+    /// Whether it already is in the list.
     is_listed: AtomicBool,
 }
 
@@ -63,7 +63,7 @@ impl Wake for TaskWaker {
 
 struct Task<'f> {
     thread: usize,
-    /// `None` when it has ended.
+    /// `None` after it has ended.
     future: Option<Pin<Box<dyn Future<Output = ()> + 'f>>>,
     handle: Arc<TaskWaker>,
     waker: Waker,
@@ -73,7 +73,7 @@ struct Task<'f> {
 pub struct Cluster<'f> {
     model: Model,
     tasks: Vec<Task<'f>>,
-    /// The model's number of the first one.
+    /// The model's number of the first task.
     first: u32,
     woken: Woken,
 }
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Cluster<'_> {
     }
 }
 
-/// Marks the task that runs, until dropped, also by a panic.
+/// Marks the running task until dropped, also by a panic.
 struct Running<'m>(&'m Model);
 
 impl Drop for Running<'_> {
@@ -94,17 +94,17 @@ impl Drop for Running<'_> {
 }
 
 impl<'f> Cluster<'f> {
-    /// No tasks yet. A model has one cluster at a time.
+    /// A cluster without tasks. A model has one cluster at a time.
     pub fn new(model: &Model) -> Self {
         let first = model.world().tasks;
         Self { model: model.clone(), tasks: Vec::new(), first, woken: Woken::default() }
     }
 
-    /// Adds a task of a thread ([`super::Seat::thread`]; there must be that many); it begins when
-    /// the cluster runs.
+    /// Adds a task of a thread ([`super::Seat::thread`], which must exist); it begins when the
+    /// cluster runs.
     pub fn spawn(&mut self, thread: usize, future: impl Future<Output = ()> + 'f) {
         let mut world = self.model.world();
-        assert!(thread < world.threads.len(), "there is no thread {thread}");
+        assert!(thread < world.threads.len(), "thread {thread} does not exist");
         let task = self.first + self.tasks.len() as u32;
         let handle =
             Arc::new(TaskWaker { task, woken: Arc::clone(&self.woken), is_listed: AtomicBool::new(false) });
@@ -117,11 +117,11 @@ impl<'f> Cluster<'f> {
     }
 
     /// Runs a client on each of the cluster's seats, from a new measurement to the end of all;
-    /// returns how busy everything was and the clients' outputs, in the order of
+    /// returns the utilization of all resources and the clients' outputs, in the order of
     /// [`super::ModelSpec::seats`].
     ///
     /// # Errors
-    /// Fails if clients are left with nothing to wait for.
+    /// Fails if clients wait and no event is left.
     pub fn drive<T: 'f, C: Future<Output = T> + 'f>(
         model: &Model,
         mut client: impl FnMut(Seat) -> C,
@@ -143,19 +143,19 @@ impl<'f> Cluster<'f> {
         Ok((model.report(), outputs.into_iter().map(|(_, output)| output).collect()))
     }
 
-    /// Runs until all tasks have ended and all verbs have landed.
+    /// Runs until all tasks have ended and all verbs have executed.
     ///
     /// # Errors
-    /// Fails if tasks are left with nothing to wait for.
+    /// Fails if tasks wait and no event is left.
     pub fn run(&mut self) -> Result<(), Stuck> {
         self.run_to(Ps::MAX).map(drop)
     }
 
     /// Runs until all tasks have ended, or up to a moment of virtual time; returns whether they
-    /// have. Those that have not go on in the next run; dropping the cluster drops them.
+    /// have ended. The others continue in the next run; dropping the cluster drops them.
     ///
     /// # Errors
-    /// Fails if tasks are left with nothing to wait for.
+    /// Fails if tasks wait and no event is left.
     pub fn run_until(&mut self, ns: u64) -> Result<bool, Stuck> {
         self.run_to(ns.saturating_mul(PS))
     }
@@ -193,7 +193,7 @@ impl<'f> Cluster<'f> {
                     let (thread, now) = (*thread, world.clock);
                     let free_at = world.threads[thread].free_at;
                     if free_at > now {
-                        // The thread is at another task. Those that wait keep their order.
+                        // The thread is busy with another task. Waiting tasks keep their order.
                         world.push(free_at, happening);
                         continue;
                     }
@@ -218,7 +218,7 @@ impl<'f> Cluster<'f> {
         let Some(future) = &mut task.future else { return };
         let is_over = future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready();
         if is_over {
-            // What its destructors do is still done by the task.
+            // Its destructors still run as the task.
             task.future = None;
         }
         let mut world = self.model.world();
@@ -232,7 +232,7 @@ impl<'f> Cluster<'f> {
         self.heed_wakes(now);
     }
 
-    /// The tasks that were woken by a moment have their turn next.
+    /// Schedules the woken tasks to run next.
     fn heed_wakes(&self, now: Ps) {
         let mut woken = self.woken.lock();
         if woken.is_empty() {

@@ -21,13 +21,13 @@ use std::time::Duration;
 /// Nanoseconds of [`Endpoint::pause`].
 const PAUSE_NS: u64 = 1_000_000;
 
-/// A modelled cluster as one of its compute nodes sees it. Clones are the same process there.
+/// A modelled cluster seen from one of its compute nodes. Clones are the same process there.
 #[derive(Clone, Debug)]
 pub struct Model {
     spec: Arc<ModelSpec>,
     world: Arc<Mutex<World>>,
     compute_node: u32,
-    /// What can be called through this handle and its clones.
+    /// The procedures that can be called through this handle and its clones.
     procedures: NodeProcedures,
 }
 
@@ -35,7 +35,7 @@ impl Model {
     /// Returns a cluster whose memory is zeros, seen from compute node 0, at time 0.
     ///
     /// # Errors
-    /// Fails if the description is absurd.
+    /// Fails if the description is invalid.
     pub fn new(spec: &ModelSpec) -> Result<Self, FabricError> {
         spec.verify().map_err(|error| FabricError::geometry(error.to_string()))?;
         let world = Arc::new(Mutex::new(World::new(spec)));
@@ -47,10 +47,10 @@ impl Model {
         })
     }
 
-    /// Returns the same cluster as another compute node's process sees it. There must be that many.
+    /// Returns the same cluster seen from a process of another compute node, which must exist.
     #[must_use]
     pub fn compute_node(&self, number: usize) -> Self {
-        assert!((number as u64) < self.spec.compute_nodes, "there is no compute node {number}");
+        assert!((number as u64) < self.spec.compute_nodes, "compute node {number} does not exist");
         Self { compute_node: number as u32, ..self.clone() }
     }
 
@@ -78,23 +78,23 @@ impl Model {
         &self.spec
     }
 
-    /// Nanoseconds of virtual time: where the calling task's thread is, or the latest event outside
-    /// of tasks.
+    /// Returns the nanoseconds of virtual time: that of the calling task's thread, or of the latest
+    /// event outside of tasks.
     pub fn now_ns(&self) -> u64 {
         self.world().now() / PS
     }
 
-    /// The running task's thread computes for so long; nothing outside of tasks.
+    /// Lets the running task's thread compute for `ns` nanoseconds; does nothing outside of tasks.
     pub fn work_ns(&self, ns: u64) {
         self.world().work(ns.saturating_mul(PS));
     }
 
-    /// Begins a measurement: [`Model::report`] speaks of what happens from here on.
+    /// Begins a measurement: [`Model::report`] covers the time from here on.
     pub fn measure(&self) {
         self.world().measure();
     }
 
-    /// Returns how busy everything has been since [`Model::measure`], or since the beginning.
+    /// Returns the utilization of all resources since [`Model::measure`], or since the beginning.
     pub fn report(&self) -> Report {
         Report::of(&self.spec, &self.world())
     }
@@ -184,7 +184,7 @@ impl Fabric for Model {
 pub struct ModelEndpoint {
     model: Model,
     spares: Spares,
-    /// Batches under way whose futures were dropped.
+    /// Batches in flight whose futures were dropped.
     orphans: Arc<AtomicUsize>,
 }
 
@@ -274,8 +274,8 @@ impl RemoteProcedures for ModelEndpoint {
     }
 }
 
-/// A call that its future waits for. Dropped before the answer has come, it leaves the procedure to
-/// run.
+/// A call that its future waits for. If dropped before the reply has arrived, the procedure still
+/// runs.
 struct WaitingCall<'e> {
     endpoint: &'e ModelEndpoint,
     /// `None` once its outcome was taken.
@@ -306,7 +306,7 @@ enum ModelBatchState {
     Done,
 }
 
-/// The future of a batch. Dropped before its end it leaves the verbs under way.
+/// The future of a batch. If dropped before its end, the verbs stay in flight.
 struct Submission<'e> {
     endpoint: &'e mut ModelEndpoint,
     state: ModelBatchState,

@@ -2,24 +2,24 @@
 //! time.
 //!
 //! Its memory is this process's, its clock is that of a queueing model: a verb waits for its
-//! thread's processor, the NICs of both machines, their links, and an atomic for its address
-//! (lab/docs/model.md draws it). What takes effect when, and so who loses a race and tries again,
-//! follows from that. One thread of the host runs all of it; equal descriptions and equal tasks
-//! give equal times to the picosecond.
+//! thread's processor, the NICs of both machines, their links, and an atomic also for its address
+//! (lab/docs/model.md draws it). This determines when each verb takes effect, and so which client
+//! loses a race and retries. One thread of the host runs all of it; equal descriptions and equal
+//! tasks give equal times to the picosecond.
 //!
-//! - [`ModelSpec`] describes a cluster: four published testbeds to begin with, every number of
-//!   which can be changed.
+//! - [`ModelSpec`] describes a cluster: there are four published testbeds, of which every number
+//!   can be changed.
 //! - [`Model`] is the fabric, seen from one compute node; all of them share the cluster's memory
 //!   and clock.
 //! - [`Cluster`] runs client tasks on the cluster's threads. Outside of it verbs execute as they
-//!   are posted and cost nothing: so a pool is made, filled and checked.
+//!   are posted and cost nothing; pools are created, filled and checked this way.
 //! - [`Report`] lists how busy each resource was.
 //!
 //! A node can have procedures ([`Model::with_procedures`]): a call takes one of its cores for a
 //! time.
 //!
 //! READs and WRITEs of several words take effect at one instant: they do not tear here. Compute
-//! nodes do not fail. Those things are what `darter-sim` is for.
+//! nodes do not fail. `darter-sim` covers both.
 //!
 //! ```
 //! use darter_model::{Cluster, Model, ModelSpec};

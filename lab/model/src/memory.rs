@@ -1,5 +1,5 @@
-//! A modelled memory node's words: in chunks that exist once something other than zeros was written
-//! to them, so that a region costs the host what is in it.
+//! A modelled memory node's words: in chunks that are allocated when a nonzero word is first
+//! written, so that a region costs the host only its contents.
 
 use darter_fabric::{Batch, FabricError, Verb, VerbKind};
 
@@ -13,7 +13,7 @@ pub(super) struct Memory {
     bytes: u64,
 }
 
-/// Returns the parts of a range of words that lie in one chunk each: chunk, first word in it, first
+/// Returns the parts of a range of words that are in one chunk each: chunk, first word in it, first
 /// word of the range, words.
 fn parts(start: usize, words: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
     let mut done = 0;

@@ -1,8 +1,8 @@
-//! What work waits for: servers that do one thing after another, and what they cost.
+//! The resources that work waits for: servers that process work sequentially, and their costs.
 
 use super::parameters::ModelSpec;
 
-/// Virtual time in picoseconds: fine enough for a word at 400 Gbit/s, and half a year long.
+/// Virtual time in picoseconds: fine enough for a word at 400 Gbit/s, with a range of half a year.
 pub(super) type Ps = u64;
 
 /// Picoseconds in a nanosecond.
@@ -10,19 +10,19 @@ pub(super) const PS: u64 = 1000;
 
 /// A queue with one server.
 ///
-/// It accepts work when the work is known, not when it becomes ready, and has then promised its
-/// time: the sum of the work is never exceeded, and work that is ready early need not wait for work
-/// promised before it that is ready late.
+/// It accepts work when the work is known, not when it becomes ready, and then reserves its time:
+/// the sum of the work is never exceeded, and work that is ready early need not wait for work
+/// reserved before it that is ready late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Server {
-    /// When all work promised so far would be done.
+    /// When all reserved work would be done.
     free_at: Ps,
     /// Time spent working.
     pub busy: Ps,
 }
 
 impl Server {
-    /// When all work promised so far would be done.
+    /// Returns when all reserved work would be done.
     pub(super) fn free_at(&self) -> Ps {
         self.free_at
     }
@@ -41,9 +41,9 @@ impl Server {
 /// A NIC's parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nic {
-    /// Processes verbs that it sends.
+    /// Processes verbs that its machine sends.
     pub posts: Server,
-    /// Processes verbs that it serves: those on its host's memory.
+    /// Processes verbs on its host's memory.
     pub serves: Server,
     pub send: Server,
     pub receive: Server,
@@ -57,7 +57,7 @@ pub(super) struct Nic {
     pub bytes_received: u64,
 }
 
-/// What things cost, in picoseconds, worked out once.
+/// Costs in picoseconds, computed once.
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
     pub half_rtt: Ps,
@@ -108,14 +108,14 @@ impl Prices {
         }
     }
 
-    /// Bytes on the wire of a message with so much payload.
+    /// Returns the bytes on the wire of a message with `payload` bytes.
     #[inline]
     pub(super) fn message_bytes(&self, payload: u64) -> u64 {
         let packets = if payload <= self.mtu { 1 } else { payload.div_ceil(self.mtu) };
         payload + packets * self.header
     }
 
-    /// Returns how long so many bytes take on a link.
+    /// Returns the time that `bytes` bytes take on a link.
     #[inline]
     pub(super) fn bytes(&self, bytes: u64) -> Ps {
         bytes.saturating_mul(self.byte) >> 16
@@ -131,7 +131,7 @@ mod tests {
     fn a_server_never_does_more_than_it_can() {
         let mut server = Server::default();
         assert_eq!(server.serve(0, 50, 10), (50, 60));
-        // Ready before the first: does not wait for it, but its time is taken.
+        // It is ready before the first, and so does not wait for it, but its time is reserved.
         assert_eq!(server.serve(0, 5, 10), (10, 20));
         let mut end = 0;
         for _ in 0..98 {

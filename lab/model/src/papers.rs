@@ -1,19 +1,19 @@
-//! The model held against figures that the papers themselves measured, with clients that post what
-//! the papers state their indexes post.
+//! The model compared with figures that the papers measured, with clients that post the verbs that
+//! the papers state for their indexes.
 
 use super::*;
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, OpKind};
 use std::fmt::Write;
 
-/// Returns a word that differs from client to client and from round to round, aligned to 64 bytes,
-/// in the first 256 MiB of a node.
+/// Returns a word that differs between clients and rounds, aligned to 64 bytes, in the first 256
+/// MiB of a node.
 fn somewhere(seat: Seat, round: u64, nodes: u64) -> GlobalAddr {
     let number = (seat.task as u64 * 1_000_003 + round).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     GlobalAddr::new((number % nodes) as u8, (number >> 40) % (1 << 22) * 64)
 }
 
-/// Every client does so many operations, each of some batches; returns operations a second and the
-/// mean latency in nanoseconds.
+/// Every client performs `ops` operations of `batches` batches each; returns operations per second
+/// and the mean latency in nanoseconds.
 fn run(text: &str, ops: u64, batches: usize, fill: impl Fn(&mut Batch, usize, Seat, u64)) -> (f64, f64) {
     let model = Model::new(&text.parse().unwrap()).unwrap();
     let client = |seat: Seat| {
@@ -38,8 +38,9 @@ fn run(text: &str, ops: u64, batches: usize, fill: impl Fn(&mut Batch, usize, Se
     (report.per_s(total), times.iter().sum::<u64>() as f64 / total as f64)
 }
 
-/// Writes of ART on disaggregated memory: five READs of 6.5 KB in all, the new leaf written
-/// meanwhile, a CAS; with a lock before the CAS and an unlocking WRITE after it, on distinct words.
+/// Writes of ART on disaggregated memory: five READs of 6.5 KB in all, with the new leaf written at
+/// the same time, and a CAS; with a lock before the CAS and an unlocking WRITE after it, on
+/// distinct words.
 fn art_writes(text: &str, is_locked: bool) -> (f64, f64) {
     let leaf = [7; 16];
     run(text, 60, if is_locked { 8 } else { 6 }, |batch, step, seat, round| {
@@ -59,9 +60,9 @@ fn art_writes(text: &str, is_locked: bool) -> (f64, f64) {
     })
 }
 
-/// The same without a lock, where 54 writes of 1,000 are to one word: the share of the most popular
-/// of 60 M keys under Zipf's law with 0.99. A client whose CAS lost tries again with the word that
-/// it found, or takes its value for overwritten.
+/// The same without a lock, with 54 writes of 1,000 to one word: the share of the most popular of
+/// 60 M keys under Zipf's law with 0.99. A client whose CAS lost retries with the word that it
+/// found, or counts its value as overwritten.
 fn skewed_writes(is_repeated: bool) -> f64 {
     let model = Model::new(&ModelSpec::preset(Preset::Dart)).unwrap();
     let ops = 60;
@@ -145,5 +146,5 @@ fn the_papers_own_figures_come_out() {
         assert!((model / paper - 1.0).abs() < 0.15, "{what}: {model} instead of {paper}");
     }
     let document = include_str!("../../docs/model.md");
-    assert!(document.contains(&table), "lab/docs/model.md shall contain:\n\n{table}");
+    assert!(document.contains(&table), "lab/docs/model.md must contain:\n\n{table}");
 }

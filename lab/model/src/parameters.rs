@@ -1,9 +1,9 @@
 //! The parameters of a modelled cluster: names, units, limits, meanings, and the four published
 //! testbeds' values.
 //!
-//! One list makes the struct, the parameters of a text, and the tables of the documentation. A
-//! value's source is a sentence of the paper where the text gives one, and begins with `assumed:`
-//! where it does not.
+//! One list generates the struct, the parameters of a text, and the tables of the documentation. A
+//! value's source is a sentence of the paper if the text gives one, and otherwise begins with
+//! `assumed:`.
 
 use darter_fabric::ByteSize;
 
@@ -21,12 +21,12 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// How many there are.
+    /// Number of presets.
     pub const COUNT: usize = 4;
-    /// All of them, in the order of their columns.
+    /// All presets, in the order of their columns.
     pub const ALL: [Self; Self::COUNT] = [Self::Dart, Self::Smart, Self::Sherman, Self::XStore];
 
-    /// Its name in a `model:` pool.
+    /// Returns its name in a `model:` pool.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dart => "dart",
@@ -37,21 +37,21 @@ impl Preset {
     }
 }
 
-/// What a parameter's value counts.
+/// The unit of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things.
+    /// A count.
     Count,
     /// Bytes, written with binary suffixes.
     Bytes,
     /// Nanoseconds.
     Nanoseconds,
-    /// So many in a second, written with decimal suffixes.
+    /// A rate per second, written with decimal suffixes.
     PerSecond,
 }
 
 impl Unit {
-    /// Its name in tables; a count has none.
+    /// Returns its name in tables; a count has none.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Count => "",
@@ -78,14 +78,14 @@ impl Unit {
     }
 }
 
-/// What one parameter is.
+/// The description of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// Its name in a `model:` pool.
     pub name: &'static str,
-    /// What its value counts.
+    /// The unit of its value.
     pub unit: Unit,
-    /// What it is, in a sentence.
+    /// A description in one sentence.
     pub about: &'static str,
     /// The least value.
     pub min: u64,
@@ -101,11 +101,10 @@ macro_rules! parameters {
         smart $smart:literal $smart_source:literal;
         sherman $sherman:literal $sherman_source:literal;
         xstore $xstore:literal $xstore_source:literal;)*) => {
-        /// A modelled cluster: every number that its time depends on.
+        /// A modelled cluster: all numbers that determine its time.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub struct ModelSpec {
-            /// The testbed whose values it began with, and whose sources explain those that are
-            /// unchanged.
+            /// The testbed that the values are based on; its sources explain the unchanged values.
             pub preset: Preset,
             $(#[doc = $about] pub $field: u64,)*
         }
@@ -167,22 +166,22 @@ parameters! {
         xstore 1 "\"one server machine and (up to) 15 client machines\" (7)";
     shared_machines "shared" Count 0..=256,
         "Machines that are compute node and memory node at once: node i of either kind shares one NIC for i below it.";
-        dart 0 "assumed: the text tells compute nodes and memory nodes apart (5.1)";
+        dart 0 "assumed: the text distinguishes compute nodes and memory nodes (5.1)";
         smart 2 "\"two physical machines act as both CN and MN\" (5.1, note 3)";
         sherman 8 "\"We emulate each server as one MS and one CS\" (3)";
         xstore 0 "\"one server machine and (up to) 15 client machines\" (7)";
     threads "threads" Count 1..=65_536,
-        "Client threads in all, dealt to the compute nodes in turn; each is a processor core.";
+        "Client threads in all, assigned to the compute nodes round-robin; each is a processor core.";
         dart 168 "\"168 client threads\" (5.2); 3 nodes of 2 x 28 cores (5.1)";
         smart 896 "\"16 at least and 896 at most, evenly distributed across 16 CNs\" (5.2)";
         sherman 176 "\"launches 22 client threads (176 in total in our cluster)\" (3)";
         xstore 360 "\"Each machine has two 12-core Intel Xeon CPUs\" (7), and there are 15";
     coroutines "coroutines" Count 1..=1024,
-        "Operations that a thread has under way at a time; they share its core.";
+        "Operations that a thread keeps in flight; they share its core.";
         dart 1 "assumed: the text mentions no coroutines";
         smart 2 "\"Coroutines are used in each client\" (5.1); two in the public code's configuration";
         sherman 1 "assumed: 176 threads in all is what the text counts";
-        xstore 4 "assumed: \"82M reqs/s with median latency of 16 us\" (7.2) are 1,300 under way";
+        xstore 4 "assumed: \"82M reqs/s with median latency of 16 us\" (7.2) are 1,300 in flight";
     memory_bytes "memory-bytes" Bytes 65_536..=1_099_511_627_776,
         "Bytes of a memory node's region; the host keeps only what is written.";
         dart 4_294_967_296 "assumed: a region that this host can hold, of \"128GB of DRAM\" (5.1)";
@@ -190,31 +189,31 @@ parameters! {
         sherman 1_073_741_824 "assumed: a region that this host can hold, of \"64GB DRAM\" (3)";
         xstore 4_294_967_296 "assumed: a region that this host can hold, of \"128GB of RAM\" (7)";
     rtt_ns "rtt-ns" Nanoseconds 2..=1_000_000_000,
-        "What a round trip takes beside everything below: wires, switch, PCIe and memory, half of it each way.";
+        "Time of a round trip in addition to everything below: wires, switch, PCIe and memory, half of it each way.";
         dart 1_700 "\"The latency of one-sided RDMA operations (~2 us)\" (2.1), less what is priced below";
         smart 1_700 "assumed: as in DART's testbed, whose NIC is the same";
         sherman 1_700 "assumed: as in DART's testbed";
         xstore 1_750 "assumed: 2 us, as in DART's testbed, less what is priced below";
     jitter_ns "jitter-ns" Nanoseconds 0..=1_000_000_000,
-        "An answer comes up to so much later, evenly distributed and drawn from the seed.";
-        dart 100 "assumed: 5% of a round trip, so that clients do not march in step";
-        smart 100 "assumed: 5% of a round trip, so that clients do not march in step";
-        sherman 100 "assumed: 5% of a round trip, so that clients do not march in step";
-        xstore 100 "assumed: 5% of a round trip, so that clients do not march in step";
+        "Maximum additional delay of a reply, evenly distributed and drawn from the seed.";
+        dart 100 "assumed: 5% of a round trip, so that clients are not synchronized";
+        smart 100 "assumed: 5% of a round trip, so that clients are not synchronized";
+        sherman 100 "assumed: 5% of a round trip, so that clients are not synchronized";
+        xstore 100 "assumed: 5% of a round trip, so that clients are not synchronized";
     cn_verbs_per_s "cn-verbs-per-s" PerSecond 1_000..=10_000_000_000,
-        "Verbs that a compute node's NIC can send in a second.";
+        "Verbs that a compute node's NIC can send per second.";
         dart 45_000_000 "assumed: as a memory node's, the NICs being equal";
         smart 45_000_000 "assumed: as a memory node's, the NICs being equal";
         sherman 45_000_000 "assumed: as a memory node's, the NICs being equal";
         xstore 156_000_000 "assumed: as the server's, the machines being equal";
     mn_verbs_per_s "mn-verbs-per-s" PerSecond 1_000..=10_000_000_000,
-        "Verbs on its host's memory that a memory node's NIC can serve in a second.";
+        "Verbs on its host's memory that a memory node's NIC can serve per second.";
         dart 45_000_000 "assumed: as SMART measured on a ConnectX-6";
         smart 45_000_000 "\"about 45 Mops/s, which is the IOPS upper bound of the RNIC we use\" (3.1.2)";
-        sherman 45_000_000 "assumed: as SMART measured on a ConnectX-6, for want of a figure for the ConnectX-5";
+        sherman 45_000_000 "assumed: as SMART measured on a ConnectX-6, without a figure for the ConnectX-5";
         xstore 156_000_000 "assumed: \"78M reqs/s\" of two READs each, the best of a cache of the whole index (3), on two NICs";
     nic_bits_per_s "nic-bits-per-s" PerSecond 1_000_000..=10_000_000_000_000,
-        "Bits that a NIC can send in a second, and receive in the same second.";
+        "Bits that a NIC can send per second, and receive in the same second.";
         dart 100_000_000_000 "\"100Gbps Mellanox ConnectX-6 InfiniBand NICs\" (5.1)";
         smart 100_000_000_000 "\"one 100Gbps Mellanox ConnectX-6 IB RNIC\" (5.1)";
         sherman 100_000_000_000 "\"one 100Gbps Mellanox ConnectX-5 NIC\" (3)";
@@ -226,7 +225,7 @@ parameters! {
         sherman 40 "assumed: InfiniBand's local, transport and extended headers and checksums, 30 to 58 bytes";
         xstore 40 "assumed: InfiniBand's local, transport and extended headers and checksums, 30 to 58 bytes";
     mtu_bytes "mtu-bytes" Bytes 64..=1_048_576,
-        "Payload bytes of a packet at most.";
+        "Maximum payload bytes of a packet.";
         dart 4_096 "assumed: InfiniBand's largest";
         smart 4_096 "assumed: InfiniBand's largest";
         sherman 4_096 "assumed: InfiniBand's largest";
@@ -238,43 +237,43 @@ parameters! {
         sherman 64 "assumed: a usual limit; the text mentions none";
         xstore 64 "assumed: a usual limit; the text mentions none";
     fetch_ns "fetch-ns" Nanoseconds 0..=1_000_000,
-        "How much later a longer WRITE leaves, because the NIC fetches its payload from the compute node's memory.";
+        "Delay of a longer WRITE, because the NIC fetches its payload from the compute node's memory.";
         dart 300 "assumed: one PCIe read";
         smart 300 "assumed: one PCIe read; inlining is \"reducing PCIe overhead\" (4.1.3)";
         sherman 300 "assumed: one PCIe read";
         xstore 300 "assumed: one PCIe read";
     atomics_per_s "atomics-per-s" PerSecond 1_000..=10_000_000_000,
-        "CASes and FAAs on its host's memory that a memory node's NIC can serve in a second, on different addresses.";
-        dart 22_500_000 "assumed: half of its verbs, an atomic being two PCIe transactions where a READ is one";
-        smart 22_500_000 "assumed: half of its verbs, an atomic being two PCIe transactions where a READ is one";
+        "CASes and FAAs on its host's memory that a memory node's NIC can serve per second, on different addresses.";
+        dart 22_500_000 "assumed: half of its verbs, since an atomic is two PCIe transactions and a READ one";
+        smart 22_500_000 "assumed: half of its verbs, since an atomic is two PCIe transactions and a READ one";
         sherman 22_500_000 "assumed: half of its verbs; \"two PCIe transactions at receiver side\" (1)";
-        xstore 78_000_000 "assumed: half of its verbs, an atomic being two PCIe transactions where a READ is one";
+        xstore 78_000_000 "assumed: half of its verbs, since an atomic is two PCIe transactions and a READ one";
     address_atomics_per_s "address-atomics-per-s" PerSecond 1_000..=10_000_000_000,
-        "CASes and FAAs that it can serve in a second on one address of its host's memory, one after another.";
+        "CASes and FAAs that it can serve per second on one address of its host's memory, one after another.";
         dart 2_500_000 "assumed: two PCIe transactions of 200 ns each";
         smart 2_500_000 "assumed: two PCIe transactions of 200 ns each";
         sherman 2_500_000 "assumed: 200 ns each; NICs \"serialize conflicting atomic commands\", each with \"two PCIe transactions\" (1)";
         xstore 2_500_000 "assumed: two PCIe transactions of 200 ns each";
     atomic_buckets "atomic-buckets" Count 1..=1_048_576,
-        "Addresses that a NIC tells apart for that: it goes by the low bits of the word's number.";
+        "Addresses that a NIC distinguishes for that, by the low bits of the word's number.";
         dart 4_096 "assumed: a power of two of this order";
         smart 4_096 "assumed: a power of two of this order";
         sherman 4_096 "assumed: a power of two of this order";
         xstore 4_096 "assumed: a power of two of this order";
     onchip_bytes "onchip-bytes" Bytes 0..=1_073_741_824,
-        "Bytes of a memory node's NIC own memory that indexes can have.";
+        "Bytes of a memory node's NIC memory that indexes can use.";
         dart 262_144 "assumed: as in Sherman's testbed";
         smart 131_072 "\"128MB per RNIC in our evaluation\" (5.3), read as 128 KB, which NICs of this make have";
         sherman 262_144 "256 KB a NIC, from the full paper and the public code";
         xstore 262_144 "assumed: as in Sherman's testbed";
     onchip_verbs_per_s "onchip-verbs-per-s" PerSecond 1_000..=10_000_000_000,
-        "Verbs on its own memory that a memory node's NIC can serve in a second.";
+        "Verbs on its own memory that a memory node's NIC can serve per second.";
         dart 110_000_000 "assumed: as in Sherman's testbed";
         smart 110_000_000 "assumed: as in Sherman's testbed";
         sherman 110_000_000 "\"extremely high throughput for RDMA atomic commands (~110 Mops)\" (2.1)";
         xstore 110_000_000 "assumed: as in Sherman's testbed";
     onchip_address_atomics_per_s "onchip-address-atomics-per-s" PerSecond 1_000..=10_000_000_000,
-        "CASes and FAAs that it can serve in a second on one address of its own memory.";
+        "CASes and FAAs that it can serve per second on one address of the NIC's memory.";
         dart 50_000_000 "assumed: 20 ns each, with no PCIe transaction";
         smart 50_000_000 "assumed: 20 ns each, with no PCIe transaction";
         sherman 50_000_000 "assumed: 20 ns each; on-chip locks are \"eliminating PCIe transactions\" (2.1)";
@@ -292,19 +291,19 @@ parameters! {
         sherman 30 "assumed: a cache line or two filled";
         xstore 30 "assumed: a cache line or two filled";
     poll_ns "poll-ns" Nanoseconds 0..=1_000_000,
-        "Processor time to find a batch's completion and go on.";
+        "Processor time to find a batch's completion and continue.";
         dart 100 "assumed: a poll of the completion queue and a switch of context";
         smart 100 "assumed: a poll of the completion queue and a switch of context";
         sherman 100 "assumed: a poll of the completion queue and a switch of context";
         xstore 100 "assumed: a poll of the completion queue and a switch of context";
     wake_ns "wake-ns" Nanoseconds 1..=1_000_000,
-        "Processor time of a task that another one, or itself, has woken.";
+        "Processor time of a task woken by another task or itself.";
         dart 100 "assumed: a cache line that moves between cores";
         smart 100 "assumed: a cache line that moves between cores";
         sherman 100 "assumed: a cache line that moves between cores";
         xstore 100 "assumed: a cache line that moves between cores";
     op_ns "op-ns" Nanoseconds 0..=1_000_000_000,
-        "Processor time of an operation beside its verbs: hashing, comparing, cache look-ups.";
+        "Processor time of an operation in addition to its verbs: hashing, comparing, cache look-ups.";
         dart 300 "assumed: a few hundred instructions and some cache misses";
         smart 300 "assumed: a few hundred instructions and some cache misses";
         sherman 300 "assumed: a few hundred instructions and some cache misses";
@@ -316,13 +315,13 @@ parameters! {
         sherman 24 "assumed: as in the testbed of XStore (OSDI 2020), \"The server has two 12-core CPUs\" (figure 2)";
         xstore 24 "\"All systems fully utilize all of the 24 CPU cores\" of the server (7)";
     call_ns "call-ns" Nanoseconds 0..=1_000_000_000,
-        "How long a call takes one of them.";
+        "Time for which a call occupies one of them.";
         dart 1_000 "assumed: \"around 24M reqs/s\" of a server-centric store on 24 cores (XStore, OSDI 2020, 3)";
         smart 1_000 "assumed: \"around 24M reqs/s\" of a server-centric store on 24 cores (XStore, OSDI 2020, 3)";
         sherman 1_000 "assumed: \"around 24M reqs/s\" of a server-centric store on 24 cores (XStore, OSDI 2020, 3)";
         xstore 1_000 "\"around 24M reqs/s\" of a server-centric store on 24 cores (3)";
     seed "seed" Count 0..=18_446_744_073_709_551_615,
-        "What the jitter is drawn from.";
+        "Random seed of the jitter.";
         dart 1 "any";
         smart 1 "any";
         sherman 1 "any";
@@ -333,8 +332,8 @@ parameters! {
 mod tests {
     use super::*;
 
-    /// Returns the tables of lab/docs/model.md: every parameter with each testbed's value, then where
-    /// the values come from.
+    /// Returns the tables of lab/docs/model.md: every parameter with each testbed's value, then the
+    /// sources of the values.
     fn reference() -> String {
         use std::fmt::Write;
         let [first, second, third, fourth] = Preset::ALL.map(Preset::name);
@@ -367,6 +366,6 @@ mod tests {
     fn the_document_lists_what_the_program_holds() {
         let document = include_str!("../../docs/model.md");
         let reference = reference();
-        assert!(document.contains(&reference), "lab/docs/model.md shall contain:\n\n{reference}");
+        assert!(document.contains(&reference), "lab/docs/model.md must contain:\n\n{reference}");
     }
 }

@@ -1,35 +1,35 @@
-//! How busy everything was: what a throughput was limited by.
+//! The utilization of each resource, which shows what limits the throughput.
 
 use super::nic::{PS, Ps};
 use super::parameters::ModelSpec;
 use super::world::World;
 use std::fmt;
 
-/// Something that work waits for.
+/// A resource that work waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// The client threads' processors.
     Processors,
-    /// Verbs a second that a NIC sends.
+    /// Verbs per second that a NIC sends.
     Posts,
-    /// Verbs a second on its host's memory that a NIC serves.
+    /// Verbs per second on its host's memory that a NIC serves.
     Serves,
-    /// Bits a second that a NIC sends.
+    /// Bits per second that a NIC sends.
     Sending,
-    /// Bits a second that a NIC receives.
+    /// Bits per second that a NIC receives.
     Receiving,
-    /// Atomics a second of a NIC on its host's memory.
+    /// Atomics per second of a NIC on its host's memory.
     Atomics,
-    /// Atomics a second on one address.
+    /// Atomics per second on one address.
     Address,
-    /// Verbs a second on a NIC's own memory.
+    /// Verbs per second on a NIC's own memory.
     OnChip,
     /// The cores of a memory node that run procedures.
     Cores,
 }
 
 impl Resource {
-    /// Its name in tables.
+    /// Returns its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Processors => "processors",
@@ -45,13 +45,13 @@ impl Resource {
     }
 }
 
-/// A machine's share of the work.
+/// The work of one machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineUse {
-    /// `cn0`, `mn2`, or `cn0+mn0` for one that is both.
+    /// `cn0`, `mn2`, or `cn0+mn0` for a machine with both roles.
     pub name: String,
-    /// How busy each part was, from 0 to 1; the client threads of a machine that has some and the
-    /// cores of a memory node on average, its addresses at most.
+    /// The utilization of each part, from 0 to 1: on average for the client threads of a machine
+    /// that has some and for the cores of a memory node, the maximum for its addresses.
     pub busy: Vec<(Resource, f64)>,
     /// Verbs that its clients posted.
     pub verbs_sent: u64,
@@ -63,14 +63,14 @@ pub struct MachineUse {
     pub bytes_received: u64,
 }
 
-/// What was busiest.
+/// The busiest resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
     /// The machine.
     pub machine: String,
     /// Its part.
     pub resource: Resource,
-    /// How busy it was, from 0 to 1.
+    /// Its utilization, from 0 to 1.
     pub busy: f64,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Bottleneck {
     }
 }
 
-/// What a modelled cluster did in some virtual time.
+/// The work of a modelled cluster in some virtual time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Nanoseconds of virtual time, to the end of the last task or, while tasks run, to now.
@@ -138,12 +138,13 @@ impl Report {
         Self { elapsed_ns: elapsed / PS, machines: (0..world.nics.len()).map(machine).collect() }
     }
 
-    /// So many things in the elapsed time, as a rate a second.
+    /// Returns a count in the elapsed time as a rate per second.
     pub fn per_s(&self, count: u64) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / self.elapsed_ns as f64 }
     }
 
-    /// Returns what was busiest of all; the first of several. `None` of an empty cluster.
+    /// Returns the busiest resource, the first if there are several. `None` if the cluster is
+    /// empty.
     pub fn bottleneck(&self) -> Option<Bottleneck> {
         let all = self
             .machines

@@ -1,5 +1,5 @@
-//! Which cluster: read from a text such as `preset=smart,threads=64,mn=4`, printed back whole,
-//! explained in a table.
+//! The description of a cluster: parsed from a text such as `preset=smart,threads=64,mn=4`, printed
+//! in full, explained in a table.
 
 use super::parameters::{ModelSpec, PARAMETERS, Parameter, Preset};
 use darter_fabric::{OFFSET_LIMIT, SUPERBLOCK_BYTES};
@@ -7,39 +7,39 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of all memory nodes of a model together, at most.
+/// Maximum total bytes of all memory nodes of a model.
 const MEMORY_BYTES_MAX: u64 = OFFSET_LIMIT;
-/// Tasks that a model runs at most: threads times coroutines.
+/// Maximum number of tasks of a model: threads times coroutines.
 const TASKS_MAX: u64 = 1 << 20;
-/// Buckets of all memory nodes of a model together, at most.
+/// Maximum total number of buckets of all memory nodes of a model.
 const BUCKETS_MAX: u64 = 1 << 20;
-/// Longest text that is looked at.
+/// Longest text that is parsed.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// Why a text describes no cluster.
+/// Why a text does not describe a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; lab/docs/model.md lists what can be said")]
+#[error("{0}; lab/docs/model.md lists the parameters")]
 pub struct SpecError(String);
 
 /// One parameter of one cluster, for a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// What it is.
+    /// The parameter.
     pub parameter: &'static Parameter,
     /// Its value here.
     pub value: u64,
-    /// Its source: a sentence of the preset's paper, why it was assumed, or that the user gave it.
+    /// Its source: a sentence of the preset's paper, the reason for an assumption, or the user.
     pub source: &'static str,
 }
 
-/// Where one of the client tasks of a cluster runs.
+/// The place of one of a cluster's client tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// The compute node.
     pub compute_node: usize,
     /// The thread, counted over the whole cluster.
     pub thread: usize,
-    /// Which of the thread's operations under way.
+    /// The operation of the thread, among those in flight.
     pub coroutine: usize,
     /// The task, counted over the whole cluster.
     pub task: usize,
@@ -55,8 +55,8 @@ impl ModelSpec {
         })
     }
 
-    /// Returns the client tasks: thread by thread, each with its coroutines; threads are dealt to
-    /// the compute nodes in turn.
+    /// Returns the client tasks: thread by thread, each with its coroutines; threads are assigned
+    /// to the compute nodes round-robin.
     pub fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
         let (nodes, coroutines) = (self.compute_nodes as usize, self.coroutines as usize);
         (0..self.threads as usize * coroutines).map(move |task| {
@@ -65,7 +65,7 @@ impl ModelSpec {
         })
     }
 
-    /// Returns a number that equal descriptions share and different ones do not: the beginning of
+    /// Returns a number that equal descriptions share and different ones do not: the first bytes of
     /// the SHA-256 of the whole text.
     pub fn fingerprint(&self) -> u64 {
         let digest = Sha256::digest(self.to_string());
@@ -75,7 +75,7 @@ impl ModelSpec {
     /// Checks every value against its limits, and those that depend on each other.
     ///
     /// # Errors
-    /// Fails if one is out of range, and names it.
+    /// Fails if one is out of range; the error names it.
     pub fn verify(&self) -> Result<(), SpecError> {
         let wrong = |what: String| Err(SpecError(what));
         for (Parameter { name, min, max, .. }, value) in PARAMETERS.iter().zip(self.values()) {
@@ -124,7 +124,9 @@ impl FromStr for ModelSpec {
         let mut spec = Self::preset(Preset::Dart);
         if let Some(&(_, name)) = pairs.iter().find(|(name, _)| *name == "preset") {
             let Some(preset) = Preset::ALL.into_iter().find(|preset| preset.name() == name) else {
-                return wrong(format!("unknown preset `{name}`; there are dart, smart, sherman and xstore"));
+                return wrong(format!(
+                    "unknown preset `{name}`; the presets are dart, smart, sherman and xstore"
+                ));
             };
             spec = Self::preset(preset);
         }

@@ -1,4 +1,4 @@
-//! What a model promises, each on the smallest case, and exactly: its time is virtual.
+//! Guarantees of a model, each on the smallest case and exactly: its time is virtual.
 
 use super::*;
 use darter_fabric::{
@@ -7,7 +7,7 @@ use darter_fabric::{
 use std::cell::{Cell, RefCell};
 use std::task::{Poll, Waker};
 
-/// A round spec: every price a whole number of nanoseconds.
+/// A spec in which every cost is a whole number of nanoseconds.
 const ROUND: &str = "cn=1,mn=1,threads=1,memory-bytes=1M,rtt-ns=2000,jitter-ns=0,cn-verbs-per-s=50M,mn-verbs-per-s=40M,\
                      nic-bits-per-s=8G,header-bytes=40,mtu-bytes=4K,inline-bytes=64,fetch-ns=300,atomics-per-s=20M,\
                      address-atomics-per-s=2500K,onchip-verbs-per-s=100M,onchip-address-atomics-per-s=50M,post-ns=80,\
@@ -27,7 +27,7 @@ pub(super) fn at(node: u8, word: u64) -> GlobalAddr {
     GlobalAddr::new(node, word * 8)
 }
 
-/// Returns how long a batch takes a lone client.
+/// Returns how long a batch of a lone client takes.
 fn alone(model: &Model, fill: impl Fn(&mut Batch)) -> u64 {
     let took = Cell::new(0);
     let mut cluster = Cluster::new(model);
@@ -44,7 +44,7 @@ fn alone(model: &Model, fill: impl Fn(&mut Batch)) -> u64 {
     took.get()
 }
 
-/// Every client posts the same batch over and over; returns how many of them a second.
+/// Every client posts the same batch repeatedly; returns the batches per second.
 fn saturated(model: &Model, rounds: u64, fill: impl Fn(&mut Batch, Seat)) -> f64 {
     let fill = &fill;
     let client = |seat: Seat| {
@@ -70,7 +70,7 @@ fn assert_near(rate: f64, limit: f64) {
 #[test]
 fn a_lone_clients_verbs_take_what_the_formula_says() {
     // At 8 Gbit/s a byte takes a nanosecond. Post, verb, sending NIC, request in, serving NIC,
-    // answer in, poll.
+    // reply in, poll.
     let read = |bytes: u64| 80 + 30 + 20 + 1000 + 40 + 25 + 1000 + (40 + bytes) + 100;
     assert_eq!(
         alone(&model(""), |batch| {
@@ -91,11 +91,11 @@ fn a_lone_clients_verbs_take_what_the_formula_says() {
         }),
         read(8192 + 40)
     );
-    // What is written travels with the request; above the inline limit the NIC fetches it first.
+    // The written words travel with the request; above the inline limit the NIC fetches them first.
     let write = |bytes: u64| 80 + 30 + 20 + 1000 + (40 + bytes) + 25 + 1000 + 40 + 100;
     assert_eq!(alone(&model(""), |batch| batch.write(at(0, 8), &[1; 8])), write(64));
     assert_eq!(alone(&model(""), |batch| batch.write(at(0, 8), &[1; 9])), write(72) + 300);
-    // An atomic passes two servers more; on the chip, one instead of the engine and one more.
+    // An atomic passes two more servers; on the chip, one instead of the engine and one more.
     let cas = 80 + 30 + 20 + 1000 + (40 + 16) + 25 + 50 + 400 + 1000 + (40 + 8) + 100;
     assert_eq!(
         alone(&model(""), |batch| {
@@ -111,8 +111,8 @@ fn a_lone_clients_verbs_take_what_the_formula_says() {
         }),
         cas - 25 - 50 - 400 + 10 + 20
     );
-    // Two nodes at once: posting the second verb, and its turn at the sending NIC and in receiving,
-    // are all it adds.
+    // Two nodes at once only add posting the second verb, and its turn at the sending NIC and in
+    // receiving.
     let both = |batch: &mut Batch| {
         batch.read(at(0, 8), 1);
         batch.read(at(1, 8), 1);
@@ -202,8 +202,8 @@ fn a_machine_that_is_both_has_one_nic() {
         });
         (rate, model.report())
     };
-    // Apart, a link carries the answers of one memory node; together also the requests of one
-    // compute node.
+    // If the roles are on separate machines, a link carries the replies of one memory node;
+    // together, also the requests of one compute node.
     let (apart, report) = rate(0);
     assert_near(apart, 2e9 / 296.0);
     assert_eq!(report.machines.len(), 4);
@@ -220,13 +220,13 @@ fn word(model: &Model, addr: GlobalAddr) -> u64 {
     let id = batch.read(addr, 1);
     let begin = model.now_ns();
     let done = block_on(endpoint.submit(batch)).unwrap();
-    assert_eq!(model.now_ns(), begin, "outside of tasks nothing takes time");
+    assert_eq!(model.now_ns(), begin, "outside of tasks no time passes");
     done.words(id)[0]
 }
 
 #[test]
 fn verbs_of_one_batch_to_one_node_keep_their_order() {
-    // The CAS waits for its address behind others'; the WRITE after it waits as well.
+    // The CAS waits for its address after others'; the WRITE after it waits as well.
     let model = model("cn=1,threads=40");
     let lock = at(0, 64);
     let winners = Cell::new(0);
@@ -284,8 +284,8 @@ fn races_are_real() {
 
 #[test]
 fn a_threads_coroutines_share_its_processor() {
-    // 2 verbs at a time hide the round trip, until the processor's 510 ns an operation are all
-    // there is.
+    // Two verbs at a time hide the round trip, until only the processor's 510 ns per operation
+    // remain.
     let rate = |coroutines: u64| {
         let model = model(&format!("coroutines={coroutines}"));
         let mut cluster = Cluster::new(&model);
@@ -361,8 +361,8 @@ fn wakers_bring_tasks_back_at_the_time_of_waking() {
     });
     cluster.run().unwrap();
     drop(cluster);
-    // The pause, turning to the task after it, its work; then each of the woken turns its thread to
-    // the task.
+    // The pause, switching to the task after it, its work; then each woken task makes its thread
+    // switch to it.
     assert_eq!(*passed.borrow(), [1_000_000 + 100 + 500 + 100; 2]);
 }
 
@@ -398,7 +398,7 @@ fn waiting_for_nobody_is_an_error() {
     let stuck = cluster.run().unwrap_err();
     assert_eq!(stuck, Stuck { waiting: 1, tasks: 2, first: 1, at_ns: 1_000_000 });
     assert!(stuck.to_string().contains("1 of 2 tasks"));
-    // It can be helped from outside.
+    // Another task can still wake it.
     door.open();
     cluster.run().unwrap();
 }
@@ -480,9 +480,9 @@ fn the_chip_takes_what_fits() {
     let model = model("onchip-bytes=64");
     assert_eq!(model.capabilities().on_chip_bytes, 64);
     assert!(model.on_chip_memory().place(at(0, 8), 48));
-    assert!(model.compute_node(0).on_chip_memory().place(at(0, 9), 8), "it is there already");
+    assert!(model.compute_node(0).on_chip_memory().place(at(0, 9), 8), "it is already on the chip");
     assert!(!model.on_chip_memory().place(at(0, 4), 48), "it would overlap");
-    assert!(!model.on_chip_memory().place(at(0, 100), 24), "there is no room");
+    assert!(!model.on_chip_memory().place(at(0, 100), 24), "the memory is full");
     assert!(model.on_chip_memory().place(at(0, 100), 16));
     for (addr, bytes) in [(at(0, 0), 0), (at(0, 50), 12), (at(1, 8), 8), (at(0, (1 << 17) - 1), 16)] {
         assert!(!model.on_chip_memory().place(addr, bytes), "{addr} {bytes}");
@@ -524,5 +524,5 @@ fn bad_addresses_are_refused_inside_and_outside_of_time() {
     cluster.spawn(0, check);
     cluster.run().unwrap();
     drop(cluster);
-    assert_eq!(word(&model, at(0, 8)), 0, "nothing of a refused batch lands");
+    assert_eq!(word(&model, at(0, 8)), 0, "no verb of a refused batch executes");
 }

@@ -1,4 +1,4 @@
-//! What all parts of a model share: memory, NICs, verbs on their way, the events to come, and the
+//! The state that all parts of a model share: memory, NICs, verbs in flight, future events, and the
 //! clock.
 
 use super::call_flight::CallFlight;
@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What happens at a moment.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Happening {
     /// The first bit of a verb's request reaches the memory node.
@@ -22,15 +22,15 @@ pub(super) enum Happening {
     Return { flight: u32, verb: u32 },
     /// The first bit of a call's request reaches the memory node.
     CallArrive { call: u32 },
-    /// A core is done with a call: its procedure takes effect.
+    /// A core has finished a call: its procedure takes effect.
     CallRun { call: u32 },
-    /// The first bit of the answer reaches the compute node.
+    /// The first bit of the reply reaches the compute node.
     CallReturn { call: u32 },
-    /// A task's turn has come.
+    /// A task runs.
     Run { task: u32, cost: Cost },
 }
 
-/// What it costs a thread to turn to a task.
+/// The cost for a thread of switching to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
     Nothing,
@@ -40,7 +40,8 @@ pub(super) enum Cost {
 
 #[derive(Debug)]
 struct Event {
-    /// When, above its number: of events at one moment the one that was known first comes first.
+    /// The time, followed by the event's number: of events at one moment, the first known comes
+    /// first.
     order: u128,
     what: Happening,
 }
@@ -76,7 +77,7 @@ struct Lane {
     effective: Ps,
 }
 
-/// A batch on its way.
+/// A batch in flight.
 #[derive(Debug)]
 struct Flight {
     task: u32,
@@ -87,14 +88,14 @@ struct Flight {
     missing: usize,
     /// When the latest reply that arrived is complete.
     done_at: Ps,
-    /// The future that waited is gone; counts it down at the endpoint.
+    /// Set after the future that waited is dropped; the counter at the endpoint to decrement.
     orphan: Option<Arc<AtomicUsize>>,
 }
 
 /// A processor core.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Thread {
-    /// When it is done with what it does; the time that the running task sees.
+    /// When its current work is done; the time that the running task sees.
     pub free_at: Ps,
     pub busy: Ps,
 }
@@ -111,10 +112,10 @@ struct OnChip {
 pub(super) struct Node {
     memory: Memory,
     pub nic: usize,
-    /// Run procedures.
+    /// The cores that run procedures.
     pub cores: Vec<Server>,
     on_chip: OnChip,
-    /// One server for each address that the NIC tells apart, and the same for its own memory.
+    /// One server for each address that the NIC distinguishes, and the same for its own memory.
     addresses: Vec<Server>,
     chip_addresses: Vec<Server>,
 }
@@ -136,10 +137,10 @@ pub(super) struct World {
     pub spare_calls: Vec<u32>,
     spare_lanes: Vec<Vec<Lane>>,
     pub threads: Vec<Thread>,
-    /// Tasks ever spawned.
+    /// Number of tasks ever spawned.
     pub tasks: u32,
     random: u64,
-    /// Which compute node holds which member slot.
+    /// The compute node of each held member slot.
     identities: Vec<(u32, u32)>,
     /// When the measurement began.
     pub measured_since: Ps,
@@ -184,12 +185,12 @@ impl World {
         }
     }
 
-    /// Returns the time: that of the running task's thread, or of the latest event.
+    /// Returns the time of the running task's thread, or of the latest event.
     pub(super) fn now(&self) -> Ps {
         self.running.map_or(self.clock, |(_, thread)| self.threads[thread].free_at)
     }
 
-    /// The running task's thread works for so long.
+    /// Lets the running task's thread work for this long.
     #[inline]
     pub(super) fn work(&mut self, time: Ps) {
         if let Some((_, thread)) = self.running {
@@ -206,7 +207,7 @@ impl World {
         self.events.push(Reverse(Event { order, what }));
     }
 
-    /// Takes the next event up to a moment, and moves the clock there.
+    /// Removes the next event up to a moment, and moves the clock there.
     #[inline]
     pub(super) fn next(&mut self, until: Ps) -> Option<Happening> {
         let at = (self.events.peek()?.0.order >> 64) as Ps;
@@ -217,7 +218,7 @@ impl World {
         self.events.pop().map(|next| next.0.what)
     }
 
-    /// Returns whether anything is still to come.
+    /// Returns whether there are no more events.
     pub(super) fn is_idle(&self) -> bool {
         self.events.is_empty()
     }
@@ -234,7 +235,7 @@ impl World {
         (word ^ word >> 31) % bound
     }
 
-    /// Returns whether all of a batch's verbs name words that are there.
+    /// Returns whether all of a batch's verbs name existing words.
     pub(super) fn admit(&self, batch: &Batch) -> Result<(), FabricError> {
         batch.verbs().iter().try_for_each(|verb| match self.nodes.get(usize::from(verb.addr.node())) {
             Some(node) => node.memory.admit(verb),
@@ -250,7 +251,7 @@ impl World {
         }
     }
 
-    /// The running task posts an admitted batch; returns its number.
+    /// Posts an admitted batch by the running task; returns the batch's number.
     pub(super) fn post(&mut self, task: u32, compute_node: u32, batch: Batch) -> u32 {
         self.work(self.prices.post + self.prices.verb * batch.len() as u64);
         let (now, posted) = (self.clock, self.now());
@@ -285,9 +286,9 @@ impl World {
         number
     }
 
-    /// A verb's request comes in: it passes the link, and the NIC on its way to its host's memory
-    /// or its own; an atomic also waits for its address. It takes effect when its turn has come,
-    /// after those of its batch before it.
+    /// A verb's request arrives: it passes the link, and the NIC on its way to its host's memory or
+    /// its own; an atomic also waits for its address. It takes effect at its turn, after the
+    /// earlier verbs of its batch.
     pub(super) fn arrive(&mut self, flight: u32, verb_at: u32) {
         let now = self.clock;
         let Some(posted) = &mut self.flights[flight as usize] else { return };
@@ -307,8 +308,7 @@ impl World {
             (_, done) = nic.chip.serve(now, received, prices.chip_verb);
             done = done.max(lane.effective);
             if is_atomic {
-                // Atomics come to their address in their order: one that is ready late is served
-                // late.
+                // Atomics reach their address in order: one that is ready late is served late.
                 let address = &mut node.chip_addresses[bucket];
                 (_, done) = address.serve(done, done, prices.chip_address_atomic);
             }
@@ -339,7 +339,7 @@ impl World {
         self.push(left + self.prices.half_rtt + jitter, Happening::Return { flight, verb: verb_at });
     }
 
-    /// A verb's reply arrives. The last one lets the task go on.
+    /// A verb's reply arrives. The last one lets the task continue.
     pub(super) fn answer(&mut self, flight: u32, verb_at: u32) {
         let now = self.clock;
         let Some(posted) = &mut self.flights[flight as usize] else { return };
@@ -361,7 +361,7 @@ impl World {
         }
     }
 
-    /// Takes a batch out again, if the running task can see that it is complete.
+    /// Removes a batch, if the running task can see that it is complete.
     pub(super) fn take(&mut self, flight: u32) -> Option<Batch> {
         let now = self.now();
         let posted = self.flights[flight as usize].as_ref()?;
@@ -378,7 +378,7 @@ impl World {
         Some(batch)
     }
 
-    /// The future that waited for a batch is gone: what was posted still lands.
+    /// The future that waited for a batch was dropped: the posted verbs still execute.
     pub(super) fn orphan(&mut self, flight: u32, orphans: &Arc<AtomicUsize>) {
         let Some(posted) = &mut self.flights[flight as usize] else { return };
         if posted.missing == 0 {
@@ -389,7 +389,7 @@ impl World {
         }
     }
 
-    /// Puts words of a node on its chip while there is room; returns whether they are there.
+    /// Places words of a node on its chip if there is room; returns whether they are there.
     pub(super) fn place_on_chip(&mut self, addr: GlobalAddr, bytes: u64) -> bool {
         let Some(node) = self.nodes.get_mut(usize::from(addr.node())) else { return false };
         let words = Verb {
@@ -428,14 +428,14 @@ impl World {
         self.identities.retain(|held| *held != (slot, compute_node));
     }
 
-    /// Returns whether a suspect still holds its slot. Compute nodes of a model never fail: a
-    /// holder lives.
+    /// Returns whether a suspect still holds its slot. Compute nodes of a model never fail, so a
+    /// holder is alive.
     pub(super) fn holds(&self, suspect: Suspect) -> bool {
         let is_it = |&(slot, by): &(u32, u32)| slot == suspect.slot && u64::from(by) + 1 == suspect.holder;
         self.identities.iter().any(is_it)
     }
 
-    /// Begins a measurement: forgets what servers and threads have done so far.
+    /// Begins a measurement: resets the busy times of servers and threads.
     pub(super) fn measure(&mut self) {
         self.measured_since = self.clock;
         let servers = |node: &mut Node| {
@@ -461,7 +461,7 @@ impl World {
         self.threads.iter_mut().for_each(|thread| thread.busy = 0);
     }
 
-    /// Returns how long the address of a node that was busiest was, and that NIC's number.
+    /// Returns how long the busiest address of each node was busy, and that NIC's number.
     pub(super) fn busiest_addresses(&self) -> impl Iterator<Item = (usize, Ps)> {
         self.nodes.iter().map(|node| {
             let all = node.addresses.iter().chain(&node.chip_addresses);
@@ -469,7 +469,7 @@ impl World {
         })
     }
 
-    /// Milliseconds on the clock.
+    /// Returns the milliseconds on the clock.
     pub(super) fn now_ms(&self) -> u64 {
         self.now() / (PS * 1_000_000)
     }

@@ -1,6 +1,6 @@
-//! DART on a modelled cluster: the same code, in virtual time. Each compute node is a member of the
-//! pool of its own; its threads run operations side by side, and the model says how long they took
-//! and what they waited for.
+//! DART on a modelled cluster: the same code, in virtual time. Each compute node is a separate
+//! member of the pool; its threads run operations concurrently, and the model reports how long they
+//! took and what they waited for.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
 
@@ -14,12 +14,12 @@ type Clustered = Counting<Model>;
 const KEYS: u64 = 20_000;
 const OPS: u64 = 100;
 
-/// The 64-bit keys of a sequence that jumps about.
+/// Returns the 64-bit keys of a scattered sequence.
 fn key(number: u64) -> [u8; 8] {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1).to_be_bytes()
 }
 
-/// A compute node's process; the first makes the pool.
+/// Starts a compute node's process; the first creates the pool.
 async fn process(model: &Model, number: usize, options: DartOptions) -> (Pool<Clustered>, Dart<Clustered>) {
     let fabric = Counting::new(model.compute_node(number));
     let pool = if number == 0 {
@@ -33,12 +33,12 @@ async fn process(model: &Model, number: usize, options: DartOptions) -> (Pool<Cl
     (pool, dart)
 }
 
-/// One process for each compute node, with the index open; the first has loaded it.
+/// Starts one process for each compute node, with the index open; the first has loaded it.
 fn processes(model: &Model) -> Vec<(Pool<Clustered>, Dart<Clustered>)> {
     let mut pairs: Vec<_> = (0..KEYS).map(|number| (key(number).to_vec(), vec![7; 64])).collect();
     pairs.sort();
     let nodes = 0..model.spec().compute_nodes as usize;
-    // With nothing remembered, the round trips of a search do not depend on those before it.
+    // Without a cache, the round trips of a search do not depend on those before it.
     let options = DartOptions { cache_bytes: 0, ..DartOptions::default() };
     let open = |number| block_on(process(model, number, options));
     let (pool, dart) = open(0);
@@ -46,11 +46,11 @@ fn processes(model: &Model) -> Vec<(Pool<Clustered>, Dart<Clustered>)> {
     std::iter::once((pool, dart)).chain(nodes.skip(1).map(open)).collect()
 }
 
-/// What came of a run: how busy everything was, each client's latencies in nanoseconds, round trips
-/// of its operations.
+/// The result of a run: the report, each client's latencies in nanoseconds, and the round trips of
+/// its operations.
 type Outcome = (Report, Vec<(Vec<u64>, u64)>);
 
-/// Every client does its operations: searches, and one update in so many.
+/// Runs every client's operations: searches, and one update in `update_every`.
 fn run(spec: &str, update_every: u64) -> Outcome {
     let spec: ModelSpec = spec.parse().unwrap();
     let model = Model::new(&spec).unwrap();
@@ -95,12 +95,12 @@ fn lookups_take_their_round_trips() {
     let ns = clients.iter().flat_map(|(latencies, _)| latencies).sum::<u64>() as f64 / ops as f64;
     let trips = clients.iter().map(|(_, trips)| trips).sum::<u64>() as f64 / ops as f64;
     assert!((3.0..3.1).contains(&trips), "{trips}");
-    // Two microseconds a round trip, 300 ns for the operation, and some for the verbs that share a
-    // round trip.
+    // Two microseconds per round trip, 300 ns for the operation, and some for the verbs that share
+    // a round trip.
     let least = trips * 1960.0 + 300.0;
     assert!((least..least * 1.05).contains(&ns), "{ns} ns instead of {least}");
-    // Nobody waits for anything else: the rate is that of so many lone clients, but for those that
-    // are done first.
+    // The clients do not wait for anything else: the rate is that of 24 lone clients, except for
+    // those that end first.
     let alone = 24.0 * 1e9 / ns;
     assert!((alone * 0.97..=alone).contains(&report.per_s(ops)), "{} of {alone}", report.per_s(ops));
     assert!(report.bottleneck().unwrap().busy < 0.5);
@@ -115,9 +115,9 @@ fn a_run_repeats_to_the_nanosecond() {
     assert_ne!(first.0.elapsed_ns, otherwise.0.elapsed_ns);
 }
 
-/// Sixty clients fill a full node and the full nodes below it. Anyone who replaced one below copied
-/// the sealed one above as it was, without room, and so it was sealed again at once: for ever
-/// (found by `compare` with 168 clients).
+/// Sixty clients fill a full node and the full nodes below it. A client that replaced one below
+/// used to copy the sealed one above as it was, without room, so it was sealed again at once: for
+/// ever (found by `compare` with 168 clients).
 #[test]
 fn inserters_into_full_nodes_below_a_full_node_get_on() {
     const CLIENTS: usize = 60;

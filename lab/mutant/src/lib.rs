@@ -1,4 +1,4 @@
-//! The switch of planted errors, to see which of the project's checks find them: mutation testing by
+//! The switch for planted errors, which test what the project's checks find: mutation testing by
 //! hand.
 //!
 //! `darter-lab mutants prepare` copies the sources and plants every error of `lab/check/mutants` in

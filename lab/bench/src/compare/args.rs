@@ -12,11 +12,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Most rounds of a comparison.
+/// Maximum number of rounds of a comparison.
 const ROUNDS_MAX: u32 = 100;
-/// Most threads of a modelled cluster.
+/// Maximum number of threads of a modelled cluster.
 const MODELLED_THREADS_MAX: usize = 1 << 14;
-/// Most memory nodes of each pool.
+/// Maximum number of memory nodes of each pool.
 const MEMNODES_MAX: usize = 16;
 /// Searches of a warm-up by default.
 const WARM_UP_OPS: u64 = 200_000;
@@ -43,8 +43,8 @@ impl fmt::Display for Theta {
     }
 }
 
-/// What to compare, and under which conditions. Where there are several thread counts, cache sizes
-/// and so on, each is run with each.
+/// What to compare, and under which conditions. If there are several thread counts, cache sizes and
+/// so on, all combinations are run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Comparison {
     /// Indexes, by name; throughputs are relative to the first
@@ -62,16 +62,16 @@ pub struct Comparison {
     /// Keys: randint, email (synthetic), dense, clustered, or `file:PATH` with one key a line
     #[arg(long, default_value = "randint", value_name = "NAME")]
     pub dataset: DatasetSpec,
-    /// Records to load (K, M, G for thousands and up)
+    /// Records to load (K, M, G for powers of 1000)
     #[arg(long, value_parser = parse_count, default_value = "1M", value_name = "N")]
     pub records: u64,
-    /// Operations of each workload but `load`
+    /// Operations of each workload except `load`
     #[arg(long, value_parser = parse_count, default_value = "200K", value_name = "N")]
     pub ops: u64,
     /// Threads of all compute nodes together [default: 1, or those of the modelled cluster]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub threads: Vec<usize>,
-    /// Operations each thread has under way at a time [default: 1, or as in the modelled cluster]
+    /// Operations in flight per thread [default: 1, or as in the modelled cluster]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub in_flight: Vec<usize>,
     /// Bytes that a compute node may cache for its index (K, M, G for powers of 1024)
@@ -83,20 +83,19 @@ pub struct Comparison {
     /// Bytes of a value
     #[arg(long, default_value_t = 64, value_name = "BYTES")]
     pub value_bytes: usize,
-    /// Where each index has its pool: `local` (memory of this process), `tcp` (memory nodes that
-    /// are started for it), `tcp:log` (the same, durable: their logs are in the directory for
-    /// temporary files, TMPDIR) or `model:preset=dart,…` (a modelled cluster: all times are then
-    /// modelled)
+    /// Location of each index's pool: `local` (memory of this process), `tcp` (memory nodes started
+    /// for the run), `tcp:log` (the same, durable, with logs in the directory for temporary files,
+    /// TMPDIR) or `model:preset=dart,…` (a modelled cluster: all times are then modelled)
     #[arg(long, default_value = "local", value_name = "PLACE")]
     pub pool: PoolLocation,
-    /// Memory nodes of each pool, where none are modelled [default: 1]
+    /// Memory nodes of each pool, unless they are modelled [default: 1]
     #[arg(long, value_name = "N")]
     pub memnodes: Option<usize>,
-    /// Rounds, of which the median counts; `load` has one
+    /// Rounds; the median counts; `load` has one
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub rounds: u32,
-    /// Unmeasured searches before each cache size is measured [default: as many as --ops, at most
-    /// 200K]
+    /// Unmeasured searches before each cache size is measured [default: the number of --ops, at
+    /// most 200K]
     #[arg(long, value_parser = parse_count, value_name = "N")]
     pub warm_up: Option<u64>,
     /// Seed of keys and operations
@@ -110,8 +109,7 @@ pub struct CompareArgs {
     /// What to compare.
     #[command(flatten)]
     pub comparison: Comparison,
-    /// Write a row for each measurement to this file, with its whole configuration and a hash of
-    /// that
+    /// Write a row for each measurement to this file, with its whole configuration and its hash
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Write the same rows as a JSON array to this file
@@ -126,7 +124,7 @@ pub struct CompareArgs {
 }
 
 impl Default for Comparison {
-    /// As the command line's, with DART alone.
+    /// The command line's defaults, with DART alone.
     fn default() -> Self {
         Self {
             indexes: vec![IndexChoice(&VARIANTS[0])],
@@ -154,12 +152,12 @@ impl Comparison {
         let usage = |what: String| Err(BenchError::Usage(what));
         let names: Vec<&str> = self.indexes.iter().map(|choice| choice.0.name).collect();
         if names.is_empty() || names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
-            return usage("--indexes: name at least one index, and none twice".to_owned());
+            return usage("--indexes: name at least one index, each only once".to_owned());
         }
         let served = self.indexes.iter().find(|index| index.0.has_server);
         if let (PoolLocation::Tcp { .. }, Some(index), 2..) = (&self.pool, served, self.memory_nodes()) {
             return usage(format!(
-                "--memnodes: over TCP {} is compared on one memory node alone",
+                "--memnodes: over TCP {} can only be compared on one memory node",
                 index.0.name
             ));
         }
@@ -193,7 +191,8 @@ impl Comparison {
         match self.memnodes {
             Some(_) if self.pool.is_modelled() => {
                 return usage(
-                    "--memnodes: a modelled cluster says how many it has, as in model:mn=3".to_owned(),
+                    "--memnodes: for a modelled cluster, set the number in its description, as in model:mn=3"
+                        .to_owned(),
                 );
             }
             Some(count) if !(1..=MEMNODES_MAX).contains(&count) => {
@@ -243,7 +242,7 @@ impl Comparison {
         self.warm_up.unwrap_or(self.ops.min(WARM_UP_OPS))
     }
 
-    /// Returns the most fresh records that all workloads but `load` can insert.
+    /// Returns the maximum number of fresh records that all workloads except `load` can insert.
     pub(crate) fn fresh_records_max(&self) -> u64 {
         let points = (self.in_flight_counts().len() * self.cache.len() * self.theta.len()) as u64;
         let threads = self.thread_counts();

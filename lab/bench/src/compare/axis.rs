@@ -60,12 +60,12 @@ impl Axis {
         }
     }
 
-    /// Returns whether its values have an order, so that a line between two means something.
+    /// Returns whether its values have an order, so that a line between two is meaningful.
     pub(crate) fn is_ordered(self) -> bool {
         self != Self::Dataset
     }
 
-    /// Returns whether it is how much is asked of an index at a time.
+    /// Returns whether it is the load on an index.
     pub(crate) fn is_load(self) -> bool {
         matches!(self, Self::ComputeNodes | Self::Threads | Self::InFlight)
     }

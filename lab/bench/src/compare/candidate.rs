@@ -1,5 +1,5 @@
-//! An index that a comparison measures, whatever its type: it has a pool of its own and is driven
-//! by threads of this process or by those of a modelled cluster.
+//! An index that a comparison measures, whatever its type: it has a separate pool and is driven by
+//! threads of this process or by those of a modelled cluster.
 
 use super::environment::{self, Environment, MemoryNode, OwnMemory};
 use super::server::{begin, serve, serve_model};
@@ -45,14 +45,15 @@ pub(crate) trait IndexCandidate: Candidate {
     /// Returns the bytes that a compute node caches now.
     fn cache_used_bytes(&self) -> u64;
 
-    /// Returns whether the index keeps all it was given (a variant without locks may lose writes).
+    /// Returns whether the index keeps everything stored in it (a variant without locks may lose
+    /// writes).
     fn keeps(&self) -> bool;
 
     /// Closes the pool and ends the memory nodes that were started for it.
     fn close(self: Box<Self>) -> Result<(), BenchError>;
 }
 
-/// An index of type `I` in a pool of its own.
+/// An index of type `I` in a separate pool.
 struct RealCandidate<I: Adjusts> {
     target: IndexTarget<I, StoreFabric>,
     variant: &'static Variant,
@@ -60,7 +61,7 @@ struct RealCandidate<I: Adjusts> {
     nodes: Vec<MemoryNode>,
 }
 
-/// An index of type `I` on a modelled cluster of its own, with a handle at each compute node.
+/// An index of type `I` on a separate modelled cluster, with a handle at each compute node.
 struct ModelledCandidate<I: Adjusts> {
     model: Model,
     /// By compute node.
@@ -78,7 +79,7 @@ struct Opening<E> {
 /// Opens a variant on an empty pool.
 ///
 /// # Errors
-/// Fails if the pool cannot be made or the index cannot be opened in it.
+/// Fails if the pool cannot be created or the index cannot be opened in it.
 pub(crate) fn open(
     variant: &'static Variant,
     environment: Environment,
@@ -123,7 +124,7 @@ impl Visitor for Opening<Model> {
     }
 }
 
-/// Opens or makes a pool's index, with its server, if it has one, at work.
+/// Opens or creates a pool's index, with its server, if it has one, running.
 fn open_index<I: Adjusts>(
     variant: &'static Variant,
     pool: Pool<StoreFabric>,

@@ -1,8 +1,8 @@
-//! A chart as SVG: grouped bars, lines over steps, or points. The legend stands beside the plot,
-//! never over it; below the title stands under which conditions all of it was measured.
+//! A chart as SVG: grouped bars, lines over steps, or points. The legend is next to the plot, never
+//! over it; the conditions of the measurements are below the title.
 //!
-//! A series has a colour and a marker of its own, so that a marker behind another can still be told
-//! by its outline; all are of one size. Lines join only what lies on a scale.
+//! Each series has its own colour and marker, so that a hidden marker is still recognizable by its
+//! outline; all have the same size. Lines connect only points on an ordered scale.
 
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
@@ -13,15 +13,15 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 420;
 const LEGEND: u32 = 220;
-/// Pixels between two lines of small print, and characters that fit one below the title and one in
-/// the legend.
+/// Pixels between two lines of small print, and the number of characters that fit a line below the
+/// title and in the legend.
 const LINE: i32 = 15;
 const SMALL_PRINT_CHARS: usize = 135;
 const LEGEND_CHARS: usize = 34;
 /// Half the width of a marker.
 const RADIUS: i32 = 5;
 
-/// Colours that differ for people who see few (Okabe and Ito), then others.
+/// Colours that differ for colour-blind people (Okabe and Ito), then others.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -35,28 +35,28 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(170, 170, 60),
 ];
 
-/// How it is drawn.
+/// The form of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A group of bars at each step: for steps without an order.
     Bars,
-    /// A line for each series over the steps, which stand at equal distances.
+    /// A line for each series over the steps, which are at equal distances.
     Steps,
     /// Points between numbers.
     Points {
-        /// Whether those of a series are joined, in their order.
+        /// Whether the points of a series are connected, in their order.
         joined: bool,
     },
 }
 
-/// In what an axis is measured, and so how its ticks are written.
+/// The unit of an axis, which determines the text of its ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Something counted for each operation.
+    /// A count per operation.
     Each,
     /// Bytes.
     Bytes,
-    /// A second, by the thousand (k) or million (M).
+    /// Per second, in thousands (k) or millions (M).
     PerSecond,
     /// Microseconds.
     Microseconds,
@@ -78,9 +78,9 @@ impl Unit {
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// With steps, x is a step's number.
+    /// With steps, x is the number of a step.
     pub(crate) points: Vec<(f64, f64)>,
-    /// Why there are none.
+    /// The reason if there are none.
     pub(crate) absent: Option<String>,
 }
 
@@ -91,13 +91,13 @@ pub(crate) struct Scale {
     pub(crate) unit: Unit,
 }
 
-/// What is drawn.
+/// A chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
-    /// The name of its file, without an ending.
+    /// The name of its file, without an extension.
     pub(crate) name: String,
     pub(crate) title: String,
-    /// Under which conditions everything in it was measured.
+    /// The conditions under which everything in it was measured.
     pub(crate) conditions: String,
     pub(crate) x: Scale,
     pub(crate) y: Scale,
@@ -112,11 +112,11 @@ type Plot<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64,
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 impl Chart {
-    /// The picture; without points, an empty plot.
+    /// Returns the picture; without points, an empty plot.
     pub(crate) fn svg(&self) -> String {
         let mut picture = String::new();
         let root = SVGBackend::with_string(&mut picture, (WIDTH, HEIGHT)).into_drawing_area();
-        // A string takes whatever is drawn on it.
+        // Drawing into a string does not fail.
         if let Err(error) = self.draw(&root) {
             unreachable!("drawing into a string: {error}");
         }
@@ -189,7 +189,7 @@ impl Chart {
         shown.map(|point| pixel(area, plot, *point)).try_for_each(|at| area.draw(&marker(number, at, colour)))
     }
 
-    /// Draws the names of all series, with the reasons of those that have no points.
+    /// Draws the names of all series, with the reason for each that has no points.
     fn draw_legend(&self, area: &Area<'_>) -> Drawn {
         let small = ("sans-serif", 11).into_font().color(&BLACK.mix(0.65));
         let mut y = 14;
@@ -210,12 +210,12 @@ impl Chart {
         Ok(())
     }
 
-    /// Where a point's x is drawn.
+    /// Returns the x at which a point is drawn.
     fn middle(&self, x: f64) -> f64 {
         if self.has_numbers() { x } else { x + 0.5 }
     }
 
-    /// The largest x and y of the plot.
+    /// Returns the largest x and y of the plot.
     fn reach(&self) -> (f64, f64) {
         let points = || self.series.iter().flat_map(|series| series.points.iter().copied());
         let most = |values: &mut dyn Iterator<Item = f64>| {
@@ -254,7 +254,7 @@ impl Chart {
             .filter(|point| point.1.is_finite())
             .map(|&(x, y)| Rectangle::new([(left(x), 0.0), (left(x) + width * 0.92, y)], colour.filled()));
         plot.draw_series(bars)?;
-        // A bar of no height is a measurement, too.
+        // A bar of height zero is a measurement, too.
         let style = ("sans-serif", 11).into_font().color(&colour).pos(Pos::new(HPos::Center, VPos::Bottom));
         let zeros = points.iter().filter(|point| point.1 == 0.0);
         plot.draw_series(zeros.map(|&(x, _)| Text::new("0", (left(x) + width / 2.0, 0.0), style.clone())))?;
@@ -269,7 +269,7 @@ fn pixel(area: &Area<'_>, plot: &Plot<'_, '_>, point: (f64, f64)) -> (i32, i32) 
     (x - left, y - top)
 }
 
-/// A marker of a series: an outline around white, whose form goes with the colour.
+/// Returns a marker of a series: an outline around white, with a shape for each colour.
 fn marker<'b>(
     number: usize,
     (x, y): (i32, i32),
@@ -287,10 +287,10 @@ fn marker<'b>(
     PathElement::new(closed.collect::<Vec<_>>(), colour.stroke_width(2)).into_dyn()
 }
 
-/// Breaks a text at blanks into lines of so many characters.
+/// Breaks a text at spaces into lines of at most `chars` characters.
 fn wrapped(text: &str, chars: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    // A non-breaking blank is none.
+    // A non-breaking space does not break.
     for word in text.split(' ').filter(|word| !word.is_empty()) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= chars => {
@@ -303,7 +303,7 @@ fn wrapped(text: &str, chars: usize) -> Vec<String> {
     lines
 }
 
-/// A number with its thousands apart and at most two decimals.
+/// Returns a number with grouped thousands and at most two decimals.
 fn grouped(value: f64) -> String {
     let text = format!("{:.2}", value.abs());
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
@@ -356,7 +356,7 @@ mod tests {
             for text in ["C &lt;all&gt;", "fg+", "round trips", "1,000 records", "cache 4M only"] {
                 assert!(svg.contains(text), "{text}: {svg}");
             }
-            // Of each series one in the legend; the background; and a bar of no height.
+            // One per series in the legend, the background, and a bar of height zero.
             let bars = if shape == Shape::Bars { 1 + 4 + 3 } else { 1 };
             assert_eq!(svg.matches("<rect").count(), bars, "{svg}");
             let circles = if shape == Shape::Bars { 0 } else { 2 + 1 };

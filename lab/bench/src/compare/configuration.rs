@@ -1,5 +1,5 @@
-//! All settings that decide a measurement, in one canonical form with a hash, by which figures of
-//! two files can be matched.
+//! All settings that determine a measurement, in one canonical form with a hash, by which figures
+//! of two files can be matched.
 //!
 //! The canonical form is a line: [`FORM`], a space, and the configuration as JSON with its fields
 //! in the order given here. To add, remove or rename a field, or to change its meaning, increment
@@ -25,27 +25,27 @@ pub struct Configuration {
     pub dataset: String,
     /// Records loaded before the workloads.
     pub records: u64,
-    /// Operations of each workload but `load`.
+    /// Operations of each workload except `load`.
     pub ops: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Zipf exponent; 0 is uniform.
     pub theta: f64,
-    /// Compute nodes, each with an index handle and a cache of its own.
+    /// Compute nodes, each with its own index handle and cache.
     pub compute_nodes: usize,
     /// Threads of each compute node.
     pub threads: usize,
-    /// Operations each thread has under way at a time.
+    /// Operations in flight per thread.
     pub in_flight: usize,
     /// Bytes each compute node may cache.
     pub cache_bytes: u64,
-    /// Where the pool is.
+    /// The location of the pool.
     pub pool: String,
     /// Memory nodes of the pool.
     pub memnodes: usize,
-    /// Unmeasured searches before.
+    /// Unmeasured searches before the measurement.
     pub warm_up: u64,
-    /// Rounds, of which the median counts.
+    /// Rounds; the median counts.
     pub rounds: u32,
     /// Seed of keys and operations.
     pub seed: u64,
@@ -55,7 +55,7 @@ impl Configuration {
     /// Returns the canonical form.
     pub fn canonical(&self) -> String {
         let json = serde_json::to_string(self);
-        // Strings and finite numbers: nothing that JSON could refuse.
+        // Strings and finite numbers can always be written as JSON.
         format!("{FORM} {}", json.unwrap_or_else(|error| unreachable!("{error}")))
     }
 

@@ -1,5 +1,5 @@
-//! Where an index of a comparison runs: a pool of its own, in memory of this process or on memory
-//! nodes on this machine, or a modelled cluster.
+//! The environment of an index in a comparison: a separate pool, in memory of this process or on
+//! memory nodes on this machine, or a modelled cluster.
 
 use crate::Program;
 use crate::child_process::ChildProcess;
@@ -13,11 +13,11 @@ use darter_model::Model;
 use darter_pool::PoolOptions;
 use tempfile::TempDir;
 
-/// Nobody renews a lease while something is measured, and an index's server in a process of its own
-/// would take its client for dead.
+/// Leases are not renewed during a measurement, and an index's server in a separate process would
+/// take its client for dead.
 const LEASE_MS: u64 = 24 * 3600 * 1000;
 
-/// Where an index runs, and so by whose clock it is measured.
+/// The environment of an index, which determines the clock that measures it.
 pub(crate) enum Environment {
     /// By this machine's clock.
     Real(OwnMemory),
@@ -34,7 +34,7 @@ pub(crate) struct OwnMemory {
 /// A memory node that serves for as long as this lives.
 pub(crate) struct MemoryNode {
     process: ChildProcess,
-    /// Where its log is, if it has one. It goes after the process.
+    /// The directory of its log, if it has one. It is removed after the process ends.
     _log: Option<TempDir>,
 }
 

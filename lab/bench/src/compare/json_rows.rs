@@ -1,5 +1,5 @@
-//! Measurements as JSON: an array of objects, whose fields are the columns of the CSV form. Numbers that
-//! were not measured are `null`.
+//! Measurements as JSON: an array of objects, whose fields are the columns of the CSV form. Numbers
+//! that were not measured are `null`.
 
 use super::configuration::Configuration;
 use super::measurement::{Figures, Measurement};

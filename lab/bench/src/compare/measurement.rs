@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 /// A configuration and its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
-    /// What was measured.
+    /// The settings.
     pub configuration: Configuration,
     /// The results.
     pub figures: Figures,
@@ -54,18 +54,18 @@ pub struct Figures {
     /// Throughput relative to that of the index named next, in the same run and workload.
     #[serde(serialize_with = "blank_if_nan")]
     pub ratio: f64,
-    /// The index that `ratio` is in relation to.
+    /// The index that `ratio` is relative to.
     pub relative_to: String,
     /// Half of the operations took at most this long, in microseconds.
     #[serde(serialize_with = "blank_if_nan")]
     pub p50_us: f64,
-    /// 99% did.
+    /// 99% of the operations took at most this long.
     #[serde(serialize_with = "blank_if_nan")]
     pub p99_us: f64,
-    /// 99.9% did.
+    /// 99.9% of the operations took at most this long.
     #[serde(serialize_with = "blank_if_nan")]
     pub p999_us: f64,
-    /// Bytes of everything in the pool but leaves, at the last walk of the index.
+    /// Bytes of everything in the pool except leaves, at the last walk of the index.
     pub index_bytes: u64,
     /// Bytes of leaves.
     pub kv_bytes: u64,

@@ -1,12 +1,12 @@
-//! Indexes side by side: the same operations on the same records, on a pool each, under the same
-//! counters, in one run.
+//! Compares indexes: the same operations on the same records, each index on a separate pool, under
+//! the same counters, in one run.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `args`, `pool_location` | what to compare, and where the pools are |
 //! | [`variants`] | the indexes by name |
 //! | `environment`, `candidate` | a pool for each index, and the index in it, whatever its type |
-//! | `server` | the server beside the memory, for indexes that call one |
+//! | `server` | the server next to the memory, for indexes that call one |
 //! | `run` | points that share pools, warm-ups, rounds |
 //! | `configuration`, `measurement` | the settings of a measurement and its results |
 //! | `axis`, `tables`, `csv_rows`, `json_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, JSON, pictures, one page with all |
@@ -76,7 +76,7 @@ pub fn run_compare(
     }
     let (measurements, outcome) = run::measure(comparison, setting, &*dataset);
     if let Err(error) = outcome {
-        // What was measured is shown; files are for what is complete.
+        // Complete measurements are shown; files are written only for complete runs.
         if matches!(error, BenchError::Interrupted) {
             by_workload(&measurements).iter().try_for_each(|sheet| writeln!(out, "{}\n", sheet.text()))?;
         }
@@ -105,7 +105,7 @@ pub(crate) fn measure(comparison: &Comparison, setting: &Setting) -> Result<Vec<
 /// Returns the settings of a comparison in one line.
 fn introduction(comparison: &Comparison, dataset: &dyn Dataset) -> String {
     format!(
-        "{} ({}), {}, {}, values of {}, seed {}, each index on a pool of its own: {} with {}; {}{}.",
+        "{} ({}), {}, {}, values of {}, seed {}, each index on a separate pool: {} with {}; {}{}.",
         comparison.dataset,
         dataset.note(),
         counted(comparison.records, "record"),

@@ -1,5 +1,5 @@
-//! Results on one page that needs nothing else: tables and plots, the command that made them, the
-//! machine, the hash of all settings, and the date.
+//! Results on one self-contained page: tables and plots, the command that made them, the machine,
+//! the hash of all settings, and the date.
 
 use super::chart::Chart;
 use super::tables::Sheet;
@@ -16,7 +16,7 @@ th:first-child, td:first-child { text-align: left } .scroll { overflow-x: auto }
 dl { display: grid; grid-template-columns: max-content auto; gap: 2px 1em } dt { color: #5a6478 } dd { margin: 0 }
 .modelled { background: #fff1d6; padding: 0.5em 1em } figure { display: inline-block; margin: 0 1em 1em 0 }";
 
-/// What a page shows beside tables and plots.
+/// The content of a page in addition to tables and plots.
 pub(crate) struct About<'a> {
     pub(crate) title: String,
     /// The settings in words.

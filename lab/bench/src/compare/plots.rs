@@ -1,8 +1,9 @@
-//! Which plots a comparison draws: bars for each workload; lines over every condition that differs,
-//! round trips and bytes above all, since with room for its inner nodes a B+tree needs one round
-//! trip and a single cache size hides that; and latency over throughput.
+//! The plots of a comparison: bars for each workload; lines over every condition that varies, above
+//! all round trips and bytes, since a B+tree whose inner nodes are cached needs one round trip,
+//! which a single cache size would hide; and latency over throughput.
 //!
-//! Every plot names all indexes. One that has no point in it says where it was measured instead.
+//! Every plot names all indexes. If an index has no point in it, the legend says under which
+//! conditions it was measured.
 
 use super::axis::{Axis, distinct};
 use super::chart::{Chart, Scale, Series, Shape, Unit};
@@ -10,14 +11,14 @@ use super::measurement::{Figures, Measurement};
 use super::tables::remark_of;
 use darter_fabric::counted;
 
-/// Something measured, with its name in titles and files.
+/// A measured quantity, with its name in titles and files.
 struct Quantity {
     title: &'static str,
     /// The title of its axis.
     axis: &'static str,
     unit: Unit,
     name: &'static str,
-    /// Times are a model's where it says so; counts never are.
+    /// Whether it is a time; times can be modelled, counts are always exact.
     is_time: bool,
     of: fn(&Figures) -> f64,
 }
@@ -28,7 +29,7 @@ impl Quantity {
     }
 }
 
-/// What is drawn, counts first.
+/// The quantities to draw, counts first.
 const QUANTITIES: [Quantity; 4] = [
     Quantity {
         title: "round trips",
@@ -117,7 +118,7 @@ fn series<'a>(
     indexes(all).into_iter().map(one).collect()
 }
 
-/// Says where an index was measured that has no point here.
+/// Returns where an index without a point in this plot was measured.
 fn why_absent(index: &str, chosen: &[&Measurement], all: &[&Measurement]) -> String {
     let own: Vec<&Measurement> = all.iter().copied().filter(|one| one.configuration.index == index).collect();
     let mut only = Vec::new();
@@ -140,7 +141,7 @@ fn why_absent(index: &str, chosen: &[&Measurement], all: &[&Measurement]) -> Str
     }
 }
 
-/// Returns the conditions that all of some measurements share, the workload aside.
+/// Returns the conditions that all of some measurements share, except the workload.
 fn conditions(measurements: &[&Measurement]) -> String {
     let Some(first) = measurements.first() else { return String::new() };
     let configuration = &first.configuration;
@@ -168,11 +169,11 @@ fn conditions(measurements: &[&Measurement]) -> String {
     parts.push(format!("pool {}", pools.join(", ")));
     parts.push(format!("{}, seed {}", counted(configuration.ops, "operation"), configuration.seed));
     parts.push(format!("darter {}", configuration.program));
-    // Lines break between two conditions, and within none.
+    // Lines break between two conditions, not within one.
     parts.iter().map(|part| part.replace(' ', "\u{a0}")).collect::<Vec<_>>().join(" · ")
 }
 
-/// A pool's kind: what a model is made of fills a page.
+/// Returns the kind of a pool; the full description of a model would fill a page.
 fn pool_in_short(pool: &str) -> String {
     let parts: Vec<&str> = pool.split(',').take(3).collect();
     if pool.matches(',').count() > 2 { format!("{}…", parts.join(",")) } else { pool.to_owned() }
@@ -206,8 +207,8 @@ fn bars(quantity: &Quantity, chosen: &[&Measurement], all: &[&Measurement]) -> C
     }
 }
 
-/// A line for each index over one axis, at the first place of all others; bars where the axis has
-/// no order.
+/// A line for each index over one axis, at the first place of all others; bars if the axis has no
+/// order.
 fn over(
     quantity: &Quantity,
     own: &[&Measurement],
@@ -238,8 +239,8 @@ fn over(
     }
 }
 
-/// A point for each measurement. Those of an index are joined, in the order in which they were
-/// made, where only the load differs between them.
+/// A point for each measurement. Those of an index are connected, in the order in which they were
+/// made, if they differ only in the load.
 fn latency_over_throughput(own: &[&Measurement], all: &[&Measurement]) -> Chart {
     let workload = own.first().map_or("", |one| &*one.configuration.workload);
     let differing = Axis::ALL.into_iter().filter(|axis| axis.places(own.iter().copied()).len() > 1);

@@ -1,24 +1,24 @@
-//! Where the pools of a comparison are, and so by whose clock it measures.
+//! The location of a comparison's pools, which determines the clock of its measurements.
 
 use darter_model::ModelSpec;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where each index of a comparison has its pool.
+/// The location of each index's pool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolLocation {
     /// Memory of this process.
     Local,
-    /// Memory nodes in processes of their own on this machine, over TCP.
+    /// Memory nodes in separate processes on this machine, over TCP.
     Tcp {
         /// Whether they are durable, by logs in the directory for temporary files.
         is_logged: bool,
     },
     /// A modelled cluster: times are of the model's clock.
     Model {
-        /// As it was asked for.
+        /// The description on the command line.
         asked: String,
-        /// What that means.
+        /// The parsed description.
         spec: Box<ModelSpec>,
     },
 }
@@ -34,7 +34,7 @@ impl PoolLocation {
         matches!(self, Self::Model { .. })
     }
 
-    /// Compute nodes at work, each with an index handle and a cache of its own.
+    /// Number of compute nodes, each with its own index handle and cache.
     pub fn compute_nodes(&self) -> usize {
         match self {
             Self::Local | Self::Tcp { .. } => 1,
@@ -42,7 +42,7 @@ impl PoolLocation {
         }
     }
 
-    /// The whole of it: equal texts are equal places.
+    /// Returns the full description: equal texts are equal locations.
     pub(crate) fn canonical(&self) -> String {
         match self {
             Self::Model { spec, .. } => format!("model:{spec}"),

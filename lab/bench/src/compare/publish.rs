@@ -22,7 +22,7 @@ pub(crate) struct Outputs {
     pub(crate) html: Option<PathBuf>,
     /// A directory for plots.
     pub(crate) svg: Option<PathBuf>,
-    /// The tables as people read them.
+    /// The tables as text.
     pub(crate) text: Option<PathBuf>,
     /// The first table as CSV.
     pub(crate) first: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Returns those of measurements, with these tables.
+    /// Returns the results of measurements, with these tables.
     pub(crate) fn of(sheets: Vec<Sheet>, measurements: &[Measurement]) -> Result<Self, BenchError> {
         let (csv, charts) = (csv_rows::csv(measurements)?, plots(measurements));
         Ok(Self { sheets, csv, charts, asked: asked_for(measurements) })

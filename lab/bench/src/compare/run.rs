@@ -5,7 +5,7 @@
 //! one choice of cache size, threads, operations in flight and exponent. All points share the
 //! pools; each cache size begins with an index handle whose cache is empty, and with the same
 //! warm-up for every index. If `load` is measured, points that differ in more than the exponent
-//! have pools of their own.
+//! have separate pools.
 
 use super::args::Comparison;
 use super::candidate::{IndexCandidate, open};
@@ -25,13 +25,13 @@ use darter_bench::ycsb::Workload;
 use darter_fabric::counted;
 use darter_model::{Model, ModelSpec};
 
-/// Which draw of a workload is the warm-up's; rounds count from 0.
+/// The draw of a workload for the warm-up; rounds count from 0.
 const WARM_UP_RUN: u64 = u64::MAX;
 
 /// Bytes of a pool for each memory node and for each client, beyond the records'.
 const NODE_ROOM: u64 = 256 << 20;
 const CLIENT_ROOM: u64 = 2 << 20;
-/// Bytes of a modelled node for each client: a block of the usual size, and as much again.
+/// Bytes of a modelled node for each client: a block of the usual size, and the same again.
 const BLOCK_ROOM: u64 = 32 << 20;
 
 /// Conditions of a measurement.
@@ -43,7 +43,7 @@ struct Point {
     theta: f64,
 }
 
-/// A comparison under way.
+/// A comparison in progress.
 struct Run<'a> {
     comparison: &'a Comparison,
     setting: &'a Setting,
@@ -51,12 +51,12 @@ struct Run<'a> {
     measurements: Vec<Measurement>,
 }
 
-/// The indexes under comparison, each on a pool of its own.
+/// The indexes under comparison, each on a separate pool.
 struct Candidates {
     all: Vec<Box<dyn IndexCandidate>>,
-    /// Records that each has.
+    /// Number of records in each.
     loaded: Vec<u64>,
-    /// By the last walk of each.
+    /// The result of the last walk of each.
     sizes: Vec<Sizes>,
 }
 
@@ -133,12 +133,12 @@ impl Run<'_> {
         }
     }
 
-    /// Bytes of a pool that holds all records of an index with room to spare.
+    /// Returns the bytes of a pool that holds all records of an index with room to spare.
     fn pool_bytes(&self, variant: &Variant) -> u64 {
         let comparison = self.comparison;
         let record = self.dataset.key_bytes_mean() + comparison.value_bytes as u64;
-        // In a model's milliseconds nothing is reclaimed: what one phase writes has to fit beside
-        // what there is.
+        // Nothing is reclaimed within a model's milliseconds: all that a phase writes must fit in
+        // addition to the existing data.
         let garbage = match comparison.pool.is_modelled() {
             true if comparison.loads_by_inserts() => comparison.records.max(comparison.ops),
             true => comparison.ops,
@@ -146,10 +146,10 @@ impl Run<'_> {
         };
         let records =
             comparison.records.saturating_add(comparison.fresh_records_max()).saturating_add(garbage);
-        // Each record twice, for what waits to be reclaimed.
+        // Each record twice, for memory that waits to be reclaimed.
         let each = record.saturating_add(64).saturating_mul(2).saturating_add(variant.room);
-        // What nodes keep and what clients have in hand. On a modelled cluster all clients ask at
-        // one instant, and each may come away with a block of every node.
+        // Memory that nodes keep and that clients hold. On a modelled cluster all clients request
+        // memory at one instant, and each may get a block of every node.
         let nodes = comparison.memory_nodes() as u64;
         let clients = most(&comparison.thread_counts()) * most(&comparison.in_flight_counts());
         let in_hand = if comparison.pool.is_modelled() { BLOCK_ROOM * nodes } else { CLIENT_ROOM };
@@ -171,7 +171,7 @@ impl Run<'_> {
                 own.map(Environment::Real)
             }
             PoolLocation::Model { spec, .. } => {
-                // Points use as many of the threads as they ask for.
+                // Each point uses the number of threads it needs.
                 let spec = ModelSpec {
                     threads: most(&comparison.thread_counts()),
                     coroutines: most(&comparison.in_flight_counts()),
@@ -358,7 +358,7 @@ fn measure_sizes(candidates: &mut Candidates) -> Result<(), BenchError> {
     {
         *sizes = candidate.sizes()?;
         if sizes.keys != loaded && candidate.keeps() {
-            let what = format!("a walk finds {} where {loaded} were stored", counted(sizes.keys, "key"));
+            let what = format!("a walk finds {}, but {loaded} were stored", counted(sizes.keys, "key"));
             return Err(BenchError::WrongAnswer { index: candidate.name(), what });
         }
     }

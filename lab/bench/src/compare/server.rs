@@ -1,7 +1,7 @@
-//! The server that some indexes need beside the memory, in whatever environment they run: its
-//! procedures run in the calling task on a pool of this process, and on the cores of the memory
-//! nodes on a modelled cluster. Each node has a server of its own, for the keys that it holds. Memory
-//! nodes in processes of their own run it if they are told to.
+//! The server that some indexes need next to the memory, in every environment: its procedures run
+//! in the calling task on a pool of this process, and on the cores of the memory nodes on a
+//! modelled cluster. Each node has a separate server for the keys that it holds. Memory nodes in
+//! separate processes run it if they are configured to.
 
 use super::variants::{Adjusts, Variant};
 use crate::index_target::from_index;
@@ -13,10 +13,10 @@ use darter_fabric::{CallFault, Fabric, FabricError, Procedures, Provider};
 use darter_model::Model;
 use darter_pool::Client;
 
-/// Gives an index's servers a place beside the memory, where the provider can run them.
+/// Installs an index's servers next to the memory, if the provider can run them.
 ///
 /// # Errors
-/// Those of the fabric.
+/// Fails if the fabric fails.
 pub(crate) fn serve<I: Adjusts>(provider: Provider) -> Result<Provider, BenchError> {
     match &provider {
         Provider::Local(local) if I::HAS_SERVER => {
@@ -30,15 +30,16 @@ pub(crate) fn serve<I: Adjusts>(provider: Provider) -> Result<Provider, BenchErr
     }
 }
 
-/// The procedures of each memory node, with a server that reaches the memory by this provider.
+/// Returns the procedures of each memory node, with a server that reaches the memory through this
+/// provider.
 fn servers(provider: &Provider) -> impl Iterator<Item = (u8, Procedures)> + '_ {
     (0..provider.nodes() as u8).map(|node| (node, XStoreService::new(provider).procedures()))
 }
 
-/// Gives an index's servers the cores of modelled memory nodes.
+/// Installs an index's servers on the cores of modelled memory nodes.
 ///
 /// # Errors
-/// Those of the fabric.
+/// Fails if the fabric fails.
 pub(crate) fn serve_model<I: Adjusts>(model: &Model) -> Result<Model, BenchError> {
     if !I::HAS_SERVER {
         return Ok(model.clone());
@@ -50,10 +51,10 @@ pub(crate) fn serve_model<I: Adjusts>(model: &Model) -> Result<Model, BenchError
     Ok(served)
 }
 
-/// Has the server of an index begin, before anything is measured.
+/// Starts the server of an index, before anything is measured.
 ///
 /// # Errors
-/// [`BenchError::Usage`] if nobody runs it; those of the index.
+/// Fails with [`BenchError::Usage`] if no memory node runs it, or if the index fails.
 pub(crate) async fn begin<I: Adjusts>(
     variant: &Variant,
     index: &I,
@@ -68,7 +69,7 @@ pub(crate) async fn begin<I: Adjusts>(
     })
 }
 
-/// Whether a call has found nobody to run it.
+/// Whether a call failed because no memory node runs procedures.
 fn called_nobody(error: &IndexError) -> bool {
     let (IndexError::Fabric(error) | IndexError::Pool(PoolError::Fabric(error))) = error else {
         return false;
@@ -77,10 +78,10 @@ fn called_nobody(error: &IndexError) -> bool {
     matches!(error.fault, CallFault::NoServer | CallFault::Unknown)
 }
 
-/// What to do where an index has no server.
+/// Returns what to do if an index has no server.
 pub(crate) fn without_server(variant: &Variant) -> String {
     format!(
-        "{} needs its server beside the memory, and these memory nodes run none; start them with \
+        "{} needs its server next to the memory, and these memory nodes run none; start them with \
          `darter-lab memnode --serve xstore`, or measure on a pool of this process or a modelled cluster",
         variant.name
     )

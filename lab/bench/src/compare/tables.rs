@@ -1,4 +1,4 @@
-//! Tables of a comparison: one a workload, counts first.
+//! Tables of a comparison: one per workload, counts first.
 
 use super::axis::{Axis, distinct};
 use super::measurement::Measurement;
@@ -13,18 +13,18 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    /// One without rows.
+    /// A table without rows.
     pub(crate) fn new(title: &str, headers: &[&str]) -> Self {
         let headers = headers.iter().map(|&header| header.to_owned()).collect();
         Self { title: title.to_owned(), headers, rows: Vec::new() }
     }
 
-    /// One more row.
+    /// Adds a row.
     pub(crate) fn row<const N: usize>(&mut self, cells: [&str; N]) {
         self.rows.push(cells.map(str::to_owned).into());
     }
 
-    /// As text that reads well on a terminal and renders in Markdown.
+    /// Returns it as text that is readable on a terminal and renders in Markdown.
     pub(crate) fn text(&self) -> String {
         let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
         let mut table = markdown_table(&headers);
@@ -35,12 +35,12 @@ impl Sheet {
     }
 }
 
-/// What is said of times that are a model's.
+/// The remark on modelled times.
 pub(crate) fn remark_of(modelled: bool) -> &'static str {
     if modelled { ", modelled" } else { "" }
 }
 
-/// A table for each workload. Conditions that are the same everywhere have no column.
+/// Returns a table for each workload. Conditions that do not vary have no column.
 pub(crate) fn by_workload(measurements: &[Measurement]) -> Vec<Sheet> {
     let axes = Axis::varying(measurements);
     let workloads = distinct(measurements.iter().map(|one| &one.configuration.workload));

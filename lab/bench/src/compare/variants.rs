@@ -2,7 +2,7 @@
 //! switches.
 //!
 //! Code that is generic over the index is a [`Visitor`], which [`Variant::visit`] calls with the
-//! index's type and with what makes its options from what is asked of it.
+//! index's type and a function that returns its options for a demand.
 
 use crate::index_target::from_index;
 use darter::engine::{self, Dart, DartOptions, OrderedIndex, StoreFabric};
@@ -23,21 +23,22 @@ use std::str::FromStr;
 pub struct Variant {
     /// The name on the command line and in tables.
     pub name: &'static str,
-    /// What it is.
+    /// A description.
     pub what: &'static str,
-    /// Most bytes of pool that a record can take beyond its key and value. Pools are sized by it.
+    /// Maximum number of bytes of pool that a record takes beyond its key and value. Pools are
+    /// sized by it.
     pub(crate) room: u64,
     /// Whether it adjusts itself to a warm-up before it is measured.
     pub(crate) adjusts: bool,
-    /// Whether it keeps all it was given; a variant without locks may lose writes.
+    /// Whether it keeps everything stored in it; a variant without locks may lose writes.
     pub keeps: bool,
-    /// Whether it needs a server beside the memory.
+    /// Whether it needs a server next to the memory.
     pub(crate) has_server: bool,
 }
 
-/// An index that may adjust itself to what is searched in it.
+/// An index that may adjust itself to the searches it has seen.
 pub(crate) trait Adjusts: OrderedIndex<StoreFabric> {
-    /// Whether it needs a server beside the memory ([`super::server`]).
+    /// Whether it needs a server next to the memory ([`super::server`]).
     const HAS_SERVER: bool = false;
 
     /// Adjusts the index, if there is something to adjust. Returns whether there was.
@@ -56,7 +57,7 @@ impl Adjusts for Smart<StoreFabric> {}
 impl Adjusts for Sherman<StoreFabric> {}
 
 impl Adjusts for Quiver<StoreFabric> {
-    /// The skip table.
+    /// Adjusts the skip table.
     async fn adjust_now(&self, client: &mut Client<StoreFabric>) -> Result<bool, BenchError> {
         self.adjust(client).await.map_err(from_index)?;
         Ok(true)
@@ -72,19 +73,19 @@ impl Adjusts for XStore<StoreFabric> {
 }
 
 impl Adjusts for Dart<StoreFabric> {
-    /// The prefix list (DART, section 3.1).
+    /// Adjusts the prefix list (DART, section 3.1).
     async fn adjust_now(&self, client: &mut Client<StoreFabric>) -> Result<bool, BenchError> {
         self.adjust(client).await.map_err(from_index)?;
         Ok(true)
     }
 }
 
-/// The requirements of an index: how much it may cache, and what it will hold.
+/// The requirements of an index: its cache, and the records it will hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     /// Bytes that a compute node may cache.
     pub(crate) cache_bytes: u64,
-    /// Bytes of every key, where all have as many.
+    /// Bytes of every key, if all have the same length.
     pub(crate) fixed_key: Option<u16>,
     /// Bytes of every value.
     pub(crate) value_bytes: usize,
@@ -99,8 +100,8 @@ pub(crate) trait Visitor {
     fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Self::Output;
 }
 
-/// Lists the variants: name, what it is, type, bytes a record can take beyond its own, whether it
-/// adjusts itself, whether it keeps what it was given, options.
+/// Lists the variants: name, description, type, bytes a record can take beyond its own, whether it
+/// adjusts itself, whether it keeps everything stored in it, options.
 macro_rules! variants {
     ($($name:literal, $what:literal, $index:ident, $room:expr, $adjusts:literal, $keeps:literal, $options:expr;)*) => {
         /// All variants, in the order of `--indexes`' help.
@@ -154,9 +155,9 @@ variants! {
         |demand| SmartOptions { write_combining: false, ..smart(demand) };
     "smart+rear-lock", "SMART that shares neither writes nor reads", Smart, 2600, false, true,
         |demand| SmartOptions { write_combining: false, read_delegation: false, ..smart(demand) };
-    "smart+in-place", "SMART that moreover unlocks leaves by a WRITE of its own", Smart, 2600, false, true,
+    "smart+in-place", "`smart+rear-lock` that also unlocks leaves by a separate WRITE", Smart, 2600, false, true,
         |demand| SmartOptions { rear_lock: false, write_combining: false, read_delegation: false, ..smart(demand) };
-    "smart+oop", "SMART that moreover writes leaves out of place: no locks at all", Smart, 2600, false, true,
+    "smart+oop", "`smart+in-place` that writes leaves out of place: no locks at all", Smart, 2600, false, true,
         |demand| SmartOptions {
             in_place: false,
             rear_lock: false,
@@ -207,7 +208,7 @@ fn smart(demand: Demand) -> SmartOptions {
 /// Longest value that entries hold themselves.
 const INLINE_BYTES_MAX: usize = 64;
 
-/// Entries hold what has a fixed, short length, as in the published code.
+/// Entries hold values of a fixed, short length, as in the published code.
 fn sherman(options: ShermanOptions, demand: Demand) -> ShermanOptions {
     let records = match (demand.fixed_key, u16::try_from(demand.value_bytes)) {
         (Some(key_bytes), Ok(value_bytes)) if demand.value_bytes <= INLINE_BYTES_MAX => {
@@ -224,7 +225,7 @@ fn pointing(options: ShermanOptions, demand: Demand) -> ShermanOptions {
     ShermanOptions { cache_bytes: demand.cache_bytes, ..options.records(records) }
 }
 
-/// CHIME whose leaves hold what they have room for, if they may.
+/// CHIME whose leaves hold pairs that fit, if `inline` allows it.
 fn chime(demand: Demand, inline: bool) -> ChimeOptions {
     let records = match (demand.fixed_key, u16::try_from(demand.value_bytes)) {
         (Some(key_bytes), Ok(value_bytes @ ..=8)) if inline => Records::Inline { key_bytes, value_bytes },
@@ -274,7 +275,7 @@ impl FromStr for IndexChoice {
         let found = VARIANTS.iter().find(|variant| variant.name == name);
         found.map(Self).ok_or_else(|| {
             let lines = VARIANTS.iter().map(|variant| format!("\n  {:<24} {}", variant.name, variant.what));
-            format!("there is no index of this name; there are:{}", lines.collect::<String>())
+            format!("no index has this name; the indexes are:{}", lines.collect::<String>())
         })
     }
 }
@@ -311,7 +312,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Says which type a name leads to.
+    /// Returns the type for a name.
     struct Named;
 
     impl Visitor for Named {

@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Which dataset, as named on the command line.
+/// A dataset, as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatasetSpec {
     /// [`RandInt`].
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What every dataset must keep.
+    /// Checks the guarantees of a dataset.
     fn assert_is_a_dataset(dataset: &dyn Dataset, records: u64) {
         let mut key = Vec::new();
         let mut expected = BTreeSet::new();

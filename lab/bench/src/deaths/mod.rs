@@ -1,5 +1,5 @@
-//! What other clients notice of a client's death (`bench deaths`): their latencies, and when memory
-//! is reclaimed again.
+//! The effect of a client's death on other clients (`bench deaths`): their latencies, and when
+//! memory is reclaimed again.
 //!
 //! The measurement starts memory nodes with a pool over them, observers in this process, and
 //! *victims*: processes that write as fast as they can. In a *disturbed* block victims are killed
@@ -7,9 +7,9 @@
 //! same number end by themselves, after the same pauses, and are replaced after the same times: the
 //! cost of processes that come and go is in both, and a slow hour of the machine affects both.
 //!
-//! A victim is replaced when reclamation has gone on without it, never before: a process that joins
-//! looks for dead members at once, and would find them sooner than the members that are there.
-//! Observers run one operation after the other, so that a delay counts as one slow operation.
+//! A victim is replaced after reclamation has resumed without it, never before: a process that
+//! joins checks for dead members at once, and would find them sooner than the existing members.
+//! Observers run one operation after another, so that a delay counts as one slow operation.
 
 mod observers;
 mod report;
@@ -38,18 +38,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Most kills of a block: each costs its observers' memory for latencies.
+/// Maximum number of kills of a block: each costs its observers' memory for latencies.
 const BLOCK_MAX: u64 = 100;
-/// Most records.
+/// Maximum number of records.
 const RECORDS_MAX: u64 = 100_000_000;
-/// Bytes of the pool's blocks: small, since all that a victim leaves lies idle until the next
+/// Bytes of the pool's blocks: small, since the memory that a victim leaves is idle until the next
 /// repair.
 const POOL_BLOCK_BYTES: u64 = 256 << 10;
-/// Pause between two looks at the pool's epoch and members.
+/// Pause between two checks of the pool's epoch and members.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
-/// Leases after which reclamation is said not to resume.
+/// Number of leases after which reclamation counts as not resumed.
 const PATIENCE_LEASES: u32 = 10;
-/// Epochs after which what was retired is freed.
+/// Number of epochs after which retired memory is freed.
 const GRACE_EPOCHS: u64 = 2;
 
 /// Arguments of `bench deaths`.
@@ -58,19 +58,19 @@ pub struct DeathsArgs {
     /// Victims to kill
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub kills: u64,
-    /// Kills of a block, before an undisturbed one
+    /// Kills of a block, which an undisturbed one follows
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=BLOCK_MAX))]
     pub block: u64,
     /// The pool's lease, such as 500ms or 5s
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_time)]
     pub lease: Duration,
-    /// Longest pause before a kill, when the victim before has been replaced
+    /// Longest pause before a kill, after the previous victim has been replaced
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
     pub pause: Duration,
     /// Victims at a time
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub victims: u16,
-    /// Threads that observe
+    /// Observing threads
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
     pub observers: u16,
     /// Memory nodes to start
@@ -79,13 +79,13 @@ pub struct DeathsArgs {
     /// Bytes of each memory node
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     pub node_size: ByteSize,
-    /// Records to load (K, M for thousands and up)
+    /// Records to load (K, M for powers of 1000)
     #[arg(long, value_name = "N", default_value = "10K", value_parser = parse_count)]
     pub records: u64,
     /// Bytes of a value
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     pub value_size: usize,
-    /// Seed of keys and moments
+    /// Seed of keys and times
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub seed: u64,
     /// Print one JSON object
@@ -121,9 +121,9 @@ struct Pace {
 struct Aftermath {
     /// Time until the epoch had advanced by two; `None` if it did not.
     resumed: Option<Duration>,
-    /// Whether the victim was a member when it was looked at first.
+    /// Whether the victim was a member at the first check.
     was_member: bool,
-    /// Whether it was when its lease had run out.
+    /// Whether it was still a member when its lease had expired.
     lapsed: bool,
 }
 
@@ -138,8 +138,8 @@ struct Run<'a> {
     report: DeathsReport,
 }
 
-/// Measures what `args` describe, and writes a table, or with `--json` one object, to `out`.
-/// `setting` says how to start memory nodes and victims.
+/// Runs the measurement that `args` describe, and writes a table, or with `--json` one object, to
+/// `out`. `setting` contains the commands that start memory nodes and victims.
 ///
 /// # Errors
 /// Fails if the arguments cannot be met ([`BenchError::is_usage`]), a process does not start, the
@@ -167,7 +167,7 @@ pub fn run_deaths(
     let mut run = Run::new(args, &setting.program, pool);
     run.load()?;
     let measured = match run.measure(&setting.stop) {
-        // What was measured until then is reported.
+        // Results measured until then are reported.
         Err(BenchError::Interrupted) if run.report.kills > 0 => Err(BenchError::Interrupted),
         outcome => Ok(outcome?),
     };
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
     }
 
     fn open(&self) -> Result<Store, BenchError> {
-        // What is left is given back by repairs, between the measurements.
+        // Leftover memory is freed by repairs, between the measurements.
         Ok(Store::options().create(false).sweep(false).open(&self.pool)?)
     }
 
@@ -247,7 +247,7 @@ impl<'a> Run<'a> {
             bar.set_position(self.report.kills);
         }
         bar.finish_and_clear();
-        // A fresh process's view: the observers' blocks are nobody's now.
+        // From a fresh process's view the observers' blocks no longer have an owner.
         let store = self.open()?;
         self.report.leaked_bytes_before_repair = store.check()?.leaked_bytes;
         let check = store.repair()?;
@@ -281,7 +281,7 @@ impl<'a> Run<'a> {
                 .collect();
             let mut outcome = Ok(());
             for pace in paces.iter_mut() {
-                // An observer that has ended has failed, and says so below.
+                // An observer that has ended has failed; its error is reported below.
                 if outcome.is_err() || threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
                     break;
                 }
@@ -316,7 +316,7 @@ impl<'a> Run<'a> {
         ChildProcess::start(self.program, &self.program.victim, &victim.words())
     }
 
-    /// Ends one victim, sees how the others go on, and replaces it.
+    /// Ends one victim, observes how the others continue, and replaces it.
     fn end_one(
         &mut self,
         store: &Store,

@@ -1,4 +1,4 @@
-//! The clients that stay alive: threads that get and update. Latencies are kept apart by the last
+//! The clients that stay alive: threads that get and update. Latencies are grouped by the last
 //! victim that ended.
 
 use crate::datasets::{Dataset, RandInt};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// How long after a kill latencies are not limited.
+/// How long after a kill latencies are not limited by the targets.
 pub(super) const GRACE: Duration = Duration::from_millis(10);
 
 /// Latencies in nanoseconds, by kind of operation.
@@ -48,7 +48,7 @@ impl Latencies {
 /// The last end of a victim in a block.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    /// Which, from 1; 0 before the first.
+    /// Its number, from 1; 0 before the first.
     number: usize,
     at: Instant,
 }
@@ -57,9 +57,10 @@ struct End {
 pub(super) struct Block {
     last: RwLock<End>,
     is_over: AtomicBool,
-    /// By number of the end before: what was seen after it, the first moments of a kill left out.
+    /// By number of the preceding end: the latencies after it, except the first moments after a
+    /// kill.
     turns: Mutex<Vec<Latencies>>,
-    /// What was seen in the first moments after kills.
+    /// The latencies in the first moments after kills.
     early: Mutex<Latencies>,
     /// Whether the ends are kills.
     is_disturbed: bool,
@@ -76,14 +77,14 @@ impl Block {
         }
     }
 
-    /// Notes that a victim ends now. Returns the time.
+    /// Records that a victim ends now. Returns the time.
     pub(super) fn note_end(&self) -> Instant {
         let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
         *last = End { number: last.number + 1, at: Instant::now() };
         last.at
     }
 
-    /// Tells the observers to end.
+    /// Makes the observers end.
     pub(super) fn finish(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -129,7 +130,7 @@ impl Block {
             };
             let end = Instant::now();
             if !found {
-                let what = format!("record {} is not there", key.escape_ascii());
+                let what = format!("record {} is missing", key.escape_ascii());
                 return Err(BenchError::WrongAnswer { index: "dart", what });
             }
             let last = *self.last.read().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +138,8 @@ impl Block {
                 self.put_down(number, &mut seen);
                 number = last.number;
             }
-            // The noted moment is before the kill, so whatever a kill delays has its end after it.
+            // The recorded moment is before the kill, so an operation that a kill delays ends after
+            // it.
             let is_early = self.is_disturbed && number > 0 && end >= last.at && begin <= last.at + GRACE;
             let latencies = if is_early { &mut early } else { &mut seen };
             let histogram = if is_get { &mut latencies.get } else { &mut latencies.update };

@@ -23,11 +23,11 @@ pub struct LatencyRow {
     pub ops: u64,
     /// Half of them took at most this long.
     pub p50: f64,
-    /// 99% did.
+    /// 99% of them took at most this long.
     pub p99: f64,
-    /// 99.9% did.
+    /// 99.9% of them took at most this long.
     pub p999: f64,
-    /// All did.
+    /// All of them took at most this long.
     pub max: f64,
 }
 
@@ -41,18 +41,18 @@ impl LatencyRow {
     }
 }
 
-/// How long it took until the pool's epoch had moved on by two after a victim's end, in leases.
+/// How long it took until the pool's epoch had advanced by two after a victim's end, in leases.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Reclamation {
-    /// Ends looked at.
+    /// Number of ends.
     pub ends: u64,
-    /// Of these, those after which it did not while it was waited for.
+    /// Number of ends after which it did not advance within the waiting time.
     pub never: u64,
-    /// Half of the times, at most.
+    /// Half of the times are at most this.
     pub p50: f64,
-    /// 99% of them.
+    /// 99% of the times are at most this.
     pub p99: f64,
-    /// All of them.
+    /// All of the times are at most this.
     pub max: f64,
 }
 
@@ -66,19 +66,19 @@ impl Reclamation {
 /// The results of a measurement of deaths.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeathsReport {
-    /// Whether both targets are reached.
+    /// Whether both targets are met.
     pub reached: bool,
-    /// The targets that are missed, in words.
+    /// The targets that are missed, as text.
     pub misses: Vec<String>,
     /// Victims killed.
     pub kills: u64,
-    /// Victims that were asked to end, in undisturbed blocks.
+    /// Victims that ended on request, in undisturbed blocks.
     pub ends: u64,
-    /// Killed victims whose line in the pool was left live.
+    /// Killed victims whose line in the pool stayed live.
     pub members_left: u64,
-    /// Of these, those that were still members when their lease had run out.
+    /// Of these, victims that were still members when their lease had expired.
     pub lapsed: u64,
-    /// Victims that were to live on and did not.
+    /// Victims that ended although they were not supposed to.
     pub lost: u64,
     /// Latencies of the observers.
     pub latencies: Vec<LatencyRow>,
@@ -87,12 +87,12 @@ pub struct DeathsReport {
     /// The same of updates.
     pub ratio_update: f64,
     /// The larger of both in each pair of neighbouring blocks: the median, which noise of the
-    /// machine moves least.
+    /// machine affects least.
     pub ratio_median: f64,
     /// Kills after which the p99 of the observers, until the next, was at most twice the
     /// undisturbed one.
     pub kills_within: u64,
-    /// The same for ends in undisturbed blocks: what noise alone does.
+    /// The same for ends in undisturbed blocks: the effect of noise alone.
     pub ends_within: u64,
     /// After kills.
     pub reclamation: Reclamation,
@@ -100,7 +100,7 @@ pub struct DeathsReport {
     pub reclamation_undisturbed: Reclamation,
     /// Broken invariants, found after any pair of blocks.
     pub violations: Vec<String>,
-    /// Bytes that the repairs between the blocks gave back.
+    /// Bytes freed by the repairs between the blocks.
     pub repaired_bytes: u64,
     /// Bytes leaked at the end, before the last repair.
     pub leaked_bytes_before_repair: u64,
@@ -118,7 +118,7 @@ pub struct DeathsReport {
     pub victims: usize,
     /// The seed of keys and moments.
     pub seed: u64,
-    /// How long it took.
+    /// Duration of the measurement.
     pub seconds: f64,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct Gathered {
     pub(super) end_p99: Vec<u64>,
     /// Of each pair of blocks.
     pub(super) ratios: Vec<f64>,
-    /// Nanoseconds until reclamation went on.
+    /// Nanoseconds until reclamation resumed.
     pub(super) resumed: Histogram<u64>,
     pub(super) resumed_undisturbed: Histogram<u64>,
     pub(super) never: u64,
@@ -199,7 +199,7 @@ impl DeathsReport {
         let Self { kills, ends, lost, lapsed, members_left, .. } = self;
         writeln!(
             out,
-            "{} of writers at random moments and {}, in blocks by turns; {} at a time, {}, {}, {}, lease {} ms, {:.0} s\n",
+            "{} of writers at random moments and {}, in alternating blocks; {} at a time, {}, {}, {}, lease {} ms, {:.0} s\n",
             counted(*kills, "kill"),
             counted(*ends, "clean end"),
             counted(self.victims as u64, "victim"),
@@ -213,7 +213,7 @@ impl DeathsReport {
         for row in &self.latencies {
             let when = match row.when {
                 "early" => "first 10 ms after a kill",
-                "outside" => "outside of these",
+                "outside" => "outside these",
                 when => when,
             };
             let mut cells = vec![when.to_owned(), row.op.to_owned(), row.ops.to_string()];

@@ -15,7 +15,7 @@ pub struct VictimArgs {
     /// The pool
     #[arg(long)]
     pub pool: PoolUrl,
-    /// Records there are; as many more keys come and go
+    /// Number of records; the same number of other keys come and go
     #[arg(long)]
     pub records: u64,
     /// Bytes of a value
@@ -24,7 +24,7 @@ pub struct VictimArgs {
     /// The seed of the keys
     #[arg(long)]
     pub keys: u64,
-    /// The seed of what it does
+    /// The seed of the operations
     #[arg(long)]
     pub seed: u64,
 }
@@ -43,9 +43,9 @@ impl VictimArgs {
     }
 }
 
-/// Writes to the pool until killed, or until a thread that reads the standard input meets its end.
-/// Prints a line on `out` when it has begun. Half of its writes are updates of the records; a
-/// quarter each store and delete keys beside them, so that it dies in splits and collapses too.
+/// Writes to the pool until killed, or until a thread that reads the standard input reaches its
+/// end. Prints a line on `out` when it has begun. Half of its writes are updates of the records; a
+/// quarter each store and delete other keys, so that it also dies in splits and collapses.
 ///
 /// # Errors
 /// Fails if the pool fails, or has shut this process out.
@@ -53,12 +53,12 @@ pub fn run_victim(args: &VictimArgs, out: &mut dyn Write) -> Result<(), BenchErr
     static STOP: AtomicBool = AtomicBool::new(false);
     let records = args.records;
     if records == 0 || records > crate::datasets::RECORDS_MAX {
-        return Err(BenchError::Usage("--records: not as a parent says it".to_owned()));
+        return Err(BenchError::Usage("--records: not a number that the parent process passes".to_owned()));
     }
     let store = Store::options().create(false).sweep(false).open(&args.pool)?;
     let session = store.session()?;
     std::thread::spawn(|| {
-        // However the input ends, the parent needs this process no longer.
+        // However the input ends, the parent no longer needs this process.
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
         STOP.store(true, Ordering::Relaxed);
     });

@@ -2,8 +2,8 @@
 //!
 //! Both sockets are non-blocking and both ends spin. Requests and responses have fixed sizes and no
 //! headers: a READ is its offset and returns 128 bytes; a CAS is offset, expected and desired word
-//! and returns the word found. One system call carries all that is there. The server does not check
-//! an offset but masks it.
+//! and returns the word found. One system call transfers everything available. The server masks an
+//! offset instead of checking it.
 
 use super::node::{Cores, SERVER_CORE};
 use super::{Load, READ_WORDS, REGION_WORDS, Rate, Verb};
@@ -36,7 +36,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// Reads what is there; 0 when nothing is.
+/// Reads the available bytes; 0 if there are none.
 fn read_some(socket: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     match socket.read(buffer) {
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
@@ -101,7 +101,7 @@ fn answer(socket: &mut TcpStream, verb: Verb, memory: &[AtomicU64]) -> io::Resul
     }
 }
 
-/// Keeps `load.in_flight` requests under way until the time is over.
+/// Keeps `load.in_flight` requests in flight until the time is over.
 fn drive(address: std::net::SocketAddr, load: Load) -> io::Result<Rate> {
     let mut socket = TcpStream::connect(address)?;
     socket.set_nodelay(true)?;
@@ -109,7 +109,7 @@ fn drive(address: std::net::SocketAddr, load: Load) -> io::Result<Rate> {
     let size = answer_bytes(load.verb);
     let (mut input, mut output) = (vec![0; BUFFER_BYTES], Vec::with_capacity(BUFFER_BYTES));
     let (mut have, mut posted, mut done) = (0, 0_u64, 0_u64);
-    // Of one request at a time: its number and when it left.
+    // Of one request at a time: its number and when it was sent.
     let mut timed: Option<(u64, Instant)> = None;
     let mut latency = latency_histogram();
     let mut owed = load.in_flight as u64;
@@ -154,7 +154,7 @@ fn drive(address: std::net::SocketAddr, load: Load) -> io::Result<Rate> {
     Ok(Rate { per_s: done as f64 / seconds, p50_us: us(0.5), p99_us: us(0.99) })
 }
 
-/// One measurement, the server in a thread on the first core.
+/// Performs one measurement, with the server in a thread on the first core.
 pub(super) fn measure(load: Load, memory: &[AtomicU64], cores: &Cores) -> io::Result<Rate> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -1,4 +1,5 @@
-//! Speed of verbs over TCP (`bench fabric`): the provider beside a bare loop that does the same.
+//! Speed of verbs over TCP (`bench fabric`): the provider compared with a bare loop that does the
+//! same.
 //!
 //! One server core, one client core, loopback. All candidates take turns in every round, so that a
 //! slow moment of the machine affects all of them, and the medians of the rounds count. What
@@ -23,11 +24,11 @@ use std::time::Duration;
 
 /// Words of a READ: 128 bytes.
 const READ_WORDS: usize = 16;
-/// Words that verbs go to: 1 MiB, which fits the cache, so that memory hides nothing.
+/// Words that verbs access: 1 MiB, which fits the cache, so that memory hides nothing.
 const REGION_WORDS: usize = 1 << 17;
 /// The same, for a memory node.
 const REGION_SIZE: &str = "1M";
-/// Most operations in flight.
+/// Maximum number of operations in flight.
 const IN_FLIGHT_MAX: usize = 4096;
 /// Longest spin, in microseconds. It has to end soon after a measurement, since all memory nodes
 /// share a core.
@@ -39,11 +40,11 @@ pub struct FabricArgs {
     /// Verbs in flight on the one connection; several numbers measure each
     #[arg(long, value_delimiter = ',', default_value = "1,8,64,256,1024", value_name = "LIST")]
     pub in_flight: Vec<usize>,
-    /// Microseconds that both ends look again and again before they sleep, each measured at every
-    /// number in flight; 0 sleeps at once
+    /// Microseconds for which both ends poll before they sleep, each measured at every number in
+    /// flight; 0 sleeps at once
     #[arg(long, value_delimiter = ',', default_value = "0,10,50,1000", value_name = "LIST")]
     pub spin: Vec<u64>,
-    /// Rounds, of which the median counts
+    /// Rounds; the median counts
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub rounds: u32,
     /// Milliseconds of one measurement
@@ -114,7 +115,7 @@ impl FabricArgs {
             return usage(format!("--in-flight: choose from 1 to {IN_FLIGHT_MAX}"));
         }
         if self.spin.iter().any(|&us| us > SPIN_US_MAX) {
-            return usage(format!("--spin: at most {SPIN_US_MAX} µs, which is as good as always"));
+            return usage(format!("--spin: at most {SPIN_US_MAX} µs, which is equivalent to always"));
         }
         if !(1..=1000).contains(&self.rounds) || !(1..=60_000).contains(&self.millis) {
             return usage("--rounds: choose from 1 to 1000; --millis: from 1 to 60000".to_owned());
@@ -123,7 +124,7 @@ impl FabricArgs {
     }
 }
 
-/// A memory node with its spin, and the fabric that leads there.
+/// A memory node with its spin, and the fabric that reaches it.
 struct Candidate {
     spin: u64,
     fabric: Tcp,

@@ -5,9 +5,9 @@ use crate::child_process::ChildProcess;
 use darter_bench::BenchError;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Where servers run, among the cores this process may use.
+/// The core of servers, among the cores this process may use.
 pub(crate) const SERVER_CORE: usize = 0;
-/// Where the measured client runs.
+/// The core of the measured client.
 pub(crate) const CLIENT_CORE: usize = 1;
 
 /// Cores this process may use.
@@ -31,8 +31,8 @@ impl Cores {
         cores
     }
 
-    /// Keeps the calling thread, and the threads and processes it starts, on a core, where there
-    /// are two.
+    /// Keeps the calling thread, and the threads and processes it starts, on a core, if there are
+    /// two.
     pub(crate) fn pin(&self, number: usize) {
         if self.all.len() > 1 {
             Self::keep_to(&self.all[number..=number]);
@@ -44,14 +44,14 @@ impl Cores {
         for &core in cores {
             set.set(core);
         }
-        // Anywhere else is slower, not wrong.
+        // Running on another core is slower, not wrong.
         let _ = sched_setaffinity(None, &set);
     }
 
     /// Returns a note if server and client share a core.
     pub(crate) fn note(&self) -> Option<&'static str> {
         match self.all.len() {
-            0 => Some("the system does not say which cores there are; nothing is pinned"),
+            0 => Some("the system does not report its cores; nothing is pinned"),
             1 => Some("there is one core, which server and client share: neither rates nor ratios mean much"),
             _ => None,
         }

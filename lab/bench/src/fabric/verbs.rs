@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Every how many verbs of a task one is timed.
+/// One verb in this many of a task is timed.
 const LATENCY_EVERY: u64 = 16;
 
 /// One measurement.

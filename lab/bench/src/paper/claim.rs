@@ -1,10 +1,10 @@
-//! A number that a paper's text gives, and how the same number is taken from measurements.
+//! A number that a paper's text gives, and how to compute the same number from measurements.
 
 use super::quantity::{Span, Stated};
 use super::selection::Selection;
 use crate::compare::Sheet;
 
-/// A number of a paper, with where it stands there, in our words.
+/// A number of a paper and the place that states it, in our words.
 ///
 /// `O` computes our number, if there are measurements for it.
 pub(crate) struct Claim<O = fn(&Selection<'_>) -> Option<Span>> {
@@ -18,7 +18,7 @@ pub(crate) struct Claim<O = fn(&Selection<'_>) -> Option<Span>> {
     pub(crate) ours: O,
 }
 
-/// Returns the paper's numbers beside ours; `compute` calls what computes ours.
+/// Returns the paper's numbers next to ours; `compute` calls the function that computes ours.
 pub(crate) fn distances<O>(
     claims: &[Claim<O>],
     modelled: bool,

@@ -1,6 +1,6 @@
 //! DART (SIGMOD 2026): figures and tables, and the numbers that the text gives. There: 60 M records
 //! with values of 64 bytes, 60 M operations, 168 threads on 3 compute nodes, 3 memory nodes, caches
-//! of 1 MB where nothing else is said (section 5.1). Here those shrink with the records.
+//! of 1 MB unless stated otherwise (section 5.1). Here those shrink with the records.
 
 use super::claim::Claim;
 use super::figure::{Figure, Unheld, counts, modelled};
@@ -10,10 +10,10 @@ use crate::datasets::DatasetSpec::{Email, RandInt};
 use darter_bench::ycsb::Workload::{A, B, C, D, E, Load, U};
 use darter_model::Preset;
 
-/// Everybody that DART is compared with here.
+/// All indexes that DART is compared with here.
 const OTHERS: &[&str] = &["smart", "sherman"];
-/// DART and whom it is compared with on integers; on strings, trees of fixed keys are left out, as
-/// in the paper.
+/// DART and the indexes it is compared with on integers; on strings, trees of fixed keys are left
+/// out, as in the paper.
 const ON_INTEGERS: &[&str] = &["dart", "smart", "sherman"];
 const ON_STRINGS: &[&str] = &["dart", "smart"];
 /// The steps from ART to DART.
@@ -66,7 +66,7 @@ fn step(selection: &Selection<'_>, to: &str, from: &str) -> Option<Span> {
     selection.ratios(MOPS, to, &[from])
 }
 
-/// Bytes that a step saves, as a factor, over all workloads but scans.
+/// Bytes that a step saves, as a factor, over all workloads except scans.
 fn bytes_saved(selection: &Selection<'_>, dataset: &str) -> Option<Span> {
     selection.dataset(dataset).ratios(BYTES_READ, "art", &["art+hashed"])
 }
@@ -275,7 +275,7 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure {
         name: "dart-fig11",
         title: "What adjusting the prefix list brings",
-        differs: "before and after it; what happens meanwhile is not measured; caches shrink with the records",
+        differs: "before and after it; the time during it is not measured; caches shrink with the records",
         comparisons: |scale| {
             let on = |dataset| modelled(scale, Preset::Dart, &["dart+powers", "dart"], dataset, &[C]);
             vec![on(&RandInt), on(&Email)]

@@ -8,7 +8,7 @@ use darter_bench::ycsb::Workload;
 use darter_model::ModelSpec;
 use darter_model::Preset;
 
-/// How large a figure is run.
+/// The scale at which a figure is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub(crate) records: u64,
@@ -17,21 +17,21 @@ pub(crate) struct Scale {
     pub(crate) seed: u64,
 }
 
-/// A figure or table that can be held here.
+/// A figure or table that can be reproduced here.
 pub(crate) struct Figure {
     /// The name on the command line: the paper and the figure.
     pub(crate) name: &'static str,
     /// What it shows.
     pub(crate) title: &'static str,
-    /// How what is run here differs from there, beside the scale.
+    /// How this run differs from the paper's, in addition to the scale.
     pub(crate) differs: &'static str,
-    /// What is run.
+    /// The runs.
     pub(crate) comparisons: fn(&Scale) -> Vec<Comparison>,
     /// The numbers that the text gives.
     pub(crate) claims: &'static [Claim],
 }
 
-/// A figure that cannot be held here.
+/// A figure that cannot be reproduced here.
 pub(crate) struct Unheld {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
@@ -50,7 +50,7 @@ fn shrunk_cache(records: u64) -> u64 {
     (records as f64 / 60e6 * f64::from(1 << 20)) as u64
 }
 
-/// Counts on one thread, in this process: they are those of any fabric.
+/// Counts on one thread, in this process, which are the same on any fabric.
 pub(crate) fn counts(
     scale: &Scale,
     indexes: &[&str],
@@ -94,7 +94,7 @@ impl Comparison {
         Self { cache: caches.iter().map(|&bytes| ByteSize(bytes)).collect(), ..self }
     }
 
-    /// With these exponents, in turn.
+    /// Returns the scale with these exponents.
     pub(crate) fn with_thetas(self, thetas: &[f64]) -> Self {
         Self { theta: thetas.iter().map(|&theta| Theta(theta)).collect(), ..self }
     }

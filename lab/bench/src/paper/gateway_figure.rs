@@ -1,8 +1,8 @@
-//! A figure of WORT's paper in which the trees stand in a server: SETs, then GETs, through a gateway
-//! over each tree, as Memcached has them there (section 5.4).
+//! A figure of WORT's paper with the trees in a server: SETs, then GETs, through a gateway over
+//! each tree, as Memcached runs them there (section 5.4).
 //!
-//! Lines that a request touches are counted, by one connection. How long a request takes from its
-//! client to its client is measured, on the loopback device; what slower memory adds to it is
+//! The lines that a request touches are counted, on one connection. The time from sending a request
+//! to receiving its reply is measured, on the loopback device; the time that slower memory adds is
 //! modelled from the lines.
 
 use super::claim::{Claim, distances};
@@ -47,13 +47,13 @@ const LATENCIES: [Latencies; 2] = [Latencies { read: 100, write: 100 }, Latencie
 /// Computes our number.
 pub(super) type Ours = fn(&Rows) -> Option<Span>;
 
-/// A figure whose trees stand behind gateways.
+/// A figure whose trees are accessed through gateways.
 pub(super) struct GatewayFigure {
     /// The name on the command line.
     pub(super) name: &'static str,
     /// What it shows.
     pub(super) title: &'static str,
-    /// How what is run here differs from there, beside the scale.
+    /// How this run differs from the paper's, in addition to the scale.
     pub(super) differs: &'static str,
     /// The numbers that the text gives.
     pub(super) claims: &'static [Claim<Ours>],
@@ -74,9 +74,9 @@ pub(super) struct Row {
     lines_missed: f64,
     lines_flushed: f64,
     fences: f64,
-    /// Measured: from a client and back to it, with all connections at work.
+    /// Measured: from a client and back to it, with all connections active.
     request_us: f64,
-    /// Modelled: what the tree takes of it at 100 ns a line, and at 300.
+    /// Modelled: the tree's part of it at 100 ns per line, and at 300.
     tree_us: f64,
     slow_tree_us: f64,
 }
@@ -183,7 +183,7 @@ fn sheet(rows: &Rows) -> Sheet {
     sheet
 }
 
-/// A gateway over a tree of its own.
+/// A gateway over a separate tree.
 struct Served {
     index: Wort<StoreFabric>,
     address: SocketAddr,
@@ -217,7 +217,7 @@ impl Served {
         Ok(Client { replies: BufReader::new(stream), line: String::new() })
     }
 
-    /// Ends the gateway. Fails if it has failed.
+    /// Ends the gateway. Returns its error if it has failed.
     fn end(mut self) -> Result<(), BenchError> {
         self.stop.ask();
         match self.thread.take().map(JoinHandle::join) {
@@ -231,25 +231,25 @@ impl Drop for Served {
     fn drop(&mut self) {
         self.stop.ask();
         if let Some(thread) = self.thread.take() {
-            // Whoever drops it here has an error of its own to tell.
+            // The caller that drops it here reports another error.
             let _ = thread.join();
         }
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // as `map_err` wants it
+#[allow(clippy::needless_pass_by_value)] // as `map_err` needs it
 fn failed(error: darter_gateway::GatewayError) -> BenchError {
     BenchError::Process(error.to_string())
 }
 
-/// A client that sends a request at a time.
+/// A client that sends one request at a time.
 struct Client {
     replies: BufReader<TcpStream>,
     line: String,
 }
 
 impl Client {
-    /// Sends a command. Returns the reply, its bulk string included.
+    /// Sends a command. Returns the reply, including its bulk string.
     fn ask(&mut self, words: &[&str]) -> Result<&str, BenchError> {
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
@@ -266,7 +266,7 @@ impl Client {
     }
 }
 
-/// The requests of one run: which keys there are, and which of them were set.
+/// The requests of one run: the keys, and which of them were set.
 #[derive(Clone, Copy)]
 struct Requests {
     records: u64,
@@ -285,7 +285,7 @@ impl Requests {
         derive_seed(self.seed ^ 0x0047_4554, nth) % self.records
     }
 
-    /// Returns the keys that are there once all SETs are done.
+    /// Returns the keys that are present after all SETs.
     fn there(self) -> HashSet<u64> {
         (0..self.records).map(|nth| self.set(nth)).collect()
     }
@@ -424,7 +424,7 @@ mod tests {
         for (index, design) in DESIGNS {
             let [set, get] = measure(index, design, &scale, &Progress::hidden(&stop)).unwrap();
             assert_eq!((set.requests, get.requests), (400, 300));
-            // A leaf, and the word that leads to it, at least.
+            // At least a leaf, and the word that leads to it.
             assert!(set.lines_flushed >= 2.0 && (set.fences - 2.0).abs() < 1e-9, "{set:?}");
             assert_eq!((get.lines_flushed, get.fences), (0.0, 0.0), "{get:?}");
             assert!(get.lines_read > 3.0 && get.request_us > 0.0, "{get:?}");
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_answers_otherwise_is_told() {
+    fn an_unexpected_gateway_reply_is_an_error() {
         let served = Served::start(Design::Wort, 10).unwrap();
         let requests = Requests { records: 10, gets: 10, seed: 5 };
         let error = requests.send_get(&mut served.client().unwrap(), 0, &(0..10).collect()).unwrap_err();

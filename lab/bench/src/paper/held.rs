@@ -1,5 +1,5 @@
-//! What `darter-lab paper` needs of a figure, however it is measured: by indexes side by side
-//! ([`Figure`]), or by trees whose cache lines are counted
+//! The interface of a figure to `darter-lab paper`, however it is measured: by comparing indexes
+//! ([`Figure`]), or by counting the cache lines of trees
 //! ([`LineFigure`](super::line_figure::LineFigure)).
 
 use super::claim::distances;
@@ -16,33 +16,33 @@ use {
     crate::compare::Sheet,
 };
 
-/// What a figure is, before it is run.
+/// The description of a figure, before it is run.
 pub(crate) struct Synopsis {
     /// The name on the command line.
     pub(crate) name: &'static str,
     /// What it shows.
     pub(crate) title: &'static str,
-    /// By which clock times are.
+    /// The clock of its times.
     pub(crate) clock: &'static str,
     /// The indexes that take part.
     pub(crate) indexes: Vec<&'static str>,
-    /// How many numbers the text gives.
+    /// Number of numbers that the text gives.
     pub(crate) numbers: usize,
 }
 
-/// What came of a figure's run.
+/// The result of a figure's run.
 pub(crate) struct Held {
-    /// Whether times are of a model.
+    /// Whether times are modelled.
     pub(crate) modelled: bool,
     /// What was run, in sentences.
     pub(crate) what: Vec<String>,
-    /// The paper's numbers and ours come first.
+    /// The results, with the paper's numbers and ours first.
     pub(crate) results: Results,
 }
 
-/// A figure that can be held here.
+/// A figure that can be reproduced here.
 pub(crate) trait Holdable: Sync {
-    /// Returns what it is.
+    /// Returns its description.
     fn synopsis(&self, scale: &Scale) -> Synopsis;
 
     /// Fails if the scale cannot be met.
@@ -51,24 +51,24 @@ pub(crate) trait Holdable: Sync {
     /// Runs it.
     fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError>;
 
-    /// Returns what it says.
+    /// Returns its texts.
     #[cfg(test)]
     fn words(&self) -> Words;
 }
 
-/// What a figure says.
+/// The texts of a figure.
 #[cfg(test)]
 pub(crate) struct Words {
     pub(crate) differs: &'static str,
     /// Section, statement and number of each claim.
     pub(crate) claims: Vec<(&'static str, &'static str, Stated)>,
-    /// The paper's numbers beside those of no measurements.
+    /// The paper's numbers without measurements.
     pub(crate) unmeasured: Sheet,
 }
 
 #[cfg(test)]
 impl Words {
-    /// Returns those with these claims; `compute` gives our numbers without a measurement.
+    /// Returns the texts with these claims; `compute` gives our numbers without a measurement.
     pub(crate) fn of<O>(
         differs: &'static str,
         claims: &[Claim<O>],
@@ -79,8 +79,8 @@ impl Words {
     }
 }
 
-/// Returns whether times of a comparison mean anything for a figure: those of a model, or over
-/// memory nodes. In this process's memory only counts do.
+/// Returns whether times of a comparison are meaningful for a figure: those of a model, or over
+/// memory nodes. In this process's memory only counts are.
 fn has_clock(comparison: &Comparison) -> bool {
     comparison.pool.is_modelled() || matches!(comparison.pool, PoolLocation::Tcp { .. })
 }

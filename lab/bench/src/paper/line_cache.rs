@@ -1,5 +1,5 @@
-//! A model of a processor's last-level cache: so many lines, any of which may lie anywhere in it;
-//! the least recently used one makes room.
+//! A model of a processor's last-level cache: fully associative, with a fixed number of lines; the
+//! least recently used line is evicted.
 
 use darter_baselines::Line;
 use std::collections::{HashMap, VecDeque};
@@ -10,7 +10,7 @@ pub(super) struct LineCache {
     capacity: usize,
     /// The number of each line's last use.
     used: HashMap<Line, u64>,
-    /// Uses in their order; one counts if it is its line's last.
+    /// Uses in order; a use counts if it is its line's last.
     uses: VecDeque<(Line, u64)>,
     now: u64,
 }
@@ -21,7 +21,7 @@ impl LineCache {
         Self { capacity, used: HashMap::new(), uses: VecDeque::new(), now: 0 }
     }
 
-    /// Uses a line. Returns whether it was in the cache, where it is now.
+    /// Uses a line. Returns whether it was in the cache before.
     pub(super) fn touch(&mut self, line: Line) -> bool {
         if self.capacity == 0 {
             return false;
@@ -35,7 +35,7 @@ impl LineCache {
                 self.used.remove(&oldest);
             }
         }
-        // Uses that count no more take little more room than those that do.
+        // This bounds the memory of uses that no longer count.
         if self.uses.len() > 4 * self.capacity {
             let used = &self.used;
             self.uses.retain(|(line, at)| used.get(line) == Some(at));
@@ -43,7 +43,7 @@ impl LineCache {
         was_in
     }
 
-    /// Takes a line out, as CLFLUSH does.
+    /// Evicts a line, as CLFLUSH does.
     pub(super) fn flush(&mut self, line: Line) {
         self.used.remove(&line);
     }
@@ -89,15 +89,15 @@ mod tests {
         let [a, b, c, d, _] = lines();
         let mut cache = LineCache::new(3);
         assert_eq!([a, b, c, a].map(|line| cache.touch(line)), [false, false, false, true]);
-        // `b` goes.
+        // Evicts `b`.
         assert_eq!([d, a, c, b].map(|line| cache.touch(line)), [false, true, true, false]);
-        // And `d`. What is flushed leaves room.
+        // Evicts `d`. A flushed line leaves room.
         cache.flush(a);
         assert_eq!([d, c, b, d, a].map(|line| cache.touch(line)), [false, true, true, true, false]);
         assert!(!LineCache::new(0).touch(a));
     }
 
-    /// Against a list in the order of use.
+    /// Compares with a list in the order of use.
     #[test]
     fn a_long_run_of_uses_is_that_of_a_list() {
         let (lines, mut cache, mut list) = (lines(), LineCache::new(3), Vec::new());

@@ -1,5 +1,5 @@
-//! A figure of WORT's paper: which operations are measured, at which latencies of memory, and how
-//! the results are shown.
+//! A figure of WORT's paper: the measured operations, the latencies of memory, and the presentation
+//! of the results.
 
 use super::claim::{Claim, distances};
 use super::figure::Scale;
@@ -22,17 +22,17 @@ type OfRow = fn(&Row) -> f64;
 /// Computes our number.
 pub(super) type Ours = fn(&Rows) -> Option<Span>;
 
-/// A figure or table that can be held here.
+/// A figure or table that can be reproduced here.
 pub(super) struct LineFigure {
     /// The name on the command line.
     pub(super) name: &'static str,
     /// What it shows.
     pub(super) title: &'static str,
-    /// How what is run here differs from there, beside the scale.
+    /// How this run differs from the paper's, in addition to the scale.
     pub(super) differs: &'static str,
     /// What is measured.
     pub(super) operations: &'static [Operation],
-    /// At which latencies, the paper's own memory first.
+    /// The latencies, those of the paper's own memory first.
     pub(super) latencies: &'static [Latencies],
     /// The numbers that the text gives.
     pub(super) claims: &'static [Claim<Ours>],
@@ -59,7 +59,7 @@ pub(super) struct Row {
     pub(super) fences: f64,
     /// Modelled.
     pub(super) ns: f64,
-    /// Modelled, without a cache.
+    /// Modelled time in nanoseconds, without a cache.
     pub(super) ns_uncached: f64,
 }
 
@@ -95,12 +95,12 @@ impl Row {
 }
 
 impl Rows {
-    /// Returns those of an operation and an index.
+    /// Returns the rows of an operation and an index.
     pub(super) fn of(&self, operation: &str, index: &str) -> impl Iterator<Item = &Row> + Clone {
         self.0.iter().filter(move |row| row.operation == operation && row.index == index)
     }
 
-    /// Returns those of all indexes and keys, at these latencies.
+    /// Returns the rows of all indexes and keys, at these latencies.
     pub(super) fn at(
         &self,
         operation: &str,
@@ -162,7 +162,7 @@ impl Holdable for LineFigure {
     }
 }
 
-/// What times are made of.
+/// Describes how times are modelled.
 fn model() -> String {
     format!(
         "Lines of 64 bytes are counted, times are modelled. An operation takes the write latency for each line that it \
@@ -175,7 +175,7 @@ fn model() -> String {
 }
 
 impl LineFigure {
-    /// What decides the results.
+    /// Returns the settings that determine the results.
     fn settings(&self, scale: &Scale) -> String {
         let operations: Vec<String> = self.operations.iter().map(|operation| operation.name()).collect();
         let latencies: Vec<String> =

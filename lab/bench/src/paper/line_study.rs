@@ -1,10 +1,9 @@
-//! WORT, WOART and ART+CoW as their paper measures them: on one thread, with keys in its three
-//! distributions, inserted in random order; and counted for it the cache lines that operations
-//! touch.
+//! WORT, WOART and ART+CoW, measured as in their paper: on one thread, with keys in its three
+//! distributions, inserted in random order. The cache lines that operations touch are counted.
 //!
-//! Counts are exact: `record_touches` of the trees says which lines an operation looks at, writes
-//! and flushes. Which of them a cache would have held is told by [`LineCache`]; what it all takes
-//! is modelled ([`LineCounts::ns`]).
+//! Counts are exact: `record_touches` of the trees reports the lines that an operation reads,
+//! writes and flushes. [`LineCache`] determines which of them a cache would have held; the
+//! resulting time is modelled ([`LineCounts::ns`]).
 
 use super::figure::Scale;
 use super::line_cache::LineCache;
@@ -28,25 +27,26 @@ const LINE_BYTES: u64 = 64;
 /// Consecutive keys of the clustered distribution.
 const RUN: u64 = 64;
 
-/// Bytes of a pool for each record, and besides: for a tree, and for what waits to be reclaimed.
+/// Bytes of a pool for each record, and in addition: for a tree, and for memory that waits to be
+/// reclaimed.
 const RECORD_ROOM: u64 = 1024;
 const POOL_ROOM: u64 = 64 << 20;
 
-/// Nanoseconds of a line that the cache has: some 50 cycles of the paper's processor, at 2.4 GHz.
+/// Nanoseconds of a line in the cache: about 50 cycles of the paper's processor, at 2.4 GHz.
 pub(super) const HIT_NS: f64 = 20.0;
-/// Nanoseconds of an operation beside its lines: some 240 cycles for comparisons, two fences and an
-/// allocation. An assumption. It is the same for all trees and keys, so it brings ratios nearer to
-/// 1 and changes no order.
+/// Nanoseconds of an operation in addition to its lines: about 240 cycles for comparisons, two
+/// fences and an allocation. An assumption. It is the same for all trees and keys, so it brings
+/// ratios nearer to 1 and changes no order.
 pub(super) const REST_NS: f64 = 100.0;
 
-/// Which operation is measured.
+/// A measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// All keys, one after the other, into an empty tree.
     Insert,
-    /// Searches for keys that are there, evenly distributed.
+    /// Searches for present keys, evenly distributed.
     Search,
-    /// Scans of so many keys in a row, from anywhere.
+    /// Scans of this many consecutive keys, from random places.
     Range(u64),
 }
 
@@ -78,7 +78,7 @@ impl Keys {
         ["dense", "sparse", "clustered"][self as usize]
     }
 
-    /// At most `count` keys, ascending: whole runs, in the clustered distribution.
+    /// Returns at most `count` keys, ascending: whole runs, in the clustered distribution.
     fn ascending(self, count: u64) -> Vec<u64> {
         match self {
             Self::Dense => (1..=count).collect(),
@@ -103,19 +103,19 @@ pub(super) struct Latencies {
     pub(super) write: u32,
 }
 
-/// What operations did to cache lines, all together.
+/// Total effects of operations on cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LineCounts {
     pub(super) ops: u64,
-    /// Lines looked at, each once an operation.
+    /// Lines read, each once per operation.
     pub(super) read: u64,
-    /// Of these, lines that the cache did not have.
+    /// Of these, lines that were not in the cache.
     pub(super) read_missed: u64,
     /// Lines that were written and were not in the cache either.
     pub(super) write_missed: u64,
     /// Lines flushed.
     pub(super) flushed: u64,
-    /// Fences that flushes were waited for with.
+    /// Fences that waited for flushes.
     pub(super) fences: u64,
 }
 
@@ -127,7 +127,7 @@ impl LineCounts {
 
     /// Returns the modelled nanoseconds of an operation.
     ///
-    /// A store waits for nothing, as in the paper's emulation: its line's flush does.
+    /// A store does not wait, as in the paper's emulation: the flush of its line does.
     pub(super) fn ns(&self, latencies: Latencies) -> f64 {
         let hits = self.each(self.read - self.read_missed) * HIT_NS;
         self.each(self.read_missed) * f64::from(latencies.read) + hits + self.ns_beside_reads(latencies)
@@ -170,19 +170,19 @@ pub(super) struct Studied {
     pub(super) operation: Operation,
     pub(super) index: &'static str,
     pub(super) keys: Keys,
-    /// Keys that the tree has in the end.
+    /// Keys in the tree at the end.
     pub(super) records: u64,
-    /// Nodes above a leaf in the end, on average.
+    /// Nodes above a leaf at the end, on average.
     pub(super) depth: f64,
     pub(super) counts: LineCounts,
 }
 
-/// Fails if so many records cannot be had.
+/// Fails if the study does not support this number of records.
 pub(super) fn validate(scale: &Scale) -> Result<(), BenchError> {
     let what = match (scale.records, scale.ops) {
         (1..=PAPER_RECORDS, 1..) => return Ok(()),
         (1..=PAPER_RECORDS, 0) => "--ops: choose at least 1".to_owned(),
-        _ => format!("--records: choose from 1 to {PAPER_RECORDS}, as many as in WORT's paper"),
+        _ => format!("--records: choose from 1 to {PAPER_RECORDS}, the number in WORT's paper"),
     };
     Err(BenchError::Usage(what))
 }
@@ -204,7 +204,8 @@ pub(super) fn study(
     Ok(all)
 }
 
-/// Bytes of a cache that holds the share of these records' tree that the paper's holds of its own.
+/// Bytes of a cache that holds the same share of these records' tree as the paper's cache of its
+/// tree.
 pub(super) fn cache_lines(records: u64) -> usize {
     (u128::from(PAPER_CACHE_BYTES) * u128::from(records) / u128::from(PAPER_RECORDS * LINE_BYTES)) as usize
 }
@@ -219,7 +220,7 @@ struct Tree<'s> {
     client: Client<Local>,
     cache: LineCache,
     inserts: LineCounts,
-    /// Lines of the operation under way.
+    /// Lines of the current operation.
     seen: HashSet<Line>,
 }
 
@@ -283,7 +284,7 @@ impl<'s> Tree<'s> {
         Ok(all)
     }
 
-    /// A place in the keys, the same in every run.
+    /// Returns an index into the keys, the same in every run.
     fn draw(&self, below: usize, nth: u64) -> usize {
         (derive_seed(self.scale.seed ^ 0x5345_4152, nth) % below.max(1) as u64) as usize
     }
@@ -302,7 +303,7 @@ impl<'s> Tree<'s> {
         Ok(counts)
     }
 
-    /// As many scans of `length` keys as touch some of `ops` records each, and some in any case.
+    /// Scans `length` keys several times, so that about `ops` records are touched, at least once.
     async fn scan(&mut self, length: u64, bar: &Progress) -> Result<LineCounts, BenchError> {
         let mut counts = LineCounts::default();
         for nth in 0..(self.scale.ops / length).max(16) {
@@ -355,8 +356,8 @@ mod tests {
         assert!((uncached - (8.0 * 300.0 + 2.0 * 500.0 + REST_NS)).abs() < 1e-9);
     }
 
-    /// Flushes, fences and depths of 5,000 inserts, as `tests/baselines/wort.rs` of
-    /// `darter-baselines` has them of a model; and what follows from the formats.
+    /// Flushes, fences and depths of 5,000 inserts, equal to those that `tests/baselines/wort.rs`
+    /// of `darter-baselines` computes from a model; and values that follow from the formats.
     #[test]
     fn a_study_counts_what_the_formats_say() {
         let scale = Scale { records: 5000, ops: 300, rounds: 1, seed: 1 };
@@ -379,11 +380,11 @@ mod tests {
                 assert_eq!((counts.flushed, counts.write_missed, counts.fences), (0, 0, 0), "{one:?}");
             }
         }
-        // Below a root word and four nodes of one line or two each lies a leaf.
+        // A leaf is below a root word and four nodes of one line or two each.
         let search = of("wort", Keys::Dense, Operation::Search).counts;
         let lines = search.each(search.read);
         assert!((6.0..=10.0).contains(&lines), "{lines}");
-        // In ART+CoW a node of 16 is sorted again by every insert.
+        // In ART+CoW every insert sorts a node of 16 again.
         let whole = of("wort+artcow", Keys::Sparse, Operation::Range(9999)).counts;
         assert!(whole.read >= 5000 * whole.ops, "every leaf is a line");
         let again = run();

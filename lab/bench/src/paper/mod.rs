@@ -1,9 +1,9 @@
-//! The figures and tables of the papers, run here at a scale that this machine can hold, beside the
+//! The figures and tables of the papers, run here at a scale that fits this machine, next to the
 //! numbers that their texts give.
 //!
-//! A figure is data: what is run for it, and the numbers that the text gives ([`claim`]), each with
-//! the section that it stands in and the statement in our words. Times are those of the modelled
-//! testbed and are marked as such; counts do not depend on a clock.
+//! A figure is data: the runs, and the numbers that the text gives ([`claim`]), each with its
+//! section and the statement in our words. Times are those of the modelled testbed and are marked
+//! as such; counts do not depend on a clock.
 
 mod claim;
 mod dart;
@@ -32,39 +32,40 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What `list` and `all` are on the command line.
+/// The special names `list` and `all` on the command line.
 const LIST: &str = "list";
 const ALL: &str = "all";
-/// How large figures are run with `--quick`.
+/// The scale of figures with `--quick`.
 const QUICK: (u64, u64) = (20_000, 10_000);
 
 /// Arguments of `darter-lab paper`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PaperArgs {
-    /// Figures and tables by name, as in dart-fig7,smart-fig11; `all`; or `list`, which tells them
+    /// Figures and tables by name, such as dart-fig7,smart-fig11; `all`; or `list`, which lists
+    /// them
     #[arg(required = true, value_delimiter = ',', value_name = "NAMES")]
     pub figures: Vec<String>,
     /// Directory for tables, CSV, plots and pages
     #[arg(long, default_value = "paper", value_name = "DIR")]
     pub out: PathBuf,
-    /// Records, where the papers have 60 million or more
+    /// Records; the papers have 60 million or more
     #[arg(long, value_parser = parse_count, default_value = "1M", value_name = "N")]
     pub records: u64,
-    /// Operations of each workload but `load`
+    /// Operations of each workload except `load`
     #[arg(long, value_parser = parse_count, default_value = "200K", value_name = "N")]
     pub ops: u64,
-    /// Rounds, of which the median counts
+    /// Rounds; the median counts
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub rounds: u32,
     /// Seed of keys and operations
     #[arg(long, default_value_t = 42, value_name = "N")]
     pub seed: u64,
-    /// A first look: 20K records, 10K operations
+    /// A quick run: 20K records, 10K operations
     #[arg(long)]
     pub quick: bool,
 }
 
-/// Every figure that can be held.
+/// Every figure that can be reproduced.
 fn figures() -> impl Iterator<Item = &'static dyn Holdable> {
     let compared = [dart::FIGURES, smart::FIGURES, sherman::FIGURES, xstore::FIGURES].into_iter().flatten();
     let compared = compared.map(|figure: &Figure| figure as &dyn Holdable);
@@ -73,7 +74,7 @@ fn figures() -> impl Iterator<Item = &'static dyn Holdable> {
     compared.chain(lines).chain(gateways)
 }
 
-/// Every figure that cannot.
+/// Every figure that cannot be reproduced.
 fn unheld() -> impl Iterator<Item = &'static Unheld> {
     [dart::UNHELD, smart::UNHELD, sherman::UNHELD, xstore::UNHELD].into_iter().flatten()
 }
@@ -94,7 +95,7 @@ pub fn run_paper(args: &PaperArgs, setting: &Setting, out: &mut dyn Write) -> Re
             name => chosen.push(find(name, &scale)?),
         }
     }
-    // Wrong arguments are told before hours are spent.
+    // Arguments are checked before hours are spent.
     chosen.iter().try_for_each(|figure| figure.validate(&scale))?;
     fs::create_dir_all(&args.out).map_err(|source| BenchError::File { path: args.out.clone(), source })?;
     for figure in chosen {
@@ -108,21 +109,23 @@ fn find(name: &str, scale: &Scale) -> Result<&'static dyn Holdable, BenchError> 
         return Ok(found);
     }
     let why = unheld().find(|figure| figure.name == name).map_or_else(
-        || format!("there is no figure `{name}`; `darter-lab paper list` tells them"),
-        |figure| format!("{name} cannot be held here: {}", figure.why),
+        || format!("no figure is named `{name}`; `darter-lab paper list` lists them"),
+        |figure| format!("{name} cannot be reproduced here: {}", figure.why),
     );
     Err(BenchError::Usage(why))
 }
 
-/// What there is, what each needs, and what there is not.
+/// Returns the list of figures, what each needs, and those that cannot be reproduced.
 fn list(scale: &Scale) -> String {
-    let mut held =
-        Sheet::new("Figures and tables that can be held", &["name", "shows", "clock", "indexes", "numbers"]);
+    let mut held = Sheet::new(
+        "Figures and tables that can be reproduced",
+        &["name", "shows", "clock", "indexes", "numbers"],
+    );
     for figure in figures() {
         let Synopsis { name, title, clock, indexes, numbers } = figure.synopsis(scale);
         held.row([name, title, clock, &indexes.join(", "), &numbers.to_string()]);
     }
-    let mut not = Sheet::new("Those that cannot", &["name", "shows", "why not"]);
+    let mut not = Sheet::new("Figures and tables that cannot", &["name", "shows", "why not"]);
     for figure in unheld() {
         not.row([figure.name, figure.title, figure.why]);
     }

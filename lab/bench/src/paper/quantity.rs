@@ -1,4 +1,4 @@
-//! Numbers as a paper's text states them, numbers as measured, and how far they are apart.
+//! Numbers as stated in a paper's text, numbers as measured, and their distance.
 
 use std::fmt;
 
@@ -61,8 +61,8 @@ impl Span {
         self.least.to_bits() == self.most.to_bits()
     }
 
-    /// How far apart ours is from what was stated: what it would have to be multiplied by, as a
-    /// percentage.
+    /// Returns the distance of our number from the stated one: the factor by which the stated one
+    /// would have to be multiplied, as a percentage.
     pub(crate) fn deviation(self, stated: Stated) -> String {
         match stated {
             Stated::About(value) => percent(f64::midpoint(self.least, self.most), value),

@@ -3,14 +3,14 @@
 use super::quantity::Span;
 use crate::compare::{Figures, Measurement};
 
-/// Something measured.
+/// A measured metric.
 pub(crate) type Metric = fn(&Figures) -> f64;
 
-/// Round trips an operation.
+/// Round trips per operation.
 pub(crate) const ROUND_TRIPS: Metric = |figures| figures.round_trips_per_op;
-/// Bytes read an operation.
+/// Bytes read per operation.
 pub(crate) const BYTES_READ: Metric = |figures| figures.read_bytes_per_op;
-/// Million operations a second.
+/// Million operations per second.
 pub(crate) const MOPS: Metric = |figures| figures.ops_per_s / 1e6;
 /// Median latency in microseconds.
 pub(crate) const P50_US: Metric = |figures| figures.p50_us;
@@ -59,7 +59,7 @@ impl<'a> Selection<'a> {
         self.filter(|one| one.configuration.value_bytes == bytes)
     }
 
-    /// Selects those whose pool is there.
+    /// Selects those with this pool.
     pub(crate) fn pool(&self, name: &str) -> Self {
         self.filter(|one| one.configuration.pool == name)
     }

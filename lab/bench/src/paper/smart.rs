@@ -340,6 +340,6 @@ pub(super) const UNHELD: &[Unheld] = &[
     Unheld {
         name: "smart-fig18b",
         title: "Searches with keys of different lengths",
-        why: "there is no dataset of long keys of one length; `compare --dataset file:PATH` runs on any",
+        why: "no dataset here has long keys of one length; `compare --dataset file:PATH` runs on any",
     },
 ];

@@ -15,7 +15,7 @@ use darter_model::Preset;
 
 const ALL: &[&str] = &["xstore", "xstore+server", "xstore+levels", "xstore+whole"];
 const SERVER: &[&str] = &["xstore+server"];
-/// The other systems of figure 10 but for its optimum.
+/// The other systems of figure 10, except its optimum.
 const OTHERS: &[&str] = &["xstore+server", "xstore+levels"];
 const RIVALS: &[&str] = &["xstore+server", "xstore+levels", "xstore+whole"];
 /// A cache that holds all models and tables.
@@ -25,8 +25,8 @@ const VALUE_BYTES: usize = 8;
 const CLIENTS: usize = 360;
 /// Keys of a sub-model, as XStore trains them.
 const KEYS_EACH: u64 = 200;
-/// Searches of each client machine before, for each ten records: with so many, next to nothing of
-/// what a cache can hold is missing.
+/// Searches of each client machine before the measurement, for each ten records, enough to nearly
+/// fill the cache.
 const WARM_UP_TENTHS: u64 = 4;
 
 const SKEWS: &[f64] = &[0.0, 0.99];
@@ -38,12 +38,12 @@ fn testbed(scale: &Scale, indexes: &[&str], dataset: &DatasetSpec, workloads: &[
     Comparison { warm_up, ..all }.with_caches(&[CACHE]).with_values(VALUE_BYTES)
 }
 
-/// With one operation of one client under way.
+/// With one operation of one client in flight.
 fn alone(comparison: Comparison) -> Comparison {
     Comparison { in_flight: vec![1], ..comparison }.with_threads(&[1])
 }
 
-/// Bytes of the top model and all sub-models of so many records.
+/// Bytes of the top model and all sub-models of `records` records.
 fn models_bytes(records: u64) -> u64 {
     16 + 14 * records.div_ceil(KEYS_EACH)
 }
@@ -105,13 +105,13 @@ fn with_models<'a>(selection: &Selection<'a>) -> Selection<'a> {
     sizes.get(1).map_or_else(|| selection.cache(0), |&bytes| selection.cache(bytes))
 }
 
-/// What inserts leave of the throughput of reads.
+/// The share of the throughput of reads that remains with inserts.
 fn left_by_inserts(selection: &Selection<'_>) -> Option<Span> {
     let peak = |workload| selection.index("xstore").workload(workload).peak(MOPS);
     Some(Span::one(peak("d")? / peak("c")?))
 }
 
-/// Memory nodes of this machine, without logs and with them, and many operations under way.
+/// Memory nodes of this machine, without logs and with them, and many operations in flight.
 fn beside_logs(scale: &Scale) -> Vec<Comparison> {
     let on = |is_logged| Comparison {
         pool: PoolLocation::Tcp { is_logged },
@@ -125,7 +125,7 @@ fn beside_logs(scale: &Scale) -> Vec<Comparison> {
     [false, true].into_iter().flat_map(|is_logged| [on(is_logged), random(is_logged)]).collect()
 }
 
-/// What a log leaves of a workload's throughput.
+/// The share of a workload's throughput that remains with a log.
 fn left_by_logs(selection: &Selection<'_>, workload: &str) -> Option<Span> {
     let peak = |pool| selection.workload(workload).pool(pool).peak(MOPS);
     Some(Span::one(peak("tcp:log")? / peak("tcp")?))
@@ -163,7 +163,7 @@ pub(super) const FIGURES: &[Figure] = &[
                 "c",
                 0.0,
                 24.0,
-                "a server that is called answers 24 M requests a second"
+                "a server that is called handles 24 M requests a second"
             ),
             mops!("3", "xstore+levels", "c", 0.0, 14.5, "clients that cache upper levels reach 14.5 M"),
             mops!("3", "xstore+whole", "c", 0.0, 78.0, "those that cache all 78 M"),
@@ -350,7 +350,7 @@ pub(super) const UNHELD: &[Unheld] = &[
     Unheld {
         name: "xstore-fig16",
         title: "Values behind pointers, and TPC-C",
-        why: "there are no transactions here to run TPC-C with",
+        why: "TPC-C needs transactions, which are missing here",
     },
 ];
 

@@ -117,12 +117,12 @@ fn validate(benchmark: &LabBenchArgs) -> Result<(), BenchError> {
     }
     if args.in_flight != [1] || args.processes != 1 {
         return Err(BenchError::Usage(
-            "--in-flight, --processes: the other indexes are of one process and know no waiting; leave them out".to_owned(),
+            "--in-flight, --processes: the other indexes are of one process and never wait; leave these options out".to_owned(),
         ));
     }
     if benchmark.index.0.name != IndexKind::default().name() {
         return Err(BenchError::Usage(
-            "--peers: darter's store runs beside them; leave --index out".to_owned(),
+            "--peers: darter's store is one of the peers; leave --index out".to_owned(),
         ));
     }
     if args.check {

@@ -22,7 +22,7 @@ impl CongeeTarget {
         let drainer = |_key: usize, word: usize| {
             // SAFETY: the drainer runs once for each word still in the tree when the tree is
             // dropped, and each such word came from `Box::into_raw` in `boxed` and was not
-            // replaced, hence not freed.
+            // replaced, and therefore not freed.
             drop(unsafe { Box::from_raw(word as *mut Value) });
         };
         Self { tree: Congee::new_with_drainer(DefaultAllocator {}, drainer) }

@@ -1,4 +1,4 @@
-//! `RwLock<BTreeMap>`: what one reaches for first. The lock is the standard library's, and updates
+//! `RwLock<BTreeMap>`, the obvious first choice. The lock is the standard library's, and updates
 //! are in place.
 
 use super::{Value, integer, value};

@@ -1,11 +1,11 @@
 //! Other ordered indexes in the same process (feature `peers`): same keys, same values, same
 //! operations, same driver.
 //!
-//! Each peer is wrapped in a file of its own, as its documentation advises. All of them are plain
-//! memory structures of one process; darter pays for verbs, checks and addresses on top, so that
-//! its bytes can live elsewhere and be shared. Rounds are interleaved and the order of the indexes
-//! turns with each, so that a slow moment of the machine hits all. Keys are 8-byte integers, which
-//! the peers get as `u64`; values are 64 bytes and are copied out by everyone.
+//! Each peer is wrapped in a separate file, as its documentation advises. All of them are plain
+//! memory structures of one process; darter pays for verbs, checks and addresses in addition, so
+//! that its bytes can be elsewhere and be shared. Rounds are interleaved and the order of the
+//! indexes rotates with each, so that a slow moment of the machine affects all. Keys are 8-byte
+//! integers, which the peers get as `u64`; values are 64 bytes and are copied out by all.
 //!
 //! Never compare with numbers of another run, least of all of another machine.
 

@@ -1,10 +1,10 @@
-//! What a verb costs above a plain load: READs of 64 and 128 bytes against word-wise copies of as
-//! many.
+//! The cost of a verb compared with plain loads: READs of 64 and 128 bytes against word-wise copies
+//! of the same size.
 //!
 //! Both copy aligned words of random lines by atomic loads, from a region that fits the cache and
-//! from one that does not; as in a search, which line comes next depends on what the last one held.
-//! The verb goes the whole way: a batch from the endpoint, bounds and alignment checked, posted,
-//! awaited, given back.
+//! from a larger one; as in a search, the content of a line determines the next one. The verb takes
+//! the full path: a batch from the endpoint, bounds and alignment checked, posted, awaited, given
+//! back.
 
 use comfy_table::Table;
 use darter::{FabricError, GlobalAddr, block_on};
@@ -18,7 +18,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Bytes of a region that fits the cache, and of one that does not.
+/// Bytes of a region that fits the cache, and of a larger one.
 const REGION_BYTES: [u64; 2] = [256 << 10, 512 << 20];
 /// Words of one READ.
 const READ_WORDS: [usize; 2] = [8, 16];
@@ -73,7 +73,7 @@ pub(super) fn measure() -> Result<Vec<VerbCost>, BenchError> {
     Ok(costs)
 }
 
-/// The table for people.
+/// Returns the table for readers.
 pub(super) fn table(costs: &[VerbCost]) -> Table {
     let mut table =
         markdown_table(&["verbs", "plain loads, ns", "READ, ns", "counted READ, ns", "READ above plain, ns"]);

@@ -67,7 +67,7 @@ fn peers_say_how_to_get_them() {
     assert!(bench("--peers").unwrap_err().to_string().contains("--features peers"));
 }
 
-/// Every index by name, and every kind of pool that is of this process.
+/// Every index by name, and every kind of pool in this process.
 #[test]
 fn every_index_runs_on_every_kind_of_pool() {
     let small = "--records 500 --ops 100 --workload load,a,d,e --check";
@@ -87,7 +87,7 @@ fn every_index_runs_on_every_kind_of_pool() {
     let other = pool.replace("/pool?", "/other?");
     let served = format!("--index xstore --workload a --records 2000 --ops 500 --pool {other}");
     assert_eq!(bench(&served).unwrap().0[0].pool, other);
-    // The pool keeps the keys, and is not used twice.
+    // The pool keeps its keys, and cannot be used twice.
     let again = bench(&on_file).unwrap_err();
     assert!(again.is_usage() && again.to_string().contains("holds keys already"), "{again}");
     let modelled = Program::try_parse_from(["bench", "--pool", "model:preset=dart"]).unwrap_err();

@@ -1,5 +1,5 @@
-//! Small whole comparisons: every index in every workload, local and modelled, and the files that
-//! come of it.
+//! Small whole comparisons: every index in every workload, local and modelled, and the resulting
+//! files.
 
 use clap::Parser;
 use darter_bench::BenchError;
@@ -32,7 +32,7 @@ fn compare(words: &str) -> Result<(Vec<Measurement>, String), BenchError> {
     Ok((measurements, String::from_utf8(out).expect("UTF-8")))
 }
 
-/// All that keep what they are given, by name.
+/// The names of all indexes that keep everything stored in them.
 fn every_index() -> String {
     let names = VARIANTS.iter().map(|variant| variant.name).filter(|name| !name.contains("unlocked"));
     names.collect::<Vec<_>>().join(",")
@@ -78,7 +78,7 @@ fn a_sweep_has_a_row_for_each_point_and_files_for_everybody() {
         path("plots")
     );
     let (measurements, _) = compare(&words).unwrap();
-    // Two loads for each cache, which know no exponent; four searches for each cache.
+    // Two loads for each cache, without exponents; four searches for each cache.
     assert_eq!(measurements.len(), 2 * 2 + 2 * 2 * 2);
     let hashes: HashSet<_> = measurements.iter().map(|one| one.figures.hash.clone()).collect();
     assert_eq!(hashes.len(), measurements.len(), "two configurations have one hash");
@@ -192,7 +192,7 @@ fn a_figure_leaves_its_files_and_says_how_far_apart_we_are() {
     assert!(run(&["dart-fig9"]).unwrap_err().to_string().contains("128 bytes"));
 }
 
-/// Figures of WORT count cache lines: exactly, and so the same in every run.
+/// Figures of WORT count cache lines exactly, so the counts are the same in every run.
 #[test]
 fn figures_of_lines_leave_the_same_files_in_every_run() {
     let folder = tempfile::tempdir().unwrap();

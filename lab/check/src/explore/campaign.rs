@@ -1,4 +1,5 @@
-//! Many runs: plans drawn from a seed, spread over threads, summed up; the first violation is shrunk and explained.
+//! Many runs: plans drawn from a seed, spread over threads and summed up. The first violation is
+//! shrunk and explained.
 
 use super::corpus::{Corpus, Trail};
 use super::fault::Fault;
@@ -22,25 +23,26 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError, RwLock};
 
-/// Rounds of upkeep of each client in which both graces of a retired node pass.
+/// Rounds of upkeep per client after which both grace periods of a retired node have passed.
 const GRACES: usize = 7;
 
-/// One client in so many has so many times the operations.
+/// One client in this many has `LONG_TIMES` as many operations.
 const LONG_ONE_IN: u64 = 6;
 const LONG_TIMES: u64 = 5;
 /// Operations of a client beyond which a run is not made longer.
 const OPS_MAX: usize = 40;
-/// Rounds of upkeep that a client for nothing else does, at least and at most.
+/// Fewest and most rounds of upkeep of a client that does nothing else.
 const ROUNDS: (u64, u64) = (4, 28);
-/// The same where clients churn.
+/// The same if clients churn.
 const CHURNED_ROUNDS: (u64, u64) = (16, 64);
-/// One run in so many, of those in which nobody is late, has a client that sweeps beside the others.
+/// One run in this many, of those in which no client is late, has a client that sweeps while the
+/// others run.
 const SWEEPS_ONE_IN: u64 = 4;
-/// Milliseconds in which a process of a run on groups dies or is shut out, if one does.
+/// Milliseconds within which a process of a run on groups dies or is shut out, if one does.
 const BLOWS_MS: u64 = 8000;
-/// Runs of a round, which all see the same corpus.
+/// Runs of a round, all of which see the same corpus.
 const ROUND: u64 = 1024;
-/// One run in so many begins as an interesting one did.
+/// One run in this many begins as an interesting run did.
 const GOES_ON_ONE_IN: u64 = 3;
 
 /// How schedules are drawn.
@@ -48,51 +50,51 @@ const GOES_ON_ONE_IN: u64 = 3;
 pub enum SchedulerKind {
     /// Uniformly.
     Random,
-    /// By ranks with a few changes.
+    /// By priorities, with a few changes.
     Pct,
-    /// Uniformly, with one or two clients held for long.
+    /// Uniformly, with one or two clients held for a long time.
     Late,
-    /// By turns.
+    /// The three kinds, alternating.
     Mixed,
 }
 
-/// What a campaign explores.
+/// The parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The index.
     pub subject: &'static Explored,
-    /// Everything follows from it and the number of the run.
+    /// Random seed; it and the number of a run determine the run.
     pub seed: u64,
-    /// Schedules.
+    /// Number of runs.
     pub runs: u64,
-    /// Most clients in a run; at least 2 take part.
+    /// Maximum number of clients in a run; at least 2 take part.
     pub clients: usize,
-    /// Most operations of a client.
+    /// Maximum number of operations of a client.
     pub ops: usize,
-    /// Most hot keys.
+    /// Maximum number of hot keys.
     pub keys: usize,
-    /// Names of the faults that may strike, one in half of the runs.
+    /// Names of the faults that may strike; half of the runs have one.
     pub faults: Vec<String>,
     /// How schedules are drawn.
     pub scheduler: SchedulerKind,
-    /// Where runs begin.
+    /// Scenarios from which runs begin.
     pub scenarios: Vec<&'static Scenario>,
-    /// What verbs promise less than those of other providers.
+    /// Guarantees of other providers' verbs that these verbs lack.
     pub verbs: Relaxations,
-    /// Who executes them.
+    /// The sides that execute the verbs.
     pub sides: Sides,
-    /// When what they write is on the medium, and what waits for that.
+    /// When writes reach the medium, and which operations wait for that.
     pub medium: Medium,
     /// Whether memory nodes are simulated groups of replicas, whose faults strike in every run.
     pub groups: bool,
-    /// Whether a violation is made as short as can be, which takes thousands of runs.
+    /// Whether to shrink a violation, which takes thousands of runs.
     pub shrinks: bool,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
 impl Settings {
-    /// Few runs of an index from everywhere, undisturbed.
+    /// A few runs of an index over all its scenarios, without faults.
     pub fn of(subject: &'static Explored) -> Self {
         Self {
             subject,
@@ -114,7 +116,7 @@ impl Settings {
     }
 }
 
-/// What came of a campaign.
+/// The result of a campaign.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Runs performed.
@@ -127,25 +129,25 @@ pub struct Summary {
     pub torn: u64,
     /// Faults that struck, by name.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Choices of power failures by which something that was written is not there.
+    /// Choices at power failures that left out something that was written.
     pub taken_back: u64,
-    /// Operations that were told that a value was lost.
+    /// Operations that returned that a value was lost.
     pub lost: u64,
-    /// States that the checker looked at.
+    /// States that the checker visited.
     pub states: u64,
     /// Operations in the longest history.
     pub longest_history: u64,
-    /// The most round trips of one operation, and its verbs; upkeep left out.
+    /// The most round trips of one operation, and its verbs, upkeep excluded.
     pub longest_op: (u64, u64),
-    /// The same where a client had stopped for ever, of the others' operations.
+    /// The same for the other clients' operations in runs in which a client had stopped for ever.
     pub longest_beside_stopped: (u64, u64),
-    /// How often each situation was met.
+    /// How often each situation occurred.
     pub situations: BTreeMap<Situation, u64>,
-    /// Pairs of situations that some run met one after the other.
+    /// Pairs of situations that occurred one after the other in some run.
     pub pairs: u64,
-    /// What the worlds of simulated groups have met.
+    /// Events in the simulated groups.
     pub met: Counts,
-    /// The violation of the lowest run, if there was one.
+    /// The violation of the run with the lowest number, if there was one.
     pub finding: Option<Finding>,
 }
 
@@ -196,18 +198,18 @@ impl Summary {
     }
 }
 
-/// A number of its own for each run of a seed.
+/// Returns a distinct number for each run of a seed.
 fn seed_of(seed: u64, run: u64) -> u64 {
     seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ run.wrapping_add(1).wrapping_mul(0xd129_0b26_89fe_3a6b)
 }
 
 impl Settings {
-    /// Runs in which each scenario has had its turns.
+    /// Runs in which each scenario gets all its turns.
     fn turns(&self) -> u64 {
         self.scenarios.iter().map(|scenario| scenario.turns).sum()
     }
 
-    /// Where a run begins.
+    /// The scenario from which a run begins.
     fn scenario_of(&self, run: u64) -> &'static Scenario {
         let mut turn = run % self.turns();
         let is_its = |scenario: &&&Scenario| {
@@ -239,17 +241,17 @@ impl Settings {
             faults: Vec::new(),
             clients: (0..clients).map(|_| self.ops_of(scenario, keys, &mut dice)).collect(),
         };
-        // So much upkeep in the middle that what was unlinked before it is free, and used again, after it.
+        // Enough upkeep in the middle that memory unlinked before it is freed, and reused after it.
         if dice.one_in(6) {
             for ops in &mut plan.clients {
                 ops.extend(std::iter::repeat_n(Op::Maintain, GRACES));
                 ops.extend(self.ops_of(scenario, keys, &mut dice));
             }
         }
-        // Or upkeep all the time, as processes that live do it: epochs pass while operations are under way.
+        // Or continuous upkeep, as live processes do it: epochs pass while operations run.
         if scenario.churns || dice.one_in(3) {
             let (least, most) = if scenario.churns { CHURNED_ROUNDS } else { ROUNDS };
-            // The others hand blocks over to a process that asks for room.
+            // The others hand blocks over to a process that requests room.
             let asks = dice.one_in(3).then(|| dice.below(u64::from(plan.processes())) as u32);
             for process in 0..plan.processes() {
                 let rounds = least + dice.below(most - least);
@@ -267,10 +269,11 @@ impl Settings {
         if dice.one_in(2) {
             self.add_fault(&mut plan, &mut dice);
         }
-        // A sweep waits for all that live, for long where one of them does not move.
+        // A sweep waits for all live members, for a long time if one of them does not move.
         let moves = |fault: &Fault| !matches!(fault, Fault::Hold(..) | Fault::Pause(..) | Fault::Stop(..));
         let is_calm = self.kind_of(run) == SchedulerKind::Random && plan.faults.iter().all(moves);
-        // And it moves the clock of leases, while those that wait for the medium cannot renew theirs.
+        // It also moves the clock of leases, while clients that wait for the medium cannot renew
+        // theirs.
         let waits = self.medium != Medium::Never;
         if self.subject.promises.exact_memory && is_calm && dice.one_in(SWEEPS_ONE_IN) && !waits {
             let clients = clients.min(plan.clients.len()) as u64;
@@ -280,7 +283,7 @@ impl Settings {
         plan
     }
 
-    /// Has one of the faults strike somewhere in a plan.
+    /// Adds one of the faults somewhere in a plan.
     fn add_fault(&self, plan: &mut Plan, dice: &mut Dice) {
         if self.faults.is_empty() {
             return;
@@ -303,12 +306,12 @@ impl Settings {
             "refuse" => 2 * operations + 4,
             _ => EVENTS_OF_AN_OPERATION * operations,
         };
-        // Most strike early, where few operations have been, and all anywhere.
+        // Most faults strike early, after few operations, and all can strike anywhere.
         let most = 1 + dice.below(most.max(12));
         plan.faults.extend(Fault::named(name, who, dice.below(most)));
     }
 
-    /// The processes of so many clients: mostly one each, or all the same, or by chance.
+    /// Returns the processes of `clients` clients: mostly one each, or the same for all, or random.
     fn processes_of(clients: usize, scenario: &Scenario, dice: &mut Dice) -> Vec<u8> {
         if scenario.shares {
             let mut processes = vec![0; clients];
@@ -332,7 +335,7 @@ impl Settings {
 
     fn ops_of(&self, scenario: &Scenario, keys: u64, dice: &mut Dice) -> Vec<Op> {
         let few = 1 + dice.below(self.ops.max(1) as u64);
-        // Now and then many: what takes several epochs, changes of the list and uses of one piece of memory.
+        // Sometimes many, to span several epochs, changes of the list and uses of the same memory.
         let is_long = scenario.churns || dice.one_in(LONG_ONE_IN);
         let count = if is_long { few * LONG_TIMES } else { few };
         let mut op = || {
@@ -374,7 +377,7 @@ impl Settings {
         (0..count).map(|_| op()).collect()
     }
 
-    /// What kind of schedule a run has.
+    /// The kind of a run's schedule.
     fn kind_of(&self, run: u64) -> SchedulerKind {
         match self.scheduler {
             SchedulerKind::Mixed => {
@@ -404,7 +407,7 @@ impl Settings {
         }
     }
 
-    /// Performs a run: a new one, or one that begins as an interesting one did.
+    /// Performs a run: a new one, or one that begins as an interesting run did.
     fn perform(&self, at: u64, corpus: &Corpus, fixtures: &mut Fixtures) -> (Plan, Outcome) {
         let mut dice = Dice::new(seed_of(self.seed ^ 0xc0_1b05, at));
         let drawn = if dice.one_in(GOES_ON_ONE_IN) { corpus.draw(&mut dice) } else { None };
@@ -420,7 +423,7 @@ impl Settings {
         (plan, outcome)
     }
 
-    /// A plan with further operations, and perhaps a fault.
+    /// Adds operations to a plan, and perhaps a fault.
     fn go_on(&self, plan: &Plan, dice: &mut Dice) -> Plan {
         let mut plan = plan.clone();
         let keys = plan.scenario.hot.len().min(self.keys.max(1)) as u64;
@@ -436,7 +439,8 @@ impl Settings {
         plan
     }
 
-    /// Runs everything, or up to the first violation. `progress` is told the number of runs done now and then.
+    /// Performs all runs, or those up to the first violation. Calls `progress` now and then with
+    /// the number of runs done.
     pub fn explore(&self, progress: &(dyn Fn(u64) + Sync)) -> Summary {
         let threads = self.threads.max(1);
         let (next, stop_at) = (AtomicU64::new(0), AtomicU64::new(self.runs));
@@ -461,7 +465,8 @@ impl Settings {
                         progress,
                     );
                 }
-                // Everybody has done the last run of this round before one of them looks at what came of it.
+                // All threads have done their last run of this round before one of them takes in
+                // the results.
                 if barrier.wait().is_leader() {
                     let mut found =
                         std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));

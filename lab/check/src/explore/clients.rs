@@ -1,5 +1,5 @@
-//! A simulated client: its operations one after another, each written into the history before it
-//! begins and when it ends.
+//! A simulated client. It performs its operations one after another and records each in the history
+//! before it begins and when it ends.
 
 use super::op::Op;
 use super::outcome::Violation;
@@ -18,11 +18,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Keys of a window of a scan, at least, and windows through the keys of a scenario, at most.
+/// Fewest keys in a window of a scan, and most windows over the keys of a scenario.
 const WINDOW_MIN: usize = 2;
 const WINDOWS_MAX: usize = 4;
 
-/// What all clients of a run write down.
+/// The record that all clients of a run share.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     clock: u64,
@@ -35,17 +35,17 @@ pub(super) struct Recorder {
     pub awaits: Vec<u64>,
     pub longest_op: Vec<(u64, u64)>,
     pub errors: Vec<String>,
-    /// Operations that were told that a value was lost.
+    /// Operations that returned that a value was lost.
     pub lost: u64,
     /// Clients whose operation has not executed a verb yet.
     fresh: Vec<bool>,
     pub violation: Option<Violation>,
-    /// Who waits until nobody else can move.
+    /// Clients that wait until no other client can move.
     resting: Vec<Waker>,
     /// Sweeps that have not ended.
     pub sweeps: usize,
-    /// Processes that joined while clients ran, each with the process of the client that has it do
-    /// so.
+    /// Processes that joined while clients ran, each with the process of the client that made it
+    /// join.
     visitors: Vec<(u32, u32)>,
 }
 
@@ -67,7 +67,7 @@ impl Recorder {
         Self { sweeps, ..Self::new(plan.clients.len()) }
     }
 
-    /// Goes on with what others wrote down, after all of it.
+    /// Continues after the history that others recorded.
     pub(super) fn begin_after(&mut self, history: Vec<Operation>) {
         let last = |operation: &Operation| operation.returned.map_or(operation.invoked, |(at, _)| at);
         self.clock = history.iter().map(last).max().unwrap_or(0);
@@ -79,13 +79,13 @@ impl Recorder {
         self.clock
     }
 
-    /// The operation that a client has asked for begins no earlier than now, unless it has begun.
+    /// Moves the beginning of a client's operation to now, unless the operation has begun.
     pub(super) fn begin_now(&mut self, client: u32) {
         if std::mem::take(&mut self.fresh[client as usize]) {
             let clock = self.clock;
             let open =
                 |operation: &&mut Operation| operation.client == client && operation.returned.is_none();
-            // What was cancelled before keeps its interval: it is open at the end anyway.
+            // A cancelled operation keeps its interval: it is open at the end anyway.
             let last = self.history.iter().rev().find(|operation| operation.client == client);
             let invoked = last.map_or(clock, |operation| operation.invoked);
             for operation in
@@ -96,8 +96,8 @@ impl Recorder {
         }
     }
 
-    /// Whether a value of these operations' keys can have been lost: somebody's write of one of
-    /// them has not been answered.
+    /// Whether a value of these operations' keys can have been lost: another write of one of them
+    /// has not returned.
     fn may_be_lost(&self, mine: &Range<usize>) -> bool {
         let keys = &self.history[mine.clone()];
         self.history.iter().enumerate().any(|(at, other)| {
@@ -108,13 +108,13 @@ impl Recorder {
         })
     }
 
-    /// A process, and those that joined at the instance of its clients: what stops one stops all.
+    /// A process, and those that joined on behalf of its clients: a fault that stops one stops all.
     pub(super) fn processes_of(&self, process: u32) -> impl Iterator<Item = u32> + '_ {
         let visitors = self.visitors.iter().filter(move |&&(host, _)| host == process);
         std::iter::once(process).chain(visitors.map(|&(_, visitor)| visitor))
     }
 
-    /// Lets those go on who waited until nobody else can move; answers whether there was one.
+    /// Wakes the clients that wait until no other client can move. Returns whether there was one.
     pub(super) fn end_rests(&mut self) -> bool {
         let is_any = !self.resting.is_empty();
         self.resting.drain(..).for_each(Waker::wake);
@@ -126,13 +126,13 @@ impl Recorder {
     }
 }
 
-/// Who a client is.
+/// The identity of a client.
 pub(super) struct Identity<'s> {
     pub number: u32,
     /// Its process.
     pub process: u32,
     pub scenario: &'s Scenario,
-    /// The await at which its operation is dropped; if `true`, when it would go on.
+    /// The await at which its operation is dropped; if `true`, after the await has ended.
     pub cancel_at: Option<(u64, bool)>,
 }
 
@@ -174,13 +174,13 @@ async fn visit<S: Subject>(sim: Sim, key: &[u8], value: &[u8]) -> Result<PutOutc
     Ok(outcome)
 }
 
-/// Rounds of upkeep during which a process asks for room.
+/// Rounds of upkeep during which a process requests room.
 const ROUNDS_OF_A_REQUEST: usize = 8;
-/// Rounds of upkeep that a client with nothing left to do does beside sweeps.
+/// Rounds of upkeep that a client with no operations left does while others sweep.
 const ROUNDS_BESIDE_SWEEPS: usize = 500;
 
-/// Sweeps that a client has before it, which end when it does. [`Recorder::sweeps`] counts them
-/// from the start.
+/// Sweeps that a client has still to do, which end when the client does. [`Recorder::sweeps`]
+/// counts them from the start.
 struct Sweeps {
     recorder: Rc<RefCell<Recorder>>,
     left: usize,
@@ -199,7 +199,7 @@ impl Drop for Sweeps {
     }
 }
 
-/// Ends when nobody else can move.
+/// Returns when no other client can move.
 async fn rest(recorder: &RefCell<Recorder>) {
     let mut waits = false;
     std::future::poll_fn(|context| {
@@ -212,7 +212,7 @@ async fn rest(recorder: &RefCell<Recorder>) {
     .await;
 }
 
-/// What an operation on the index answered.
+/// The result of an operation on the index.
 enum Answer {
     Key(Told),
     All(Vec<Option<u64>>),
@@ -225,7 +225,7 @@ enum Ended {
     Cancelled,
 }
 
-/// Drops a future at the so-manieth await of its client.
+/// Drops a future at the `cancel_at`-th await of its client.
 async fn unless_cancelled(
     future: impl Future<Output = Result<Answer, IndexError>>,
     recorder: &RefCell<Recorder>,
@@ -262,7 +262,7 @@ fn told(outcome: PutOutcome) -> Answer {
     })
 }
 
-/// A client's life.
+/// Performs a client's operations.
 pub(super) async fn client<S: Subject>(
     identity: Identity<'_>,
     recorder: Rc<RefCell<Recorder>>,
@@ -280,7 +280,7 @@ pub(super) async fn client<S: Subject>(
         let (begun, mine) = {
             let mut recorder = recorder.borrow_mut();
             let invoked = recorder.tick();
-            // Others write behind them while the operation is under way.
+            // Other clients append to the history while the operation runs.
             let mine = recorder.history.len()..recorder.history.len() + asked.len();
             recorder.fresh[me] = true;
             recorder.operations[me] = Some(op);
@@ -330,7 +330,7 @@ pub(super) async fn client<S: Subject>(
             }
         }
     }
-    // A sweep waits until all members have moved on, which those do that live.
+    // A sweep waits until all members have moved on, so live members have to.
     for _ in 0..ROUNDS_BESIDE_SWEEPS {
         if recorder.borrow().sweeps == 0 || pool.maintain(&mut own).await.is_err() {
             return;
@@ -339,7 +339,7 @@ pub(super) async fn client<S: Subject>(
     }
 }
 
-/// Whether a client has to end after an error. What cannot be explained by a fault is a violation.
+/// Whether a client has to end after an error. An error that no fault explains is a violation.
 fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, mine: Range<usize>) -> bool {
     match error {
         IndexError::NotEmpty if matches!(op, Op::Load(_)) => {
@@ -350,7 +350,7 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
         }
         IndexError::NotSorted { .. } if op == Op::Load(true) => false,
         IndexError::Pool(PoolError::OutOfSpace { .. }) => {
-            // It says that nothing was changed: as if it had never been asked.
+            // The error says that nothing was changed, so the operation counts as a search.
             for operation in &mut recorder.history[mine] {
                 operation.action = Action::Get;
             }
@@ -359,7 +359,7 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
         IndexError::Fabric(FabricError::Disconnected { .. })
         | IndexError::Pool(PoolError::Fabric(FabricError::Disconnected { .. })) => false,
         IndexError::Fabric(FabricError::Unreachable { .. }) if S::HAS_SERVER => false,
-        // Nobody knows what the call has done.
+        // The call may or may not have taken effect.
         IndexError::Fabric(FabricError::Call(call))
             if match &call.fault {
                 CallFault::ServerGone => true,
@@ -372,7 +372,7 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
         IndexError::Fabric(FabricError::Fenced)
         | IndexError::Pool(PoolError::Fabric(FabricError::Fenced) | PoolError::Evicted) => true,
         IndexError::LostInWrite { .. } if S::PROMISES.may_lose_values && recorder.may_be_lost(&mine) => {
-            // It changed nothing, and read nothing.
+            // The operation changed nothing and read nothing.
             for operation in &mut recorder.history[mine] {
                 operation.action = Action::Get;
             }
@@ -386,7 +386,7 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
     }
 }
 
-/// What an operation asks of which keys.
+/// Returns the keys of an operation, each with its action.
 fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
     let one = |key: u8, action| vec![(u32::from(key), action)];
     match op {
@@ -409,8 +409,8 @@ fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
     }
 }
 
-/// What a conditional operation expects: the value the scenario began with, or one that nobody
-/// wrote.
+/// Returns the value that a conditional operation expects: the scenario's initial value, or one
+/// that no client wrote.
 fn expected(identity: &Identity<'_>, key: u8) -> u64 {
     identity.scenario.initial(usize::from(key)).unwrap_or(999)
 }
@@ -472,13 +472,13 @@ async fn operate<S: Subject>(
         Op::Load(is_unsorted) => {
             let mut keys = identity.scenario.hot.clone();
             keys.sort();
-            // Its neighbour again, so that all but the root is built when it comes.
+            // A repeated key comes last, after all but the root is built.
             keys.extend(keys.first().cloned().filter(|_| is_unsorted));
             let pairs: Vec<KeyValue> = keys.into_iter().map(|key| (key, bytes.clone())).collect();
             let count = pairs.len();
             match index.bulk_load(own, pairs.into_iter()).await? {
                 loaded if loaded == count as u64 && !is_unsorted => Answer::Key(Told::Inserted),
-                _ => return Err(lie("a bulk load that took what it should not, or not all")),
+                _ => return Err(lie("a bulk load that loaded unsorted pairs, or not all pairs")),
             }
         }
         Op::Maintain => {
@@ -496,7 +496,7 @@ async fn operate<S: Subject>(
             Answer::Done
         }
         Op::Sweep => {
-            // One that finds the index in the middle of a change refuses, and may be tried again.
+            // A sweep that finds the index in the middle of a change refuses, and may be retried.
             index.sweep_dead(own).await?;
             Answer::Done
         }
@@ -515,7 +515,7 @@ async fn operate<S: Subject>(
     })
 }
 
-/// All hot keys, and what lies between.
+/// All hot keys, and the keys between them.
 fn range(identity: &Identity<'_>, reverse: bool) -> ScanRange {
     let (low, high) = (identity.scenario.hot.iter().min(), identity.scenario.hot.iter().max());
     let bound = |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
@@ -536,7 +536,7 @@ async fn scan_in_windows<S: Subject>(
         let pairs = index.scan(own, &rest, limit).await?;
         let is_last = pairs.len() < limit;
         if pairs.len() > limit {
-            return Err(lie("a scan that answers more keys than were asked for"));
+            return Err(lie("a scan that returned more keys than its limit"));
         }
         if let Some((last, _)) = pairs.last() {
             let behind = if range.reverse { &mut rest.to } else { &mut rest.from };
@@ -553,8 +553,8 @@ fn lie(what: &'static str) -> IndexError {
     IndexError::Corrupt { addr: darter_fabric::GlobalAddr::NULL, what }
 }
 
-/// Holds a scan against its promise: in order, each key once, all of the filler and nothing that
-/// never was there. Answers what it said of the hot keys.
+/// Checks that a scan returned its keys in order and each once, all of the filler, and no key that
+/// was never put. Returns its result for the hot keys.
 fn verify_scan(
     identity: &Identity<'_>,
     range: &ScanRange,
@@ -564,7 +564,7 @@ fn verify_scan(
         pairs.reverse();
     }
     if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
-        return Err(lie("a scan that is out of order or answers a key twice"));
+        return Err(lie("a scan that is out of order or returned a key twice"));
     }
     let (low, high) = (identity.scenario.hot.iter().min(), identity.scenario.hot.iter().max());
     let within = |key: &&Vec<u8>| low.is_none_or(|low| *key >= low) && high.is_none_or(|high| *key <= high);
@@ -578,11 +578,11 @@ fn verify_scan(
         {
             met += 1;
         } else {
-            return Err(lie("a scan that answers a key nobody put"));
+            return Err(lie("a scan that returned a key that no client put"));
         }
     }
     if met != filler {
-        return Err(lie("a scan that missed a key which was there throughout"));
+        return Err(lie("a scan that missed a key that was present throughout"));
     }
     Ok(hot)
 }

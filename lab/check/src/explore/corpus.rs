@@ -1,12 +1,15 @@
-//! Runs worth going on from: those that met something new, kept with their schedule and drawn on for later ones.
+//! Runs worth continuing: those in which something new occurred, kept with their schedules and
+//! drawn from for later runs.
 //!
-//! What a run met is its *trail*: each situation once, in the order in which it was first met. A run is interesting if it met a
-//! situation, or one situation after another, as no run before it did. A later run may begin as an interesting one did,
-//! up to where that met its last new thing or some way before, with further operations, and go another way from there. So
-//! bugs that need one rare thing after another are approached a step at a time (as coverage-guided fuzzers do).
+//! The *trail* of a run lists each situation that occurred in it once, in the order of first
+//! occurrence. A run is interesting if a situation, or one situation after another, occurred in it
+//! for the first time. A later run may begin as an interesting one did, up to its last new
+//! situation or to some point before, with further operations, and diverge from there. Bugs that
+//! need several rare situations in sequence are thus approached one step at a time, as in
+//! coverage-guided fuzzing.
 //!
-//! Runs are drawn in rounds. All of a round see the corpus as the rounds before have left it, so that a seed means the same
-//! runs for any number of threads.
+//! Runs are drawn in rounds. All runs of a round see the corpus as the rounds before have left it,
+//! so a seed gives the same runs for any number of threads.
 
 use super::outcome::Outcome;
 use super::plan::Plan;
@@ -15,24 +18,25 @@ use crate::dice::Dice;
 use darter_index::checker::Situation;
 use std::collections::HashSet;
 
-/// Most runs kept; the oldest go first.
+/// Maximum number of runs kept; the oldest are dropped first.
 const KEPT_MAX: usize = 512;
-/// One of so many draws takes the latest eighth of what is kept: what was found last is explored least.
+/// One draw in this many takes from the latest eighth of the corpus, since the latest runs are
+/// explored least.
 const LATEST_ONE_IN: u64 = 2;
 
-/// One situation, met after another or by itself.
+/// A situation that occurred after another, or by itself.
 type Feature = (Option<Situation>, Situation);
 
-/// A run that met something new.
+/// A run in which something new occurred.
 #[derive(Clone, Debug)]
 pub(super) struct Interest {
     pub(super) plan: Plan,
     pub(super) schedule: Schedule,
-    /// Decisions after which it had met all that was new in it.
+    /// Decisions after which all its new situations had occurred.
     pub(super) cut: usize,
 }
 
-/// Interesting runs, and what they and all others have met.
+/// Interesting runs, and the features of all runs.
 #[derive(Debug, Default)]
 pub(super) struct Corpus {
     met: HashSet<Feature>,
@@ -40,18 +44,18 @@ pub(super) struct Corpus {
     next: usize,
 }
 
-/// What one run met, with the decisions made before each situation.
+/// The situations of one run, with the number of decisions made before each.
 pub(super) struct Trail(Vec<(Situation, usize)>);
 
 impl Trail {
-    /// Of a run, which met these situations.
+    /// The trail of a run in which these situations occurred.
     pub(super) fn new(situations: Vec<Situation>, outcome: &Outcome) -> Self {
         let last = outcome.schedule.0.len();
         let at = outcome.met_at.iter().copied().chain(std::iter::repeat(last));
         Self(situations.into_iter().zip(at).collect())
     }
 
-    /// Each feature with the decisions after which it was there.
+    /// Returns each feature with the number of decisions after which it occurred.
     fn features(&self) -> impl Iterator<Item = (Feature, usize)> + '_ {
         self.0.iter().enumerate().flat_map(|(at, &(situation, decisions))| {
             let before = self.0[..at].iter().map(move |&(first, _)| (Some(first), situation));
@@ -61,12 +65,12 @@ impl Trail {
 }
 
 impl Corpus {
-    /// Whether a run met something that no earlier round did.
+    /// Whether a run has a feature that no earlier round had.
     pub(super) fn is_new(&self, trail: &Trail) -> bool {
         trail.features().any(|(feature, _)| !self.met.contains(&feature))
     }
 
-    /// Keeps a run if what it met is still new.
+    /// Keeps a run if it still has a new feature.
     pub(super) fn add(&mut self, trail: &Trail, plan: Plan, schedule: Schedule) {
         let mut cut = None;
         for (feature, decisions) in trail.features() {
@@ -84,7 +88,7 @@ impl Corpus {
         self.next += 1;
     }
 
-    /// A run to go on from.
+    /// Draws a run to continue from.
     pub(super) fn draw(&self, dice: &mut Dice) -> Option<&Interest> {
         let count = self.kept.len() as u64;
         if count == 0 {
@@ -95,7 +99,7 @@ impl Corpus {
         self.kept.get(((last + count - back) % count) as usize)
     }
 
-    /// Pairs of situations met so far, one after the other, those met by themselves left out.
+    /// Pairs of situations that occurred one after the other so far, single situations excluded.
     pub(super) fn pairs(&self) -> u64 {
         self.met.iter().filter(|(first, _)| first.is_some()).count() as u64
     }
@@ -127,7 +131,7 @@ mod tests {
             corpus.add(&trail, plan, schedule);
         }
         assert_eq!((corpus.kept.len(), corpus.pairs()), (3, 4));
-        // The last new thing of the third was b after c, at its end.
+        // The last new feature of the third was b after c, at its end.
         assert_eq!(corpus.kept[2].cut, 3);
         let drawn: HashSet<usize> = (0..100).filter_map(|_| Some(corpus.draw(&mut dice)?.cut)).collect();
         assert_eq!(drawn, HashSet::from([2, 3]));

@@ -1,4 +1,5 @@
-//! The scheduled part of a run: events happen one at a time until all clients have ended, and faults strike in between.
+//! The scheduled part of a run: events happen one at a time until all clients have ended, and
+//! faults strike between events.
 
 use super::clients::Recorder;
 use super::fault::Fault;
@@ -15,13 +16,13 @@ use darter_pool::Pool;
 use darter_sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
 
-/// Steps after which a run is held to hang. Sealing and splitting a segment takes some 10,000.
+/// Steps after which a run counts as hanging. Sealing and splitting a segment takes about 10,000.
 const STEPS_MAX: u64 = 200_000;
-/// Steps of others after which a client that is held goes on, should they wait for it.
+/// Steps of others after which a held client continues, in case they wait for it.
 const HELD_STEPS_MAX: u64 = 20_000;
-/// Events that a lost connection stays lost.
+/// Events for which a lost connection stays lost.
 const CUT_EVENTS: u64 = 60;
-/// Events after a pause until the clock moves once more: nobody is shut out at one look.
+/// Events after a pause until the clock moves again: a process is not shut out at the first check.
 const LAPSE_EVENTS: u64 = 30;
 
 /// A process of the run.
@@ -38,25 +39,25 @@ pub(super) struct Execution<'r> {
     pub(super) recorder: &'r RefCell<Recorder>,
     /// The index's server, if it has one.
     pub(super) servers: &'r mut Servers,
-    /// Who moved last.
+    /// The task that moved last.
     pub(super) current: Option<u32>,
     /// Faults that have not struck.
     pub(super) pending: Vec<Fault>,
-    /// Clients that are held, and the step at which they go on at the latest.
+    /// Held clients, and the step at which they continue at the latest.
     pub(super) held: Vec<(u32, u64)>,
-    /// Processes cut off, and the step at which they are connected again.
+    /// Disconnected processes, and the step at which they are reconnected.
     pub(super) healing: Vec<(u32, u64)>,
-    /// Steps at which the clock moves once more, so that paused processes lapse.
+    /// Steps at which the clock moves again, so that paused processes' leases expire.
     pub(super) lapsing: Vec<u64>,
     pub(super) power_lost: bool,
     /// READs that have executed in part.
     pub(super) torn: TornReads,
-    /// Whose events it is when something reaches the medium.
+    /// The task to which events of the medium belong.
     pub(super) medium: TaskId,
 }
 
 impl Execution<'_> {
-    /// Lets events happen until nobody who may move has anything left to do.
+    /// Performs events until no task that may move has any left.
     pub(super) fn play<S: Subject>(
         &mut self,
         executor: &mut Executor<'_>,
@@ -80,7 +81,7 @@ impl Execution<'_> {
                 if self.recorder.borrow_mut().end_rests() {
                     continue;
                 }
-                return Err(Violation::new("stuck", "nothing can happen, but a client has not ended"));
+                return Err(Violation::new("stuck", "no event is possible, but a client has not ended"));
             }
             self.begin_with_current(&mut events);
             if self.scheduler.is_eager()
@@ -111,7 +112,7 @@ impl Execution<'_> {
                 self.torn.perform(&event, decision, &recorder.operations);
                 if let EventKind::Execute { access, .. } = event.kind {
                     let whole = !access.is_long || words >= access.words;
-                    // A task that is no client's is a server's, and runs a procedure.
+                    // A task that does not belong to a client is a server's, and runs a procedure.
                     let process = executor.process_of(event.task) as usize;
                     count_at(&mut self.outcome.verbs, process, u64::from(whole));
                     self.outcome.server_pieces += u64::from(process == SERVER as usize);
@@ -144,8 +145,9 @@ impl Execution<'_> {
         }
     }
 
-    /// Has the events begin with those of who moved last. Who waits for others or for the clock lets the others go first, or it
-    /// would spin for ever; who waits for the medium has that go first.
+    /// Moves the events of the task that moved last to the front. If it waits for others or for the
+    /// clock, the others go first, or it would spin for ever; if it waits for the medium, the
+    /// medium goes first.
     fn begin_with_current(&self, events: &mut [Event]) {
         let goes_on = |event: &Event| Some(event.task) == self.current && event.kind != EventKind::Run;
         let is_medium = |event: &Event| event.task == self.medium;
@@ -159,7 +161,7 @@ impl Execution<'_> {
         events.rotate_left(at.unwrap_or(0));
     }
 
-    /// Takes out the events of clients that are held, unless nobody else can move: then those go on.
+    /// Removes the events of held clients, unless no other client can move: then those continue.
     fn hold_back(&mut self, events: &mut Vec<Event>) {
         let step = self.outcome.steps;
         self.held.retain(|&(_, until)| step < until);
@@ -181,13 +183,13 @@ impl Execution<'_> {
         })
     }
 
-    /// Moves the clock by more than a lease, of which only the server has renewed its own meanwhile.
+    /// Moves the clock by more than a lease, while only the server renews its own.
     fn let_lapse<S: Subject>(&self) {
         self.fixture.sim.advance_ms(2 * lease_ms(&S::PROMISES));
         self.servers.renew();
     }
 
-    /// Lets the faults strike whose moment has come.
+    /// Makes the faults strike that are due.
     fn strike<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
         let step = self.outcome.steps;
         let sim = &self.fixture.sim;
@@ -234,7 +236,7 @@ impl Execution<'_> {
                 Fault::Power(..) => {
                     for who in 0..self.plan.processes() {
                         kill(executor, processes, who);
-                        // What it has posted is lost with the nodes.
+                        // Verbs it has posted are lost with the nodes.
                         sim.process(who).kill();
                     }
                     self.servers.replace(Some(executor), false);
@@ -248,7 +250,7 @@ impl Execution<'_> {
     }
 }
 
-/// Adds to a count of a list, which grows with the processes and tasks of servers.
+/// Adds to a count in a list, which grows with the processes and tasks of servers.
 fn count_at(counts: &mut Vec<u64>, at: usize, more: u64) {
     if counts.len() <= at {
         counts.resize(at + 1, 0);
@@ -264,11 +266,11 @@ pub(super) fn kill<S: Subject>(executor: &mut Executor<'_>, processes: &mut [Opt
     }
 }
 
-/// One step, for a person.
+/// Describes one step for a reader.
 fn describe(event: &Event, decision: Decision) -> String {
     match event.kind {
-        EventKind::Run => format!("client {} begins or goes on", event.task),
-        EventKind::Complete => format!("client {} gets its answers and goes on", event.task),
+        EventKind::Run => format!("client {} begins or continues", event.task),
+        EventKind::Complete => format!("client {} receives its replies and continues", event.task),
         EventKind::Reach { node, word, pieces } => {
             let pieces = if decision.words == 0 { pieces } else { pieces.min(decision.words.into()) };
             let last = if decision.descending { ", last first" } else { "" };

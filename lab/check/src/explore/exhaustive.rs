@@ -1,12 +1,15 @@
-//! Every schedule of a small plan, but one of each class of schedules that differ only in the order of independent steps.
+//! Runs every schedule of a small plan, except that of schedules that differ only in the order of
+//! independent steps it runs one.
 //!
-//! A depth-first search over choice sequences, each run from the beginning. *Sleep sets* (Godefroid, 1996) prune it: after
-//! an event has been explored at some point, it sleeps in the branches that begin there with another event, until an
-//! event happens that depends on it. Two verbs depend on each other when they touch a common word and one writes it.
+//! This is a depth-first search over choice sequences, each run from the beginning. *Sleep sets*
+//! (Godefroid, 1996) prune it: after an event has been explored at some point, it sleeps in the
+//! branches that begin there with another event, until a dependent event happens. Two verbs depend
+//! on each other if they touch a common word and one writes it.
 //!
-//! Here batches complete, and operations begin, as early as they can: a later completion only lengthens an operation's
-//! interval, which makes histories easier to explain. An operation counts as begun with its first verb, so the real-time
-//! order of two operations can hang on a verb that may end one and a verb that begins the other: those depend too.
+//! Here batches complete, and operations begin, as early as they can: a later completion only
+//! lengthens an operation's interval, which makes histories easier to explain. An operation counts
+//! as begun with its first verb, so the real-time order of two operations can depend on a verb that
+//! may end one and a verb that begins the other: those verbs depend on each other too.
 
 use super::finding::Finding;
 use super::fixtures::Fixtures;
@@ -14,7 +17,7 @@ use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
 use darter_sim::{Event, EventKind};
 
-/// What makes an event the same one along a branch, and what it touches.
+/// What identifies an event along a branch, and the words it touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     task: u32,
@@ -24,9 +27,9 @@ struct Step {
     start: u64,
     words: u64,
     writes: bool,
-    /// It may end or begin an operation.
+    /// The event may end or begin an operation.
     is_border: bool,
-    /// It reaches the medium, for which anything may have to wait.
+    /// The event reaches the medium, for which any operation may have to wait.
     reaches: bool,
 }
 
@@ -83,32 +86,32 @@ impl Step {
 
 #[derive(Debug)]
 struct Frame {
-    /// Events on offer that do not sleep, with their position.
+    /// Events on offer that do not sleep, with their positions.
     choices: Vec<(u16, Step)>,
-    /// Which of them is being explored.
+    /// Index of the choice being explored.
     taken: usize,
     sleeping: Vec<Step>,
 }
 
-/// The search: one [`Scheduler`] run after run, [`Exhaustive::advance`] in between.
+/// The search: a [`Scheduler`] for one run after another, with [`Exhaustive::advance`] in between.
 #[derive(Debug)]
 pub struct Exhaustive {
     frames: Vec<Frame>,
     depth: usize,
-    /// Long verbs execute word by word.
+    /// Whether long verbs execute word by word.
     tears: bool,
     asleep: bool,
-    /// Runs given up because everything on offer slept.
+    /// Runs abandoned because all events on offer slept.
     pub pruned: u64,
 }
 
 impl Exhaustive {
-    /// Before the first run. With `tears`, every word of a long verb is a step of its own.
+    /// The state before the first run. With `tears`, every word of a long verb is a separate step.
     pub fn new(tears: bool) -> Self {
         Self { frames: Vec::new(), depth: 0, tears, asleep: false, pruned: 0 }
     }
 
-    /// Goes to the next schedule; `false` when there is none.
+    /// Moves to the next schedule. Returns `false` if there is none.
     pub fn advance(&mut self) -> bool {
         self.pruned += u64::from(self.asleep);
         self.asleep = false;
@@ -162,20 +165,21 @@ impl Scheduler for Exhaustive {
     }
 }
 
-/// What came of an exhaustive search.
+/// The result of an exhaustive search.
 #[derive(Debug, Default)]
 pub struct Exhaustion {
-    /// Runs, those given up among them.
+    /// Runs, including those abandoned.
     pub runs: u64,
-    /// Runs given up because they were going to repeat others.
+    /// Runs abandoned because they would have repeated others.
     pub pruned: u64,
-    /// Whether every schedule was judged.
+    /// Whether every schedule was checked.
     pub complete: bool,
     /// The first violation.
     pub finding: Option<Finding>,
 }
 
-/// Judges every schedule of a plan, or as many as `runs` allow. `progress` is told the number of runs now and then.
+/// Checks every schedule of a plan, or the first `runs`. Calls `progress` now and then with the
+/// number of runs.
 pub fn exhaust(plan: &Plan, tears: bool, runs: u64, progress: &dyn Fn(u64)) -> Exhaustion {
     let (mut search, mut fixtures) = (Exhaustive::new(tears), Fixtures::default());
     let mut result = Exhaustion::default();

@@ -1,4 +1,4 @@
-//! What the explorer keeps of a subject, made of its type.
+//! The explorer's view of a subject, without its type.
 
 use super::fixture::Fixture;
 use super::groups;
@@ -11,7 +11,7 @@ use super::torn;
 use darter_index::checker::Situation;
 use std::sync::LazyLock;
 
-/// Runs a plan on its fixture. On groups the scheduler only says whether to trace.
+/// Runs a plan on its fixture. On groups the scheduler only determines whether to trace.
 fn run_plan<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
     match plan.groups {
         Some(faults) => groups::run::<S>(fixture, plan, faults, scheduler.traces()),
@@ -19,7 +19,7 @@ fn run_plan<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Sche
     }
 }
 
-/// What a full exploration must meet of the index, and of READs.
+/// Situations of the index, and of READs, that must occur in a full exploration.
 fn situations<S: Subject>() -> Vec<Situation> {
     let mut all = S::situations();
     all.extend(torn::SITUATIONS);
@@ -27,7 +27,7 @@ fn situations<S: Subject>() -> Vec<Situation> {
 }
 
 impl Explored {
-    /// Of a subject.
+    /// The view of a subject.
     pub const fn of<S: Subject>() -> Self {
         Self {
             name: S::NAME,

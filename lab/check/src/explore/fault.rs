@@ -1,33 +1,37 @@
-//! What goes wrong in a run, each with whom it strikes and when.
+//! The faults of a run, each with the process or client that it strikes and when.
 
 use std::fmt;
 
-/// One thing that goes wrong. Processes and clients are counted from 0.
+/// A fault. Processes and clients are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A process dies when so many of its verbs have executed; what it has posted may still land.
+    /// A process dies after this many of its verbs have executed; verbs it has posted may still
+    /// take effect.
     Kill(u32, u64),
-    /// A client's operation is dropped at its so-manieth await.
+    /// A client's operation is dropped at its await of this number.
     Cancel(u32, u64),
-    /// A client's operation is dropped when what its so-manieth await waited for has come, and it has not looked yet.
+    /// A client's operation is dropped when its await of this number is ready but has not been
+    /// polled again.
     Drop(u32, u64),
-    /// A client, with what it has posted, moves no further after so many of its events until nobody else can move.
+    /// A client stops after this many of its events, together with the verbs it has posted, until
+    /// no other client can move.
     Hold(u32, u64),
-    /// A process stops when so many of its verbs have executed, and goes on when all others have ended and its lease is
-    /// long over.
+    /// A process stops after this many of its verbs have executed, and continues after all others
+    /// have ended and its lease has long expired.
     Pause(u32, u64),
-    /// A process stops there for ever; nobody is told that it died.
+    /// A process stops there for ever, without being reported dead.
     Stop(u32, u64),
-    /// A process loses node 0 when so many of its verbs have executed, and has it again some events later.
+    /// A process loses node 0 after this many of its verbs have executed, and is reconnected some
+    /// events later.
     Cut(u32, u64),
-    /// A process's so-manieth request for memory finds none.
+    /// A process's request for memory of this number finds none.
     Refuse(u32, u64),
-    /// All memory nodes lose power when so many verbs have executed altogether.
+    /// All memory nodes lose power after this many verbs have executed in total.
     Power(u32, u64),
 }
 
 impl Fault {
-    /// Name, process or client, and when.
+    /// Returns the name, the process or client, and the time.
     pub fn parts(self) -> (&'static str, u32, u64) {
         match self {
             Self::Kill(who, when) => ("kill", who, when),
@@ -42,7 +46,7 @@ impl Fault {
         }
     }
 
-    /// The fault of this name.
+    /// Returns the fault of this name.
     pub fn named(name: &str, who: u32, when: u64) -> Option<Self> {
         Some(match name {
             "kill" => Self::Kill(who, when),
@@ -58,21 +62,22 @@ impl Fault {
         })
     }
 
-    /// The names of faults that can be asked for.
+    /// The names of all faults.
     pub const NAMES: [&'static str; 9] =
         ["kill", "cancel", "drop", "hold", "pause", "stop", "cut", "refuse", "power"];
 
-    /// Those that indexes survive whose clients wait for each other's locks: who is held for long is taken for dead there.
+    /// Faults that an index survives if its clients wait for each other's locks: there, a client
+    /// that is held for long is taken for dead.
     pub const BESIDE_LOCKS: [&'static str; 8] =
         ["kill", "cancel", "drop", "pause", "stop", "cut", "refuse", "power"];
 
-    /// Whether it may happen to a server as well. One that stands still, or for ever, is as good as one that died once others have
-    /// shut it out; until then all wait for it.
+    /// Whether it may strike a server as well. A server that is paused or stopped is equivalent to
+    /// a dead one after others have shut it out; until then all wait for it.
     pub(super) fn strikes_servers(name: &str) -> bool {
         matches!(name, "kill" | "cut" | "refuse")
     }
 
-    /// Whether it is a client that it happens to, and not a process.
+    /// Whether it strikes a client, not a process.
     pub(super) fn is_of_client(name: &str) -> bool {
         matches!(name, "cancel" | "drop" | "hold")
     }

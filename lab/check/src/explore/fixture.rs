@@ -8,52 +8,52 @@ use darter_index::{Condition, IndexError, OrderedIndex};
 use darter_pool::{Client, Pool, PoolOptions};
 use darter_sim::{Sim, Snapshot};
 
-/// Milliseconds of a pause. In 25 of them a process that leaves has given up waiting for others.
+/// Milliseconds of a pause. A process that leaves gives up waiting for others within 25 pauses.
 const PAUSE_MS: u64 = 10;
 
-/// Milliseconds of the lease in simulated pools. Where clients wait for the dead, it is over soon;
-/// where nobody waits for anybody, several processes can leave, one after the other, while one that
-/// lives does no upkeep.
+/// Milliseconds of the lease in simulated pools. If clients wait for dead ones, it expires soon;
+/// otherwise it is long enough for several processes to leave one after another while a live one
+/// does no upkeep.
 pub(super) fn lease_ms(promises: &Promises) -> u64 {
     PAUSE_MS * if promises.trips_beside_stopped.is_some() { 4_000 } else { 100 }
 }
 
 const BLOCK_BYTES: u64 = 256 << 10;
 const NODE_BYTES: u64 = 8 << 20;
-/// The same of a node that is a group, whose replicas each have all of it.
+/// The same for a node that is a group, each of whose replicas holds all of it.
 const REPLICA_BYTES: u64 = 4 << 20;
 
-/// How large the memory nodes are.
+/// The size of the memory nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeSize {
-    /// As usual.
+    /// The usual size.
     Usual,
-    /// Smaller, for simulated groups.
+    /// The smaller size for simulated groups.
     OfReplicas,
 }
 
-/// A beginning that runs can be started from.
+/// A snapshot from which runs begin.
 pub struct Fixture {
     pub(super) sim: Sim,
     pub(super) snapshot: Snapshot,
-    /// With its filler sorted.
+    /// Its filler is sorted.
     pub(super) scenario: Scenario,
 }
 
 impl Fixture {
-    /// Builds a scenario on so many memory nodes.
+    /// Builds a scenario on `nodes` memory nodes.
     pub(super) fn build<S: Subject>(scenario: &Scenario, nodes: u8, size: NodeSize) -> Self {
         let node_bytes = if size == NodeSize::Usual { NODE_BYTES } else { REPLICA_BYTES };
         let mut scenario = scenario.clone();
         S::refine(&mut scenario, nodes);
         let built = block_on(build::<S>(&scenario, nodes, node_bytes));
-        let sim = built.unwrap_or_else(|error| panic!("{} cannot be built: {error}", scenario.name));
+        let sim = built.unwrap_or_else(|error| panic!("{}: failed to build: {error}", scenario.name));
         scenario.filler.sort();
         Self { snapshot: sim.snapshot(), sim, scenario }
     }
 }
 
-/// A new pool on a simulation of its own, with an empty index.
+/// Creates a pool in a new simulation, with an empty index.
 pub(super) async fn open_new<S: Subject>(
     nodes: u8,
 ) -> Result<(Pool<Sim>, Client<Sim>, S::Index), IndexError> {
@@ -95,7 +95,7 @@ async fn build<S: Subject>(scenario: &Scenario, nodes: u8, node_bytes: u64) -> R
     for _ in 0..4 {
         pool.settle(&mut client).await?;
         if !S::HAS_SERVER {
-            // A server would train, and what it has trained is nobody's when another one begins.
+            // With a server this would train models, which the next server would not own.
             index.maintain(&mut client).await?;
         }
     }

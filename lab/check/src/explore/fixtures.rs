@@ -9,7 +9,8 @@ use darter_index::checker::without_situations;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Fixtures by index, scenario, number of nodes and whether these are groups, built once a thread.
+/// Fixtures by index, scenario, number of nodes and whether these are groups, each built once per
+/// thread.
 #[derive(Default)]
 pub struct Fixtures {
     built: HashMap<FixtureKey, Fixture>,
@@ -22,12 +23,12 @@ fn key_of(plan: &Plan) -> FixtureKey {
 }
 
 impl Fixtures {
-    /// The fixture of a plan.
+    /// Returns the fixture of a plan.
     pub fn of(&mut self, plan: &Plan) -> &Fixture {
         self.built.entry(key_of(plan)).or_insert_with(|| without_situations(|| plan.subject.fixture(plan)))
     }
 
-    /// Runs a plan; a panic is a violation, and so is a beginning that cannot be built.
+    /// Runs a plan. A panic is a violation, as is a scenario that cannot be built.
     pub fn run(&mut self, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
         match catch_unwind(AssertUnwindSafe(|| plan.subject.run(self.of(plan), plan, scheduler))) {
             Ok(outcome) => outcome,

@@ -1,31 +1,32 @@
-//! What goes wrong with the groups of a run, as it stands in a plan's line.
+//! The faults of a run's groups, as a plan's line names them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What goes wrong with the groups: drawn from a seed while the run goes on.
+/// The faults of the groups, drawn from a seed during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupFaults {
-    /// Decides everything, the order of events included.
+    /// Determines everything, including the order of events.
     pub seed: u64,
-    /// Milliseconds after which nothing goes wrong any more.
+    /// Milliseconds after which no further faults strike.
     pub until_ms: u64,
 }
 
 impl GroupFaults {
-    /// How long things go wrong at most, in milliseconds.
+    /// The longest time for which faults strike, in milliseconds.
     pub const UNTIL_MS_MAX: u64 = 20_000;
 
-    /// The faults that may strike clients and their processes beside those of the groups. A `kill` or
-    /// `pause` strikes so many milliseconds after the beginning; who is paused is shut out at once.
+    /// The faults that may strike clients and their processes in addition to those of the groups. A
+    /// `kill` or `pause` strikes after this many milliseconds; a paused process is shut out at
+    /// once.
     pub const OF_CLIENTS: [&'static str; 5] = ["kill", "cancel", "drop", "pause", "refuse"];
 
-    /// Those of a seed, for as long as they may last.
+    /// The faults of a seed, for the longest time.
     pub fn of_seed(seed: u64) -> Self {
         Self { seed, until_ms: Self::UNTIL_MS_MAX }
     }
 
-    /// The same for shorter, the shortest first.
+    /// The same for shorter times, the shortest first.
     pub(super) fn shorter(self) -> impl Iterator<Item = Self> {
         let until_ms = self.until_ms;
         let shorter = [0, until_ms / 2, until_ms - until_ms / 4, until_ms - until_ms / 8];
@@ -50,7 +51,7 @@ impl FromStr for GroupFaults {
         let (seed, until) = text.split_once('@').unwrap_or((text, ""));
         let until = if seed == text { Ok(Self::UNTIL_MS_MAX) } else { until.parse() };
         let (Ok(seed), Ok(until_ms)) = (seed.parse(), until) else {
-            return Err(format!("'groups={text}' is no seed, nor SEED@MILLISECONDS"));
+            return Err(format!("'groups={text}' is neither SEED nor SEED@MILLISECONDS"));
         };
         Ok(Self { seed, until_ms: until_ms.min(Self::UNTIL_MS_MAX) })
     }

@@ -1,5 +1,6 @@
-//! What is looked at when a run has ended and time stands still: processes that live settle and close, or look around
-//! themselves; a fresh process reads every hot key, checks the index and audits the pool; what the dead left is repaired.
+//! The checks after a run, while nothing else runs: live processes settle and close, or check the
+//! pool themselves; a fresh process reads every hot key, checks the index and audits the pool;
+//! remains of dead processes are repaired.
 
 use super::clients::{Identity, Recorder, client};
 use super::execution::Process;
@@ -16,16 +17,16 @@ use darter_sim::{Executor, Sim, WordOrder};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Batches after which something that runs alone is held to hang.
+/// Batches after which a future that runs alone counts as hanging.
 const BATCHES_MAX: u64 = 200_000;
-/// Events after which the same is said of something that runs beside a server.
+/// Events after which a future that runs together with a server counts as hanging.
 const EVENTS_MAX: u64 = 2_000_000;
-/// Rounds of upkeep after which whatever was unlinked must be free when nobody is in the way.
+/// Rounds of upkeep after which everything unlinked must be free if no process stands in the way.
 const SETTLE_ROUNDS: usize = 24;
-/// Of runs that nothing struck, one in so many has the dead's remains swept.
+/// Of the runs without faults, one in this many is swept for remains of dead processes.
 const SWEPT_ONE_IN: u64 = 4;
 
-/// Does something while everything else stands still.
+/// Runs a future while everything else stands still.
 pub(super) fn alone<T>(
     fixture: &Fixture,
     what: &'static str,
@@ -33,11 +34,12 @@ pub(super) fn alone<T>(
 ) -> Result<T, Violation> {
     match fixture.sim.run_alone(BATCHES_MAX, future) {
         Some(result) => result.map_err(|error| Violation::new("error", format!("{what}: {error}"))),
-        None => Err(Violation::new("endless", format!("{what}: it never ends, though nobody else moves"))),
+        None => Err(Violation::new("endless", format!("{what}: does not end, although nothing else runs"))),
     }
 }
-/// Does something of a process while nothing but the server that it calls goes on, each in its turn: a sweep waits for the server,
-/// which has to be called meanwhile. `None` if it never ends.
+/// Runs a future of a process together with only the server that it calls, alternating between
+/// them: a sweep waits for the server, whose procedures must run during the sweep. Returns `None`
+/// if it does not end.
 fn in_turns<T>(sim: &Sim, process: &Sim, future: impl Future<Output = T>) -> Option<T> {
     let output = Cell::new(None);
     let mut executor = Executor::new(sim);
@@ -58,13 +60,14 @@ fn in_turns<T>(sim: &Sim, process: &Sim, future: impl Future<Output = T>) -> Opt
     output.into_inner()
 }
 
-/// Rounds of upkeep until nothing that the processes unlinked waits to be freed; answers whether they got there.
+/// Does rounds of upkeep until no object that the processes unlinked waits to be freed. Returns
+/// whether that was reached.
 async fn settle<S: Subject>(
     living: &[Process<S>],
     clients: &mut [Client<Sim>],
     servers: Option<&Servers>,
 ) -> Result<bool, IndexError> {
-    // What upkeep of the index retires shows only after the next round.
+    // Objects that the index's upkeep retires are counted only after the next round.
     let mut quiet = 0;
     for _ in 0..SETTLE_ROUNDS {
         for (process, client) in living.iter().zip(&mut *clients) {
@@ -81,7 +84,8 @@ async fn settle<S: Subject>(
     Ok(false)
 }
 
-/// The same; then fetches what others freed in a process's blocks, where it waits until then.
+/// The same; then fetches the objects that others freed in a process's blocks, which wait there
+/// until then.
 async fn settle_all<S: Subject>(
     living: &[Process<S>],
     clients: &mut [Client<Sim>],
@@ -94,7 +98,8 @@ async fn settle_all<S: Subject>(
     Ok(is_free)
 }
 
-/// Frees what can be freed and ends the memberships of those that live; answers how many frees named nothing in use.
+/// Frees as much as possible and ends the memberships of live processes. Returns the number of
+/// frees that named no object in use.
 pub(super) fn settle_and_close<S: Subject>(
     fixture: &Fixture,
     processes: &mut Vec<Option<Process<S>>>,
@@ -116,11 +121,11 @@ pub(super) fn settle_and_close<S: Subject>(
         }
         Ok(bad_frees)
     });
-    settled.ok_or_else(|| Violation::new("endless", "upkeep never ends, though nobody else moves"))
+    settled.ok_or_else(|| Violation::new("endless", "upkeep does not end, although nothing else runs"))
 }
 
-/// The judgement of a run in which nobody was struck, by the processes themselves: what they unlinked is free, the hot keys
-/// hold what the history says, and not a byte belongs to nobody.
+/// Checks a run without faults from its own processes: the objects they unlinked are free, the hot
+/// keys match the history, and every byte has an owner.
 pub(super) fn look_around<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
@@ -129,11 +134,11 @@ pub(super) fn look_around<S: Subject>(
     (processes, servers): (&mut Vec<Option<Process<S>>>, &Servers),
 ) -> Result<(), Violation> {
     let living: Vec<Process<S>> = std::mem::take(processes).into_iter().flatten().collect();
-    let looked = alone(fixture, "the last look", async {
+    let looked = alone(fixture, "the final check", async {
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
         let is_free = settle_all(&living, &mut clients, servers).await?;
-        // Nothing remembered.
+        // A fresh index without cached state.
         let first = &living[0];
         let index = S::Index::open(&mut clients[0], options.clone()).await?;
         read_hot_keys::<S>(fixture, plan, outcome, first.pool.clone(), index).await?;
@@ -141,7 +146,7 @@ pub(super) fn look_around<S: Subject>(
         if !is_free || !settle_all(&living, &mut clients, servers).await? {
             return Ok(Some(Violation::new(
                 "limbo",
-                "what was unlinked is never freed, though nobody is pinned",
+                "unlinked objects are never freed, although no client is pinned",
             )));
         }
         let report = first.index.check(&mut clients[0]).await?;
@@ -164,8 +169,8 @@ pub(super) fn look_around<S: Subject>(
     looked?.map_or(Ok(()), Err)
 }
 
-/// A fresh process reads every hot key into the history and checks everything. What the dead left is swept first; without
-/// them, nothing may be left over.
+/// A fresh process reads every hot key into the history and checks everything. If processes died,
+/// their remains are swept first; if not, nothing may be left over.
 pub(super) fn last_look<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
@@ -174,7 +179,7 @@ pub(super) fn last_look<S: Subject>(
     servers: &mut Servers,
 ) -> Result<(), Violation> {
     let sim = fixture.sim.process(2000);
-    let last = alone(fixture, "nobody can open the pool any more", async {
+    let last = alone(fixture, "cannot open the pool after the run", async {
         let pool = Pool::open(sim.clone()).await?;
         let mut own = pool.client()?;
         let index = S::Index::open(&mut own, options.clone()).await?;
@@ -194,7 +199,7 @@ pub(super) fn last_look<S: Subject>(
     if is_clean {
         let checked = fixture.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
         checked.unwrap_or_else(|| {
-            Err(Violation::new("endless", "a check never ends, though nobody else moves"))
+            Err(Violation::new("endless", "a check does not end, although nothing else runs"))
         })?;
     }
     drop(last);
@@ -204,7 +209,7 @@ pub(super) fn last_look<S: Subject>(
     repair::<S>(fixture, &fixture.sim.process(3000), options.clone())
 }
 
-/// Reads every hot key into the history, after all that is in it.
+/// Reads every hot key into the history, after the operations in it.
 async fn read_hot_keys<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
@@ -220,7 +225,7 @@ async fn read_hot_keys<S: Subject>(
     let mut ops: Vec<Op> = keys.clone().map(Op::Get).collect();
     ops.push(Op::Scan(false));
     if outcome.has_lost_power() {
-        // Nobody else has met what was left: locks, and nodes in the middle of a change.
+        // No other process has met the remains: locks, and nodes in the middle of a change.
         ops.extend(keys.clone().map(Op::Put));
         ops.extend(keys.clone().map(Op::Delete));
         ops.extend(keys.map(Op::Insert));
@@ -249,11 +254,11 @@ pub(super) fn repair<S: Subject>(
         fixture.sim.run_alone(BATCHES_MAX, repair)
     };
     repaired.unwrap_or_else(|| {
-        Err(Violation::new("endless", "a sweep and a check never end, though nobody else moves"))
+        Err(Violation::new("endless", "a sweep and a check do not end, although nothing else runs"))
     })
 }
 
-/// Nothing is promised about what was not flushed, but nobody may panic or hang over it.
+/// Writes that were not flushed may be lost, but the index must not panic or hang.
 pub(super) fn after_power_failure<S: Subject>(
     fixture: &Fixture,
     options: OptionsOf<S>,
@@ -269,5 +274,5 @@ pub(super) fn after_power_failure<S: Subject>(
             let _ = index.check(&mut client).await;
         }
     });
-    looked.ok_or_else(|| Violation::new("endless", "after a power failure: a search or a check never ends"))
+    looked.ok_or_else(|| Violation::new("endless", "a search or a check does not end after a power failure"))
 }

@@ -1,4 +1,4 @@
-//! The explorer: one plan under many schedules, until something does not fit.
+//! The explorer: runs one plan under many schedules until a check fails.
 
 mod campaign;
 mod clients;

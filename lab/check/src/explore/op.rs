@@ -1,4 +1,4 @@
-//! What clients do: the operations of a plan, each a letter and perhaps the number of a key.
+//! The operations of a plan's clients, each a letter and perhaps the number of a key.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,43 +14,45 @@ pub enum Op {
     Insert(u8),
     /// Update if present.
     Update(u8),
-    /// Replace if the value is the one the scenario began with.
+    /// Replace if the value is the scenario's initial one.
     Replace(u8),
     /// Delete.
     Delete(u8),
-    /// Delete if the value is the one the scenario began with, where the index can.
+    /// Delete if the value is the scenario's initial one, if the index supports it.
     DeleteIf(u8),
     /// Search of all hot keys at once.
     MultiGet,
     /// Scan of everything hot, ascending or (`true`) descending.
     Scan(bool),
-    /// The same in windows of a few keys, each from behind the last.
+    /// The same in windows of a few keys, each starting after the last key of the one before.
     Windows(bool),
-    /// Bulk load of all hot keys; or of hot keys of which one is out of order (`true`), which must fail.
+    /// Bulk load of all hot keys; or (`true`) with one key out of order, which must fail.
     Load(bool),
     /// A round of the pool's upkeep and of the index's.
     Maintain,
-    /// The same a few times, while the process asks the others for room.
+    /// The same a few times, while the process requests room from the others.
     Room,
-    /// A sweep of what the dead have left.
+    /// A sweep of the remains of dead processes.
     Sweep,
-    /// A process of its own joins the pool, puts a key and leaves.
+    /// A separate process joins the pool, puts a key and leaves.
     Visit(u8),
-    /// Something of the index's own that changes no answer: in DART, an adjustment of the prefix list, if one is due.
+    /// An operation specific to the index that changes no result: in DART, an adjustment of the
+    /// prefix list, if one is due.
     Adjust,
     /// The same, whether it is due or not: in DART, a change of the prefix list.
     Restructure,
-    /// Nothing, until nobody else can move.
+    /// Nothing, until no other client can move.
     Rest,
 }
 
 impl Op {
-    /// The key that it is about, if that is one.
+    /// Returns its key, if it has one.
     pub(super) fn key(self) -> Option<u8> {
         self.letter().1
     }
 
-    /// Whether it takes a bounded number of round trips beside clients that have stopped, where the index promises so.
+    /// Whether its round trips are bounded even if other clients have stopped, if the index
+    /// promises that.
     pub(super) fn is_bounded(self) -> bool {
         !matches!(
             self,
@@ -114,7 +116,9 @@ impl FromStr for Op {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
-            format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 e0 j0 m s z w y B U M R W A L H")
+            format!(
+                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 m s z w y B U M R W A L H"
+            )
         };
         let mut letters = text.chars();
         let letter = letters.next().ok_or_else(bad)?;

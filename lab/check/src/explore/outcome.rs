@@ -1,5 +1,4 @@
-//! What came of a run: the counts of what happened, and the violation, if something must not have
-//! happened.
+//! The outcome of a run: counts of events, and the violation, if there was one.
 
 use super::fault::Fault;
 use super::schedule::Schedule;
@@ -8,12 +7,12 @@ use darter_sim::SimCounts;
 use darter_sim::groups::Counts;
 use std::any::Any;
 
-/// Something that must not happen, in words.
+/// A description of something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What kind: one word or two, the same for the same error.
+    /// Its kind: one word or two, the same for the same error.
     pub kind: &'static str,
-    /// What happened, for a person.
+    /// What happened, for a reader.
     pub text: String,
 }
 
@@ -22,7 +21,7 @@ impl Violation {
         Self { kind, text: text.into() }
     }
 
-    /// A panic.
+    /// The violation of a run that panicked.
     pub(super) fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
@@ -30,24 +29,24 @@ impl Violation {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What must not have happened.
+    /// The violation, if there was one.
     pub violation: Option<Violation>,
-    /// Every decision that was made.
+    /// Every decision made.
     pub schedule: Schedule,
-    /// What clients did and were told.
+    /// The clients' operations and their results.
     pub history: Vec<Operation>,
-    /// Decisions made before each situation was first met, while clients ran.
+    /// Decisions made before each situation first occurred, while clients ran.
     pub met_at: Vec<usize>,
     /// Events performed.
     pub steps: u64,
-    /// Verbs and the like.
+    /// Verbs and other counts of the simulation.
     pub counts: SimCounts,
     /// Verbs of each process.
     pub verbs: Vec<u64>,
-    /// Times that something reached the medium.
+    /// Number of times that a write reached the medium.
     pub reached: u64,
     /// Pieces of the first server's verbs.
     pub server_pieces: u64,
@@ -59,25 +58,26 @@ pub struct Outcome {
     pub allocations: Vec<u64>,
     /// Faults that struck.
     pub struck: Vec<Fault>,
-    /// Something was left that the next sweep finds: by a process that left while others held back
-    /// what it had unlinked, or by a sweep that did.
+    /// Whether a process left remains for the next sweep: one that left while others held back what
+    /// it had unlinked, or one whose sweep did so.
     pub has_remains: bool,
-    /// The most round trips, and the verbs in them, that one operation of each client took; upkeep
-    /// left out.
+    /// For each client, the most round trips that one of its operations took, and its verbs; upkeep
+    /// excluded.
     pub longest_op: Vec<(u64, u64)>,
-    /// What a power failure left: how far back from the newest, and of how many possibilities.
+    /// The words that a power failure left: how far back from the newest, and of how many
+    /// possibilities.
     pub choices: Vec<(usize, usize)>,
-    /// States that the checker looked at.
+    /// States that the checker visited.
     pub states: u64,
-    /// Operations that were told that a value was lost.
+    /// Operations that returned that a value was lost.
     pub lost: u64,
-    /// Batches posted, those of the verdict among them.
+    /// Batches posted, including those of the checks.
     pub effort: u64,
-    /// What the world of a simulated group has met.
+    /// Events in the simulated groups.
     pub met: Counts,
-    /// The scheduler gave the run up: nothing was judged.
+    /// Whether the scheduler abandoned the run, so that nothing was checked.
     pub gave_up: bool,
-    /// What happened step by step, where the scheduler asked for it.
+    /// The run step by step, if the scheduler requested it.
     pub trace: Vec<String>,
 }
 
@@ -87,25 +87,25 @@ impl Outcome {
         self.struck.iter().any(|fault| matches!(fault, Fault::Power(..)))
     }
 
-    /// Moments at which the power can fail.
+    /// Number of moments at which the power can fail.
     pub(super) fn power_points(&self) -> u64 {
         self.verbs.iter().sum::<u64>() + self.reached
     }
 
-    /// The most round trips of one operation, and its verbs, of all clients but one.
+    /// The most round trips of one operation, and its verbs, of all clients except one.
     pub(super) fn longest_op_but(&self, client: Option<u32>) -> (u64, u64) {
         let others = (0_u32..).zip(&self.longest_op).filter(|(other, _)| Some(*other) != client);
         others.map(|(_, &took)| took).max().unwrap_or_default()
     }
 
-    /// Whether nothing struck that leaves anything behind. An operation that finds no memory
-    /// changes nothing, and who is held goes on.
+    /// Whether no fault struck that leaves remains. An operation that finds no memory changes
+    /// nothing, and a held client continues.
     pub(super) fn is_clean(&self) -> bool {
         !self.has_remains
             && self.struck.iter().all(|fault| matches!(fault, Fault::Refuse(..) | Fault::Hold(..)))
     }
 
-    /// The same beside a client that has stopped for ever, if one has.
+    /// The same for the clients other than the stopped one, if one has stopped for ever.
     pub(super) fn longest_op_beside_stopped(&self) -> Option<(u64, u64)> {
         let stopped = |fault: &Fault| if let Fault::Stop(who, _) = *fault { Some(who) } else { None };
         self.struck.iter().filter_map(stopped).map(|who| self.longest_op_but(Some(who))).max()

@@ -1,15 +1,15 @@
-//! What one run does: who does which operations from which beginning, and what goes wrong when. A
-//! plan is a line of text.
+//! The plan of a run: the scenario, the operations of each client, and the faults. A plan is a line
+//! of text.
 //!
 //! ```text
 //! dart/grow-n4/nodes=1/process=each/warm/kill=0@17/p0,g1,s;d0,i1,M
 //! ```
 //!
 //! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a
-//! digit a client), what verbs do not promise (`verbs=`), the rule of the
-//! medium (`durability=`), who executes them (`sides=`, or `groups=` of replicas), faults, and each
-//! client's operations. A schedule ([`super::schedule`]) behind it makes a replay line; on groups the
-//! seed decides, and there is none.
+//! digit per client), relaxed guarantees of the verbs (`verbs=`), the rule of the medium
+//! (`durability=`), the sides that execute verbs (`sides=`, or `groups=` of replicas), faults, and
+//! each client's operations. A plan followed by a schedule ([`super::schedule`]) is a replay line;
+//! on groups the seed decides, and there is no schedule.
 
 use super::fault::Fault;
 use super::fixture::{Fixture, NodeSize};
@@ -24,64 +24,64 @@ use darter_sim::{Medium, Relaxations, Side};
 use std::fmt;
 use std::sync::LazyLock;
 
-/// What one run does.
+/// The plan of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The index.
     pub subject: &'static Explored,
-    /// Where it begins.
+    /// The scenario from which it begins.
     pub scenario: &'static Scenario,
-    /// Memory nodes.
+    /// Number of memory nodes.
     pub nodes: u8,
     /// The process of each client, counted from 0 without gaps. Clients of one process are threads
     /// that share its view.
     pub processes: Vec<u8>,
-    /// Whether clients begin with memory in hand, so that no run is about block grants.
+    /// Whether clients begin with some memory, so that runs do not exercise block grants.
     pub warm: bool,
-    /// What verbs promise less than those of other providers.
+    /// Guarantees of other providers' verbs that these verbs lack.
     pub verbs: Relaxations,
-    /// Who executes them.
+    /// The sides that execute the verbs.
     pub sides: Sides,
-    /// When what they write is on the medium, and what waits for that.
+    /// When writes reach the medium, and which operations wait for that.
     pub medium: Medium,
-    /// What goes wrong with the groups, if the memory nodes are simulated groups of replicas.
+    /// The faults of the groups, if the memory nodes are simulated groups of replicas.
     pub groups: Option<GroupFaults>,
-    /// What goes wrong.
+    /// The other faults.
     pub faults: Vec<Fault>,
     /// Each client's operations.
     pub clients: Vec<Vec<Op>>,
 }
 
-/// Who executes the verbs of a run's processes at the memory nodes.
+/// The sides that execute the verbs of a run's processes at the memory nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sides {
-    /// The nodes' devices, of all.
+    /// The nodes' devices, for all processes.
     #[default]
     One,
-    /// The nodes' devices, of processes with even numbers; their processors, of the others. No pool
-    /// is used like that: memory nodes that have a device refuse it.
+    /// The nodes' devices for processes with even numbers; their processors for the others. No real
+    /// pool runs this way: memory nodes that have a device refuse it.
     Mixed,
 }
 
 impl Sides {
-    /// The side of a process.
+    /// Returns the side of a process.
     pub(super) fn of(self, process: u32) -> Side {
         if self == Self::Mixed && !process.is_multiple_of(2) { Side::Processor } else { Side::Device }
     }
 }
 
 impl Plan {
-    /// The process of a client.
+    /// Returns the process of a client.
     pub fn process_of(&self, client: usize) -> u32 {
         self.processes.get(client).copied().unwrap_or_default().into()
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     pub fn processes(&self) -> u32 {
         self.processes.iter().max().map_or(1, |&last| u32::from(last) + 1)
     }
 
-    /// Whether something may be left that a sweep finds, though nothing strikes.
+    /// Whether a sweep may find remains even if no fault strikes.
     pub(super) fn has_remains(&self) -> bool {
         self.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep))
     }
@@ -91,27 +91,30 @@ impl Plan {
         self.clients.iter().flatten().any(|&op| op == Op::Sweep)
     }
 
-    /// Processes of their own for so many clients.
+    /// Separate processes for `clients` clients.
     pub(super) fn apart(clients: usize) -> Vec<u8> {
         (0..clients as u8).collect()
     }
 
-    /// Says why this cannot run on groups, if it is to and cannot.
+    /// Returns why this plan cannot run on groups, if it names groups but cannot.
     fn refuses_groups(&self) -> Option<String> {
         self.groups?;
         let is_known = |fault: &Fault| GroupFaults::OF_CLIENTS.contains(&fault.parts().0);
         let known = GroupFaults::OF_CLIENTS.join(", ");
         if self.subject.has_server {
-            return Some(format!("groups=: a replica runs no procedures, as {} needs", self.subject.name));
+            return Some(format!(
+                "groups=: replicas do not run the procedures that {} needs",
+                self.subject.name
+            ));
         }
         if self.verbs != Relaxations::default() || self.sides != Sides::One || self.medium != Medium::Never {
-            return Some("groups= goes with none of verbs=, sides= and durability=".to_owned());
+            return Some("groups= cannot be combined with verbs=, sides= or durability=".to_owned());
         }
         let fault = self.faults.iter().find(|fault| !is_known(fault))?;
-        Some(format!("{fault}: on groups= nothing strikes clients but {known}"))
+        Some(format!("{fault}: with groups= only {known} can strike clients"))
     }
 
-    /// Where the clients' processes stand in a line.
+    /// The clients' processes, in the form of a plan's line.
     fn processes_text(&self) -> String {
         if self.processes == Self::apart(self.clients.len()) {
             return "each".to_owned();
@@ -122,7 +125,7 @@ impl Plan {
         self.processes.iter().map(|&process| char::from_digit(process.into(), 36).unwrap_or('?')).collect()
     }
 
-    /// Reads [`Plan::processes_text`] back, for so many clients.
+    /// Parses [`Plan::processes_text`] for `clients` clients.
     fn parse_processes(text: &str, clients: usize) -> Option<Vec<u8>> {
         match text {
             "each" => Some(Self::apart(clients)),
@@ -184,19 +187,19 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Most clients and operations a line may ask for.
+/// Maximum number of clients, and of operations, in a line.
 const CLIENTS_MAX: usize = 16;
 const OPS_MAX: usize = 1000;
 
 pub(super) fn no_plan(text: &str) -> String {
-    format!("'{text}' is no plan: it must begin with INDEX/SCENARIO/")
+    format!("'{text}' is not a plan: it must begin with INDEX/SCENARIO/")
 }
 
 impl Plan {
-    /// Reads a plan of an index, which need not be in the registry.
+    /// Parses a plan of an index, which need not be in the registry.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails if the text is not such a plan; the error says why.
     pub fn parse_for(subject: &'static Explored, text: &str) -> Result<Self, String> {
         let mut parts: Vec<&str> = text.split('/').collect();
         let ops = parts.pop().unwrap_or_default();
@@ -219,7 +222,7 @@ impl Plan {
         let mut processes = "each";
         for part in rest {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let bad = || format!("'{part}' is no part of a plan");
+            let bad = || format!("'{part}' is not a part of a plan");
             match (name, value) {
                 ("nodes", _) => {
                     plan.nodes =
@@ -266,15 +269,15 @@ impl Plan {
     }
 }
 
-/// A [`Subject`](super::Subject), whatever its type.
+/// A [`Subject`](super::Subject), without its type.
 pub struct Explored {
     /// Its name.
     pub name: &'static str,
-    /// What it promises.
+    /// Its guarantees.
     pub promises: Promises,
     /// Whether it has a server, which faults may strike as the process [`SERVER`](super::SERVER).
     pub has_server: bool,
-    /// Situations that a full exploration must meet.
+    /// Situations that must occur in a full exploration.
     pub situations: fn() -> Vec<Situation>,
     pub(super) scenarios: LazyLock<Vec<Scenario>>,
     pub(super) build: fn(&Scenario, u8, NodeSize) -> Fixture,
@@ -282,35 +285,35 @@ pub struct Explored {
 }
 
 impl Explored {
-    /// Where runs may begin.
+    /// Returns the scenarios from which runs may begin.
     pub fn scenarios(&'static self) -> &'static [Scenario] {
         &self.scenarios
     }
 
-    /// The scenario of this name.
+    /// Returns the scenario of this name.
     ///
     /// # Errors
-    /// The names there are.
+    /// Fails if there is none; the error lists the names.
     pub fn scenario(&'static self, name: &str) -> Result<&'static Scenario, String> {
         self.scenarios.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.scenarios.iter().map(|scenario| &scenario.name[..]).collect();
-            format!("'{name}' is no scenario of {}; those are {}", self.name, names.join(", "))
+            format!("'{name}' is not a scenario of {}; the scenarios are {}", self.name, names.join(", "))
         })
     }
 
-    /// Names of the faults that it survives on memory with this medium. Where that keeps what was
-    /// acknowledged, the failure of the power is the death of all clients, and every index survives
-    /// it.
+    /// Returns the names of the faults that it survives on memory with this medium. If the medium
+    /// keeps acknowledged writes, a power failure is equivalent to the death of all clients, which
+    /// every index survives.
     pub fn survives(&self, medium: Medium) -> Vec<String> {
         let is_durable = |name: &&&str| **name == "power" && medium != Medium::Never;
         let promised = |name: &&&str| self.promises.survives.contains(*name) || is_durable(name);
         Fault::NAMES.iter().filter(promised).map(ToString::to_string).collect()
     }
 
-    /// Builds what a plan begins with.
+    /// Builds the fixture of a plan.
     ///
     /// # Panics
-    /// When the index fails without anybody to disturb it.
+    /// Panics if the index fails although nothing disturbs it.
     pub fn fixture(&self, plan: &Plan) -> Fixture {
         let size = if plan.groups.is_some() { NodeSize::OfReplicas } else { NodeSize::Usual };
         (self.build)(plan.scenario, plan.nodes, size)

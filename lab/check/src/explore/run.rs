@@ -1,9 +1,9 @@
-//! One run: a plan, a schedule, and what came of them.
+//! One run of a plan under a schedule, and its outcome.
 //!
-//! Clients run as tasks of the simulation until all have ended or stopped; faults strike when their
-//! moment has come. Then time stands still for the verdict: processes that live settle and close,
-//! the others are fenced, their blocks adopted, and a fresh process reads every hot key, checks the
-//! index and audits the pool. Whatever does not fit is a [`Violation`].
+//! Clients run as tasks of the simulation until all have ended or stopped; faults strike when they
+//! are due. Then the clock stands still for the checks: live processes settle and close, the others
+//! are fenced and their blocks adopted, and a fresh process reads every hot key, checks the index
+//! and audits the pool. Anything wrong is a [`Violation`].
 
 use super::clients::{Identity, Recorder, client};
 use super::execution::{Execution, Process, kill};
@@ -24,7 +24,7 @@ use darter_sim::{Executor, Medium, Sim};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Of runs that nothing struck, one in so many closes its processes and has others look.
+/// Of the runs without faults, one in this many closes its processes and is checked from others.
 const CLOSED_ONE_IN: u64 = 8;
 
 /// Runs a plan on its fixture.
@@ -34,7 +34,7 @@ pub(super) fn run<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dy
         outcome.violation = Some(violation);
     }
     outcome.effort = fixture.sim.counts().batches;
-    // A replay finds them where the decisions end.
+    // A replay finds them after the decisions.
     outcome.choices = fixture.sim.choices();
     let decision = |&(back, _): &(usize, usize)| Decision { words: back as u16, ..Decision::default() };
     outcome.schedule.0.extend(outcome.choices.iter().map(decision));
@@ -52,7 +52,7 @@ fn open_processes<S: Subject>(
     let open = |process| {
         alone(fixture, "a process cannot open the pool", async {
             let pool = Pool::open(fixture.sim.process(process)).await?;
-            // What is freed is allocated next.
+            // Freed memory is allocated next.
             pool.set_magazine_objects_max(1);
             let mut client = pool.client()?;
             let index = S::Index::open(&mut client, options.clone()).await?;
@@ -62,16 +62,16 @@ fn open_processes<S: Subject>(
     (0..plan.processes()).map(open).collect()
 }
 
-/// Has the server begin, and train what there is to be trained.
+/// Starts the server, and lets it train its models.
 fn begin_to_serve<S: Subject>(fixture: &Fixture, processes: &[Option<Process<S>>]) -> Result<(), Violation> {
     let Some(Process { pool, index }) = processes.iter().flatten().next() else { return Ok(()) };
-    alone(fixture, "the server does not begin", async {
+    alone(fixture, "the server fails to start", async {
         let mut client = pool.client()?;
         index.maintain(&mut client).await
     })
 }
 
-/// Spawns the plan's clients and tells the simulation of the faults that strike by count.
+/// Spawns the plan's clients and registers the faults that strike by count with the simulation.
 pub(super) fn spawn_clients<'f, S: Subject>(
     fixture: &'f Fixture,
     plan: &'f Plan,
@@ -113,10 +113,10 @@ pub(super) fn spawn_clients<'f, S: Subject>(
     Ok(())
 }
 
-/// What a run begins with: who records it, the servers, and the processes of the clients.
+/// The start of a run: the recorder, the servers, and the processes of the clients.
 type Beginning<S> = (Rc<RefCell<Recorder>>, Servers, Vec<Option<Process<S>>>);
 
-/// Brings the fixture's memory back and opens what a plan runs on, while nothing is scheduled.
+/// Restores the fixture's memory and opens the plan's processes, while nothing is scheduled.
 pub(super) fn begin<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
@@ -177,7 +177,7 @@ fn perform<S: Subject>(
     }
     let finished = finish_paused(fixture, &mut execution, ended, &mut executor, &mut processes);
     if finished.is_err() {
-        // Closing in order would wait for verbs that nobody executes any more.
+        // Closing in order would wait for verbs that are no longer executed.
         sim.schedule(false);
         abandon(&processes);
         return finished;
@@ -186,7 +186,7 @@ fn perform<S: Subject>(
     note_struck(sim, plan, pending, &recorder.borrow(), outcome);
     drop(executor);
     sim.schedule(false);
-    // What holds sweeps back has to end, as clients' processes do.
+    // A server that holds sweeps back has to end, as clients' processes do.
     if servers.is_shut_out() || servers.holds_sweeps() || power_lost {
         servers.replace(None, false);
     }
@@ -197,8 +197,8 @@ fn perform<S: Subject>(
     end::<S>(fixture, plan, &recorder, outcome, (processes, servers))
 }
 
-/// The end of a run whose clients have ended: what they recorded, what is there, and whether the
-/// one fits the other.
+/// The end of a run whose clients have ended: checks that their record and the contents of the pool
+/// agree.
 pub(super) fn end<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
@@ -238,7 +238,7 @@ pub(super) fn abandon<S: Subject>(processes: &[Option<Process<S>>]) {
     processes.iter().flatten().for_each(|process| process.pool.abandon());
 }
 
-/// Notes which of the faults that strike by count have struck.
+/// Adds those faults to the outcome that strike by count and have struck.
 pub(super) fn note_struck(
     sim: &Sim,
     plan: &Plan,
@@ -256,8 +256,8 @@ pub(super) fn note_struck(
     outcome.allocations = (0..plan.processes()).map(|process| sim.process(process).allocations()).collect();
 }
 
-/// Takes over what the clients have recorded. Returns what they found wrong, errors included if
-/// nothing struck that explains them.
+/// Copies the clients' record into the outcome. Returns the violation they found, including errors
+/// if no fault struck that explains them.
 fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> Option<Violation> {
     outcome.history.clone_from(&recorder.history);
     outcome.awaits.clone_from(&recorder.awaits);
@@ -267,7 +267,7 @@ fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> O
     recorder.violation.clone().or_else(|| errors().filter(|_| faultless))
 }
 
-/// Judges a run that is over: uses of memory, waits, and the history.
+/// Checks a finished run: uses of memory, waits, and the history.
 fn judge<S: Subject>(fixture: &Fixture, outcome: &mut Outcome) -> Result<(), Violation> {
     if let Some(violation) = outcome.violation.take() {
         return Err(violation);
@@ -280,7 +280,7 @@ fn judge<S: Subject>(fixture: &Fixture, outcome: &mut Outcome) -> Result<(), Vio
         && trips > promised
     {
         let text = format!(
-            "{} of one operation beside a client that stopped for ever, of {promised}",
+            "{} of one operation while another client had stopped for ever; at most {promised} are promised",
             counted(trips, "round trip")
         );
         return Err(Violation::new("waits", text));
@@ -289,7 +289,7 @@ fn judge<S: Subject>(fixture: &Fixture, outcome: &mut Outcome) -> Result<(), Vio
     verdict::judge(&outcome.history, &initial, &mut outcome.states)
 }
 
-/// Lets a client take some memory of each kind that small runs need, so that they are not about
+/// Lets a client take some memory of each kind that small runs need, so that they do not exercise
 /// block grants.
 async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), IndexError> {
     for node in 0..nodes {
@@ -301,8 +301,8 @@ async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), Ind
     Ok(())
 }
 
-/// Paused processes go on only when everybody else has ended, and a janitor has had time to take
-/// their place.
+/// Continues paused processes after all others have ended and a janitor has had time to take over
+/// from them.
 fn finish_paused<S: Subject>(
     fixture: &Fixture,
     execution: &mut Execution<'_>,
@@ -336,7 +336,7 @@ fn finish_paused<S: Subject>(
     if execution.servers.is_shut_out() {
         execution.servers.replace(Some(executor), false);
     }
-    // Errors here show again in the last look.
+    // An error here shows again in the final check.
     let _ = settle_and_close(fixture, &mut others)?;
     repair::<S>(fixture, &sim.process(1000), S::options())?;
     sim.schedule(true);

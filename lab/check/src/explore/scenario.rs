@@ -1,48 +1,51 @@
-//! Where runs begin: trees built so that the few operations of a run meet the situations worth meeting.
+//! Scenarios from which runs begin: trees built so that the few operations of a run meet
+//! interesting situations.
 //!
-//! A scenario names the keys that are in the tree and are not touched (*filler*), the few that clients fight over (*hot*),
-//! and which of those are there at the beginning. Those here fit radix trees and B-link trees alike; how many keys fill a node
-//! is the index's to say.
+//! A scenario names the keys that are in the tree and are not touched (*filler*), the few that
+//! clients contend for (*hot*), and which of the hot keys are present at the beginning. The
+//! scenarios here fit radix trees and B-link trees alike; the index determines how many keys fill a
+//! node.
 
 use super::op::Op;
 
-/// A beginning.
+/// The state from which runs begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // switches that have nothing to do with each other
+#[allow(clippy::struct_excessive_bools)] // independent switches
 pub struct Scenario {
     /// Its name in commands and replay lines, without slashes.
     pub name: String,
-    /// The keys that clients fight over.
+    /// The keys that clients contend for.
     pub hot: Vec<Vec<u8>>,
-    /// Which hot keys are there at the beginning.
+    /// The hot keys that are present at the beginning.
     pub present: &'static [usize],
-    /// Keys that are there and stay.
+    /// Keys that are present and never touched.
     pub filler: Vec<Vec<u8>>,
-    /// Keys that were there before and are deleted again, after the filler was put in: what makes a node large before it is
+    /// Keys that are deleted again after the filler was put, which makes a node large before it is
     /// nearly empty.
     pub former: Vec<Vec<u8>>,
-    /// Bytes of values, at least 8: the number that a value stands for picks one. Filler has the first.
+    /// Sizes of values in bytes, at least 8: the number that a value encodes picks one. Filler has
+    /// the first.
     pub value_bytes: [usize; 3],
     /// Whether clients use the operations `A`, `L` and `e`.
     pub adjusts: bool,
     /// Whether clients use the operations `B` and `U`.
     pub loads: bool,
-    /// What clients do; everything, where there is nothing.
+    /// The operations of clients; all, if empty.
     pub ops: &'static [Op],
     /// Whether clients are threads of one process, or all but one are.
     pub shares: bool,
-    /// Whether clients do little but what unlinks, restructures and frees, and much of it.
+    /// Whether clients mostly unlink, restructure and free, and do so often.
     pub churns: bool,
     /// Whether half of the holds are before a READ, so that other clients write what it reads.
     pub tears: bool,
-    /// Runs that begin here for each one that begins at a usual scenario.
+    /// Runs that begin here for each run that begins at a usual scenario.
     pub turns: u64,
 }
 
-/// The prefix of the node that grows or shrinks: deep enough for a hint to lead there.
+/// The prefix of the node that grows or shrinks, deep enough for a hint to lead there.
 const STEM: &[u8] = b"stem1234";
 
-/// A key below the stem.
+/// Returns a key below the stem.
 fn stem(edge: u8) -> Vec<u8> {
     [STEM, &[edge]].concat()
 }
@@ -52,7 +55,7 @@ fn numbered(keys: usize) -> impl Iterator<Item = Vec<u8>> {
 }
 
 impl Scenario {
-    /// With these hot keys, of which some are present.
+    /// A scenario with these hot keys, of which some are present.
     pub fn new(
         name: impl Into<String>,
         hot: impl IntoIterator<Item = impl Into<Vec<u8>>>,
@@ -75,29 +78,29 @@ impl Scenario {
         }
     }
 
-    /// With keys that are there and stay, put in this order.
+    /// Adds filler, put in this order.
     #[must_use]
     pub fn with_filler(mut self, keys: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Self {
         self.filler = keys.into_iter().map(Into::into).collect();
         self
     }
 
-    /// With keys that were there before.
+    /// Adds keys that are put and deleted again.
     #[must_use]
     pub fn with_former(mut self, keys: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Self {
         self.former = keys.into_iter().map(Into::into).collect();
         self
     }
 
-    /// With values of these sizes.
+    /// Sets the sizes of values.
     #[must_use]
     pub fn with_values(mut self, bytes: [usize; 3]) -> Self {
         self.value_bytes = bytes.map(|bytes| bytes.max(8));
         self
     }
 
-    /// Under another name, with clients that unlink, restructure and free much: the same memory takes on one role after another
-    /// within a run.
+    /// Sets another name, and clients that unlink, restructure and free often: the same memory
+    /// takes on several roles within a run.
     #[must_use]
     pub fn churning(mut self) -> Self {
         self.name = format!("churn-{}", self.name);
@@ -105,7 +108,7 @@ impl Scenario {
         self
     }
 
-    /// Under another name, with clients that do only this.
+    /// Sets another name, and clients that perform only these operations.
     #[must_use]
     pub fn doing(mut self, what: &str, ops: &'static [Op]) -> Self {
         self.name = format!("{what}-{}", self.name);
@@ -113,28 +116,28 @@ impl Scenario {
         self
     }
 
-    /// With clients that are threads of one process, or all but one are.
+    /// Makes clients threads of one process, or all but one.
     #[must_use]
     pub fn sharing(mut self) -> Self {
         self.shares = true;
         self
     }
 
-    /// With clients that use the operations `B` and `U`.
+    /// Lets clients use the operations `B` and `U`.
     #[must_use]
     pub fn loading(mut self) -> Self {
         self.loads = true;
         self
     }
 
-    /// With clients that use the operations `A`, `L` and `e`.
+    /// Lets clients use the operations `A`, `L` and `e`.
     #[must_use]
     pub fn adjusting(mut self) -> Self {
         self.adjusts = true;
         self
     }
 
-    /// With half of the holds before a READ, and this many runs for each of a usual scenario.
+    /// Places half of the holds before a READ, with this many runs for each of a usual scenario.
     #[must_use]
     pub fn tearing(mut self, turns: u64) -> Self {
         self.tears = true;
@@ -142,19 +145,19 @@ impl Scenario {
         self
     }
 
-    /// The value a hot key begins with.
+    /// Returns the initial value of a hot key.
     pub fn initial(&self, key: usize) -> Option<u64> {
         self.present.contains(&key).then_some(1 + key as u64)
     }
 
-    /// The bytes that stand for a value.
+    /// Returns the bytes that encode a value.
     pub fn value(&self, number: u64) -> Vec<u8> {
         let mut bytes = number.to_le_bytes().to_vec();
         bytes.resize(self.value_bytes[(number % 3) as usize], number as u8);
         bytes
     }
 
-    /// The value that bytes stand for; a number nobody wrote when they are not such bytes.
+    /// Returns the value that bytes encode; if they encode none, a number that no client writes.
     pub fn number(&self, bytes: &[u8]) -> u64 {
         match bytes.first_chunk() {
             Some(first) if self.value(u64::from_le_bytes(*first)) == bytes => u64::from_le_bytes(*first),
@@ -173,14 +176,15 @@ pub fn prefixes() -> Scenario {
     Scenario::new("prefixes", [&b""[..], b"a", b"ab"], &[0])
 }
 
-/// Two keys that share a long path, and one that leaves it in the middle.
+/// Two keys that share a long path, and a key that branches off in the middle.
 pub fn split() -> Scenario {
     Scenario::new("split", [&b"path-to-one"[..], b"path-to-two", b"path-off"], &[0, 1])
 }
 
-/// A node with just two children, to be emptied.
+/// A node with just two children, for deletes to empty.
 pub fn pair() -> Scenario {
-    // The last is a neighbour, so that the stem is a node's compressed path and not the root's only way.
+    // The last is a neighbour, so that the stem is a node's compressed path and not the root's only
+    // child.
     let filler = [&b"stand"[..], b"stem-other"];
     Scenario::new("pair", [1, 2, 9].map(stem), &[0, 1]).with_filler(filler)
 }
@@ -191,20 +195,20 @@ pub fn chain() -> Scenario {
     Scenario::new("chain", [long(300, 1), long(300, 2), long(150, 3)], &[0, 1])
 }
 
-/// Values too long to stand in a node, and beside them one that is not.
+/// Values too long to be stored in a node, and a short one.
 pub fn long() -> Scenario {
     Scenario::new("long", [b"long-1", b"long-2", b"long-3"], &[0, 1]).with_values([1100, 24, 5000])
 }
 
-/// So many keys of 8 bytes in a row, put in ascending order: in a B-link tree some leaves beside each other, with hot keys in
-/// the first, in the middle and behind the last.
+/// A row of `keys` keys of 8 bytes, put in ascending order: in a B-link tree several adjacent
+/// leaves, with hot keys in the first, in the middle and after the last.
 pub fn row(keys: u16) -> Scenario {
     let key = |at: u16| [&b"row-00"[..], &at.to_be_bytes()].concat();
     let hot = [key(5), key(keys / 2 * 8 + 5), key(keys * 8 + 5)];
     Scenario::new(format!("row-{keys}"), hot, &[0, 1]).with_filler((0..keys).map(|at| key(at * 8)))
 }
 
-/// A node that is full with so many keys, up to 249, so that an insert makes it grow or split.
+/// A node filled with `keys` keys, up to 249, so that an insert makes it grow or split.
 pub fn grow(what: &str, keys: usize) -> Scenario {
     let mut filler: Vec<Vec<u8>> = numbered(keys).chain([b"stand".to_vec()]).collect();
     filler.sort();
@@ -212,10 +216,10 @@ pub fn grow(what: &str, keys: usize) -> Scenario {
     Scenario::new(format!("grow-{what}"), [0, 251, 250].map(stem), &[]).with_filler(filler)
 }
 
-/// A node that held more keys than the next smaller holds, this many, and which a delete or two make sparse, so that it shrinks
-/// or joins another.
+/// A node that held more than the `below` keys of the next smaller size and that one or two deletes
+/// make sparse, so that it shrinks or merges with another.
 pub fn shrink(what: &str, below: usize) -> Scenario {
-    // With the two hot keys one more than half of what the smaller holds.
+    // With the two hot keys, one more than half of the capacity of the smaller node.
     let kept = (below / 2).saturating_sub(1);
     let mut filler: Vec<Vec<u8>> = numbered(kept).chain([b"stand".to_vec()]).collect();
     filler.sort();
@@ -224,12 +228,12 @@ pub fn shrink(what: &str, below: usize) -> Scenario {
         .with_former(numbered(below + 1))
 }
 
-/// An empty index, to be loaded.
+/// An empty index for bulk loads.
 pub fn empty() -> Scenario {
     Scenario::new("empty", [&b"load-1"[..], b"load-2", b"lo"], &[]).loading()
 }
 
-/// A key that ends where others have a byte 0 or 1, under a node that stays.
+/// A key that ends where others continue with a byte 0 or 1, under a node that stays.
 pub fn ends() -> Scenario {
     Scenario::new("ends", [&b"end"[..], b"end\0", b"end\x01"], &[0, 1]).with_filler([b"end\x02", b"end\x03"])
 }
@@ -240,21 +244,22 @@ pub fn next_prefix() -> Scenario {
     Scenario::new("next-prefix", hot, &[0, 2]).with_filler((2..7).map(stem))
 }
 
-/// An index with so many keys of one byte, so that a few more or less make its root grow or shrink.
+/// An index with `keys` keys of one byte, so that a few more or fewer make its root grow or shrink.
 pub fn root(what: &str, keys: usize) -> Scenario {
     let filler = (0..keys).map(|at| vec![at as u8 + 1]);
     Scenario::new(format!("root-{what}"), [vec![0], vec![251], vec![250]], &[]).with_filler(filler)
 }
 
-/// A node that is full with so many keys, two of them hot, so that an insert makes it grow unless a delete comes before.
+/// A node filled with `keys` keys, two of them hot, so that an insert makes it grow unless a delete
+/// comes first.
 pub fn full(what: &str, keys: usize) -> Scenario {
     let mut filler: Vec<Vec<u8>> = numbered(keys.saturating_sub(2)).chain([b"stand".to_vec()]).collect();
     filler.sort();
     Scenario::new(format!("full-{what}"), [0, 251, 250].map(stem), &[0, 1]).with_filler(filler)
 }
 
-/// A full node of so many children, of which one has a path of its own: a key that leaves the path, and keys that make the node
-/// grow.
+/// A full node of `children` children, one of which has its own path: a key that leaves the path,
+/// and keys that make the node grow.
 pub fn above(what: &str, children: usize) -> Scenario {
     let hot = [stem(250), [&stem(251)[..], b"path-off"].concat(), stem(249)];
     let below = [1, 2].map(|end| [&stem(251)[..], b"path-to-", &[end]].concat());
@@ -262,19 +267,21 @@ pub fn above(what: &str, children: usize) -> Scenario {
     Scenario::new(format!("above-{what}"), hot, &[]).with_filler(filler)
 }
 
-/// Writers of one key beside each other, threads of one process most of them.
+/// Concurrent writers of one key, most of them threads of one process.
 pub fn contest() -> Scenario {
     const OPS: &[Op] = &[Op::Put(0), Op::Update(0), Op::Update(0), Op::Insert(0), Op::Delete(0), Op::Get(0)];
     plain().doing("contest", OPS).sharing()
 }
 
-/// Two keys beside each other: writers that lose the word to another put, after a removal that depends on the value.
+/// Writers of two neighbouring keys that lose the race for a word to another put, after a removal
+/// that depends on the value.
 pub fn bowing() -> Scenario {
     const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::DeleteIf(0), Op::Put(1), Op::Put(1), Op::DeleteIf(1)];
     Scenario::new("keys", [b"ab", b"ac"], &[0]).doing("bowing", OPS)
 }
 
-/// Beginnings that make sense for every index. Add [`grow`] and [`shrink`] with what the index's own nodes hold.
+/// Scenarios that suit every index. Add [`grow`] and [`shrink`] with the capacities of the index's
+/// own nodes.
 pub fn common() -> Vec<Scenario> {
     vec![
         plain(),

@@ -1,17 +1,19 @@
-//! Which of the things that may happen next does happen: a run's schedule is a list of decisions, and who makes them.
+//! The schedule of a run, a list of decisions on which of the possible events happens next, and the
+//! trait of schedulers that make them.
 //!
-//! A decision is a number: 0 goes on with the task that moved last, `n` takes the n-th of the other events on offer. So
-//! a schedule of zeros is every client run to its end in turn, and a shrunk schedule is one with few context switches.
+//! A decision is a number: 0 continues with the task that moved last, `n` takes the n-th of the
+//! other events on offer. A schedule of zeros therefore runs each client to its end, one after
+//! another, and a shrunk schedule has few context switches.
 
 use super::op::Op;
 use darter_sim::{Event, WordOrder};
 use std::fmt;
 use std::str::FromStr;
 
-/// One step's decision.
+/// The decision of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Which event, counted from the task that moved last.
+    /// The event, counted from the task that moved last.
     pub event: u16,
     /// Words of a long verb that execute now; 0 for all.
     pub words: u16,
@@ -20,24 +22,25 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The piece of a long verb, for the executor.
+    /// Returns the piece of a long verb, for the executor.
     pub fn piece(self) -> (u32, WordOrder) {
         let words = if self.words == 0 { u32::MAX } else { self.words.into() };
         (words, if self.descending { WordOrder::Descending } else { WordOrder::Ascending })
     }
 }
 
-/// A run's decisions, as far as they differ from zeros at the end.
+/// The decisions of a run, without trailing zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule(pub Vec<Decision>);
 
 impl Schedule {
-    /// Context switches and torn verbs: what a person has to read.
+    /// Returns the number of context switches and torn verbs, which measures how hard it is to
+    /// read.
     pub fn switches(&self) -> usize {
         self.0.iter().filter(|&&decision| decision != Decision::default()).count()
     }
 
-    /// Without the zeros at the end.
+    /// Removes the zeros at the end.
     #[must_use]
     pub fn trimmed(mut self) -> Self {
         while self.0.last() == Some(&Decision::default()) {
@@ -69,7 +72,7 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// Most decisions a line may hold.
+/// Maximum number of decisions in a line.
 const DECISIONS_MAX: usize = 10_000_000;
 
 impl FromStr for Schedule {
@@ -78,7 +81,7 @@ impl FromStr for Schedule {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut decisions = Vec::new();
         for token in text.split('.').filter(|token| !token.is_empty()) {
-            let bad = || format!("'{token}' is no decision of a schedule");
+            let bad = || format!("'{token}' is not a decision of a schedule");
             let (token_body, run) = token.split_once('x').unwrap_or((token, "1"));
             let run: usize = run.parse().map_err(|_| bad())?;
             let (event, piece) = token_body.split_once(':').unwrap_or((token_body, "0"));
@@ -99,26 +102,28 @@ impl FromStr for Schedule {
 
 /// Makes the decisions of a run.
 pub trait Scheduler {
-    /// Chooses one of the events on offer, which begin with those of the task that moved last. `current` is whose they are.
+    /// Chooses one of the events on offer, which begin with those of the task that moved last.
     fn decide(&mut self, events: &[Event]) -> Decision;
 
     /// Receives the operation that each client performs, before each decision.
     fn observe(&mut self, _operations: &[Option<Op>]) {}
 
-    /// Chooses what is no event: how far back from the newest a power failure leaves a word, or a log, modulo what there is.
+    /// Returns how far back from the newest a power failure leaves a word or a log; the caller
+    /// takes it modulo the number of possibilities.
     fn pick(&mut self) -> u16;
 
-    /// Whether batches are to complete, and operations to begin, as early as they can, so that only verbs are decided on.
+    /// Whether batches complete, and operations begin, as early as they can, so that only verbs are
+    /// decided on.
     fn is_eager(&self) -> bool {
         false
     }
 
-    /// Whether each step is to be described.
+    /// Whether to describe each step.
     fn traces(&self) -> bool {
         false
     }
 
-    /// Whether the rest of the run is of no interest.
+    /// Whether to abandon the rest of the run.
     fn gives_up(&self) -> bool {
         false
     }

@@ -1,4 +1,5 @@
-//! Who makes the decisions of a run: chance, with a client held or slow, with priorities, as before, or as a line tells.
+//! The schedulers of runs: at random, with a client held or slow, by priorities, or from a recorded
+//! schedule.
 
 use super::fault::Fault;
 use super::op::Op;
@@ -8,25 +9,26 @@ use crate::dice::Dice;
 use darter_pool::HEAD_BYTES;
 use darter_sim::{Event, EventKind, Medium, TaskId};
 
-/// Events of an average operation, to spread a schedule's few changes over the whole of a run.
+/// Events of an average operation, for spreading a schedule's few changes over the whole run.
 pub(super) const EVENTS_OF_AN_OPERATION: u64 = 10;
-/// The same of verbs that write.
+/// Writing verbs of an average operation.
 const WRITES_OF_AN_OPERATION: u64 = 3;
-/// The same of verbs in the pool's head.
+/// Verbs in the pool's head of an average operation.
 const HEADS_OF_AN_OPERATION: u64 = 3;
-/// Doublings of the number of long READs among which the one is before which a client is held.
+/// A client is held before one of its first 2ⁿ long READs, with n up to this.
 const READS_DOUBLINGS: u64 = 5;
-/// How often a READ that waits executes up to words that are about to be written, before they are: one write in this many.
+/// One write in this many lets a waiting READ first execute up to the words that are about to be
+/// written.
 const READ_BEFORE_ONE_IN: u64 = 2;
-/// One hold in this many, of scenarios that have READs torn, is before a READ.
+/// One hold in this many is before a READ, in scenarios that tear READs.
 const TEARS_ONE_IN: u64 = 2;
 /// The last kind of hold: before a READ, of a scan if there is one.
 const BEFORE_SCAN_READ: u64 = 9;
-/// Steps of a hold that ends when nobody else can move.
+/// Steps of a hold that lasts until no other client can move.
 const STEPS_WITHOUT_END: u64 = 1 << 40;
 /// One long verb in this many executes in pieces.
 const TORN_ONE_IN: u64 = 8;
-/// The same of what reaches the medium.
+/// The same for verbs that reach the medium.
 const REACHING_TORN_ONE_IN: u64 = 2;
 
 fn piece(dice: &mut Dice, event: &Event) -> (u16, bool) {
@@ -42,8 +44,8 @@ fn piece(dice: &mut Dice, event: &Event) -> (u16, bool) {
     }
 }
 
-/// The part of a READ on offer that ends with words that another verb is about to write, if that is what they are: the number of
-/// words, and whether the last come first.
+/// If another verb is about to write words of a READ on offer, the part of the READ up to and
+/// including those words: the number of words, and whether the last come first.
 fn part_before(read: &Event, write: &Event) -> Option<(u16, bool)> {
     let EventKind::Execute { node: written, access: write_access, .. } = write.kind else { return None };
     let EventKind::Execute { batch, node, access, .. } = read.kind else { return None };
@@ -53,13 +55,13 @@ fn part_before(read: &Event, write: &Event) -> Option<(u16, bool)> {
     if !(meets && write_access.writes && is_long_read(read) && read.task != write.task) {
         return None;
     }
-    // All parts of a READ come in one order.
+    // All parts of a READ execute in one order.
     let descending = batch.is_multiple_of(2);
     let words = if descending { end - last.min(end - 1) } else { first.max(start) - start + 1 };
     Some((words.try_into().unwrap_or(u16::MAX), descending))
 }
 
-/// Every task with an event is as likely as every other, and so are its events.
+/// Chooses uniformly among tasks with an event, and then among the task's events.
 pub struct Random {
     dice: Dice,
     tasks: Vec<TaskId>,
@@ -71,7 +73,8 @@ impl Random {
         Self { dice: Dice::new(seed), tasks: Vec::new() }
     }
 
-    /// Chooses among those of the events that are not held back, or among all where none is left. Returns the choice too.
+    /// Chooses among the events that are not held back, or among all if none is left. Also returns
+    /// the chosen event.
     fn decide_among(&mut self, events: &[Event], free: &[Event]) -> (Decision, Event) {
         let choice = if free.is_empty() { events } else { free };
         let mut decision = self.decide(choice);
@@ -103,33 +106,34 @@ impl Scheduler for Random {
     }
 }
 
-/// Uniform, but one or two tasks are held, each at some event of its own, while the others go on for long: what needs one
-/// client to be late across everything that others do. Or one is slow throughout, so that one operation of it sees many of the
-/// others' and several epochs. Most are held just before or just after a verb that writes has
-/// executed, because that is where others can tell the difference. READs, those of clients that are late
-/// above all, are torn where others write.
+/// Uniform, except that one or two tasks are each held at one of their events while the others
+/// continue for long, to find bugs that need one client to be late compared with everything that
+/// others do. Or one task is slow throughout, so that one of its operations overlaps many of the
+/// others' and several epochs. Most holds are just before or just after a verb that writes, since
+/// only there others can see the difference. READs, above all those of late clients, are torn by
+/// others' writes.
 pub struct Late {
     random: Random,
-    /// What each task has performed.
+    /// The progress of each task.
     performed: Vec<Performed>,
-    /// By task, whether it is scanning.
+    /// Whether each task is scanning.
     scanning: Vec<bool>,
-    /// The batches of each task that have been on offer, in their order.
+    /// The batches of each task that have been on offer, in order.
     batches: Vec<Vec<u64>>,
     holds: Vec<HeldTask>,
-    /// A task that moves at no other steps than the multiples of a number.
+    /// A task that moves only at steps that are multiples of a number.
     slow: Option<(TaskId, u64)>,
     step: u64,
     offered: Vec<Event>,
 }
 
-/// What a task has performed so far.
+/// The events a task has performed so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Performed {
     events: u64,
     /// Verbs that write.
     writes: u64,
-    /// Verbs that read or write words of the pool's head: what all processes agree by.
+    /// Verbs that read or write words of the pool's head, through which processes coordinate.
     heads: u64,
     /// Parts of READs of several words.
     reads: u64,
@@ -137,28 +141,29 @@ struct Performed {
     scan_reads: u64,
 }
 
-/// Where a task is held.
+/// The point at which a task is held.
 #[derive(Clone, Copy, Debug)]
 enum HoldAt {
-    /// After so many of its events.
+    /// After this many of its events.
     Event(u64),
     /// Before it executes one more verb that writes than this many.
     BeforeWrite(u64),
-    /// After it has executed so many verbs that write, and one more.
+    /// After it has executed one more verb that writes than this many.
     AfterWrite(u64),
     /// Before it executes one more verb in the pool's head than this many.
     BeforeHead(u64),
-    /// After it has executed so many of those, and one more.
+    /// After it has executed one more verb in the pool's head than this many.
     AfterHead(u64),
     /// Before it executes one more READ of several words than this many.
     BeforeRead(u64),
-    /// The same, of those within scans.
+    /// The same for READs within scans.
     BeforeScanRead(u64),
-    /// Not the task, but the verbs of one of its batches, counted from 0: with a cancelled operation's they land late.
+    /// Holds not the task but the verbs of one of its batches, counted from 0: those of a cancelled
+    /// operation take effect late.
     Batch(u64),
 }
 
-/// A task that is held from some event of its own on.
+/// A task that is held at one of its events.
 struct HeldTask {
     task: TaskId,
     at: HoldAt,
@@ -178,7 +183,7 @@ fn is_long_read(event: &Event) -> bool {
 }
 
 impl HeldTask {
-    /// Whether the task may not perform this event of its own now.
+    /// Whether the task may not perform this event, which is its own, now.
     fn holds(
         &mut self,
         (event, is_scan_read): (&Event, bool),
@@ -212,10 +217,11 @@ impl HeldTask {
 }
 
 impl Late {
-    /// A schedule in which some of a plan's clients are held within their first `operations` operations.
+    /// A schedule in which some of a plan's clients are held within their first `operations`
+    /// operations.
     pub fn new(seed: u64, plan: &Plan, operations: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x1a7e);
-        // The medium is late as others are, where clients wait for it.
+        // The medium is late like other tasks, if clients wait for it.
         let tasks = plan.clients.len() as u64 + u64::from(plan.medium != Medium::Never);
         let holds = 1 + dice.below(2);
         let late_verbs = plan.faults.iter().find_map(|fault| match *fault {
@@ -224,7 +230,7 @@ impl Late {
             }
             _ => None,
         });
-        // Whoever waits for a client that is held that long is shut out in the end, for want of upkeep.
+        // A client that waits for one held that long does no upkeep and is eventually shut out.
         let waits = plan.subject.promises.trips_beside_stopped.is_none();
         let is_slow = !waits && dice.one_in(3);
         let slow = is_slow.then(|| (dice.below(tasks.max(1)) as TaskId, 2 << dice.below(4)));
@@ -253,7 +259,8 @@ impl Late {
                         }
                     }
                 };
-                // Some until nobody else can move: what they know is as old as can be.
+                // Some are held until no other client can move: their knowledge is as old as
+                // possible.
                 let steps = if !waits && dice.one_in(3) { STEPS_WITHOUT_END } else { 32 << dice.below(7) };
                 HeldTask { task, at, steps, until: None }
             })
@@ -276,8 +283,8 @@ impl Late {
         self.scanning.get(task as usize).copied().unwrap_or(false)
     }
 
-    /// If an event writes what another task is about to read: now and then the part of the READ that comes before, and its place
-    /// among the events.
+    /// If an event writes words that another task is about to read, sometimes returns the part of
+    /// the READ before the write, and the READ.
     fn read_before(&mut self, events: &[Event], write: &Event) -> Option<(Decision, Event)> {
         let read = |(at, read)| part_before(read, write).map(|part| (at, part, *read));
         let (at, (words, descending), read) = events.iter().enumerate().find_map(read)?;
@@ -302,7 +309,7 @@ impl Late {
         let mut is_held =
             self.slow.is_some_and(|(slow, every)| slow == event.task && !step.is_multiple_of(every));
         for hold in self.holds.iter_mut().filter(|hold| hold.task == event.task) {
-            // All of them are asked: each has its own time to begin.
+            // Checks every hold, since each has its own start.
             is_held |= hold.holds((event, is_scan_read), performed, batches, step);
         }
         is_held
@@ -348,20 +355,20 @@ impl Scheduler for Late {
     }
 }
 
-/// Uniform, but the first task runs alone at first, and then moves at few steps only: all that others do happens within a few
-/// events of it.
+/// Uniform, except that the first task runs alone at first and then moves at few steps only: all
+/// that others do happens within a few of its events.
 pub(super) struct Paced {
     random: Random,
     /// Events for which the first task runs alone.
     alone: u64,
-    /// After those it moves at every step that is a multiple of this.
+    /// After those the first task moves only at steps that are multiples of this.
     every: u64,
     step: u64,
     offered: Vec<Event>,
 }
 
 impl Paced {
-    /// With so many events alone, and then at every so-manieth step.
+    /// The first task runs alone for `alone` events, and then moves at every `every`-th step.
     pub(super) fn new(seed: u64, alone: u64, every: u64) -> Self {
         Self { random: Random::new(seed), alone, every, step: 0, offered: Vec::new() }
     }
@@ -387,14 +394,15 @@ impl Scheduler for Paced {
     }
 }
 
-/// Another schedule, with these choices of what a power failure leaves; the newest where they end.
+/// Another scheduler, with given choices at power failures; the newest after they
+/// run out.
 pub(super) struct Choosing<'s> {
     rest: Box<dyn Scheduler>,
     choices: std::slice::Iter<'s, u16>,
 }
 
 impl<'s> Choosing<'s> {
-    /// The choices come in the order in which they are asked for.
+    /// Each call to `pick` takes the next of the choices.
     pub(super) fn new(rest: Box<dyn Scheduler>, choices: &'s [u16]) -> Self {
         Self { rest, choices: choices.iter() }
     }
@@ -414,14 +422,15 @@ impl Scheduler for Choosing<'_> {
     }
 }
 
-/// A schedule up to some decision, and another from there on. A decision that is not on offer is a zero.
+/// The decisions of a schedule, then those of another scheduler. A decision that is not on offer
+/// counts as zero.
 pub(super) struct After<'s> {
     prefix: std::slice::Iter<'s, Decision>,
     rest: Box<dyn Scheduler>,
 }
 
 impl<'s> After<'s> {
-    /// The first decisions of a schedule, then what `rest` decides.
+    /// Makes the decisions of `prefix`, then those of `rest`.
     pub(super) fn new(prefix: &'s [Decision], rest: Box<dyn Scheduler>) -> Self {
         Self { prefix: prefix.iter(), rest }
     }
@@ -445,15 +454,15 @@ impl Scheduler for After<'_> {
     }
 }
 
-/// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): tasks have priorities, the first in rank always
-/// moves, and at a few random steps whoever moves falls to the last rank; so does whoever waits, or a client would spin for
-/// ever on a lock that it keeps another from giving back. Finds a bug that needs `d` orderings with
-/// probability at least 1/(n k^(d-1)).
+/// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the task of highest priority
+/// always moves, and at a few random steps the moving task drops to the lowest priority. So does a
+/// task that waits; otherwise a client would spin for ever on a lock whose holder it keeps from
+/// running. Finds a bug that needs `d` orderings with probability at least 1/(n k^(d-1)).
 pub struct Pct {
     dice: Dice,
-    /// By task, the rank; lower moves first.
+    /// The rank of each task; the lowest moves first.
     ranks: Vec<u64>,
-    /// By task, whether it has begun.
+    /// Whether each task has begun.
     begun: Vec<bool>,
     changes: Vec<u64>,
     step: u64,
@@ -477,7 +486,7 @@ impl Pct {
         self.ranks[task as usize]
     }
 
-    /// Who is first in rank.
+    /// The task with the lowest rank.
     fn first(&mut self, events: &[Event]) -> TaskId {
         events.iter().map(|event| event.task).min_by_key(|&task| self.rank(task)).unwrap_or(0)
     }
@@ -519,19 +528,19 @@ impl Scheduler for Pct {
     }
 }
 
-/// Repeats a schedule, then goes on with zeros. A decision that is not on offer is a zero.
+/// Repeats a schedule, then continues with zeros. A decision that is not on offer counts as zero.
 pub struct Replay<'s> {
     rest: std::slice::Iter<'s, Decision>,
     traces: bool,
 }
 
 impl<'s> Replay<'s> {
-    /// From the beginning.
+    /// Replays a schedule from the beginning.
     pub fn new(schedule: &'s Schedule) -> Self {
         Self { rest: schedule.0.iter(), traces: false }
     }
 
-    /// The same, with each step described.
+    /// Replays a schedule and describes each step.
     pub fn traced(schedule: &'s Schedule) -> Self {
         Self { rest: schedule.0.iter(), traces: true }
     }
@@ -544,7 +553,7 @@ impl Scheduler for Replay<'_> {
     }
 
     fn pick(&mut self) -> u16 {
-        // Words of a decision, so that a shrunk schedule keeps the newest value: 0.
+        // The `words` of a decision, so that a shrunk schedule keeps the newest value, 0.
         self.rest.next().copied().unwrap_or_default().words
     }
 

@@ -1,27 +1,29 @@
-//! The server of a run's index, where it has one: a process of the simulation that clients call, at every node, and another one
-//! in its place when it has died or was shut out.
+//! The server of a run's index, if it has one: a simulated process that clients call, at every
+//! node. When it has died or was shut out, another process replaces it.
 
 use super::subject::{Serves, Subject};
 use darter_fabric::Fabric;
 use darter_sim::{Executor, Sim, SimServer};
 
-/// The process of the first server of a run; those that follow count up from it. Plans name the server by it, and count the pieces
-/// of its verbs that have executed; what it has posted is lost with it.
+/// Process number of the first server of a run; its successors count up from it. Faults that name
+/// this number count executed pieces of the server's verbs, and verbs it has posted are lost with
+/// it.
 pub const SERVER: u32 = 50;
-/// By this plans name the server when they count whole verbs, and what it has posted may still land.
+/// Faults that name the server by this number count whole verbs, and verbs it has posted may still
+/// take effect.
 pub const LATE_SERVER: u32 = 49;
 
-/// Batches that a renewal of the lease takes at most.
+/// Maximum number of batches for a renewal of the lease.
 const RENEWAL_MAX: u64 = 10_000;
 
-/// A server that runs.
+/// A running server.
 struct Running {
     service: Box<dyn Serves>,
-    /// Its procedures are the nodes' as long as these live.
+    /// Keep its procedures registered at the nodes.
     _registered: Vec<SimServer>,
 }
 
-/// The server of an index, and those before.
+/// The running server of an index, and how to start its successors.
 pub(super) struct Servers {
     sim: Sim,
     start: fn(&Sim) -> Option<Box<dyn Serves>>,
@@ -30,7 +32,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// The first server of a subject, if it has one.
+    /// Starts the first server of a subject, if it has one.
     pub(super) fn begin<S: Subject>(sim: &Sim) -> Self {
         let mut servers = Self { sim: sim.clone(), start: S::server, process: SERVER, running: None };
         servers.serve();
@@ -46,17 +48,17 @@ impl Servers {
         });
     }
 
-    /// The process of the one that runs.
+    /// Returns the process of the running server.
     pub(super) fn process(&self) -> Option<u32> {
         self.running.as_ref().map(|_| self.process)
     }
 
-    /// What the one that runs has unlinked and not freed.
+    /// Returns the number of objects that the running server has unlinked and not freed.
     pub(super) fn garbage(&self) -> usize {
         self.running.as_ref().map_or(0, |running| running.service.garbage())
     }
 
-    /// Ends the server that runs as a crash would, with its tasks; another process takes its place.
+    /// Ends the running server as a crash would, with its tasks; another process takes its place.
     pub(super) fn replace(&mut self, executor: Option<&mut Executor<'_>>, lands: bool) {
         let Some(running) = self.running.take() else { return };
         if let Some(executor) = executor {
@@ -71,29 +73,30 @@ impl Servers {
         self.serve();
     }
 
-    /// The one that runs renews its lease, as upkeep does all the time, however far the clock has moved.
+    /// Renews the lease of the running server, as continuous upkeep does, however far the clock has
+    /// moved.
     pub(super) fn renew(&self) {
         if let Some(running) = &self.running {
             self.sim.run_alone(RENEWAL_MAX, running.service.renew());
         }
     }
 
-    /// Connects the one that runs to its memory again.
+    /// Reconnects the running server to its memory.
     pub(super) fn heal(&self) {
         self.sim.process(self.process).heal(0);
     }
 
-    /// Whether the one that runs was shut out by others.
+    /// Whether others have shut out the running server.
     pub(super) fn is_shut_out(&self) -> bool {
         self.running.is_some() && self.sim.process(self.process).is_fenced()
     }
 
-    /// Whether sweeps wait for the end of the one that runs, whose frees had no reply.
+    /// Whether sweeps wait for the end of the running server because its frees had no reply.
     pub(super) fn holds_sweeps(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.service.has_unconfirmed_frees())
     }
 
-    /// Has the server leave its pool in order.
+    /// Lets the server leave its pool in order.
     pub(super) fn end(mut self) {
         if let Some(running) = self.running.take() {
             running.service.end();
@@ -102,7 +105,7 @@ impl Servers {
 }
 
 impl Drop for Servers {
-    /// Closes nothing: nobody may execute verbs any more.
+    /// Does not close anything: verbs may no longer execute.
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
             running.service.abandon();

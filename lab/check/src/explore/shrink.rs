@@ -1,5 +1,5 @@
-//! Making a failing run short: fewer clients, operations and faults, then fewer context switches, as long as it still fails in
-//! the same way.
+//! Shrinks a failing run: fewer clients, operations and faults, then fewer context switches, as
+//! long as it still fails in the same way.
 
 use super::fixtures::Fixtures;
 use super::group_faults::GroupFaults;
@@ -9,10 +9,10 @@ use super::schedule::{Decision, Schedule};
 use super::schedulers::Random;
 use super::servers::{LATE_SERVER, SERVER};
 
-/// Replays spent on shrinking one finding, and batches posted in them.
+/// Replays for shrinking one finding, and batches posted in them, at most.
 const REPLAYS_MAX: usize = 6000;
 const EFFORT_MAX: u64 = 30_000_000;
-/// Random schedules tried for a smaller plan, and seeds where it runs on groups, which takes longer.
+/// Random schedules to try for a smaller plan; for one on groups, which takes longer, seeds to try.
 const TRIES: u64 = 60;
 const TRIES_ON_GROUPS: u64 = 12;
 
@@ -24,7 +24,8 @@ struct Shrinking<'s> {
 }
 
 impl Shrinking<'_> {
-    /// The violation of a replay, when it is of the kind sought; and the schedule as it went.
+    /// Replays a schedule. Returns the violation if it is of the kind sought, and the schedule as
+    /// performed.
     fn replay(&mut self, plan: &Plan, schedule: &Schedule) -> Option<(Schedule, Violation)> {
         self.left = self.left.checked_sub(1)?;
         let outcome = self.fixtures.replay(plan, schedule);
@@ -36,8 +37,8 @@ impl Shrinking<'_> {
         ))
     }
 
-    /// A schedule under which a smaller plan fails too: the old one's, or a random one. On groups the
-    /// seed is the schedule, and belongs to the plan.
+    /// Finds a schedule under which a smaller plan fails too: the old one, or a random one. On
+    /// groups the seed, which is part of the plan, determines the schedule.
     fn search(&mut self, plan: Plan, schedule: &Schedule) -> Option<(Plan, Schedule, Violation)> {
         if let Some((schedule, violation)) = self.replay(&plan, schedule) {
             return Some((plan, schedule, violation));
@@ -56,7 +57,7 @@ impl Shrinking<'_> {
     }
 }
 
-/// Plans that are one step smaller.
+/// Returns the plans that are one step smaller.
 fn smaller(plan: &Plan) -> Vec<Plan> {
     let mut plans = Vec::new();
     for shorter in plan.groups.into_iter().flat_map(GroupFaults::shorter) {
@@ -67,7 +68,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         less.faults.remove(fault);
         plans.push(less);
     }
-    // Many operations at once, where there are many.
+    // Many operations at once, if there are many.
     for client in (0..plan.clients.len()).rev() {
         let count = plan.clients[client].len();
         for part in [0..count, count / 2..count, 0..count / 2].into_iter().filter(|_| count >= 4) {
@@ -100,7 +101,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     plans
 }
 
-/// The smallest plan and schedule found that fail in the same way, and how.
+/// Returns the smallest plan and schedule found that fail in the same way, and the violation.
 pub(super) fn shrink(
     fixtures: &mut Fixtures,
     plan: &Plan,

@@ -1,7 +1,9 @@
-//! An index as the explorer sees it: how to open it, what it promises, and where runs begin.
+//! An index from the explorer's point of view: how to open it, its guarantees, and the scenarios
+//! from which runs begin.
 //!
-//! An index's author implements [`Subject`] and adds a line to the registry ([`super::subjects`]). Everything else
-//! (plans, campaigns, sweeps, shrinking, replay lines) works with the [`Explored`](super::Explored) that is made of it.
+//! An index's author implements [`Subject`] and adds a line to the registry ([`super::subjects`]).
+//! Everything else (plans, campaigns, sweeps, shrinking, replay lines) works with the
+//! [`Explored`](super::Explored) made from it.
 
 use super::scenario::{self, Scenario};
 use darter_fabric::Procedures;
@@ -15,38 +17,40 @@ use std::pin::Pin;
 /// The options of a subject's index.
 pub type OptionsOf<S> = <<S as Subject>::Index as OrderedIndex<Sim>>::Options;
 
-/// What an index promises beyond [`OrderedIndex`]'s contract. Linearizable point operations, ordered scans and memory that comes
-/// back are no choice: those are promised by all.
+/// Guarantees of an index beyond [`OrderedIndex`]'s contract. Linearizable point operations,
+/// ordered scans and memory that is freed again are not optional: every index guarantees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// Names of the faults that may strike any client at any moment, and the others go on rightly.
+    /// Names of the faults that may strike any client at any moment while the others continue
+    /// correctly.
     pub survives: &'static [&'static str],
-    /// The most round trips an operation takes beside a client that has stopped for ever; `None` when it may wait until the
-    /// stopped one's lease is over and others have shut it out.
+    /// The most round trips an operation takes while another client has stopped for ever; `None` if
+    /// it may wait until the stopped client's lease has expired and others have shut it out.
     pub trips_beside_stopped: Option<u64>,
-    /// Whether a value may be lost when a client's write in place ends early; whoever reads it is told so
-    /// ([`IndexError::LostInWrite`]) until somebody puts it again.
+    /// Whether a value may be lost if a client's write in place ends early; reads then fail with
+    /// [`IndexError::LostInWrite`] until a client puts it again.
     pub may_lose_values: bool,
-    /// Whether no operation touches memory that its pin does not protect, and nothing is left over when all have ended well.
-    /// Where it is not promised, such uses are not reported, and leaks are counted after a sweep.
+    /// Whether no operation touches memory that its pin does not protect, and nothing is left over
+    /// after all have ended normally. If it is not guaranteed, such uses are not reported, and
+    /// leaks are counted after a sweep.
     pub exact_memory: bool,
 }
 
-/// A server of an index: what a process of the simulation runs for clients that call it.
+/// The server of an index, which a simulated process runs for clients that call it.
 pub trait Serves {
     /// Its procedures.
     fn procedures(&self) -> Procedures;
 
-    /// How many objects it has unlinked that wait to be freed.
+    /// Returns the number of objects it has unlinked that wait to be freed.
     fn garbage(&self) -> usize;
 
-    /// Whether it has sent frees whose reply was lost, for which sweeps wait until it has ended.
+    /// Whether it has sent frees whose replies were lost; sweeps then wait until it has ended.
     fn has_unconfirmed_frees(&self) -> bool;
 
     /// Renews its lease.
     fn renew(&self) -> Pin<Box<dyn Future<Output = ()> + '_>>;
 
-    /// Leaves everything as the death of its process does; nothing of it does any verb any more.
+    /// Leaves everything as the death of its process would; it does not execute any further verb.
     fn abandon(&self);
 
     /// Leaves the pool in order.
@@ -61,37 +65,41 @@ pub trait Subject: 'static {
     /// Its name in commands and replay lines, without slashes.
     const NAME: &'static str;
 
-    /// What it promises.
+    /// Its guarantees.
     const PROMISES: Promises;
 
-    /// Objects of which each client takes one before it begins, so that no run is about block grants.
+    /// Objects of which each client takes one before it begins, so that runs do not exercise block
+    /// grants.
     const WARM: &'static [(u64, AllocKind)] = &[];
 
-    /// Whether [`Subject::server`] returns one. Faults may strike it, too.
+    /// Whether [`Subject::server`] returns a server. Faults may strike it, too.
     const HAS_SERVER: bool = false;
 
-    /// A server of the index in a process of the simulation, which begins with its first call.
+    /// Returns a server of the index in a simulated process; it starts with its first call.
     fn server(_sim: &Sim) -> Option<Box<dyn Serves>> {
         None
     }
 
-    /// How processes open it. Runs must not hang on chance: what is done now and then is done always, or never.
+    /// The options with which processes open it. Runs must not depend on chance: a random choice
+    /// must always be taken, or never.
     fn options() -> OptionsOf<Self>;
 
-    /// Where runs begin: [`scenario::common`], and what the index's own formats make worth meeting.
+    /// The scenarios from which runs begin: [`scenario::common`], and those that the index's own
+    /// formats suggest.
     fn scenarios() -> Vec<Scenario> {
         scenario::common()
     }
 
-    /// Chooses a scenario's keys anew where they depend on what the index does with them.
+    /// Chooses a scenario's keys anew if they depend on the index.
     fn refine(_scenario: &mut Scenario, _nodes: u8) {}
 
-    /// Situations that a full exploration must meet.
+    /// Situations that must occur in a full exploration.
     fn situations() -> Vec<Situation> {
         Vec::new()
     }
 
-    /// Stores a value under a key when a condition holds; an index that has several ways to do so takes one by the value.
+    /// Stores a value under a key if a condition holds; an index that can do so in several ways
+    /// chooses one by the value.
     fn put(
         index: &Self::Index,
         client: &mut Client<Sim>,
@@ -102,7 +110,8 @@ pub trait Subject: 'static {
         index.put(client, key, value, condition)
     }
 
-    /// Removes a key when it has this value; answers whether it did. For the operation `e` of scenarios that adjust.
+    /// Removes a key if it has this value; returns whether it did. For the operation `e` of
+    /// scenarios that adjust.
     fn delete_if(
         index: &Self::Index,
         client: &mut Client<Sim>,
@@ -113,8 +122,8 @@ pub trait Subject: 'static {
         std::future::ready(Ok(false))
     }
 
-    /// Something of the index's own that may happen at any time and changes no answer: if it is due, the operation `A`, or
-    /// whether it is due or not, `L`.
+    /// An operation specific to the index that may happen at any time and changes no result: `A`
+    /// does it if it is due, `L` in any case.
     fn adjust(
         _index: &Self::Index,
         _client: &mut Client<Sim>,

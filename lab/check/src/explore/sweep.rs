@@ -1,5 +1,5 @@
-//! Faults at every point: each operation in each scenario is counted, then struck at every verb, await, request or event in
-//! turn, while bystanders work on the same keys.
+//! Faults at every point: the verbs, awaits, requests and events of each operation in each scenario
+//! are counted, and then a fault strikes at each of them, while bystanders work on the same keys.
 
 use super::campaign::Summary;
 use super::fault::Fault;
@@ -18,30 +18,30 @@ use darter_sim::{Medium, Relaxations};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What is swept.
+/// The parameters of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The index.
     pub subject: &'static Explored,
     /// Names of the faults.
     pub faults: Vec<String>,
-    /// Where runs begin.
+    /// Scenarios from which runs begin.
     pub scenarios: Vec<&'static Scenario>,
     /// Schedules for each point.
     pub schedules: u64,
     /// Seed of the schedules.
     pub seed: u64,
-    /// What verbs promise less than those of other providers.
+    /// Guarantees of other providers' verbs that these verbs lack.
     pub verbs: Relaxations,
-    /// When what they write is on the medium, and what waits for that.
+    /// When writes reach the medium, and which operations wait for that.
     pub medium: Medium,
-    /// Whether a violation is made short.
+    /// Whether to shrink a violation.
     pub shrinks: bool,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// Operations that the victim of a sweep performs, each in plans of its own.
+/// Operations that the victim of a sweep performs, each in its own plans.
 pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
     let mut victims: Vec<Vec<Op>> =
         [Op::Get(0), Op::Put(0), Op::Insert(2), Op::Update(0), Op::Replace(0), Op::Delete(0), Op::MultiGet]
@@ -66,20 +66,23 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
 }
 
 const HOLD: &str = "hold";
-/// No fault of a plan, but a schedule: from each of its events on in turn, a client whose operation is long is slow.
+/// Not a fault but a schedule: a client whose operation is long becomes slow at one of its events,
+/// at each of them in one run.
 pub const SLOW: &str = "slow";
-/// Steps of all clients to one of a slow one, each in turn.
+/// Steps of all clients per step of a slow client; each is tried.
 const PACES: [u64; 4] = [3, 6, 12, 30];
 
-/// Words of which all choices of one power failure are tried, and runs for them, at most.
+/// Maximum number of words of one power failure for which all choices are tried, and of runs for
+/// them.
 const CHOSEN_WORDS_MAX: usize = 10;
 const CHOICES_MAX: usize = 1 << CHOSEN_WORDS_MAX;
 
-/// Who works beside a client that is struck, from a process of its own.
+/// The operations of a client in another process, concurrent with the victim's.
 const BYSTANDER: &str = "p0,d1,i2,g0";
 
-/// Who works beside a client that is held, or slow: a thread of its process, and a client of another. They unlink, free, use the memory
-/// again and change what processes share; they rest until the held one has ended, and look what it has done.
+/// The operations of two clients that run while the victim is held or slow: a thread of its
+/// process, and a client of another. They unlink, free, reuse the memory and change shared state,
+/// rest until the held client has ended, and check its results.
 const BESIDE_HELD: [(&str, &str); 4] = [
     ("M,d0,j1,M,d1,M,M,j0,H,M,j2,g0", "i2,M,j2,M,d2,M,H,d0,m,M,p1"),
     ("d0,M,M,p0,M,H,g0,g1,i1,M", "d1,M,M,M,M,i1,M,H,s,d0,p1"),
@@ -87,22 +90,23 @@ const BESIDE_HELD: [(&str, &str); 4] = [
     ("i2,p1,M,d2,M,M,H,m,d0,g1", "p0,d1,d0,M,M,M,i0,M,H,g0,p2,d1"),
 ];
 
-/// The same of a slow one, whose operation others' epochs pass by.
+/// The same for a slow client, during whose operation the others' epochs pass.
 const BESIDE_SLOW: [(&str, &str); 3] = [
     ("d0,M,M,M,M,M,p0,M,M,M,M,H,g0,s", "M,M,M,M,M,M,M,M,M,M,M,M,H,g0,m"),
     ("M,M,M,M,M,M,M,M,M,M,H,g0,m", "M,d0,M,M,M,M,M,d1,M,M,M,M,p1,H,s"),
     ("d0,M,M,L,M,M,M,p0,M,M,H,g0,s", "M,M,j1,M,M,M,M,M,L,M,M,H,d1,m"),
 ];
 
-/// The operations of a line.
+/// Parses the operations of a line.
 fn ops(line: &str) -> Vec<Op> {
     line.split(',').filter_map(|op| op.parse().ok()).collect()
 }
 
 impl Sweep {
-    /// Clients in these processes.
+    /// A plan with clients in these processes.
     fn plan(&self, scenario: &'static Scenario, processes: &[u8], clients: &[Vec<Op>]) -> Plan {
-        // Some scenarios have few keys. In not all of them is there something that processes share, or time for others to leave.
+        // Drops operations that a scenario does not support: keys it does not have, and changes of
+        // shared state and visitors if it does not adjust.
         let is_there = |op: &&Op| {
             op.key().is_none_or(|key| usize::from(key) < scenario.hot.len())
                 && (scenario.adjusts || !matches!(op, Op::Restructure | Op::Visit(_)))
@@ -122,7 +126,7 @@ impl Sweep {
         }
     }
 
-    /// What is struck, at many points each, and by what.
+    /// The plans to strike, each at many points, and the faults that strike them.
     fn plans(&self) -> Vec<(Plan, Vec<String>)> {
         let [is_held, is_slow] = [HOLD, SLOW].map(|name| self.faults.iter().any(|fault| fault == name));
         let strikes: Vec<String> =
@@ -154,12 +158,12 @@ impl Sweep {
         plans
     }
 
-    /// How many plans there are, each struck at many points.
+    /// Returns the number of plans, each of which is struck at many points.
     pub fn plans_len(&self) -> usize {
         self.plans().len()
     }
 
-    /// Sweeps everything, or up to the first violation. `progress` hears of every plan.
+    /// Sweeps all plans, or those up to the first violation. Calls `progress` with every plan.
     pub fn run(&self, progress: &(dyn Fn(&Plan) + Sync)) -> Summary {
         let plans = self.plans();
         let (next, stop_at) = (AtomicUsize::new(0), AtomicUsize::new(plans.len()));
@@ -211,7 +215,7 @@ impl Sweep {
                 "refuse" => quiet.allocations.first().copied().unwrap_or(0),
                 HOLD | SLOW => quiet.events.first().copied().unwrap_or(0),
                 "power" => quiet.power_points(),
-                // Its long verbs execute in pieces.
+                // Long verbs of the server execute in pieces.
                 _ if who == SERVER => 3 * quiet.server_pieces + 1,
                 _ if who == LATE_SERVER => quiet.verbs.get(SERVER as usize).copied().unwrap_or(0) + 1,
                 _ => quiet.verbs.get(who as usize).copied().unwrap_or(0) + 1,
@@ -231,8 +235,8 @@ impl Sweep {
         None
     }
 
-    /// Runs a plan under a schedule, and once more for each other choice that a power failure had, as long as there are not too
-    /// many.
+    /// Runs a plan under a schedule, and again for each other choice at a power failure, unless
+    /// there are too many.
     fn strike(
         &self,
         plan: &Plan,
@@ -254,7 +258,7 @@ impl Sweep {
             if outcome.choices.len() > CHOSEN_WORDS_MAX {
                 break;
             }
-            // The next in their order, which begins with the newest everywhere.
+            // The next choices in order; the first are the newest everywhere.
             let Some(last) = outcome.choices.iter().rposition(|&(back, most)| back + 1 < most) else { break };
             choices = outcome.choices[..=last].iter().map(|&(back, _)| back as u16).collect();
             choices[last] += 1;

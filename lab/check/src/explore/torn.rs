@@ -1,5 +1,5 @@
-//! READs of scans that are torn: they return some words from before others wrote, and some from after that, so that what they
-//! return never was in memory.
+//! Torn READs of scans: they return some words from before others' writes and some from after, so
+//! that the words were never in memory together.
 
 use super::op::Op;
 use super::schedule::Decision;
@@ -12,7 +12,7 @@ const ASCENDING: Situation = Situation::Met("ScanReadTorn");
 /// A torn READ of a descending scan.
 const DESCENDING: Situation = Situation::Met("ScanDownReadTorn");
 
-/// What a full exploration of any index must meet.
+/// Situations that must occur in a full exploration of any index.
 pub(super) const SITUATIONS: [Situation; 2] = [ASCENDING, DESCENDING];
 
 /// The READs of scans that have executed in part.
@@ -29,17 +29,17 @@ struct Part {
     order: WordOrder,
     /// Words that it has read.
     read: Range<u64>,
-    /// Words that it has still to read.
+    /// Words that it has yet to read.
     rest: Range<u64>,
     /// Whether another task has written words after they were read.
     is_outdated: bool,
-    /// Whether another task has written words since then that it has still to read.
+    /// Whether, since then, another task has written words that it has yet to read.
     is_torn: bool,
     descends: bool,
 }
 
 impl Part {
-    /// Reads further words.
+    /// Records that it read further words.
     fn advance(&mut self, words: u64) {
         let words = words.min(self.rest.end - self.rest.start);
         if self.order == WordOrder::Ascending {
@@ -51,7 +51,7 @@ impl Part {
         }
     }
 
-    /// Another task writes these words.
+    /// Records that another task writes these words.
     fn write(&mut self, words: &Range<u64>) {
         let meets = |own: &Range<u64>| own.start < words.end && words.start < own.end;
         self.is_outdated |= meets(&self.read);
@@ -60,7 +60,7 @@ impl Part {
 }
 
 impl TornReads {
-    /// Takes part in an event that is about to happen, and notes a torn READ with its last words.
+    /// Follows an event that is about to happen; notes a torn READ when its last words execute.
     pub(super) fn perform(&mut self, event: &Event, decision: Decision, operations: &[Option<Op>]) {
         let EventKind::Execute { batch, node, verb, access } = event.kind else { return };
         let words = access.start..access.start + u64::from(access.words);
@@ -98,14 +98,15 @@ mod tests {
     use darter_index::checker::take_situations;
     use darter_sim::Access;
 
-    /// A verb of a task on the words 10 to 20, or on one of them.
+    /// Returns a verb of a task on the words 10 to 20, or on one of them.
     fn verb(task: TaskId, words: Range<u64>, writes: bool) -> Event {
         let (start, words) = (words.start, (words.end - words.start) as u32);
         let access = Access { start, words, writes, is_long: words > 1, is_border: false };
         Event { task, kind: EventKind::Execute { batch: u64::from(task), node: 0, verb: 0, access } }
     }
 
-    /// Which situations a READ meets that executes in two parts, with these words written by task 1 between them.
+    /// Returns the situations of a READ that executes in two parts, with these words written by
+    /// task 1 between them.
     fn met(operation: Op, (first, descending): (u16, bool), written: &[u64]) -> Vec<Situation> {
         let _ = take_situations();
         let (mut torn, operations) = (TornReads::default(), [Some(operation), Some(Op::Put(0))]);

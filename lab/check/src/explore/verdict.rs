@@ -1,4 +1,5 @@
-//! The judgement after a run: histories against the checker, the index against its invariants, the pool against leaks.
+//! Checks after a run: histories for linearizability, the index for its invariants, the pool for
+//! leaks.
 
 use super::outcome::Violation;
 use super::subject::{OptionsOf, Subject};
@@ -10,14 +11,14 @@ use darter_pool::{Client, Pool, ReachableSet};
 use darter_sim::Sim;
 use std::cell::RefCell;
 
-/// Steps the checker may take for one key of one run.
+/// Maximum number of steps of the checker for one key of one run.
 const CHECKER_STEPS: u64 = 1_000_000;
 
 thread_local! {
     static CHECKER: RefCell<Checker> = RefCell::new(Checker::new());
 }
 
-/// Judges every key's history; adds the states that the checker looked at.
+/// Checks every key's history; adds the number of states that the checker visited.
 pub(super) fn judge(
     history: &[Operation],
     initial: &dyn Fn(u32) -> Option<u64>,
@@ -48,12 +49,12 @@ pub(super) fn judge(
     })
 }
 
-/// Takes over what the dead left, checks everything, and counts leaks.
+/// Sweeps the remains of dead processes, checks everything, and counts leaks.
 pub(super) async fn repair<S: Subject>(sim: &Sim, options: OptionsOf<S>) -> Result<(), Violation> {
     match try_repair::<S>(sim, options).await {
         Ok(None) => Ok(()),
         Ok(Some(violation)) => Err(violation),
-        Err(error) => Err(Violation::new("error", format!("the last check: {error}"))),
+        Err(error) => Err(Violation::new("error", format!("the final check: {error}"))),
     }
 }
 
@@ -63,7 +64,7 @@ async fn try_repair<S: Subject>(sim: &Sim, options: OptionsOf<S>) -> Result<Opti
     if matches!(outcome, Ok(None)) {
         pool.close().await?;
     } else {
-        // Closing in order would wait for verbs that nobody executes any more.
+        // Closing in order would wait for verbs that are no longer executed.
         pool.abandon();
     }
     outcome
@@ -84,7 +85,7 @@ async fn repair_in<S: Subject>(
                 return Ok(Some(Violation::new("sweep", what.clone())));
             }
             if !report.finished {
-                let what = "a sweep waits for somebody, though nobody else is there";
+                let what = "a sweep waits for another member, although there is none";
                 return Ok(Some(Violation::new("sweep", what)));
             }
         }
@@ -96,7 +97,8 @@ async fn repair_in<S: Subject>(
     find_fault::<S>(pool, &index, &mut client).await
 }
 
-/// Checks everything and counts leaks, where nobody has died: not a byte may belong to nobody.
+/// Checks everything and counts leaks in a run without deaths, in which every byte must have an
+/// owner.
 pub(super) async fn check<S: Subject>(pool: &Pool<Sim>, index: &S::Index) -> Result<(), Violation> {
     let checked = async {
         let mut client = pool.client()?;
@@ -105,11 +107,11 @@ pub(super) async fn check<S: Subject>(pool: &Pool<Sim>, index: &S::Index) -> Res
     match checked.await {
         Ok(None) => Ok(()),
         Ok(Some(violation)) => Err(violation),
-        Err(error) => Err(Violation::new("error", format!("the last check: {error}"))),
+        Err(error) => Err(Violation::new("error", format!("the final check: {error}"))),
     }
 }
 
-/// The first thing that a check of the index or an audit of the pool finds.
+/// Returns the first violation that a check of the index or an audit of the pool finds.
 async fn find_fault<S: Subject>(
     pool: &Pool<Sim>,
     index: &S::Index,
@@ -125,13 +127,14 @@ async fn find_fault<S: Subject>(
     audit(pool, client, &report.reachable).await
 }
 
-/// What is wrong if hints name nodes that are gone, where nothing unlinked waits to be freed.
+/// Returns a violation if hints name freed nodes, when no unlinked object waits to be freed.
 pub(super) fn stale(report: &CheckReport) -> Option<Violation> {
-    let what = || format!("nodes that are free are named by {}", counted(report.stale_hints, "hint"));
+    let what = || format!("{} to freed nodes", counted(report.stale_hints, "hint"));
     (report.stale_hints > 0).then(|| Violation::new("stale", what()))
 }
 
-/// The first thing that an audit of the pool finds, as far as its books can be known to this process.
+/// Returns the first violation that an audit of the pool finds, as far as this process can know the
+/// pool's accounts.
 pub(super) async fn audit(
     pool: &Pool<Sim>,
     client: &mut Client<Sim>,
@@ -149,7 +152,7 @@ pub(super) async fn audit(
     }
     if audit.leaked_bytes > 0 {
         let (all, own) = (audit.leaked_bytes, audit.own_leaked_bytes);
-        let what = format!("{all} bytes belong to nobody, {own} of them in own blocks");
+        let what = format!("{all} bytes have no owner, {own} of them in own blocks");
         return Ok(Some(Violation::new("leak", what)));
     }
     Ok(None)

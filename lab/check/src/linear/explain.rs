@@ -1,4 +1,4 @@
-//! One key's history and verdict as lines of plain ASCII for a person.
+//! Renders one key's history and verdict as lines of plain ASCII for a reader.
 
 use darter_fabric::counted;
 use std::fmt::{self, Write as _};
@@ -9,16 +9,17 @@ use crate::history::{Action, Operation, Outcome};
 /// Histories of up to this many operations are drawn with their intervals.
 const DRAWN_UP_TO: usize = 40;
 
-/// Render a key's operations, by invocation, one a line: its rank in the order found (`-` where it has none, `!` where it
-/// could not come next), its index in `operations`, the client, the interval (drawn too if there are no more than 40
-/// operations: `[` invoked, `]` returned, `|` both at once, `>` never answered; a column is a timestamp that occurs), the
-/// action and the outcome, and, for what could not come next, the outcome it would have had.
+/// Renders a key's operations, one per line, by invocation: its rank in the order found (`-` if it
+/// has none, `!` if it could not come next), its index in `operations`, the client, the interval
+/// (drawn too if there are no more than 40 operations: `[` invoked, `]` returned, `|` both at once,
+/// `>` pending; there is a column for each timestamp that occurs), the action and the result, and,
+/// for operations that could not come next, the result they would have had.
 ///
 /// The verdict must be of these operations.
 ///
 /// # Panics
 ///
-/// If it is of others.
+/// Panics if it is of others.
 pub fn explain(operations: &[Operation], initial: Option<u64>, verdict: &Verdict) -> String {
     let (order, blocked): (&[usize], &[usize]) = match verdict {
         Verdict::Linearizable { order } => (order, &[]),
@@ -28,15 +29,15 @@ pub fn explain(operations: &[Operation], initial: Option<u64>, verdict: &Verdict
     let held = order.iter().fold(initial, |held, &index| operations[index].action.apply(held).1);
     let mut text = String::new();
     write_lines(&mut text, operations, initial, verdict, &Ranking { order, blocked, held })
-        .expect("a string takes all that is written");
+        .expect("writing to a string does not fail");
     text
 }
 
-/// What the verdict says of the operations.
+/// The verdict's order of the operations.
 struct Ranking<'a> {
     order: &'a [usize],
     blocked: &'a [usize],
-    /// The value after the order.
+    /// The key's value after the order.
     held: Option<u64>,
 }
 
@@ -52,7 +53,7 @@ fn write_lines(
     let (count, answered) = (operations.len(), operations.iter().filter(|op| op.returned.is_some()).count());
     write!(
         text,
-        "{key}, at first {}, {}, {answered} of them answered: ",
+        "{key}, at first {}, {}, {answered} of them completed: ",
         StateText(initial),
         counted(count as u64, "operation")
     )?;
@@ -63,7 +64,7 @@ fn write_lines(
             let placed = order.iter().filter(|&&index| operations[index].returned.is_some()).count();
             writeln!(
                 text,
-                "at most {placed} of the answered ones fit one order, as ranked; the key then holds {}, and none \
+                "at most {placed} of the completed ones fit one order, as ranked; the key then holds {}, and none \
                  marked ! can come next",
                 StateText(*held)
             )?;
@@ -98,7 +99,7 @@ fn write_lines(
         write!(text, "  {}", ActionText(operation.action))?;
         match operation.returned {
             Some((_, outcome)) => write!(text, " -> {}", OutcomeText(outcome))?,
-            None => write!(text, " -> never answered")?,
+            None => write!(text, " -> pending")?,
         }
         if is_blocked {
             write!(text, " (would be {})", OutcomeText(operation.action.apply(*held).0))?;
@@ -108,7 +109,7 @@ fn write_lines(
     Ok(())
 }
 
-/// Timestamps as columns.
+/// Maps timestamps to columns.
 struct Timeline {
     /// Every timestamp that occurs, in order.
     times: Vec<u64>,
@@ -142,7 +143,7 @@ impl Timeline {
     }
 }
 
-/// A state of the key, in words.
+/// A state of the key, as text.
 struct StateText(Option<u64>);
 
 impl fmt::Display for StateText {
@@ -154,7 +155,7 @@ impl fmt::Display for StateText {
     }
 }
 
-/// An action, in words.
+/// An action, as text.
 struct ActionText(Action);
 
 impl fmt::Display for ActionText {
@@ -171,7 +172,7 @@ impl fmt::Display for ActionText {
     }
 }
 
-/// An outcome, in words.
+/// A result, as text.
 struct OutcomeText(Outcome);
 
 impl fmt::Display for OutcomeText {

@@ -1,22 +1,22 @@
-//! A history of many keys, judged key by key.
+//! Checks a history of many keys, key by key.
 
 use std::collections::BTreeMap;
 
 use super::{Checker, Verdict, explain};
 use crate::history::Operation;
 
-/// What the checker found for a whole history.
+/// The result of checking a whole history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Report {
-    /// The violation of the smallest key that has one; else, what is unknown of the smallest key whose budget was spent;
-    /// else nothing, and the history is linearizable.
+    /// The violation of the smallest key that has one; otherwise the unknown verdict of the
+    /// smallest key whose budget was spent; `None` if the history is linearizable.
     pub failure: Option<KeyFailure>,
-    /// Keys judged: all of the history, unless a violation ended the judgement.
+    /// Keys checked: all of the history, unless a violation ended the check.
     pub keys: usize,
-    /// Steps taken for them, together.
+    /// Total steps taken.
     pub steps: u64,
-    /// Operations on the key that has most, of the keys judged.
+    /// Operations on the key that has the most, of the keys checked.
     pub longest_history: usize,
 }
 
@@ -25,7 +25,7 @@ pub struct Report {
 pub struct KeyFailure {
     /// The key.
     pub key: u32,
-    /// What it held at first.
+    /// Its initial value.
     pub initial: Option<u64>,
     /// Its operations, in the order of the whole history. The verdict's indexes are into these.
     pub operations: Vec<Operation>,
@@ -41,19 +41,19 @@ impl Report {
 }
 
 impl KeyFailure {
-    /// The key's history as text for a person: see [`explain`].
+    /// Returns the key's history as text for a reader: see [`explain`].
     pub fn explain(&self) -> String {
         explain(&self.operations, self.initial, &self.verdict)
     }
 }
 
 impl Checker {
-    /// Judge a history of many keys, which held the values of `initial` at first and else were absent. Every key has
-    /// `key_budget` steps. The first violation, by key, ends the judgement.
+    /// Checks a history of many keys, which initially had the values of `initial` and otherwise
+    /// were absent. Every key has `key_budget` steps. The first violation, by key, ends the check.
     ///
     /// # Panics
     ///
-    /// If an operation returned before it was invoked.
+    /// Panics if an operation returned before it was invoked.
     pub fn check_all(
         &mut self,
         history: &[Operation],

@@ -1,34 +1,36 @@
-//! The states a search has been in, kept exactly: a hash table over one flat array of rows.
+//! The set of states that a search has visited, kept exactly: a hash table over one flat array of
+//! rows.
 //!
-//! A row is what a state is made of: the words of its *key*, and then those of its *used* set. A state that was met is as
-//! good as any with the same key that has used more, so the memo knows a row if it holds one with the same key whose used
-//! set is a subset. Rows lie one behind another in a single vector and the table holds their numbers, so that a state
-//! costs no allocation of its own and forgetting everything costs only the reset of a table that begins small, however
-//! large it grew the time before.
+//! A row encodes a state: the words of its *key*, and then those of its *used* set. A visited state
+//! is as good as any with the same key that has used more, so the memo knows a row if it holds one
+//! with the same key whose used set is a subset. Rows are consecutive in a single vector and the
+//! table holds their numbers. A state therefore needs no separate allocation, and forgetting all of
+//! them only costs the reset of a table that starts small, however large it was before.
 
 /// A set of rows of equal width.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    /// Words of a key.
+    /// Number of words of a key.
     key_width: usize,
-    /// Words in a row.
+    /// Number of words in a row.
     width: usize,
     /// The rows.
     words: Vec<u64>,
-    /// How many rows there are.
+    /// Number of rows.
     count: u32,
-    /// Row numbers, or [`VACANT`]; a power of two long, at most half full, probed linearly.
+    /// Row numbers, or [`VACANT`]; the length is a power of two, at most half are used, and probing
+    /// is linear.
     table: Vec<u32>,
 }
 
 /// No row.
 const VACANT: u32 = u32::MAX;
 
-/// Where the table begins.
+/// Initial size of the table.
 const FIRST_TABLE: usize = 32;
 
 impl Memo {
-    /// Forget everything; rows will have keys of `key_width` words and used sets of `used_width`.
+    /// Forgets everything; rows will have keys of `key_width` words and used sets of `used_width`.
     pub(super) fn reset(&mut self, key_width: usize, used_width: usize) {
         self.key_width = key_width;
         self.width = key_width + used_width;
@@ -38,7 +40,7 @@ impl Memo {
         self.table.resize(FIRST_TABLE, VACANT);
     }
 
-    /// Remember a row, given in parts that are put together. False if it was known.
+    /// Adds a row, given in parts that are concatenated. Returns `false` if it was known.
     pub(super) fn insert(&mut self, head: [u64; 3], rest: &[u64]) -> bool {
         let start = self.words.len();
         self.words.extend_from_slice(&head);
@@ -62,7 +64,7 @@ impl Memo {
             if known_key == key {
                 let is_known = is_subset(known_used, used);
                 if is_known || is_subset(used, known_used) {
-                    // Of the two, the row that used less is kept.
+                    // Of the two rows, the one that used less is kept.
                     if !is_known {
                         known_used.copy_from_slice(used);
                     }
@@ -78,7 +80,7 @@ impl Memo {
         true
     }
 
-    /// Double the table.
+    /// Doubles the table.
     fn grow(&mut self) {
         let length = self.table.len() * 2;
         self.table.clear();
@@ -135,7 +137,7 @@ mod tests {
         assert!(!memo.insert([1, 2, 3], &[0b111, 0]));
         assert!(!memo.insert([1, 2, 3], &[0b011, 1]));
         assert!(memo.insert([1, 2, 4], &[0b111, 0]), "another key");
-        assert!(memo.insert([1, 2, 3], &[0b101, 0]), "neither a part of the other");
+        assert!(memo.insert([1, 2, 3], &[0b101, 0]), "neither is a subset of the other");
         assert!(memo.insert([1, 2, 3], &[0b001, 0]));
         assert!(!memo.insert([1, 2, 3], &[0b011, 0]));
     }

@@ -1,19 +1,20 @@
-//! One key's operations made ready for the search: sorted, numbered, and what each needs and gives.
+//! One key's operations prepared for the search: sorted, numbered, and with the states that each
+//! needs and produces.
 
 use std::mem::{Discriminant, discriminant};
 
 use crate::history::{Action, Operation, Outcome};
 
-/// A state of the key that occurs in the history: [`ABSENT`], the values from one on.
+/// A state of the key that occurs in the history: [`ABSENT`], or the values from 1 on.
 pub(super) type StateId = usize;
 
 /// The key is absent.
 const ABSENT: StateId = 0;
 
-/// An operation whose outcome is known.
+/// An operation whose result is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Completed {
-    /// Where it is in the input.
+    /// Its index in the input.
     pub(super) index: usize,
     pub(super) action: Action,
     pub(super) outcome: Outcome,
@@ -21,29 +22,31 @@ pub(super) struct Completed {
     pub(super) returned: u64,
     /// A number that no operation overlapping it has.
     pub(super) slot: usize,
-    /// The state it was told of, if its outcome tells one.
+    /// The state that its result observed, if any.
     pub(super) needs: Option<StateId>,
-    /// The state it left, or `None` if it was told something that leaves the key as it is, whatever it holds.
+    /// The state it left, or `None` if by its result it leaves the key as it is, whatever its
+    /// state.
     pub(super) gives: Option<StateId>,
 }
 
 /// An operation that may have taken effect. Searches are not among these.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
-    /// Where it is in the input.
+    /// Its index in the input.
     pub(super) index: usize,
     pub(super) action: Action,
     pub(super) invoked: u64,
     /// A number that no other operation has.
     pub(super) slot: usize,
-    /// The slot of the last pending operation invoked before this one that could do its work: one that asked the same, but
-    /// for the value it writes if nobody was told of either value or asked for it.
+    /// The slot of the last pending operation invoked before this one that could replace it: one
+    /// with the same action, except for the value it writes if no operation observed or expected
+    /// either value.
     pub(super) twin: Option<usize>,
-    /// The state it leaves if it does anything.
+    /// The state it leaves if it takes effect.
     pub(super) gives: StateId,
 }
 
-/// How many of the operations that are not linearized need a state, and how many may give it.
+/// The number of operations not yet linearized that need a state, and that may produce it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Demand {
     pub(super) needs: u32,
@@ -57,20 +60,20 @@ pub(super) struct Prepared {
     pub(super) completed: Vec<Completed>,
     /// By invocation.
     pub(super) pending: Vec<Pending>,
-    /// For each slot of completed operations, when the last one there returned.
+    /// For each slot of completed operations, when the last one in it returned.
     pub(super) slots: Vec<u64>,
-    /// Where nothing is linearized: for each state.
+    /// For each state, the demand before any operation is linearized.
     pub(super) demand: Vec<Demand>,
-    /// The state at first.
+    /// The initial state.
     pub(super) initial: StateId,
     /// The values that occur, in order.
     values: Vec<u64>,
-    /// For each state: whether an operation was told of it or asked for it.
+    /// For each state: whether an operation observed or expected it.
     observed: Vec<bool>,
 }
 
 impl Prepared {
-    /// Take another history.
+    /// Replaces the history.
     pub(super) fn take(&mut self, operations: &[Operation], initial: Option<u64>) {
         self.number_states(operations, initial);
         self.completed.clear();
@@ -101,7 +104,8 @@ impl Prepared {
         self.number_slots();
     }
 
-    /// How many words of 64 slots the completed operations take, and how many the pending ones, which begin a new one.
+    /// Returns the number of words of 64 slots for the completed operations, and for the pending
+    /// ones, which start a new word.
     pub(super) fn slot_words(&self) -> (usize, usize) {
         (self.slots.len().div_ceil(64), self.pending.len().div_ceil(64))
     }
@@ -159,7 +163,7 @@ impl Prepared {
         }
     }
 
-    /// What a pending operation can do, as far as others can tell.
+    /// Returns the effect of a pending operation, as far as others can distinguish it.
     fn work(&self, operation: &Pending) -> (Discriminant<Action>, Option<u64>, Option<StateId>) {
         let expected = operation.action.expected();
         let gives = Some(operation.gives).filter(|&state| self.observed[state]);
@@ -195,7 +199,7 @@ impl Prepared {
     }
 }
 
-/// The state that an action, which is not a search, leaves if it does anything.
+/// Returns the state that an action other than a search leaves if it takes effect.
 fn written(action: Action) -> Option<u64> {
     match action {
         Action::Put(value)

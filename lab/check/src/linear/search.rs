@@ -1,11 +1,13 @@
-//! The search itself: a walk through the orders in which one key's operations could have taken effect.
+//! The search: a walk through the orders in which one key's operations could have taken effect.
 //!
-//! See the [module](super) for the algorithm and the reasons of its shortcuts. The set of operations linearized so far is
-//! never stored as such. Completed operations are sorted by invocation; all before the *frontier* are linearized, except
-//! the *skipped* ones. An operation that is skipped was still running when the last one before the frontier was invoked
-//! (else that one could not have been linearized), so all skipped operations overlap one another, and numbering
-//! operations by *slots*, such that two that overlap never share one, makes the skipped ones a set of a few bits: as many
-//! as there were operations running at once, however long the history and however slow any one of its operations.
+//! See the [module](super) for the algorithm and the reasons of its shortcuts. The set of
+//! operations linearized so far is never stored as such. Completed operations are sorted by
+//! invocation; all before the *frontier* are linearized, except the *skipped* ones. A skipped
+//! operation was still running when the last one before the frontier was invoked (otherwise that
+//! one could not have been linearized), so all skipped operations overlap one another. Numbering
+//! operations by *slots*, such that two that overlap never share one, makes the skipped ones a set
+//! of a few bits: as many as operations ran concurrently, however long the history and however slow
+//! any of its operations.
 
 use std::cmp::Reverse;
 
@@ -13,31 +15,32 @@ use super::memo::Memo;
 use super::prepared::{Completed, Demand, Pending, Prepared, StateId};
 use crate::history::Operation;
 
-/// Which operation: completed ones first, then the pending ones, each by invocation.
+/// An operation: completed ones first, then the pending ones, each by invocation.
 type Item = usize;
 
-/// What the key holds.
+/// The value of the key.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyState {
     value: Option<u64>,
     id: StateId,
 }
 
-/// One operation linearized, and what it takes to undo that.
+/// A linearized operation, and the data for undoing it.
 #[derive(Clone, Copy, Debug)]
 struct Placement {
     item: Item,
-    /// Where the alternatives to it begin.
+    /// Index of its first alternative.
     alternatives: usize,
     frontier: usize,
     held: KeyState,
     before_pending: Option<KeyState>,
 }
 
-/// What a search is for.
+/// The aim of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aim {
-    /// To learn whether there is an order. It gives up where a state is lost that an operation still needs.
+    /// To find out whether there is an order. The search gives up when a state is lost that an
+    /// operation still needs.
     Decide,
     /// To find the longest partial order too.
     Longest,
@@ -46,7 +49,7 @@ pub(super) enum Aim {
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Every completed operation has its place: the path is an order.
+    /// Every completed operation is linearized: the path is an order.
     Placed,
     /// There is no order.
     Exhausted,
@@ -54,25 +57,26 @@ pub(super) enum End {
     OutOfSteps,
 }
 
-/// One search, and the memory it leaves to the next.
+/// One search, and the memory that the next one reuses.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     history: Prepared,
     /// Whether a state that is still needed may be given up.
     may_lose: bool,
 
-    /// Completed operations before this are linearized, but for the skipped ones.
+    /// All completed operations before this are linearized, except the skipped ones.
     frontier: usize,
-    /// A bit a slot: a completed operation that is skipped, or a pending one that is linearized.
+    /// One bit per slot: a completed operation that is skipped, or a pending one that is
+    /// linearized.
     marks: Vec<u64>,
     /// For each slot: the completed operation that was skipped there last.
     skipped: Vec<Item>,
     held: KeyState,
-    /// If the last operation linearized is a pending one: what the key held before it.
+    /// If the last operation linearized is a pending one: the value of the key before it.
     before_pending: Option<KeyState>,
-    /// How many completed operations are linearized.
+    /// Number of completed operations that are linearized.
     placed: usize,
-    /// For each state.
+    /// The demand for each state.
     demand: Vec<Demand>,
 
     path: Vec<Placement>,
@@ -80,16 +84,16 @@ pub(super) struct Search {
     memo: Memo,
     steps: u64,
 
-    /// The path that placed most completed operations, of those that ended.
+    /// The path that placed the most completed operations, of the paths that ended.
     longest: Vec<Item>,
-    /// How many completed operations that are.
+    /// Number of completed operations in it.
     longest_placed: usize,
-    /// How much of it the present path shares.
+    /// Length of the prefix that it shares with the current path.
     longest_shared: usize,
 }
 
 impl Search {
-    /// Look for an order of the operations of one key that begins with `initial`.
+    /// Searches an order of the operations of one key that begins with `initial`.
     pub(super) fn run(
         &mut self,
         operations: &[Operation],
@@ -134,17 +138,18 @@ impl Search {
         }
     }
 
-    /// Transitions tried.
+    /// Returns the number of transitions tried.
     pub(super) fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// The order found, as indexes into the input.
+    /// Returns the order found, as indexes into the input.
     pub(super) fn order(&self) -> Vec<usize> {
         self.path.iter().map(|placement| self.index_of(placement.item)).collect()
     }
 
-    /// The longest partial order met, as indexes into the input. It ends with a completed operation.
+    /// Returns the longest partial order visited, as indexes into the input. It ends with a
+    /// completed operation.
     pub(super) fn longest(&self) -> Vec<usize> {
         self.longest.iter().map(|&item| self.index_of(item)).collect()
     }
@@ -156,7 +161,7 @@ impl Search {
         }
     }
 
-    /// Nothing is linearized.
+    /// Resets the search to a state in which no operation is linearized.
     fn begin(&mut self, initial: Option<u64>, aim: Aim) {
         let (completed_words, pending_words) = self.history.slot_words();
         self.may_lose = aim == Aim::Longest;
@@ -178,8 +183,8 @@ impl Search {
         self.longest_shared = 0;
     }
 
-    /// Remember where the search is. False if it was here before, or where it had the same to do and more pending operations
-    /// to do it with.
+    /// Adds the current state to the memo. Returns `false` if it was visited before, or was visited
+    /// with the same operations left to linearize and more pending ones available.
     fn remember(&mut self) -> bool {
         let before = self.before_pending.map_or(0, |before| 1 + before.id as u64);
         let head = [self.frontier as u64, self.held.id as u64, before];
@@ -198,16 +203,17 @@ impl Search {
         self.marks[slot / 64] &= !(1 << (slot % 64));
     }
 
-    /// Whether the state is needed and, once it has gone, nothing can bring it back.
+    /// Whether the state is needed and, once it is gone, no operation can restore it.
     fn is_needed(&self, state: StateId) -> bool {
         let Demand { needs, gives } = self.demand[state];
         needs > 0 && gives == 0
     }
 
-    /// Put what could be linearized next on top of the alternatives, the most promising last.
+    /// Pushes the operations that could be linearized next onto the alternatives, the most
+    /// promising last.
     fn collect(&mut self) {
         let start = self.alternatives.len();
-        // No operation invoked after one of these returned may come next.
+        // No operation may come next that was invoked after one of these returned.
         let mut urgent = Urgent { item: 0, returned: u64::MAX };
         for word in 0..self.history.slot_words().0 {
             let mut bits = self.marks[word];
@@ -235,8 +241,8 @@ impl Search {
         self.rank(start, urgent.item);
     }
 
-    /// Offer a completed operation that no other must precede, if its outcome fits. True if it is the only offer worth
-    /// making.
+    /// Adds a completed operation that no other must precede as an alternative, if its result fits.
+    /// Returns `true` if no other alternative needs to be tried.
     fn offer(&mut self, item: Item, start: usize) -> bool {
         let Completed { action, outcome, needs, gives, .. } = self.history.completed[item];
         if action.apply(self.held.value).0 != outcome {
@@ -258,7 +264,7 @@ impl Search {
         false
     }
 
-    /// Offer the pending operations that would change something.
+    /// Adds the pending operations that would change something as alternatives.
     fn offer_pending(&mut self, horizon: u64) {
         if self.is_needed(self.held.id) && !self.may_lose {
             return;
@@ -278,8 +284,10 @@ impl Search {
         }
     }
 
-    /// Order the alternatives from `start` on, of which the last is tried first: what would let the urgent operation come
-    /// next, then what returned first, then pending operations, those whose state is needed before others. The order decides only how soon an order is found.
+    /// Orders the alternatives from `start` on, of which the last is tried first: operations that
+    /// would let the urgent operation come next, then those that returned first, then pending
+    /// operations, those whose state is needed before others. The order determines only how soon an
+    /// order is found.
     fn rank(&mut self, start: usize, urgent: Item) {
         if self.alternatives.len() - start < 2 {
             return;
@@ -298,7 +306,7 @@ impl Search {
         });
     }
 
-    /// Linearize an operation whose alternatives begin where told.
+    /// Linearizes an operation whose alternatives start at `alternatives`.
     fn place(&mut self, item: Item, alternatives: usize) {
         let (frontier, held, before_pending) = (self.frontier, self.held, self.before_pending);
         self.path.push(Placement { item, alternatives, frontier, held, before_pending });
@@ -332,7 +340,8 @@ impl Search {
         }
     }
 
-    /// Take the last operation back and answer where its alternatives begin, or `None` if nothing is linearized.
+    /// Takes the last operation back and returns the index of its first alternative, or `None` if
+    /// no operation is linearized.
     fn undo(&mut self) -> Option<usize> {
         let Placement { item, alternatives, frontier, held, before_pending } = self.path.pop()?;
         self.longest_shared = self.longest_shared.min(self.path.len());
@@ -363,7 +372,8 @@ impl Search {
         Some(alternatives)
     }
 
-    /// At the end of a path: keep it if none placed more. Pending operations at its end are of no use to it.
+    /// At the end of a path, keeps it if no path placed more. Pending operations at its end are
+    /// dropped.
     fn note_longest(&mut self) {
         if self.placed <= self.longest_placed {
             return;
@@ -378,7 +388,7 @@ impl Search {
     }
 }
 
-/// The operation that returned first, of those that are not linearized.
+/// The operation that returned first, of the operations that are not linearized.
 struct Urgent {
     item: Item,
     returned: u64,

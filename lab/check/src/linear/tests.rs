@@ -1,4 +1,4 @@
-//! Histories written by hand, known to be right or wrong, and what is printed of them.
+//! Handwritten histories, known to be right or wrong, and their rendering.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use Outcome::{Deleted, Found, Inserted, Refused, Replaced};
 
 const BUDGET: u64 = 10_000;
 
-/// An answered operation.
+/// A completed operation.
 fn done(client: u32, invoked: u64, returned: u64, action: Action, outcome: Outcome) -> Operation {
     Operation { client, key: 7, action, invoked, returned: Some((returned, outcome)) }
 }
 
-/// An operation that was never answered.
+/// A pending operation.
 fn cut(client: u32, invoked: u64, action: Action) -> Operation {
     Operation { client, key: 7, action, invoked, returned: None }
 }
@@ -66,14 +66,14 @@ fn a_value_once_seen_stays_seen() {
 
 #[test]
 fn an_update_must_not_be_lost() {
-    // Both replaced 1, each by its own: a compare-and-swap that both won.
+    // Both replaced 1, each by its own value: a compare-and-swap that both won.
     let first = done(0, 1, 4, Replace { expected: 1, value: 2 }, Replaced);
     let second = done(1, 2, 3, Replace { expected: 1, value: 3 }, Replaced);
     let (longest, blocked) = wrong(Some(1), &[first, second]);
     assert_eq!((longest.len(), blocked.len()), (1, 1));
     right(Some(1), &[first, done(1, 2, 3, Replace { expected: 1, value: 3 }, Refused)]);
 
-    // Two plain writes, the later one gone.
+    // Two plain writes, the later of which is lost.
     let writes = [done(0, 1, 2, Put(8), Replaced), done(1, 3, 4, Update(9), Replaced)];
     wrong(Some(1), &[writes[0], writes[1], done(0, 5, 6, Get, Found(Some(8)))]);
     right(Some(1), &[writes[0], writes[1], done(0, 5, 6, Get, Found(Some(9)))]);
@@ -84,7 +84,7 @@ fn one_of_two_inserts_finds_the_other() {
     let one = done(0, 1, 4, Insert(1), Inserted);
     wrong(None, &[one, done(1, 2, 3, Insert(2), Inserted)]);
     assert_eq!(right(None, &[one, done(1, 2, 3, Insert(2), Refused)]), [0, 1]);
-    // A removal between them, though nobody was told of it, makes both possible.
+    // A removal between them, even a pending one, makes both possible.
     right(None, &[one, done(1, 2, 3, Insert(2), Inserted), cut(2, 1, Delete)]);
     wrong(None, &[one, done(1, 2, 3, Insert(2), Inserted), cut(2, 5, Delete)]);
 }
@@ -117,7 +117,7 @@ fn pending_operations_may_need_each_other() {
     assert_eq!(right(None, &[chain[0], chain[1], done(3, 5, 6, Get, Found(Some(2)))]), [0, 1, 2]);
     assert_eq!(right(None, &[chain[0], chain[2], done(3, 5, 6, Get, Found(Some(3)))]), [0, 1, 2]);
     wrong(None, &[chain[1], chain[2], done(3, 5, 6, Get, Found(Some(3)))]);
-    // Twins: each takes effect once.
+    // Twins: each takes effect at most once.
     let inserts = |count| {
         let insert = |i| done(9, 10 * i, 10 * i + 1, Insert(i), Inserted);
         (1..=count).map(insert).collect::<Vec<_>>()
@@ -172,7 +172,8 @@ fn a_budget_of_one_step_leaves_it_unknown() {
 
 #[test]
 fn more_clients_than_a_word_has_bits() {
-    // Everyone overlaps everyone: each replaces the value of the one before it, and one is slower than all.
+    // All operations overlap: each replaces the value of the one before it, and one is slower than
+    // all others.
     for count in [63, 64, 65, 200] {
         let link = |i: u64| done(i as u32, i % 5, 1000, Replace { expected: i, value: i + 1 }, Replaced);
         let mut operations: Vec<Operation> = (0..count).rev().map(link).collect();
@@ -206,11 +207,11 @@ fn a_whole_history_is_judged_by_key() {
     history.push(of(3, done(0, 7, 8, Delete, Deleted(true))));
     history.push(of(4, done(0, 7, 8, Delete, Deleted(true))));
     let report = checker.check_all(&history, &initial, 1);
-    let failure = report.failure.expect("nothing to delete");
+    let failure = report.failure.expect("the history has a violation");
     assert_eq!(
         (failure.key, failure.operations.len(), report.keys),
         (3, 1, 3),
-        "a violation outranks the unknown"
+        "a violation takes precedence over an unknown verdict"
     );
     assert_eq!(failure.verdict, Verdict::Violation { longest: vec![], blocked: vec![0] });
     assert!(failure.explain().contains("would be nothing to delete"));
@@ -228,13 +229,13 @@ fn a_violation_is_drawn() {
     let verdict = Checker::new().check(&operations, Some(4), BUDGET);
     let text = explain(&operations, Some(4), &verdict);
     let expected = "\
-key 7, at first 4, 5 operations, 4 of them answered: NOT linearizable
-at most 2 of the answered ones fit one order, as ranked; the key then holds 5, and none marked ! can come next
+key 7, at first 4, 5 operations, 4 of them completed: NOT linearizable
+at most 2 of the completed ones fit one order, as ranked; the key then holds 5, and none marked ! can come next
   rank  index  client  interval             what
      1      0       0  10..40               [==]       put 5 -> replaced
      2      1       1  20..30                []        get -> found 5
      !      2       2  50..60                   [=]    get -> found 4 (would be found 5)
-     -      3       3  55..                      [==>  put 6 -> never answered
+     -      3       3  55..                      [==>  put 6 -> pending
      -      4       1  70..70                      |   delete -> deleted
 ";
     assert_eq!(text, expected, "\n{text}");

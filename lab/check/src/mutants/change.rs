@@ -1,4 +1,4 @@
-//! How a source changes when an error is planted: lines of a file that go, and lines that come.
+//! How a planted error changes a source file: lines that are removed, and lines that are added.
 
 use serde::Deserialize;
 use std::fmt;
@@ -10,20 +10,20 @@ use std::ops::Range;
 pub struct Change {
     /// The file, from the root of the sources.
     pub file: String,
-    /// Its lines: ` ` before those of the file, `-` before those that go, `+` before those that come.
+    /// Its lines: ` ` before those of the file, `-` before removed ones, `+` before added ones.
     pub lines: String,
 }
 
-/// Why changes do not apply.
+/// Reasons for which a change does not apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A line begins with none of ` `, `-` and `+`.
+    /// A line does not begin with ` `, `-` or `+`.
     Form(String),
-    /// Nothing of the file would change.
+    /// The change adds and removes no lines.
     Nothing,
-    /// The lines are in the file so often, and not once.
+    /// The lines are in the file this many times, not once.
     Found(usize),
-    /// Another change has one of the lines too.
+    /// Another change contains one of the lines too.
     Overlap,
 }
 
@@ -31,15 +31,17 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Form(line) => write!(f, "begin the line with ' ', '-' or '+': {line}"),
-            Self::Nothing => f.write_str("no line goes and none comes"),
-            Self::Found(0) => f.write_str("its lines are not in the file any longer; bring them up to date"),
-            Self::Found(times) => write!(f, "its lines are in the file {times} times; add lines around them"),
-            Self::Overlap => f.write_str("another change has one of its lines too; make one of both"),
+            Self::Nothing => f.write_str("no line is removed or added"),
+            Self::Found(0) => f.write_str("its lines are not in the file; update them"),
+            Self::Found(times) => {
+                write!(f, "its lines are in the file {times} times; add lines before or after them")
+            }
+            Self::Overlap => f.write_str("another change contains one of its lines too; merge the two"),
         }
     }
 }
 
-/// Lines of a file, by their numbers from 0, and what takes their place.
+/// Lines of a file, by their numbers from 0, and their replacement.
 pub(super) struct Edit {
     lines: Range<usize>,
     new: Vec<String>,
@@ -83,14 +85,14 @@ impl Change {
         Ok(edits)
     }
 
-    /// Returns the names that its lines guard.
+    /// Returns the names of the errors in its lines.
     pub fn guarded(&self) -> impl Iterator<Item = &str> {
         let names = self.lines.split("mutant!(\"").skip(1);
         names.filter_map(|rest| rest.split('"').next())
     }
 }
 
-/// Parts a line of a change into its sign and its text. An empty line is one of the file.
+/// Splits a line of a change into its sign and its text. An empty line is one of the file.
 fn part(line: &str) -> Result<(char, &str), Fault> {
     match line.chars().next() {
         None => Ok((' ', "")),
@@ -99,8 +101,7 @@ fn part(line: &str) -> Result<(char, &str), Fault> {
     }
 }
 
-/// Returns a file's text with edits made. Fails with the edits that overlap, by their places in the
-/// list.
+/// Returns a file's text with edits applied. Fails if edits overlap, with their index in the list.
 pub(super) fn edited(text: &str, edits: &[Edit]) -> Result<String, usize> {
     let mut order: Vec<usize> = (0..edits.len()).collect();
     order.sort_by_key(|&at| (edits[at].lines.start, edits[at].lines.end));
@@ -152,7 +153,7 @@ mod tests {
         assert!(changed(&["-five\n+5\n"]).unwrap_err().contains("not in the file"));
         assert!(changed(&["-five\n", "one\n"]).is_err());
         assert!(changed(&["one\n"]).unwrap_err().contains("one"));
-        assert!(changed(&[" one\n"]).unwrap_err().contains("no line goes"));
+        assert!(changed(&[" one\n"]).unwrap_err().contains("no line is removed"));
         assert!(changed(&["-one\n+1\n", "-one\n+2\n"]).unwrap_err().contains("another change"));
         assert!(changed(&[" one\n+1\n", " one\n+2\n"]).unwrap_err().contains("another change"));
     }

@@ -1,4 +1,4 @@
-//! Looking for a planted error with the explorer, or with a test.
+//! Hunts for a planted error with the explorer, or with a test.
 
 use super::{FoundBy, Mutant, Schedules};
 use crate::explore::{
@@ -13,21 +13,21 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often a test that runs is looked at.
+/// Time between two checks of a running test.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the explorer has found of a planted error.
+/// The result of exploring with a planted error.
 #[derive(Debug)]
 pub struct Hunted {
-    /// What the runs met.
+    /// The result of the runs.
     pub summary: Summary,
-    /// Why what was found does not count, if it does not: its replay line shows nothing, or shows the
-    /// same without the error.
+    /// Why the finding does not count, if it does not: its replay line shows no violation, or also
+    /// shows it without the error.
     pub objection: Option<&'static str>,
 }
 
 impl Hunted {
-    /// Returns what was found, if it counts.
+    /// Returns the finding, if it counts.
     pub fn finding(&self) -> Option<&Finding> {
         self.summary.finding.as_ref().filter(|_| self.objection.is_none())
     }
@@ -35,11 +35,11 @@ impl Hunted {
 
 impl Mutant {
     /// Plants the error in this process and runs the schedules or the sweep that find it; returns
-    /// `None` if tests find it. The replay line of a finding has to show it again, and must not show
-    /// it without the error. Nothing else may run in the process at the same time.
+    /// `None` if tests find it. The replay line of a finding must show the violation again, and
+    /// must not show it without the error. Nothing else may run in the process at the same time.
     ///
     /// # Panics
-    /// Panics if the list names an index, a scenario or a rule that there is not.
+    /// Panics if the list names an index, a scenario or a rule that does not exist.
     pub fn hunt(&self, threads: usize) -> Option<Hunted> {
         let campaign = self.campaign(threads)?;
         plant(Some(&self.name));
@@ -53,10 +53,10 @@ impl Mutant {
             Fixtures::default().replay(&plan, &schedule).violation.is_some()
         };
         let mut objection =
-            line.as_ref().filter(|line| !shows(line)).map(|_| "its replay line shows nothing");
+            line.as_ref().filter(|line| !shows(line)).map(|_| "its replay line shows no violation");
         plant(None);
         if line.is_some_and(|line| objection.is_none() && shows(&line)) {
-            objection = Some("its replay line shows the same without the error");
+            objection = Some("its replay line also shows a violation without the error");
         }
         Some(Hunted { summary, objection })
     }
@@ -64,7 +64,7 @@ impl Mutant {
     /// Returns the run of the explorer that finds this error.
     ///
     /// # Panics
-    /// As [`Mutant::hunt`].
+    /// Panics like [`Mutant::hunt`].
     fn campaign(&self, threads: usize) -> Option<Campaign> {
         let fail = |error: String| -> ! { panic!("{}: {error}", self.name) };
         let explored = |index: &str| subject(index).unwrap_or_else(|error| fail(error));
@@ -129,7 +129,7 @@ enum Campaign {
 }
 
 /// Runs `cargo test` in a copy of the sources with an error planted, or none. Returns whether it
-/// fails; `None` if it takes longer than `timeout`, and was ended.
+/// fails; `None` if it took longer than `timeout` and was killed.
 ///
 /// # Errors
 /// Fails if cargo cannot be run.
@@ -151,7 +151,7 @@ pub fn test_finds(
             return Ok(Some(!status.success()));
         }
         if begun.elapsed() > timeout {
-            // The test's processes are of its group.
+            // The processes of the test belong to its process group.
             if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
                 kill_process_group(group, Signal::KILL)?;
             }

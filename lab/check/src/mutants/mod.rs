@@ -1,11 +1,11 @@
-//! The errors that can be planted in the sources: what each is, which check finds it, and how the
-//! sources change.
+//! The errors that can be planted in the sources: a description of each, the check that finds it,
+//! and the changes to the sources.
 //!
-//! Each is a slip that a good engineer could make: a step left out, done too early, or done by the
-//! wrong word. A check is believed as far as it finds them. They are data (`lab/check/mutants`, a
-//! file an area), and the sources know nothing of them: [`prepare`] copies the sources and plants all
-//! of them in the copy, each behind a switch (`darter-mutant`), so one build holds them all. A
-//! program that is built there plants one after the other ([`Mutant::hunt`]).
+//! Each is a mistake that a good engineer could make: a step left out, done too early, or done with
+//! the wrong word. They measure how far a check can be trusted. They are data (`lab/check/mutants`,
+//! one file per area), and the sources do not mention them: [`prepare`] copies the sources and
+//! plants all of them in the copy, each behind a switch (`darter-mutant`), so that one build
+//! contains them all. A program built there plants one after the other ([`Mutant::hunt`]).
 //!
 //! ```toml
 //! [[mutant]]
@@ -22,8 +22,8 @@
 //! '''
 //! ```
 //!
-//! `lines` reads like a diff without line numbers: lines of the file (` `), lines that go (`-`), and
-//! lines that come (`+`). The lines of the file and those that go must be in the file exactly once.
+//! `lines` is like a diff without line numbers: lines of the file (` `), removed lines (`-`), and
+//! added lines (`+`). The lines of the file and the removed lines must be in the file exactly once.
 //! Errors in the same lines share the change of the first.
 
 mod change;
@@ -41,22 +41,22 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the list cannot be read, or no copy was prepared.
+/// Reading the list or preparing a copy failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MutantsError {
     /// A file of the list cannot be parsed.
     #[error("{0}: {1}")]
     Form(PathBuf, String),
-    /// The sources are a copy.
-    #[error("{0}: these sources have planted errors already; use a program that was built in the repository")]
+    /// The sources are a prepared copy.
+    #[error("{0}: these sources already have planted errors; use a program built in the repository")]
     Copy(PathBuf),
-    /// Files are there that are not of a copy.
-    #[error("{0}: not empty, and no copy that was prepared before; name another directory")]
+    /// The directory holds files other than a copy.
+    #[error("{0}: neither empty nor a prepared copy; name another directory")]
     Taken(PathBuf),
-    /// The copy would be copied.
-    #[error("{0}: git does not ignore it there; name a directory outside of the repository, or in target/")]
+    /// The copy would be copied itself.
+    #[error("{0}: git does not ignore this directory; name one outside the repository, or in target/")]
     Within(PathBuf),
-    /// Errors do not apply.
+    /// Some errors do not apply.
     #[error("{}: `darter-lab mutants check` names them", counted(.0.len() as u64, "outdated planted error"))]
     Faults(Vec<String>),
     /// Git did not list the files.
@@ -67,19 +67,19 @@ pub enum MutantsError {
     Io(PathBuf, io::Error),
 }
 
-/// What finds a planted error.
+/// The check that finds a planted error.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FoundBy {
     /// Random schedules of an index.
     Schedules(Schedules),
-    /// The sweep of an index: a fault at every point of every operation.
+    /// The sweep of an index, with a fault at every point of every operation.
     Sweep {
         /// The index.
         index: String,
         /// The fault.
         fault: String,
-        /// Where runs begin.
+        /// Scenarios from which runs begin.
         scenarios: Vec<String>,
     },
     /// `cargo test` with these arguments.
@@ -92,17 +92,18 @@ pub enum FoundBy {
 pub struct Schedules {
     /// The index.
     pub index: String,
-    /// Limit of the search: some four times the number that the slowest of four seeds took, since
+    /// Limit of the search: about four times the number that the slowest of four seeds took, since
     /// schedules change with every verb that the code posts.
     pub runs: u64,
-    /// Where runs begin: a few of the index's scenarios, if the error needs one of few situations.
+    /// Scenarios from which runs begin: a few of the index's, if the error needs specific
+    /// situations.
     #[serde(default)]
     pub scenarios: Vec<String>,
-    /// What strikes; by default all that the index promises to survive.
+    /// Faults that strike; by default all that the index promises to survive.
     pub faults: Option<Vec<String>>,
-    /// What verbs promise, if less than those of other providers than RDMA's.
+    /// Guarantees of the verbs, if weaker than those of the providers other than RDMA.
     pub verbs: Option<String>,
-    /// The rule of the memory's medium. The power fails in half of the runs, and nothing else strikes.
+    /// The rule of the memory's medium. The power fails in half of the runs, without other faults.
     pub durability: Option<String>,
 }
 
@@ -112,19 +113,19 @@ pub struct Schedules {
 pub struct Mutant {
     /// The name in `mutant!`, and in the environment variable that plants it.
     pub name: String,
-    /// The part of the system it is planted in: the name of its file.
+    /// The area of the system, which is the name of its file.
     #[serde(skip)]
     pub area: String,
-    /// What is wrong, in a sentence.
+    /// A sentence that describes the error.
     pub what: String,
     /// The check that finds it soonest.
     pub found_by: FoundBy,
-    /// How the sources change. None if the change of another error has its lines too.
+    /// The changes to the sources. Empty if another error's change contains its lines too.
     #[serde(default, rename = "change")]
     pub changes: Vec<Change>,
 }
 
-/// A file of them.
+/// A file of errors.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Area {
@@ -142,7 +143,7 @@ pub fn sources() -> PathBuf {
 /// takes effect without a build.
 ///
 /// # Errors
-/// Fails if the sources are gone, or a file of the list cannot be read as it should.
+/// Fails if the sources are gone, or if a file of the list cannot be read or parsed.
 pub fn mutants() -> Result<Vec<Mutant>, MutantsError> {
     let folder = sources().join("lab/check/mutants");
     let failed = |error| MutantsError::Io(folder.clone(), error);

@@ -1,5 +1,5 @@
-//! The sources that errors are planted in: whether each still applies, and the copy that holds all of
-//! them.
+//! The sources in which errors are planted: whether each error still applies, and the copy that
+//! contains all of them.
 
 use super::change::{Edit, Fault, edited};
 use super::{Change, Mutant, MutantsError};
@@ -9,12 +9,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The file that says whether sources are a prepared copy, and the line that says so.
+/// The file that says whether sources are a prepared copy, and the line for each case.
 const SWITCH: &str = "lab/mutant/src/lib.rs";
 const NOT_PREPARED: &str = "pub const IS_PREPARED: bool = false;";
 const PREPARED: &str = "pub const IS_PREPARED: bool = true;";
 
-/// What a copy holds.
+/// Counts of a prepared copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Prepared {
     /// Files.
@@ -23,7 +23,8 @@ pub struct Prepared {
     pub planted: usize,
 }
 
-/// Returns what is wrong with the errors in the sources at `root`, a line each; nothing if all apply.
+/// Checks the errors against the sources at `root`. Returns a line for each fault; none if all
+/// errors apply.
 ///
 /// # Errors
 /// Fails if the sources are a copy, or a file cannot be read.
@@ -31,7 +32,7 @@ pub fn check(root: &Path, mutants: &[Mutant]) -> Result<Vec<String>, MutantsErro
     Ok(planted(root, mutants)?.1)
 }
 
-/// The texts of files with errors planted, and what is wrong.
+/// Returns the texts of files with errors planted, and the faults.
 fn planted(root: &Path, mutants: &[Mutant]) -> Result<(BTreeMap<String, String>, Vec<String>), MutantsError> {
     let switch = read(&root.join(SWITCH))?;
     if switch.contains(PREPARED) {
@@ -70,7 +71,7 @@ fn planted(root: &Path, mutants: &[Mutant]) -> Result<(BTreeMap<String, String>,
     Ok((texts, faults))
 }
 
-/// Returns what is wrong with the list alone: names that are there twice, that no change guards, or
+/// Returns the faults of the list itself: names that are listed twice, that no change guards, or
 /// that are guarded and not listed.
 fn names_at_fault(mutants: &[Mutant]) -> Vec<String> {
     let guarded: BTreeSet<&str> =
@@ -92,9 +93,9 @@ fn names_at_fault(mutants: &[Mutant]) -> Vec<String> {
     faults
 }
 
-/// Copies the sources at `root`, without what git ignores, to a directory, and plants all errors in
-/// the copy. Leaves files of an earlier copy alone that would not change, so that a build there
-/// compiles what has changed.
+/// Copies the sources at `root`, without the files that git ignores, to a directory, and plants all
+/// errors in the copy. Leaves unchanged files of an earlier copy alone, so that a build there
+/// compiles only the changes.
 ///
 /// # Errors
 /// Fails if the directory holds other files, an error does not apply, or a file cannot be copied.
@@ -138,14 +139,14 @@ pub fn prepare(root: &Path, mutants: &[Mutant], directory: &Path) -> Result<Prep
     Ok(Prepared { files: files.len(), planted })
 }
 
-/// Returns the manifest of the crate that a source is in, unless that is the switch itself.
+/// Returns the manifest of the crate of a source file, unless that is the switch itself.
 fn manifest_of(root: &Path, file: &str) -> Option<String> {
     let folders = Path::new(file).ancestors().skip(1);
     let manifest = folders.map(|folder| folder.join("Cargo.toml")).find(|path| root.join(path).is_file())?;
     manifest.to_str().filter(|path| *path != "lab/mutant/Cargo.toml").map(str::to_owned)
 }
 
-/// Returns a manifest with the switch among its dependencies.
+/// Returns a manifest with the switch added to its dependencies.
 fn with_switch(manifest: &str) -> String {
     const LINE: &str = "darter-mutant.workspace = true";
     if manifest.lines().any(|line| line == LINE) {
@@ -154,7 +155,7 @@ fn with_switch(manifest: &str) -> String {
     manifest.replacen("[dependencies]\n", &format!("[dependencies]\n{LINE}\n"), 1)
 }
 
-/// Returns the files that git does not ignore, from the root.
+/// Returns the files that git does not ignore, relative to the root.
 fn listed(root: &Path) -> Result<Vec<String>, MutantsError> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
@@ -168,8 +169,8 @@ fn listed(root: &Path) -> Result<Vec<String>, MutantsError> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Removes sources of an earlier copy that are gone: files in folders of the sources. Folders that a
-/// build has made stay.
+/// Removes files of an earlier copy that no longer exist, in folders of the sources. Folders that a
+/// build has created stay.
 fn remove_others(directory: &Path, files: &[String]) -> Result<(), MutantsError> {
     let known: BTreeSet<PathBuf> = files.iter().map(|file| directory.join(file)).collect();
     let folders: BTreeSet<&Path> = known.iter().filter_map(|file| file.parent()).collect();

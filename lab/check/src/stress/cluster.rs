@@ -1,5 +1,6 @@
-//! The memory nodes of a run: processes with their regions in files, killed and started again at the same address, stopped,
-//! continued, and never left behind. Or replicas of memory groups, which come back with nothing.
+//! The memory nodes of a run: processes with their regions in files, which are killed and started
+//! again at the same address, stopped and continued, and always ended with the run. Or replicas of
+//! memory groups, which come back empty.
 
 use super::StressError;
 use super::network::{Link, Network, Place};
@@ -14,49 +15,49 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// Most memory nodes of a run.
+/// Maximum number of memory nodes of a run.
 pub const NODES_MAX: u8 = 64;
-/// Most replicas of one of them.
+/// Maximum number of replicas of a memory node.
 pub const REPLICAS_MAX: u8 = 3;
-/// The port of memory nodes that have an address each.
+/// The port of memory nodes that each have their own address.
 const PORT: u16 = 7000;
-/// Bytes of the line by which a node says where it listens.
+/// Maximum number of bytes of the line in which a node reports its address.
 const LINE_BYTES_MAX: u64 = 256;
 
-/// Memory nodes to run, and what they suffer.
+/// The memory nodes to run, and the faults to inject.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// How many.
+    /// Number of memory nodes.
     pub nodes: u8,
-    /// Processes of each: with more than one they are memory groups.
+    /// Processes per node: with more than one, the nodes are memory groups.
     pub replicas: u8,
-    /// Bytes of each one's region.
+    /// Bytes of each node's region.
     pub node_bytes: u64,
     /// Whether each node and each worker gets a network namespace and an address.
     pub apart: bool,
-    /// Nodes killed a second, on average; each is started again.
+    /// Nodes killed per second, on average; each is started again.
     pub kills_per_second: f64,
-    /// Nodes stopped a second, on average.
+    /// Nodes stopped per second, on average.
     pub pauses_per_second: f64,
-    /// Links cut or slowed a second, on average.
+    /// Links cut or slowed per second, on average.
     pub cuts_per_second: f64,
 }
 
-/// What a memory node's process must know.
+/// The configuration of a memory node's process.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
     /// Bytes of its region.
     pub bytes: u64,
     /// The region's file, unless it is a replica.
     pub file: PathBuf,
-    /// The group that it is a replica of.
+    /// The group of which it is a replica.
     pub replica: Option<ReplicaConfig>,
 }
 
-/// How to start a memory node: a command that says `tcp://ADDRESS` on its standard output when it listens, and ends when its
-/// standard input does.
+/// Returns the command that starts a memory node: it prints `tcp://ADDRESS` on its standard output
+/// when it listens, and ends when its standard input does.
 pub type LaunchNode<'l> = dyn Fn(&NodeConfig) -> io::Result<Command> + 'l;
 
 #[derive(Debug)]
@@ -64,14 +65,14 @@ struct Node {
     config: NodeConfig,
     /// `None` while it is down.
     child: Option<Child>,
-    /// When it goes on, if it is stopped, or is started again, if it is down.
+    /// When it is continued, if it is stopped, or started again, if it is down.
     back_at: Option<Instant>,
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Gone already, mostly.
+            // Usually it has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -81,7 +82,7 @@ impl Drop for Node {
 /// All memory nodes of a run.
 pub(super) struct Cluster<'l> {
     nodes: Vec<Node>,
-    /// Links that are not whole, and when they are to be.
+    /// Links that are cut or slow, and when they are healed.
     hurt: Vec<(Place, Instant)>,
     network: Option<Network>,
     launch: &'l LaunchNode<'l>,
@@ -89,19 +90,19 @@ pub(super) struct Cluster<'l> {
 }
 
 impl<'l> Cluster<'l> {
-    /// Starts the nodes of a run with so many workers.
+    /// Starts the nodes of a run with `workers` workers.
     pub(super) fn start(
         config: &ClusterConfig,
         workers: u32,
         launch: &'l LaunchNode<'l>,
     ) -> Result<Self, StressError> {
-        // In memory if possible: the disk's pace is not what is looked at.
+        // In memory if possible: the speed of the disk is not under test.
         let memory = Path::new("/dev/shm");
         let prefix = "darter-stress-nodes-";
         let builder = |parent: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
         let regions = builder(memory)
             .or_else(|_| builder(&std::env::temp_dir()))
-            .map_err(|error| StressError::system("make a directory for the regions", error))?;
+            .map_err(|error| StressError::system("create a directory for the regions", error))?;
         let processes = u32::from(config.nodes) * u32::from(config.replicas);
         let nodes = (0..processes).map(Place::Node);
         let places = nodes.chain((0..workers).map(Place::Worker)).collect();
@@ -126,7 +127,8 @@ impl<'l> Cluster<'l> {
         Ok(cluster)
     }
 
-    /// Where the processes are to listen. Replicas must know that of each other before they do.
+    /// Returns the addresses to listen on. Replicas must know each other's addresses before they
+    /// listen.
     fn addresses(&self, processes: u32, is_replicated: bool) -> Result<Vec<SocketAddr>, StressError> {
         if let Some(network) = &self.network {
             let address = |at| SocketAddr::new(network.address(Place::Node(at)).into(), PORT);
@@ -142,7 +144,7 @@ impl<'l> Cluster<'l> {
         addresses.map_err(|error| StressError::system("find ports for replicas", error))
     }
 
-    /// The pool over all nodes.
+    /// Returns the URL of the pool over all nodes.
     pub(super) fn pool(&self) -> Result<PoolUrl, StressError> {
         let mut addresses: Vec<String> = Vec::new();
         for Node { config, .. } in &self.nodes {
@@ -155,7 +157,7 @@ impl<'l> Cluster<'l> {
         url.map_err(|error| StressError::Store(error.into()))
     }
 
-    /// The same command, run where a worker belongs.
+    /// Wraps a command to run in the network of a worker.
     pub(super) fn place(&self, slot: u32, command: Command) -> Command {
         match &self.network {
             Some(network) => network.inside(Place::Worker(slot), &command),
@@ -163,12 +165,12 @@ impl<'l> Cluster<'l> {
         }
     }
 
-    /// How many nodes.
+    /// Returns the number of nodes.
     pub(super) fn len(&self) -> u64 {
         self.nodes.len() as u64
     }
 
-    /// How many links.
+    /// Returns the number of links.
     pub(super) fn links(&self) -> u64 {
         self.network.as_ref().map_or(0, |network| network.places().len() as u64)
     }
@@ -191,11 +193,11 @@ impl<'l> Cluster<'l> {
         let node = &mut self.nodes[at as usize];
         node.child = Some(child);
         match line.trim().strip_prefix("tcp://").and_then(|address| address.parse().ok()) {
-            // Wherever it listens, it is there that it must listen again.
+            // A restarted node must listen on the same address.
             Some(address) => node.config.listen = address,
             None => {
                 return Err(StressError::Broken(format!(
-                    "memory node {at} does not start{}",
+                    "memory node {at} failed to start{}",
                     self.words(at)
                 )));
             }
@@ -203,7 +205,7 @@ impl<'l> Cluster<'l> {
         Ok(())
     }
 
-    /// What a node complained about.
+    /// Returns the errors that a node reported.
     fn words(&self, at: u32) -> String {
         format!(
             ":\n  {}",
@@ -211,7 +213,7 @@ impl<'l> Cluster<'l> {
         )
     }
 
-    /// Kills a node that is up, to be started again; answers whether it was.
+    /// Kills a node that is up, for a later restart; returns whether it was up.
     pub(super) fn kill(&mut self, at: u64, back_at: Instant) -> Result<bool, StressError> {
         if !self.may_lose(at)? {
             return Ok(false);
@@ -225,8 +227,8 @@ impl<'l> Cluster<'l> {
         Ok(true)
     }
 
-    /// Whether a node may be killed: it is up, and its group survives it, if it has one. It is
-    /// stopped then, and goes on if it may not.
+    /// Whether a node may be killed: it is up, and its group, if it has one, survives its death.
+    /// Stops the node for this check, and continues it if the result is `false`.
     fn may_lose(&self, at: u64) -> Result<bool, StressError> {
         let node = &self.nodes[at as usize];
         let (None, Some(child)) = (node.back_at, &node.child) else { return Ok(false) };
@@ -240,7 +242,7 @@ impl<'l> Cluster<'l> {
         Ok(is_same)
     }
 
-    /// Stops a node that is up; answers whether it was.
+    /// Stops a node that is up; returns whether it was.
     pub(super) fn stop(&mut self, at: u64, back_at: Instant) -> Result<bool, StressError> {
         let node = &mut self.nodes[at as usize];
         let (None, Some(child)) = (node.back_at, &node.child) else { return Ok(false) };
@@ -249,7 +251,7 @@ impl<'l> Cluster<'l> {
         Ok(true)
     }
 
-    /// Cuts or slows a link that is whole; answers whether it was.
+    /// Cuts or slows a link that is whole; returns whether it was.
     pub(super) fn hurt(&mut self, at: u64, is_cut: bool, whole_at: Instant) -> Result<bool, StressError> {
         let Some(network) = &self.network else { return Ok(false) };
         let place = network.places()[at as usize];
@@ -261,7 +263,7 @@ impl<'l> Cluster<'l> {
         Ok(true)
     }
 
-    /// Brings back what is due.
+    /// Brings back the nodes and links that are due.
     pub(super) fn heal(&mut self, now: Instant) -> Result<(), StressError> {
         for at in 0..self.nodes.len() {
             if self.nodes[at].back_at.is_some_and(|back_at| back_at <= now) {
@@ -280,13 +282,13 @@ impl<'l> Cluster<'l> {
         Ok(())
     }
 
-    /// When the next node or link comes back.
+    /// Returns when the next node or link comes back.
     pub(super) fn next_heal(&self) -> Option<Instant> {
         let nodes = self.nodes.iter().filter_map(|node| node.back_at);
         nodes.chain(self.hurt.iter().map(|(_, whole_at)| *whole_at)).min()
     }
 
-    /// Brings everything back at once.
+    /// Brings back all nodes and links at once.
     pub(super) fn heal_all(&mut self) -> Result<(), StressError> {
         while let Some(at) = self.next_heal() {
             self.heal(at)?;
@@ -294,13 +296,14 @@ impl<'l> Cluster<'l> {
         Ok(())
     }
 
-    /// Nodes that have ended by themselves, each in a sentence.
+    /// Returns a sentence about each node that has ended by itself.
     pub(super) fn ended(&mut self) -> Result<Vec<String>, StressError> {
         let mut ended = Vec::new();
         for at in 0..self.nodes.len() {
             let Some(child) = &mut self.nodes[at].child else { continue };
             let status = child.try_wait();
-            let status = status.map_err(|error| StressError::system("look after a memory node", error))?;
+            let status =
+                status.map_err(|error| StressError::system("get the status of a memory node", error))?;
             if let Some(status) = status {
                 ended.push(format!("memory node {at} ended by itself, {status}{}", self.words(at as u32)));
             }
@@ -310,7 +313,7 @@ impl<'l> Cluster<'l> {
 }
 
 fn signal(child: &Child, signal: Signal) -> Result<(), StressError> {
-    // Until somebody waits for it, its number names nobody else.
+    // The process number is not reused before the child is waited for.
     kill_process(Pid::from_child(child), signal)
         .map_err(|error| StressError::system("signal a memory node", error.into()))
 }

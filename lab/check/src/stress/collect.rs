@@ -1,4 +1,5 @@
-//! What the logs of a round record together: a history for each key, ready to be judged, and counts.
+//! The combined record of a round's logs: a history for each key, ready for the checker, and
+//! counts.
 
 use super::keys::{UNKNOWN_VALUE, value_length};
 use super::log::{Call, Refusal};
@@ -9,13 +10,13 @@ use crate::history::{Action, Operation, Outcome};
 pub struct Collected {
     histories: Vec<Vec<Operation>>,
     calls: [u64; Call::ALL.len()],
-    /// Operations of which nobody was told.
+    /// Operations without an outcome.
     pub pending: u64,
-    /// Operations refused because the pool was full. They are no part of any history.
+    /// Operations refused because the pool was full. They do not belong to any history.
     pub out_of_space: u64,
     /// Operations refused because the process had been shut out.
     pub shut_out: u64,
-    /// Of these, operations that lost a memory node.
+    /// Pending operations that lost a memory node.
     pub disconnected: u64,
     /// Operations refused for any other reason.
     pub unexpected: u64,
@@ -24,7 +25,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Nothing yet, about `keys` keys.
+    /// An empty record of `keys` keys.
     pub fn new(keys: u32) -> Self {
         Self {
             histories: vec![Vec::new(); keys as usize],
@@ -38,22 +39,22 @@ impl Collected {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn keys(&self) -> u32 {
         self.histories.len() as u32
     }
 
-    /// The history of each key, by rank.
+    /// Returns the history of each key, by rank.
     pub fn histories(&self) -> &[Vec<Operation>] {
         &self.histories
     }
 
-    /// How many operations of a kind have begun.
+    /// Returns the number of operations of a kind that have begun.
     pub fn calls(&self, call: Call) -> u64 {
         self.calls[call as usize]
     }
 
-    /// How many operations have begun.
+    /// Returns the number of operations that have begun.
     pub fn operations(&self) -> u64 {
         self.calls.iter().sum()
     }
@@ -71,7 +72,7 @@ impl Collected {
         } += 1;
     }
 
-    /// Bytes of all values that were written for certain.
+    /// Returns the total bytes of all values that were certainly written.
     pub fn written_bytes(&self) -> u64 {
         let written = |operation: &Operation| match (operation.action, operation.returned) {
             (
@@ -96,16 +97,16 @@ impl Collected {
         self.add(operation);
     }
 
-    /// Makes the last outcome of the first key one that cannot be.
+    /// Replaces the last outcome of the first key by an impossible one.
     pub(super) fn falsify(&mut self) {
-        // No client writes it: client numbers end before.
+        // No client writes it: client numbers are smaller.
         let never_written = UNKNOWN_VALUE - 1;
         if let Some((_, outcome)) = self.histories[0].last_mut().and_then(|last| last.returned.as_mut()) {
             *outcome = Outcome::Found(Some(never_written));
         }
     }
 
-    /// Adds the counts of another, and not its histories.
+    /// Adds the counts of another record, but not its histories.
     pub(super) fn add_counts(&mut self, other: &Self) {
         for (mine, theirs) in self.calls.iter_mut().zip(other.calls) {
             *mine += theirs;

@@ -1,4 +1,4 @@
-//! The coordinator: makes the pool, disturbs the workers, and has the verdict reached.
+//! The coordinator: creates the pool, disturbs the workers, and has the results checked.
 
 use super::cluster::{Cluster, NODES_MAX, REPLICAS_MAX};
 use super::collect::Collected;
@@ -22,32 +22,35 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Most worker processes at a time.
+/// Maximum number of worker processes at a time.
 pub const PROCESSES_MAX: u32 = 64;
 
-/// The lease of a pool made for the occasion: short, so that pauses outlast it.
+/// The lease of a new pool: short, so that pauses outlast it.
 const LEASE: Duration = Duration::from_millis(100);
-/// The same where replicas of memory nodes take each other's place: a lease must outlast that.
+/// The same if replicas of memory nodes fail over to each other, which a lease must outlast.
 const LEASE_OVER_FAILOVERS: Duration = Duration::from_secs(1);
-/// Blocks of such a pool: small, so that many processes find room and objects often lie at a block's end.
+/// Block size of a new pool: small, so that there is room for many processes and objects often end
+/// where a block does.
 const BLOCK_BYTES: u64 = 256 << 10;
-/// Operations of a round: what the checker can hold in memory with ease.
+/// Operations of a round, few enough for the checker to hold in memory.
 const ROUND_OPERATIONS: u64 = 500_000;
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 /// The longest of the short pauses.
 const SHORT_PAUSE_MAX: Duration = Duration::from_millis(20);
-/// The longest delay that can be asked for: workers must still be able to open the pool.
+/// The longest delay that can be configured: workers must still be able to open the pool.
 pub const DELAY_MAX: Duration = Duration::from_secs(1);
-/// The longest that a memory node is down.
+/// The longest time for which a memory node is down.
 const DOWN_MAX: Duration = Duration::from_millis(300);
-/// Between two looks at the workers and their logs.
+/// Time between two checks of the workers and their logs.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs the stress and judges it. Call it from a thread that outlives the call: workers die with the thread that started them.
+/// Runs the stress and checks its results. Call it from a thread that outlives the call: workers
+/// die with the thread that started them.
 ///
 /// # Errors
-/// When what is asked for cannot be, or something fails that leaves no verdict. What is found wrong is in the report.
+/// Fails if the configuration is invalid, or if an error prevents a verdict. Violations are in the
+/// report.
 pub fn run(
     config: &StressConfig,
     launch: Launch<'_>,
@@ -126,7 +129,7 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     let usage = |what: String| Err(StressError::Usage(what));
     let between = |what: &str, n: u32, max: u32| match n {
         n if (1..=max).contains(&n) => Ok(()),
-        n => usage(format!("{n} {what}: there must be from 1 to {max}")),
+        n => usage(format!("{n} {what}: the number must be from 1 to {max}")),
     };
     between("processes", config.processes, PROCESSES_MAX)?;
     between("threads", config.threads, THREADS_MAX)?;
@@ -134,7 +137,7 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     let Jitter { share, longest, .. } = config.jitter;
     if !(0.0..=1.0).contains(&share) || longest > DELAY_MAX {
         return usage(format!(
-            "delays of {share} of all batches for up to {} ms: there must be from 0 to 1 and up to {} ms",
+            "delays of {share} of all batches for up to {} ms: the share must be from 0 to 1, the delay at most {} ms",
             longest.as_millis(),
             DELAY_MAX.as_millis()
         ));
@@ -147,19 +150,19 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
         rates.extend([cluster.kills_per_second, cluster.pauses_per_second, cluster.cuts_per_second]);
         if cluster.cuts_per_second > 0.0 && !cluster.apart {
             return usage(
-                "links can be cut when nodes and workers have a network each: ask for --apart".to_owned(),
+                "cutting links needs a separate network for each node and worker: add --apart".to_owned(),
             );
         }
     }
     for rate in rates {
         if !(0.0..=1000.0).contains(&rate) {
-            return usage(format!("{rate} events a second: there must be from 0 to 1000"));
+            return usage(format!("{rate} events per second: the rate must be from 0 to 1000"));
         }
     }
     match &config.environment {
         Environment::Pool(site) if site.url.path().is_none() && site.url.addresses().is_none() => {
             usage(format!(
-                "pool `{}`: other processes cannot reach a pool in this one's memory; use `file:PATH?size=256M`",
+                "pool `{}`: other processes cannot reach a pool in this process's memory; use `file:PATH?size=256M`",
                 site.url
             ))
         }
@@ -167,12 +170,13 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     }
 }
 
-/// How a pool is made for the occasion.
+/// The options of a new pool.
 fn for_a_new_pool(options: StoreOptions) -> StoreOptions {
     options.block_bytes(BLOCK_BYTES).lease(LEASE)
 }
 
-/// Makes or opens the pool, which must have no keys, and answers its name without a size.
+/// Creates or opens the pool, which must have no keys, and returns its site with a URL without a
+/// size.
 fn prepare_pool(site: &Site) -> Result<Site, StressError> {
     let url = &site.url;
     let store = Site { options: for_a_new_pool(site.options.clone()), ..site.clone() }.make()?;
@@ -188,7 +192,8 @@ fn prepare_pool(site: &Site) -> Result<Site, StressError> {
     Ok(Site { url, ..site.clone() })
 }
 
-/// A directory for the logs, beside the pool if possible: where there is room for one there is for the other.
+/// Creates a directory for the logs, next to the pool if possible: a place with room for the pool
+/// has room for the logs.
 fn log_directory(pool: &PoolUrl) -> Result<TempDir, StressError> {
     let prefix = "darter-stress-";
     let beside = pool.path().and_then(Path::parent).map(|parent| {
@@ -196,7 +201,7 @@ fn log_directory(pool: &PoolUrl) -> Result<TempDir, StressError> {
         tempfile::Builder::new().prefix(prefix).tempdir_in(parent)
     });
     match beside {
-        // A device's directory is no place for files.
+        // The directory of a device cannot hold files.
         Some(Ok(directory))
             if !directory.path().starts_with("/dev") || directory.path().starts_with("/dev/shm") =>
         {
@@ -205,11 +210,11 @@ fn log_directory(pool: &PoolUrl) -> Result<TempDir, StressError> {
         _ => tempfile::Builder::new()
             .prefix(prefix)
             .tempdir()
-            .map_err(|error| StressError::system("make a directory for the logs", error)),
+            .map_err(|error| StressError::system("create a directory for the logs", error)),
     }
 }
 
-/// Something that happens to a run.
+/// A fault or repair that the coordinator injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
     Kill,
@@ -220,7 +225,7 @@ enum Blow {
     Cut,
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'r> {
     config: &'r StressConfig,
     cluster: Option<Cluster<'r>>,
@@ -233,12 +238,12 @@ struct Run<'r> {
     launch: Launch<'r>,
     observe: &'r mut dyn FnMut(&Progress),
     report: Report,
-    /// Where the workers of a round put what they count.
+    /// Files in which the workers of a round keep their counts.
     tallies: Vec<PathBuf>,
 }
 
 impl Run<'_> {
-    /// All rounds, and the end.
+    /// Performs all rounds, and the final checks.
     fn finish(mut self) -> Result<Report, StressError> {
         let mut initial = BTreeMap::new();
         loop {
@@ -256,7 +261,7 @@ impl Run<'_> {
         Ok(self.report)
     }
 
-    /// Whether the workers have done enough: `operations` more than in the rounds before.
+    /// Whether the workers have done enough: `operations` in addition to the rounds before.
     fn is_over(&self, worked: Duration, operations: u64) -> bool {
         let enough = |events: u64, rate: f64| events >= EVENTS_MIN || rate == 0.0;
         let by_count = self.config.operations.is_some_and(|limit| {
@@ -345,7 +350,7 @@ impl Run<'_> {
         Ok(logs.read(self.config.keys)?)
     }
 
-    /// What happens in this run, and how often a second.
+    /// Returns the faults and repairs of this run, and how often each happens per second.
     fn blows(&self) -> Vec<(Blow, f64)> {
         let mut blows = vec![
             (Blow::Kill, self.config.kills_per_second),
@@ -389,7 +394,7 @@ impl Run<'_> {
         fleet.start(config, command)
     }
 
-    /// Lets something happen, to whomever chance says.
+    /// Injects a fault or repair at a random target.
     fn strike(
         &mut self,
         blow: Blow,
@@ -397,7 +402,7 @@ impl Run<'_> {
         logs: &mut LogSet,
         now: Instant,
     ) -> Result<(), StressError> {
-        // Half of the time for long.
+        // Half of the pauses are long.
         let max = if self.dice.one_in(2) { PAUSE_MAX } else { SHORT_PAUSE_MAX };
         let pause = max.mul_f64(self.dice.fraction());
         match (blow, &mut self.cluster) {
@@ -408,7 +413,7 @@ impl Run<'_> {
                 self.start(fleet, logs, killed.slot)?;
             }
             (Blow::Pause, _) => {
-                // One always goes on.
+                // One worker always keeps running.
                 let index = self.dice.below(fleet.len() as u64) as usize;
                 if fleet.stopped() + 1 < fleet.len().max(2) && fleet.stop(index, now + pause)? {
                     self.report.pauses += 1;
@@ -441,14 +446,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes workers that ended by themselves or would not end.
+    /// Records workers that ended by themselves or did not end.
     fn complain(&mut self, failed: &[Failed]) {
         for Failed { config, status } in failed {
             let words = last_words(&config.complaints());
             self.report.findings.push(match status {
                 Some(status) => format!("worker {} ended by itself, {status}:\n  {words}", config.life),
                 None => format!(
-                    "worker {} does not end: an operation hangs; the last records of its logs say which\n  {words}",
+                    "worker {} does not end: an operation hangs; see the last records of its logs\n  {words}",
                     config.life
                 ),
             });
@@ -461,7 +466,7 @@ impl Run<'_> {
         (self.observe)(&Progress { worked, operations, kills, pauses, thread_stops, judging });
     }
 
-    /// Judges a round; answers what the keys hold after it.
+    /// Checks a round; returns the values of the keys after it.
     fn judge(
         &mut self,
         mut collected: Collected,
@@ -495,28 +500,30 @@ impl Run<'_> {
     fn check_pool(&mut self, keys: u64) -> Result<(), StressError> {
         let found = check_pool(self.pool)?;
         if found.keys != keys {
-            let what =
-                format!("a walk of the index counts {}, searches find {keys}", counted(found.keys, "key"));
+            let what = format!(
+                "a walk of the index counted {}, but searches found {keys}",
+                counted(found.keys, "key")
+            );
             self.report.findings.push(what);
         }
         self.report.pool.add(found);
         Ok(())
     }
 
-    /// Removes every key, so that another run can follow, and checks what is left.
+    /// Deletes every key, so that another run can follow, and checks the remaining pool.
     fn empty(&mut self, values: &BTreeMap<u32, u64>) -> Result<(), StressError> {
         let store = self.pool.open()?;
         let session = store.session()?;
         for &rank in values.keys() {
             if !session.discard(self.keys.key(rank))? {
-                self.report.findings.push(format!("key {rank} was there, and could not be deleted"));
+                self.report.findings.push(format!("key {rank} was present but could not be deleted"));
             }
         }
         drop((session, store));
         self.check_pool(0)
     }
 
-    /// Makes room after a round that was found right.
+    /// Removes the logs of a round without findings.
     fn remove_logs(&self) -> Result<(), StressError> {
         let refused = |path: &Path, source| StressError::File {
             path: path.to_owned(),
@@ -532,7 +539,7 @@ impl Run<'_> {
     }
 }
 
-/// The logs of a worker's threads.
+/// Returns the logs of a worker's threads.
 fn log_paths(config: &WorkerConfig) -> Vec<PathBuf> {
     (0..config.threads).map(|thread| config.log(thread)).collect()
 }

@@ -1,4 +1,4 @@
-//! Why a stress run ended before there was a verdict.
+//! Errors that end a stress run before there is a verdict.
 
 use super::log::LogError;
 use std::io;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StressError {
-    /// What was asked for cannot be done.
+    /// The configuration is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The store failed where it must not.
+    /// The store failed unexpectedly.
     #[error(transparent)]
     Store(#[from] darter::Error),
     /// A log could not be written or read.
@@ -20,9 +20,9 @@ pub enum StressError {
     /// The operating system refused something.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
     /// The operating system refused a file.
@@ -30,12 +30,12 @@ pub enum StressError {
     File {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A promise of the index was broken in a way that needs no history to see.
+    /// A guarantee of the index was broken in a way that is visible without a history.
     #[error("broken promise: {0}")]
     Broken(String),
     /// A run ended early.
@@ -53,7 +53,7 @@ impl StressError {
         Self::System { action, source }
     }
 
-    /// Whether what was asked for cannot be; else something failed.
+    /// Whether the configuration is invalid; otherwise an operation failed.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Usage(_) => true,

@@ -1,4 +1,5 @@
-//! The worker processes: started, killed, stopped, continued, ended, and never left behind.
+//! The worker processes, which are started, killed, stopped, continued, and always ended with the
+//! run.
 
 use super::worker::{LIVES_MAX, WorkerConfig};
 use super::{StressError, thread_stop};
@@ -8,25 +9,26 @@ use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to end once asked: what it has in hand, and closing the pool.
+/// Time in which a worker must end after a request: its operations in progress, and closing the
+/// pool.
 const END_PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks at processes that should end.
+/// Time between two checks of processes that should end.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How to start a worker: the command without its standard streams.
+/// Returns the command that starts a worker, without its standard streams.
 pub type LaunchWorker<'l> = dyn Fn(&WorkerConfig) -> io::Result<Command> + 'l;
 
 /// A running worker.
 struct Worker {
     child: Child,
     config: WorkerConfig,
-    /// When it goes on, if it is stopped.
+    /// When it is continued, if it is stopped.
     stopped_until: Option<Instant>,
 }
 
 impl Worker {
     fn signal(&self, signal: Signal) -> Result<(), StressError> {
-        // Until somebody waits for it, its number names nobody else.
+        // The process number is not reused before the child is waited for.
         kill_process(Pid::from_child(&self.child), signal)
             .map_err(|error| StressError::system("signal a worker", error.into()))
     }
@@ -34,16 +36,16 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Gone already, mostly.
+        // Usually it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A worker that did not end as it should have.
+/// A worker that did not end properly.
 pub(super) struct Failed {
     pub(super) config: WorkerConfig,
-    /// How it ended, or `None` when it would not.
+    /// Its exit status, or `None` if it did not end.
     pub(super) status: Option<ExitStatus>,
 }
 
@@ -58,12 +60,12 @@ impl Fleet {
         self.workers.len()
     }
 
-    /// How many are stopped.
+    /// Returns the number of stopped workers.
     pub(super) fn stopped(&self) -> usize {
         self.workers.iter().filter(|worker| worker.stopped_until.is_some()).count()
     }
 
-    /// Starts a worker by its command.
+    /// Starts a worker with its command.
     pub(super) fn start(
         &mut self,
         config: WorkerConfig,
@@ -89,7 +91,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills the worker at an index as rudely as can be; answers who it was.
+    /// Kills the worker at an index with SIGKILL; returns its configuration.
     pub(super) fn kill(&mut self, index: usize) -> Result<WorkerConfig, StressError> {
         let mut worker = self.workers.swap_remove(index);
         let killed = worker.child.kill().and_then(|()| worker.child.wait());
@@ -97,7 +99,7 @@ impl Fleet {
         Ok(worker.config.clone())
     }
 
-    /// Stops a worker for a while, unless it is stopped; answers whether it was.
+    /// Stops a worker for a while, unless it is stopped; returns whether it was running.
     pub(super) fn stop(&mut self, index: usize, until: Instant) -> Result<bool, StressError> {
         let worker = &mut self.workers[index];
         if worker.stopped_until.is_some() {
@@ -108,22 +110,22 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Stops one thread of the worker at an index, whichever `choose` says of so many; returns
-    /// whether it has any.
+    /// Stops one thread of the worker at an index, chosen by `choose` from the number of threads;
+    /// returns whether there is one.
     pub(super) fn stop_thread(
         &self,
         index: usize,
         choose: impl FnOnce(u64) -> u64,
         time: Duration,
     ) -> Result<bool, StressError> {
-        // Until somebody waits for it, its number names nobody else.
+        // The process number is not reused before the child is waited for.
         let process = self.workers[index].child.id();
         let threads = thread_stop::threads(process);
         let chosen = threads.get(choose(threads.len() as u64) as usize);
         chosen.map_or(Ok(false), |&thread| thread_stop::stop(process, thread, time))
     }
 
-    /// Continues those whose time has come.
+    /// Continues the workers that are due.
     pub(super) fn wake(&mut self, now: Instant) -> Result<(), StressError> {
         for worker in &mut self.workers {
             if worker.stopped_until.is_some_and(|until| until <= now) {
@@ -134,18 +136,18 @@ impl Fleet {
         Ok(())
     }
 
-    /// When the next stopped worker goes on.
+    /// Returns when the next stopped worker is continued.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.workers.iter().filter_map(|worker| worker.stopped_until).min()
     }
 
-    /// Takes out the workers that have ended by themselves.
+    /// Removes and returns the workers that have ended by themselves.
     pub(super) fn ended(&mut self) -> Result<Vec<Failed>, StressError> {
         let mut ended = Vec::new();
         let mut index = 0;
         while let Some(worker) = self.workers.get_mut(index) {
             let status = worker.child.try_wait();
-            let status = status.map_err(|error| StressError::system("look after a worker", error))?;
+            let status = status.map_err(|error| StressError::system("get the status of a worker", error))?;
             if status.is_some() {
                 ended.push(Failed { config: self.workers.swap_remove(index).config.clone(), status });
             } else {
@@ -155,7 +157,7 @@ impl Fleet {
         Ok(ended)
     }
 
-    /// Lets all workers end, and answers those that did not end well.
+    /// Ends all workers, and returns those that did not end properly.
     pub(super) fn end(mut self) -> Result<Vec<Failed>, StressError> {
         for worker in &mut self.workers {
             drop(worker.child.stdin.take());

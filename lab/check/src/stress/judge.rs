@@ -1,4 +1,4 @@
-//! The judgement of a round: every key's history by the linearizability checker, the pool by its own checks.
+//! The checks of a round: every key's history for linearizability, and the pool by its own checks.
 
 use super::clock::now_ns;
 use super::collect::Collected;
@@ -10,17 +10,17 @@ use crate::linear::{Checker, Verdict, explain};
 use darter::{ScanRange, Store};
 use std::collections::BTreeMap;
 
-/// Steps the checker may take for a key: about a gigabyte of memory at worst.
+/// Maximum number of steps of the checker for a key: at worst about a gigabyte of memory.
 const STEPS_MAX: u64 = 10_000_000;
-/// Operations that an excerpt shows before one that could not come next, and after.
+/// Operations that an excerpt shows before and after one that could not come next.
 const SHOWN_BEFORE: usize = 2;
 const SHOWN_AFTER: usize = 2;
 /// Operations shown before the last of these.
 const SHOWN_LAST: usize = 16;
-/// Most operations shown that could not come next.
+/// Maximum number of operations shown that could not come next.
 const SHOWN_BLOCKED: usize = 16;
 
-/// The client that reads everything at the end: the coordinator.
+/// The client that reads all keys at the end: the coordinator.
 const COORDINATOR: u32 = 0;
 
 /// A key whose history is not known to be linearizable.
@@ -30,24 +30,24 @@ pub struct KeyFailure {
     pub rank: u32,
     /// The key.
     pub key: Vec<u8>,
-    /// Whether it is a violation; else the checker ran out of steps.
+    /// Whether it is a violation; otherwise the checker ran out of steps.
     pub is_violation: bool,
-    /// Its whole history, explained.
+    /// An explanation of its whole history.
     pub explanation: String,
 }
 
-/// What the checker said of all keys.
+/// The results of the checker for all keys.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {
     /// Keys that failed, by rank.
     pub failures: Vec<KeyFailure>,
-    /// Operations on the key that has most.
+    /// Operations on the key that has the most.
     pub longest_history: u64,
     /// Steps the checker took.
     pub steps: u64,
 }
 
-/// Judges every key, which held what `initial` says at first.
+/// Checks the history of every key, which held its `initial` value at first.
 pub fn judge(keys: &KeySet, collected: &Collected, initial: &BTreeMap<u32, u64>) -> Judgement {
     let mut checker = Checker::new();
     let mut judgement = Judgement::default();
@@ -70,8 +70,9 @@ pub fn judge(keys: &KeySet, collected: &Collected, initial: &BTreeMap<u32, u64>)
 }
 
 impl KeyFailure {
-    /// The parts of the explanation around what could not come next. A slow operation is told far above the quick ones that
-    /// it overlaps, so these need not lie together.
+    /// Returns the parts of the explanation around the operations that could not come next. A slow
+    /// operation is listed far above the quick ones that it overlaps, so these need not be
+    /// adjacent.
     pub fn excerpt(&self) -> String {
         let lines: Vec<&str> = self.explanation.lines().collect();
         let head =
@@ -100,7 +101,7 @@ impl KeyFailure {
     }
 }
 
-/// Says that lines are left out.
+/// Notes that lines are left out.
 fn skip(text: &mut String, lines: usize) {
     if lines > 0 {
         text.push_str("\n   ... ");
@@ -109,15 +110,15 @@ fn skip(text: &mut String, lines: usize) {
     }
 }
 
-/// What the pool holds under the keys when all is quiet.
+/// The contents of the pool under the keys after all clients have ended.
 pub(super) struct FinalState {
-    /// The value of each key that is there, by rank.
+    /// The value of each key that is present, by rank.
     pub(super) values: BTreeMap<u32, u64>,
-    /// What a scan of everything broke by itself.
+    /// The guarantee that a scan of all keys broke by itself.
     pub(super) broken: Option<String>,
 }
 
-/// Reads every key, one by one and by a scan, and adds what was found to the histories.
+/// Reads every key, one by one and by a scan, and adds the results to the histories.
 pub(super) fn read_all(
     store: &Store,
     keys: &KeySet,
@@ -144,28 +145,28 @@ pub(super) fn read_all(
             }
             None
         }
-        Err(what) => Some(format!("a scan of everything at rest: {what}")),
+        Err(what) => Some(format!("a scan of all keys after the round: {what}")),
     };
     Ok(FinalState { values, broken })
 }
 
-/// What the checks of a pool found: bytes added up over the rounds of a run.
+/// The results of checking a pool; bytes are added up over the rounds of a run.
 #[derive(Clone, Debug, Default)]
 pub struct PoolJudgement {
-    /// Invariants that are broken, each in a sentence.
+    /// Broken invariants, each described in a sentence.
     pub violations: Vec<String>,
     /// Bytes leaked before the repair.
     pub leaked_bytes_before: u64,
-    /// Bytes the repair gave back.
+    /// Bytes freed by the repair.
     pub repaired_bytes: u64,
-    /// Bytes leaked after it, which should be none.
+    /// Bytes leaked after the repair, which should be 0.
     pub leaked_bytes_after: u64,
-    /// Keys the index's own walk counted at the last of them.
+    /// Keys that the index's own walk counted in the last check.
     pub keys: u64,
 }
 
 impl PoolJudgement {
-    /// Takes in what later checks found.
+    /// Adds the results of later checks.
     pub(super) fn add(&mut self, later: Self) {
         self.violations.extend(later.violations);
         self.leaked_bytes_before += later.leaked_bytes_before;
@@ -175,7 +176,7 @@ impl PoolJudgement {
     }
 }
 
-/// Checks, repairs and checks again a pool that nobody else uses, each as a process that has just come.
+/// Checks, repairs and checks again a pool that is not in use, each time as a new process.
 pub(super) fn check_pool(site: &Site) -> Result<PoolJudgement, StressError> {
     let site = site.without_sweeps();
     let open = || site.open();
@@ -202,7 +203,8 @@ pub(super) fn check_pool(site: &Site) -> Result<PoolJudgement, StressError> {
 mod tests {
     use super::*;
 
-    /// What could not come next is shown, however far apart its lines are, and the rest is not.
+    /// The excerpt shows the operations that could not come next, however far apart their lines
+    /// are, and leaves out the rest.
     #[test]
     fn an_excerpt_is_short_and_shows_what_is_blocked() {
         let get = |client, invoked, returned, found| Operation {
@@ -212,7 +214,7 @@ mod tests {
             invoked,
             returned: Some((returned, Outcome::Found(found))),
         };
-        // Two slow lies around a thousand quick truths.
+        // Two slow wrong reads around a thousand quick correct ones.
         let mut collected = Collected::new(1);
         collected.add(get(1, 10, 5000, Some(7)));
         (0..1000).for_each(|n| collected.add(get(2, 20 + 2 * n, 21 + 2 * n, None)));

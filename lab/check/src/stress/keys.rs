@@ -1,21 +1,23 @@
-//! The few keys that everybody works on, and the bytes that stand for numbers under them.
+//! The few keys that all workers use, and the bytes that encode numbers as their values.
 //!
-//! Keys are chosen to hurt: proper prefixes of each other, the empty key among them; many that differ in one byte after a
-//! long common prefix, so that a node grows through all its types and shrinks again; and some whose paths split late. A key
-//! is named by its rank in the index's order, so a range of keys is a range of ranks.
+//! Keys are chosen to be hard: proper prefixes of each other, including the empty key; many that
+//! differ in one byte after a long common prefix, so that a node grows through all its types and
+//! shrinks again; and some whose paths diverge late. A key is named by its rank in the index's
+//! order, so a range of keys is a range of ranks.
 //!
-//! A value is its number in hexadecimal and a padding whose length and bytes follow from the number. So whoever knows the
-//! number knows the bytes, and bytes that are not exactly those of a number were never written.
+//! A value is its number in hexadecimal and a padding whose length and bytes follow from the
+//! number. The number thus determines the bytes, and bytes that do not encode a number were never
+//! written.
 
 use crate::dice::mix;
 use std::collections::BTreeSet;
 
-/// Most keys a set can have: what the pattern below can tell apart with room to spare.
+/// Maximum number of keys of a set; the pattern below yields more distinct keys than this.
 pub const KEYS_MAX: u32 = 4096;
-/// Stands for bytes that no worker wrote.
+/// The number of bytes that no worker wrote.
 pub const UNKNOWN_VALUE: u64 = u64::MAX;
 
-/// The bit of a number whose value is large: some kilobytes.
+/// The bit that marks the number of a large value of some kilobytes.
 pub const LARGE_VALUE: u64 = 1 << 63;
 
 /// Hexadecimal digits of a number.
@@ -28,7 +30,7 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// The set of `count` keys; always the same one.
+    /// The set of `count` keys, the same on every call.
     pub fn new(count: u32) -> Self {
         let mut keys = BTreeSet::new();
         let mut n = 0;
@@ -39,39 +41,39 @@ impl KeySet {
         Self { keys: keys.into_iter().collect() }
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The key of a rank.
+    /// Returns the key of a rank.
     pub fn key(&self, rank: u32) -> &[u8] {
         &self.keys[rank as usize]
     }
 
-    /// The rank of a key.
+    /// Returns the rank of a key.
     pub fn rank(&self, key: &[u8]) -> Option<u32> {
         self.keys.binary_search_by(|other| other[..].cmp(key)).ok().map(|rank| rank as u32)
     }
 
-    /// All keys, by rank.
+    /// Returns all keys, by rank.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().map(Vec::as_slice)
     }
 }
 
-/// The `n`-th key that comes to mind. Not all are different.
+/// Returns the `n`-th key of the pattern. Not all are distinct.
 fn shape(n: u32) -> Vec<u8> {
     let round = n / 8;
     match n % 8 {
-        // Each a proper prefix of the next, to a depth that no other shape needs.
+        // Each is a proper prefix of the next, to a depth that no other shape needs.
         0 => vec![0; (round % 40) as usize],
-        // One wide node behind a long prefix; in later rounds, others below it.
+        // One wide node after a long prefix; in later rounds, others below it.
         1..=4 => {
             let branch = round * 4 + n % 8 - 1;
             let mut key = b"darter/stress/shared-prefix/".to_vec();
@@ -83,15 +85,15 @@ fn shape(n: u32) -> Vec<u8> {
         }
         // Text of varying length, with common beginnings.
         5 => (u64::from(round) * 37).to_string().into_bytes(),
-        // Long paths that part late.
+        // Long paths that diverge late.
         6 => [vec![b'p'; 20 + (round % 7) as usize], round.to_be_bytes()[2..].to_vec()].concat(),
-        // Anything.
+        // Arbitrary bytes.
         _ => mix(u64::from(round)).to_be_bytes()[..=(round % 8) as usize].to_vec(),
     }
 }
 
-/// Bytes of padding behind a value's number: mostly few, now and then many, so that values are of
-/// many size classes; of a large value always many.
+/// Returns the number of padding bytes after a value's number: usually few, sometimes many, to
+/// cover many size classes; for a large value always many.
 fn padding(number: u64) -> usize {
     let chance = mix(number ^ 0x7061_6464_696e_6721);
     let (least, below) = match chance % 64 {
@@ -103,19 +105,19 @@ fn padding(number: u64) -> usize {
     least + (chance >> 32) as usize % below
 }
 
-/// How many bytes stand for a number.
+/// Returns the number of bytes that encode a number.
 pub fn value_length(number: u64) -> usize {
     DIGITS + padding(number)
 }
 
-/// The bytes that stand for a number.
+/// Returns the bytes that encode a number.
 pub fn value_bytes(number: u64) -> Vec<u8> {
     let mut bytes = format!("{number:0DIGITS$x}").into_bytes();
     bytes.resize(value_length(number), b'a' + (number % 26) as u8);
     bytes
 }
 
-/// The number that bytes stand for, or [`UNKNOWN_VALUE`].
+/// Returns the number that bytes encode, or [`UNKNOWN_VALUE`].
 pub fn value_number(bytes: &[u8]) -> u64 {
     let number = bytes
         .get(..DIGITS)

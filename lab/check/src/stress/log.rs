@@ -1,5 +1,5 @@
-//! What one thread of a worker did, as it goes on record: a file of fixed-size records, written so that whatever a SIGKILL
-//! leaves is a valid beginning.
+//! The log of one thread of a worker: a file of fixed-size records, written such that after a
+//! SIGKILL the file is a valid prefix.
 //!
 //! ```text
 //! word 0  magic number << 32 | what << 8 | code     little-endian, 8 words, 64 bytes
@@ -12,10 +12,11 @@
 //!      7  check sum of the words before it
 //! ```
 //!
-//! An operation is a *begin* record before it and an *end* record after it, each in one unbuffered `write`; one that reads
-//! several keys ends with a record for each of them. A begin without an end is an operation of which nobody was told. Records
-//! never straddle a page, and a `write` that is cut short is cut at a page: so a file that a kill ended holds whole records,
-//! and one cut by anything else loses its last record only. Anything else wrong with a file is damage, and says so.
+//! An operation is a *begin* record before it and an *end* record after it, each in one unbuffered
+//! `write`; an operation that reads several keys ends with a record for each. A begin without an
+//! end is an operation without an outcome. Records never straddle a page, and a `write` that is cut
+//! short is cut at a page: a file that a kill ended therefore holds whole records, and one cut by
+//! anything else loses only its last record. Anything else wrong with a file is reported as damage.
 
 use super::clock::now_ns;
 use crate::dice::mix;
@@ -29,7 +30,7 @@ pub const RECORD_BYTES: usize = 64;
 const WORDS: usize = RECORD_BYTES / 8;
 const MAGIC: u32 = 0xda27_e10c;
 
-/// What kind of call an operation was.
+/// The call of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Call {
@@ -52,7 +53,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// All of them, by code.
+    /// All calls, by code.
     pub const ALL: [Self; 8] = [
         Self::Get,
         Self::Put,
@@ -64,7 +65,7 @@ impl Call {
         Self::Scan,
     ];
 
-    /// Its name in summaries.
+    /// Returns its name in summaries.
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -95,7 +96,7 @@ impl Call {
     }
 }
 
-/// Why an operation ended without an answer.
+/// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
@@ -105,41 +106,41 @@ pub enum Refusal {
     ShutOut,
     /// A memory node could not be reached.
     Disconnected,
-    /// Anything else, which a sound pool never answers.
+    /// Any other error, which must not happen on a sound pool.
     Unexpected,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// An operation is about to begin.
     Begin {
-        /// Which call.
+        /// The call.
         call: Call,
         /// The value to be written, or 0.
         value: u64,
-        /// The value that must be there, or 0.
+        /// The expected value, or 0.
         expected: u64,
     },
     /// The operation ended with an outcome, for this record's key.
     End(Outcome),
-    /// The operation ended with an error. Its effect is unknown, unless there was no space: then it
-    /// had none.
+    /// The operation ended with an error. Its effect is unknown, except that after a lack of space
+    /// it had none.
     Failed(Refusal),
 }
 
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who.
+    /// The client.
     pub client: u32,
-    /// The key's rank; 0 where several are read.
+    /// The key's rank; 0 if several keys are read.
     pub key: u32,
     /// The number of the operation among its client's, from 1 on.
     pub sequence: u64,
     /// Nanoseconds of the shared clock.
     pub time: u64,
-    /// What happened.
+    /// The event.
     pub entry: Entry,
 }
 
@@ -148,7 +149,7 @@ const END: u8 = 2;
 const FAILED: u8 = 3;
 
 impl Record {
-    /// The record's bytes.
+    /// Returns the record's bytes.
     pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
         let (what, code, value, expected) = match self.entry {
             Entry::Begin { call, value, expected } => (BEGIN, call as u8, value, expected),
@@ -179,7 +180,7 @@ impl Record {
         bytes
     }
 
-    /// Reads a record; `None` when the bytes are none.
+    /// Parses a record. Returns `None` if the bytes are not a record.
     pub fn from_bytes(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
         let mut words = [0; WORDS];
         for (word, from) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
@@ -203,7 +204,8 @@ impl Record {
             _ => return None,
         };
         let record = Self { client: (who >> 32) as u32, key: who as u32, sequence, time, entry };
-        // Reserved bits, the magic number and the sum at once: only what we would write is a record.
+        // This checks the reserved bits, the magic number and the checksum at once: only bytes that
+        // `to_bytes` writes are a record.
         (record.to_bytes() == *bytes).then_some(record)
     }
 }
@@ -212,7 +214,7 @@ fn check_sum(words: &[u64; WORDS]) -> u64 {
     words[..WORDS - 1].iter().fold(0, |sum, word| mix(sum ^ word).wrapping_add(*word))
 }
 
-/// A log that cannot be written or read.
+/// A log cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
@@ -221,22 +223,22 @@ pub enum LogError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A record that is not the last one makes no sense.
+    /// A record other than the last one is invalid.
     #[error(
-        "{}: record {record}: {what}; the log is damaged and nothing can be judged by it: repeat the run",
+        "{}: record {record}: {what}; the log is damaged and cannot be checked: repeat the run",
         path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which record, from 0 on.
+        /// The record, counted from 0.
         record: u64,
-        /// What is wrong with it.
+        /// The fault of the record.
         what: &'static str,
     },
 }
@@ -252,10 +254,10 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// A new log.
+    /// Creates a log.
     ///
     /// # Errors
-    /// When there is one already, or the system refuses.
+    /// Fails if there is one already, or if the system refuses.
     pub fn create(path: PathBuf, client: u32) -> Result<Self, LogError> {
         match OpenOptions::new().append(true).create_new(true).open(&path) {
             Ok(file) => Ok(Self { path, file, client, sequence: 0, buffer: Vec::new() }),
@@ -263,10 +265,10 @@ impl LogWriter {
         }
     }
 
-    /// Puts on record that an operation begins now.
+    /// Records that an operation begins now.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if the system refuses.
     pub fn begin(&mut self, call: Call, key: u32, value: u64, expected: u64) -> Result<(), LogError> {
         self.sequence += 1;
         self.buffer.clear();
@@ -274,20 +276,21 @@ impl LogWriter {
         self.write()
     }
 
-    /// Puts on record that the operation has ended with `entry`.
+    /// Records that the operation has ended with `entry`.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if the system refuses.
     pub fn end(&mut self, key: u32, entry: Entry) -> Result<(), LogError> {
         self.buffer.clear();
         self.push(now_ns(), key, entry);
         self.write()
     }
 
-    /// Puts on record that the operation has ended and what it read of each key. At least one key.
+    /// Records that the operation has ended, and the value it read of each key. There must be at
+    /// least one key.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if the system refuses.
     pub fn end_reads(&mut self, reads: &[(u32, Option<u64>)]) -> Result<(), LogError> {
         self.buffer.clear();
         let now = now_ns();
@@ -303,7 +306,7 @@ impl LogWriter {
     }
 
     fn write(&mut self) -> Result<(), LogError> {
-        // One `write` unless the system cuts it short.
+        // This is one `write` unless the system cuts it short.
         self.file.write_all(&self.buffer).map_err(|source| LogError::Io {
             path: self.path.clone(),
             action: "write",

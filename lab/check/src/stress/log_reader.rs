@@ -1,4 +1,4 @@
-//! Reads logs: watches them as they grow, and turns them into histories when they are whole.
+//! Reads logs: follows them while they grow, and turns them into histories when they are complete.
 
 use super::collect::Collected;
 use super::log::{Call, Entry, LogError, RECORD_BYTES, Record, Refusal};
@@ -8,10 +8,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Records that are read at a time.
+/// Records to read at a time.
 const CHUNK_RECORDS: usize = 4096;
 
-/// The logs of a round: watched as they grow, read when they are whole.
+/// The logs of a round, which are followed while they grow and read when they are complete.
 #[derive(Debug)]
 pub(super) struct LogSet {
     logs: Vec<Log>,
@@ -20,7 +20,7 @@ pub(super) struct LogSet {
 #[derive(Debug)]
 struct Log {
     path: PathBuf,
-    /// Open while it may grow and once it is there.
+    /// Open if the file exists and may still grow.
     file: Option<File>,
     grows: bool,
     operations: u64,
@@ -31,7 +31,7 @@ impl Log {
         if self.file.is_none() {
             self.file = match File::open(&self.path) {
                 Ok(file) => Some(file),
-                // Its writer has not come so far, or died before it did.
+                // Its writer has not created it yet, or died first.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(error),
             };
@@ -48,13 +48,13 @@ impl LogSet {
         Self { logs: Vec::new() }
     }
 
-    /// Watches these from now on.
+    /// Follows these logs from now on.
     pub(super) fn follow(&mut self, paths: Vec<PathBuf>) {
         let logs = paths.into_iter().map(|path| Log { path, file: None, grows: true, operations: 0 });
         self.logs.extend(logs);
     }
 
-    /// How many operations have begun.
+    /// Returns the number of operations that have begun.
     pub(super) fn operations(&mut self) -> Result<u64, LogError> {
         for log in self.logs.iter_mut().filter(|log| log.grows) {
             log.look().map_err(|source| LogError::Io { path: log.path.clone(), action: "read", source })?;
@@ -62,7 +62,7 @@ impl LogSet {
         Ok(self.logs.iter().map(|log| log.operations).sum())
     }
 
-    /// Looks at these no more: their writer is dead.
+    /// Stops following these logs: their writer is dead.
     pub(super) fn end(&mut self, paths: &[PathBuf]) -> Result<(), LogError> {
         self.operations()?;
         for log in self.logs.iter_mut().filter(|log| paths.contains(&log.path)) {
@@ -71,7 +71,7 @@ impl LogSet {
         Ok(())
     }
 
-    /// Reads them all, about `keys` keys, when nobody writes any more.
+    /// Reads all logs of a set of `keys` keys after their writers have ended.
     pub(super) fn read(self, keys: u32) -> Result<Collected, LogError> {
         let mut collected = Collected::new(keys);
         for log in self.logs {
@@ -97,13 +97,13 @@ impl Open {
     }
 }
 
-/// Adds what a log says to `collected`, when nobody writes it any more. An operation that was never
-/// answered is pending; one that found no space is left out, since it must have changed nothing: if
-/// others find its value, nobody wrote it. A last record that is torn is counted and left out. A
-/// log that is not there says nothing: its writer died before it began.
+/// Adds a log to `collected` after its writer has ended. An operation without an end is pending. An
+/// operation that found no space is left out, since it must have changed nothing: if others find
+/// its value, it counts as never written. A torn last record is counted and left out. A missing log
+/// adds nothing: its writer died before it began.
 ///
 /// # Errors
-/// When the file cannot be read or is damaged.
+/// Fails if the file cannot be read or is damaged.
 pub fn read(path: &Path, collected: &mut Collected) -> Result<(), LogError> {
     let refused = |source| LogError::Io { path: path.to_owned(), action: "read", source };
     let mut file = match File::open(path) {
@@ -126,7 +126,7 @@ pub fn read(path: &Path, collected: &mut Collected) -> Result<(), LogError> {
                     collected.torn += 1;
                     Ok(())
                 }
-                None => Err("it is no record"),
+                None => Err("it is not a valid record"),
             };
             accepted.map_err(|what| LogError::Damaged { path: path.to_owned(), record: index, what })?;
         }
@@ -137,10 +137,11 @@ pub fn read(path: &Path, collected: &mut Collected) -> Result<(), LogError> {
     Ok(())
 }
 
-/// How many operations have begun by a log that may be growing: the number of the last one.
+/// Returns the number of operations begun in a log that may still grow, which is the number of the
+/// last one.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// Fails if the file cannot be read.
 fn operations_begun(file: &File) -> io::Result<u64> {
     let records = file.metadata()?.len() / RECORD_BYTES as u64;
     let mut bytes = [0; RECORD_BYTES];
@@ -150,19 +151,19 @@ fn operations_begun(file: &File) -> io::Result<u64> {
     Ok(Record::from_bytes(&bytes).map_or(0, |record| record.sequence))
 }
 
-/// What has been understood of a log so far.
+/// The part of a log parsed so far.
 #[derive(Debug, Default)]
 struct Reader {
-    /// The last record's.
+    /// The time of the last record.
     time: u64,
     open: Option<Open>,
 }
 
 impl Reader {
-    /// Takes a record in, or says what is wrong with it.
+    /// Processes a record, or returns what is wrong with it.
     fn accept(&mut self, record: Record, collected: &mut Collected) -> Result<(), &'static str> {
         if record.key >= collected.keys() {
-            return Err("it names a key that is none");
+            return Err("it names a key that does not exist");
         }
         if record.time < self.time {
             return Err("it is older than the one before it");
@@ -182,21 +183,21 @@ impl Reader {
                     Some(Open { begin: record, call, action: call.action(value, expected), ended: false });
                 collected.count(call);
             }
-            (_, None) => return Err("an operation ends that did not begin"),
+            (_, None) => return Err("it ends an operation that did not begin"),
             (_, Some(open))
                 if open.begin.sequence != record.sequence || open.begin.client != record.client =>
             {
-                return Err("another operation ends than has begun");
+                return Err("it ends another operation than the one that began");
             }
             (_, Some(open)) if open.ended && !open.call.reads_several() => {
                 return Err("an operation ends twice");
             }
             (Entry::End(outcome), Some(open)) => {
                 if !answers(outcome, open.action) {
-                    return Err("its outcome answers another kind of operation");
+                    return Err("its outcome is of another kind of operation");
                 }
                 if !open.call.reads_several() && open.begin.key != record.key {
-                    return Err("an operation ends on another key than it began");
+                    return Err("an operation ends on another key than the one it began on");
                 }
                 open.ended = true;
                 collected.add(open.operation(record.key, Some((record.time, outcome))));
@@ -204,8 +205,8 @@ impl Reader {
             (Entry::Failed(refusal), Some(open)) => {
                 open.ended = true;
                 collected.refuse(refusal);
-                // An operation that found no room has changed nothing, and told nothing: it is in
-                // no history.
+                // An operation that found no space changed nothing and returned nothing, so it does
+                // not belong to any history.
                 if refusal != Refusal::OutOfSpace {
                     collected.leave_pending(open.operation(open.begin.key, None));
                 }
@@ -216,7 +217,7 @@ impl Reader {
     }
 }
 
-/// Whether an outcome is of the kind that an action is answered with.
+/// Whether an outcome is a possible result of an action.
 fn answers(outcome: Outcome, action: Action) -> bool {
     match outcome {
         Outcome::Found(_) => action == Action::Get,

@@ -1,33 +1,35 @@
-//! The stress with real processes: several of them work on one pool file, are killed and stopped at random moments, and
-//! everything they were told is judged by the [linearizability checker](crate::linear).
+//! Stress with real processes: several of them work on one pool file, are killed and stopped at
+//! random moments, and the results they received are checked for [linearizability](crate::linear).
 //!
 //! ```text
 //! coordinator ──starts, SIGKILLs, SIGSTOPs, SIGCONTs──> worker processes, each with several threads
-//!      │                                                    │ operations        │ a log a thread
+//!      │                                                    │ operations        │ one log per thread
 //!      │ now and then a repair ─────────────> pool file or memory nodes         │
-//!      └──────────────── watches, and reads in the end ─────────────────────────┘
+//!      └──────────────── watches, and reads at the end ─────────────────────────┘
 //! ```
 //!
-//! Memory nodes of a run's own ([`cluster`]) are killed and started again, stopped and continued like workers, and have links
-//! that are cut and healed (`network.rs`).
+//! Memory nodes of the run ([`cluster`]) are killed and started again, stopped and continued like
+//! workers, and their links are cut and healed (`network.rs`).
 //!
-//! [`coordinator::run`] works in *rounds*, which bound what the logs and the checker need. In each it starts workers, kills
-//! some and starts others in their place, stops some for longer than the pool's lease, repairs the pool while they work, and
-//! in the end lets them go. Then it reads every key itself, as part of the histories, and judges: no history may lack an
-//! order, no invariant of the pool may be broken, nothing may be leaked after a repair, no worker may have ended by itself or
-//! hang. What the keys hold is where the next round begins.
+//! [`coordinator::run`] works in *rounds*, which bound the size of the logs and the memory of the
+//! checker. In each round it starts workers, kills some and starts others in their place, stops
+//! some for longer than the pool's lease, repairs the pool while they work, and finally ends them.
+//! Then it reads every key itself, as part of the histories, and checks: every history must be
+//! linearizable, every invariant of the pool must hold, nothing may be leaked after a repair, and
+//! no worker may have ended by itself or hang. The next round starts from the resulting values.
 //!
-//! [`worker`] does the operations and [`log`] defines what they leave on record. A killed worker's
-//! last operation, and one that met an error, is *pending*: it may have taken effect or not. One
-//! that found the pool full has changed nothing. Timestamps are of one clock that all processes of
-//! the machine share ([`clock`]).
+//! [`worker`] performs the operations, and [`log`] defines their record. A killed worker's last
+//! operation, and one that met an error, is *pending*: it may have taken effect or not. An
+//! operation that found the pool full changed nothing. Timestamps are from one clock that all
+//! processes of the machine share ([`clock`]).
 //!
-//! What timing alone would hardly bring about is helped along: [`worker`]s can delay what they post
-//! at random, within batches too, and the coordinator can stop single threads of them
-//! ([`thread_stop`]). What happened inside of workers they count themselves ([`tally`]).
+//! To reach states that are rare by timing alone, [`worker`]s can delay the verbs they post at
+//! random, also within batches, and the coordinator can stop single threads of them
+//! ([`thread_stop`]). Workers count such events themselves ([`tally`]).
 //!
-//! A seed fixes what everybody tries and when the coordinator strikes, not how the system schedules the processes: a run
-//! cannot be repeated, but the logs of a failed one are kept. What must repeat is the schedule explorer's business.
+//! A seed determines the workers' operations and the coordinator's strikes, but not how the system
+//! schedules the processes: a run cannot be repeated, but the logs of a failed run are kept. The
+//! schedule explorer finds repeatable failures.
 
 pub mod clock;
 pub mod cluster;
@@ -63,30 +65,31 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tally::WorkerCounts;
 
-/// A pool, and what it takes to open it.
+/// A pool, and the options for opening it.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The pool.
     pub url: PoolUrl,
-    /// Credentials, and all else.
+    /// Credentials and all other options.
     pub options: StoreOptions,
     /// The index it holds.
     pub index: SubjectKind,
 }
 
 impl Site {
-    /// A pool that needs nothing special. Its stores stay shut out, so that the judge learns of it.
+    /// A pool that needs no special options. Its stores stay shut out, so that the checks notice
+    /// it.
     pub fn plain(url: PoolUrl, kind: SubjectKind) -> Self {
         Self { url, options: Store::options().rejoin(false), index: kind }
     }
 
-    /// The same pool, opened by processes that leave what the dead left to repairs.
+    /// The same pool, opened by processes that leave remains of dead processes to repairs.
     #[must_use]
     pub fn without_sweeps(&self) -> Self {
         Self { url: self.url.clone(), options: self.options.clone().sweep(false), index: self.index }
     }
 
-    /// Opens the pool, which must be there.
+    /// Opens the pool, which must exist.
     ///
     /// # Errors
     /// Fails as [`StoreOptions::open`] does.
@@ -94,7 +97,7 @@ impl Site {
         self.index.open(&self.options.clone().create(false), &self.url)
     }
 
-    /// Opens the pool, which must be there, with its fabric wrapped by `decorate`.
+    /// Opens the pool, which must exist, with its fabric wrapped by `decorate`.
     ///
     /// # Errors
     /// Fails as [`darter::engine::open_decorated`] does.
@@ -105,22 +108,22 @@ impl Site {
         self.index.open_decorated(&self.options, &self.url, decorate)
     }
 
-    /// Opens the pool, or makes it.
+    /// Opens the pool, or creates it.
     pub(crate) fn make(&self) -> Result<Store, darter::Error> {
         self.index.open(&self.options, &self.url)
     }
 }
 
-/// Where a stress takes place.
+/// The pool or memory nodes of a stress run.
 #[derive(Clone, Debug)]
 pub enum Environment {
-    /// A pool without keys: a file, absent or not, or memory nodes.
+    /// A pool without keys: a file, which may not exist yet, or memory nodes.
     Pool(Box<Site>),
-    /// Memory nodes of the run's own, with this index.
+    /// Memory nodes started for the run, with this index.
     Cluster(ClusterConfig, SubjectKind),
 }
 
-/// How to start the processes of a run.
+/// The commands that start the processes of a run.
 #[derive(Clone, Copy)]
 pub struct Launch<'l> {
     /// Workers.
@@ -129,49 +132,49 @@ pub struct Launch<'l> {
     pub node: &'l LaunchNode<'l>,
 }
 
-/// What to do to a pool.
+/// The configuration of a stress run.
 #[derive(Clone, Debug)]
 pub struct StressConfig {
-    /// The pool they work on.
+    /// The pool that the workers use.
     pub environment: Environment,
-    /// Worker processes at a time.
+    /// Number of worker processes at a time.
     pub processes: u32,
-    /// Threads of each.
+    /// Number of threads of each worker.
     pub threads: u32,
-    /// Keys they work on.
+    /// Number of keys.
     pub keys: u32,
-    /// Where chance comes from.
+    /// Random seed.
     pub seed: u64,
-    /// How long they work, judgements not counted.
+    /// How long the workers work, excluding checks.
     pub duration: Duration,
-    /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills,
-    /// pauses and thread stops.
+    /// Ends the run sooner, after this many operations and, if they are configured, [`EVENTS_MIN`]
+    /// kills, pauses and thread stops.
     pub operations: Option<u64>,
-    /// End sooner, after this many kills.
+    /// Ends the run sooner, after this many kills.
     pub kills: Option<u64>,
-    /// Kills a second, on average.
+    /// Kills per second, on average.
     pub kills_per_second: f64,
-    /// Pauses a second, on average.
+    /// Pauses per second, on average.
     pub pauses_per_second: f64,
-    /// Repairs a second while they work, on average.
+    /// Repairs per second while the workers work, on average.
     pub repairs_per_second: f64,
-    /// Stops of single threads a second, on average.
+    /// Stops of single threads per second, on average.
     pub thread_stops_per_second: f64,
-    /// Delays at random of what the workers post; the run's seed decides them.
+    /// Random delays of the verbs that workers post, determined by the run's seed.
     pub jitter: Jitter,
-    /// Whether values are large, some kilobytes: then a small pool's memory is used again within
+    /// Whether values are large, some kilobytes: a small pool's memory is then reused within
     /// milliseconds.
     pub large_values: bool,
-    /// Falsify one outcome before the judgement, which must then find it: a test of the test.
+    /// Falsifies one outcome before the checks, which must then detect it: a test of the test.
     pub canary: bool,
-    /// End sooner, once this is set.
+    /// Ends the run sooner once this is set.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Kills, pauses and thread stops that a run which ends by its count of operations waits for.
+/// Kills, pauses and thread stops for which a run waits that ends by its number of operations.
 pub const EVENTS_MIN: u64 = 3;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Time worked.
@@ -182,18 +185,18 @@ pub struct Progress {
     pub kills: u64,
     /// Pauses made.
     pub pauses: u64,
-    /// Stops of single threads asked for.
+    /// Stops of single threads requested.
     pub thread_stops: u64,
-    /// Whether the round is over and being judged.
+    /// Whether the round is over and being checked.
     pub judging: bool,
 }
 
-/// What a run did and found.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Time worked.
     pub worked: Duration,
-    /// Rounds judged.
+    /// Rounds checked.
     pub rounds: u64,
     /// Counts of operations. Its histories are empty.
     pub counts: Collected,
@@ -203,13 +206,13 @@ pub struct Report {
     pub pauses: u64,
     /// The longest pause.
     pub pause_max: Duration,
-    /// Stops of single threads that were asked for.
+    /// Stops of single threads requested.
     pub thread_stops: u64,
-    /// The longest of them.
+    /// The longest stop of a thread.
     pub thread_stop_max: Duration,
-    /// What workers counted, up to a few milliseconds before each was killed.
+    /// Counts of the workers, up to a few milliseconds before each was killed.
     pub inside: WorkerCounts,
-    /// Bytes of the values that were written for certain, each of which took memory of its own.
+    /// Total bytes of the values that were certainly written, each of which took separate memory.
     pub written_bytes: u64,
     /// Bytes of the pool.
     pub pool_bytes: u64,
@@ -221,35 +224,35 @@ pub struct Report {
     pub cuts: u64,
     /// Repairs while the workers worked.
     pub repairs: u64,
-    /// Bytes those gave back.
+    /// Bytes freed by those repairs.
     pub repaired_bytes: u64,
-    /// Operations on the key that had most in a round.
+    /// Operations on the key that had the most in a round.
     pub longest_history: u64,
     /// Steps the checker took.
     pub checker_steps: u64,
     /// Keys whose history is not known to be linearizable.
     pub failures: Vec<KeyFailure>,
-    /// What the last checks of the pool found.
+    /// The results of the last checks of the pool.
     pub pool: PoolJudgement,
-    /// Everything else that should not have been, each in a sentence.
+    /// All other findings, each described in a sentence.
     pub findings: Vec<String>,
-    /// Where the logs are, when anything was found.
+    /// The directory of the logs, if there are findings.
     pub logs: Option<PathBuf>,
 }
 
 /// The verdict over a whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything was as promised.
+    /// All checks passed.
     Linearizable,
-    /// Something was not.
+    /// A check failed.
     Violation,
-    /// The checker ran out of steps for a key, and nothing else was found.
+    /// The checker ran out of steps for a key, and there are no other findings.
     Undecided,
 }
 
 impl Verdict {
-    /// In a word.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Linearizable => "linearizable",
@@ -260,12 +263,12 @@ impl Verdict {
 }
 
 impl Report {
-    /// How many times the pool's whole memory was written with values.
+    /// Returns how many times the pool's whole memory was written with values.
     pub fn times_rewritten(&self) -> f64 {
         self.written_bytes as f64 / self.pool_bytes.max(1) as f64
     }
 
-    /// The verdict.
+    /// Returns the verdict.
     pub fn verdict(&self) -> Verdict {
         let proven = self.failures.iter().any(|failure| failure.is_violation);
         if proven || !self.findings.is_empty() || !self.pool.violations.is_empty() {

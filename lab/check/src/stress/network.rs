@@ -1,5 +1,5 @@
-//! A network of the run's own: a namespace with an address for each memory node and each worker, all links on one bridge, so
-//! that any of them can be cut, slowed and healed.
+//! A network for the run: a namespace with an address for each memory node and each worker, all
+//! linked to one bridge, so that each link can be cut, slowed and healed.
 //!
 //! ```text
 //! bridge 10.213.N.254 (the coordinator) ──┬── 10.213.N.1   memory node 0
@@ -7,8 +7,9 @@
 //!                                         └── 10.213.N.101 worker 0 …
 //! ```
 //!
-//! A cut takes the link off the bridge: packets vanish, and neither end is told. A slow link lets a megabit a second pass.
-//! This needs the rights to make namespaces (root) and the program `ip`; slow links need `tc`.
+//! A cut removes the link from the bridge: packets vanish, and neither end is notified. A slow link
+//! passes one megabit per second. This needs the rights to create namespaces (root) and the program
+//! `ip`; slow links need `tc`.
 
 use super::StressError;
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Whose link.
+/// The owner of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Node(u32),
@@ -25,7 +26,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// The last byte of its address.
+    /// Returns the last byte of its address.
     fn host(self) -> u8 {
         match self {
             Self::Node(at) => 1 + at.min(98) as u8,
@@ -34,7 +35,7 @@ impl Place {
     }
 }
 
-/// What becomes of a link.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     Whole,
@@ -42,10 +43,10 @@ pub(super) enum Link {
     Cut,
 }
 
-/// The bridge and the namespaces; gone when dropped.
+/// The bridge and the namespaces, which are removed on drop.
 #[derive(Debug)]
 pub(super) struct Network {
-    /// The names of all its parts begin with this; the numbers keep runs apart.
+    /// Prefix of the names of all its parts; its numbers keep runs apart.
     name: String,
     subnet: u8,
     places: Vec<Place>,
@@ -53,7 +54,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Makes the bridge, and a namespace for each place.
+    /// Creates the bridge, and a namespace for each place.
     pub(super) fn make(places: Vec<Place>) -> Result<Self, StressError> {
         let number = std::process::id();
         let name = format!("drt{}", number % 1_000_000);
@@ -90,17 +91,17 @@ impl Network {
         format!("{}-{}", self.name, place.host())
     }
 
-    /// The address of a place.
+    /// Returns the address of a place.
     pub(super) fn address(&self, place: Place) -> Ipv4Addr {
         Ipv4Addr::new(10, 213, self.subnet, place.host())
     }
 
-    /// The same command, run in a place's namespace.
+    /// Returns the same command, run in a place's namespace.
     pub(super) fn inside(&self, place: Place, command: &Command) -> Command {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", &self.space(place)]).arg(command.get_program());
         inside.args(command.get_args());
-        // As what it wraps: a signal from the terminal is for the coordinator.
+        // Like the command that it wraps: a signal from the terminal is for the coordinator.
         inside.process_group(0);
         for (name, value) in command.get_envs() {
             match value {
@@ -121,14 +122,14 @@ impl Network {
                 run("tc", ["qdisc", "replace", "dev", &name, "root", "tbf"].into_iter().chain(slow))
             }
             Link::Whole => {
-                // Nothing to take away, unless it was slow.
+                // There is no rule to remove unless the link was slow.
                 let _ = run("tc", ["qdisc", "del", "dev", &name, "root"]);
                 ip(["link", "set", &name, "master", &bridge])
             }
         }
     }
 
-    /// All places.
+    /// Returns all places.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
@@ -136,7 +137,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The links go with their namespaces.
+        // The links are removed with their namespaces.
         for &place in &self.places {
             let _ = ip(["netns", "del", &self.space(place)]);
         }
@@ -155,7 +156,7 @@ fn run(program: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) ->
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
     let refused = |why: String| {
         StressError::Usage(format!(
-            "a network of its own needs `ip` and `tc` (iproute2) and the rights of root: `{program}`: {why}; or leave \
+            "a separate network needs `ip` and `tc` (iproute2) and the rights of root: `{program}`: {why}; or leave \
              --apart out"
         ))
     };

@@ -1,5 +1,6 @@
-//! Repairs of the pool while others work on it, at random moments: from a thread of the coordinator, since a repair may have
-//! to wait for a worker that only the coordinator can continue.
+//! Repairs of the pool at random moments while others use it. They run in a thread of the
+//! coordinator, since a repair may have to wait for a worker that only the coordinator can
+//! continue.
 
 use super::Site;
 use crate::dice::Dice;
@@ -7,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at whether to end.
+/// Time between two checks whether to end.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What repairs did so far.
+/// The results of repairs so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repairs {
     pub(super) count: u64,
     pub(super) repaired_bytes: u64,
-    /// What they found that should not be.
+    /// Violations they found.
     pub(super) findings: Vec<String>,
 }
 
-/// Repairs again and again until told to stop.
+/// Repairs the pool repeatedly until `stop` is set.
 pub(super) fn repair_often(
     site: &Site,
     per_second: f64,
@@ -43,11 +44,12 @@ pub(super) fn repair_often(
                 repairs.count += 1;
                 repairs.repaired_bytes += check.repaired_bytes;
                 let said = check.violations.into_iter();
-                repairs.findings.extend(said.map(|what| format!("a repair while others worked: {what}")));
+                repairs.findings.extend(said.map(|what| format!("a concurrent repair: {what}")));
             }
-            // It needs some space itself, and others may have taken all; and it is a process like others.
+            // A repair needs some space itself, and others may have taken it all; and it can be
+            // shut out like any process.
             Err(error) if error.is_out_of_space() || error.is_disconnected() || error.is_shut_out() => {}
-            Err(error) => repairs.findings.push(format!("a repair while others worked failed: {error}")),
+            Err(error) => repairs.findings.push(format!("a concurrent repair failed: {error}")),
         }
         if !repairs.findings.is_empty() {
             return;
@@ -55,9 +57,10 @@ pub(super) fn repair_often(
     }
 }
 
-/// How long until the next of events that come `per_second` on average; `None` when none comes.
+/// Returns the time until the next of events that happen `per_second` on average; `None` if there
+/// is none.
 pub(super) fn next_in(dice: &mut Dice, per_second: f64) -> Option<Duration> {
-    // Independent events: exponentially distributed gaps. A day is for ever.
+    // Independent events: exponentially distributed gaps. A day counts as for ever.
     const FOREVER_S: f64 = 86_400.0;
     (per_second > 0.0).then(|| Duration::from_secs_f64((-dice.fraction().ln() / per_second).min(FOREVER_S)))
 }

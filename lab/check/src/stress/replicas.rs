@@ -1,8 +1,9 @@
-//! Memory groups under stress: which replica may be lost without losing the group.
+//! Memory groups under stress: which replica can die without losing the group.
 //!
-//! A group survives the death of a member as long as another lives that the current view names. So
-//! before a replica is killed, all must be members of one view by their own account; then it is
-//! stopped, so that it cannot ask for another view, and the store must still hold the same one.
+//! A group survives the death of a member as long as another member of the current view lives.
+//! Before a replica is killed, all must therefore report that they are members of one view; then the
+//! replica is stopped, so that it cannot request another view, and the store must still hold the
+//! same one.
 
 use darter_fabric::{ReplicaGroups, ReplicaRole, Tcp, TcpOptions};
 use std::net::SocketAddr;
@@ -11,10 +12,10 @@ use std::time::Duration;
 
 /// How long replicas wait for each other: short, so that stops outlast it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(200);
-/// How long a replica may take to say how it is.
+/// How long a replica may take to report its state.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// What a memory node's process must know to be a replica.
+/// The configuration of a memory node's process that is a replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaConfig {
     /// The number of its group.
@@ -28,19 +29,19 @@ pub struct ReplicaConfig {
 }
 
 impl ReplicaConfig {
-    /// The group's address as a memory node's.
+    /// Returns the group's address as a memory node.
     pub fn address(&self) -> String {
         let replicas: Vec<String> = self.replicas.iter().map(ToString::to_string).collect();
         replicas.join("+")
     }
 }
 
-/// The URL of the store of views in a directory.
+/// Returns the URL of the store of views in a directory.
 pub(super) fn views_url(directory: &Path) -> String {
     format!("file:{}", directory.join("views").display())
 }
 
-/// The number of the view in which all replicas of a group are members, if there is one.
+/// Returns the number of the view in which all replicas of a group are members, if there is one.
 pub(super) fn whole_view(group: &ReplicaConfig) -> Option<u64> {
     let options = TcpOptions { patience: ANSWER, ..TcpOptions::default() };
     let tcp = Tcp::connect(&[group.address()], options).ok()?;
@@ -52,7 +53,7 @@ pub(super) fn whole_view(group: &ReplicaConfig) -> Option<u64> {
     states.iter().all(is_member).then_some(view)
 }
 
-/// The number of the view that the store holds for a group.
+/// Returns the number of the view that the store holds for a group.
 pub(super) fn stored_view(directory: &Path, group: u32) -> Option<u64> {
     let path: PathBuf = directory.join(format!("views-{group}"));
     let text = std::fs::read_to_string(path).ok()?;

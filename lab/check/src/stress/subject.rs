@@ -1,4 +1,4 @@
-//! The indexes that a stress can be of. Workers, repairs and judgement use any of them by a [`Store`].
+//! The indexes that can be stressed. Workers, repairs and checks access each through a [`Store`].
 
 use darter::engine;
 use darter::{Error, IndexKind, Store, StoreOptions};
@@ -6,7 +6,7 @@ use darter_baselines::{Art, ArtOptions, Chime, ChimeOptions, Sherman, ShermanOpt
 use darter_fabric::{PoolUrl, Provider};
 use std::str::FromStr;
 
-/// Which index a stress is of.
+/// The index of a stress run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubjectKind {
     /// DART.
@@ -16,7 +16,7 @@ pub enum SubjectKind {
     Quiver,
     /// ART with locks.
     Art,
-    /// SMART with leaves out of place: one in place is lost with whoever dies while writing it.
+    /// SMART with leaves out of place: a leaf in place is lost if a client dies while writing it.
     Smart,
     /// Sherman, with pairs of any length.
     Sherman,
@@ -25,10 +25,10 @@ pub enum SubjectKind {
 }
 
 impl SubjectKind {
-    /// All of them.
+    /// All indexes.
     pub const ALL: [Self; 6] = [Self::Dart, Self::Quiver, Self::Art, Self::Smart, Self::Sherman, Self::Chime];
 
-    /// The name in commands.
+    /// Returns the name in commands.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dart => "dart",
@@ -47,13 +47,13 @@ impl FromStr for SubjectKind {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("'{name}' is no index that can be under stress; those are {names}")
+            format!("no index to stress is named '{name}'; the indexes are {names}")
         })
     }
 }
 
 impl SubjectKind {
-    /// Opens a pool over the index.
+    /// Opens a pool with this index.
     ///
     /// # Errors
     /// Fails as [`StoreOptions::open`] does.
@@ -68,7 +68,7 @@ impl SubjectKind {
         }
     }
 
-    /// Opens a pool that exists over the index, with its provider wrapped by `decorate`.
+    /// Opens an existing pool with this index, with its provider wrapped by `decorate`.
     ///
     /// # Errors
     /// Fails as [`engine::open_decorated`] does.

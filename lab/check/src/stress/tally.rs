@@ -1,6 +1,6 @@
-//! What a worker counts about itself, for the summary: in a file of its own that is written again
-//! and again, since a worker that is killed can no longer be asked. A kill loses what was counted
-//! since the last time.
+//! A worker's counts of its own events, for the summary. They are in a separate file that is
+//! rewritten periodically, since a killed worker can no longer report them. A kill loses the counts
+//! since the last write.
 
 use super::StressError;
 use super::thread_stop;
@@ -12,28 +12,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Between two times that the file is written.
+/// Time between two writes of the file.
 const PACE: Duration = Duration::from_millis(20);
-/// Words of the file.
+/// Number of words in the file.
 const WORDS: usize = HEAD_WORDS + AGES;
 const HEAD_WORDS: usize = 5;
 
-/// What happened inside of workers.
+/// Counts of events in workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
     /// Stops of single threads that have ended.
     pub thread_stops: u64,
-    /// The sum of their times.
+    /// The sum of their durations.
     pub stopped: Duration,
     /// Random delays of batches.
     pub delays: JitterCounts,
-    /// How soon memory that held a large value, or anything as long, was written again by the same
-    /// process.
+    /// How soon memory that held a large value, or another object of that size, was written again
+    /// by the same process.
     pub ages: Ages,
 }
 
 impl WorkerCounts {
-    /// Adds what another worker counted.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &Self) {
         self.thread_stops += other.thread_stops;
         self.stopped += other.stopped;
@@ -53,7 +53,7 @@ impl WorkerCounts {
         words
     }
 
-    /// Reads what a worker has written; nothing if it died before it had.
+    /// Reads a worker's counts; zeros if it died before it wrote any.
     pub(super) fn read(path: &Path) -> Self {
         let bytes = std::fs::read(path).unwrap_or_default();
         let mut words = [0; WORDS];
@@ -71,12 +71,12 @@ impl WorkerCounts {
 /// The counts of this process.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Those of each fabric that was opened.
+    /// The counts of each fabric that was opened.
     fabrics: Mutex<Vec<(JitterTally, AgeTally)>>,
 }
 
 impl Tally {
-    /// Counts what happens in one more fabric.
+    /// Counts the events of one more fabric.
     pub(super) fn follow(&self, delays: &JitterTally, ages: &AgeTally) {
         let mut fabrics = self.fabrics.lock().unwrap_or_else(PoisonError::into_inner);
         fabrics.push((delays.clone(), ages.clone()));
@@ -92,7 +92,7 @@ impl Tally {
         counts
     }
 
-    /// Writes the counts to a file again and again, until told to stop, and once more.
+    /// Writes the counts to a file periodically until `stop` is set, and once more after that.
     pub(super) fn keep(&self, path: &Path, stop: &AtomicBool) -> Result<(), StressError> {
         let refused = |source| StressError::File { path: path.to_owned(), action: "write it", source };
         let file = File::create(path).map_err(refused)?;

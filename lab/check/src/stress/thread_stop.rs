@@ -1,45 +1,46 @@
-//! Stops of single threads. SIGSTOP stops a whole process, whichever of its threads it is sent to;
-//! here one thread stops and the others go on, as they do when the system gives one of them no
-//! processor for a while.
+//! Stops of single threads. SIGSTOP stops a whole process, whichever of its threads receives it;
+//! here one thread stops and the others continue, as if the system gave that thread no processor
+//! for a while.
 //!
 //! A worker installs a handler for a real-time signal ([`install`]). The coordinator sends that
-//! signal to one thread (`stop`) with a time in it, and the handler sleeps for so long. The
-//! system runs the handler when the thread is about to go on in user mode: between any two of its
-//! instructions, or in place of a sleep or a wait for a socket, which then ends early. So it stops
-//! with whatever it has in hand: locks of the process, half a batch, a pinned epoch, its lease.
+//! signal to one thread (`stop`) with a duration in it, and the handler sleeps for that duration.
+//! The system runs the handler when the thread is about to continue in user mode: between any two
+//! of its instructions, or in place of a sleep or a wait for a socket, which then ends early. The
+//! thread therefore stops with everything it holds: locks of the process, half a batch, a pinned
+//! epoch, its lease.
 //!
-//! No rights are needed beyond those to signal the process, and unlike ptrace it has no effect on
-//! other signals, on debuggers, or on who reaps whom.
+//! It needs no rights other than those to signal the process, and unlike ptrace it has no effect on
+//! other signals, on debuggers, or on which process reaps which.
 
 use super::StressError;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How the names of a worker's threads begin that are no part of what is looked at.
+/// Prefix of the names of those threads of a worker that are not under test.
 pub(super) const SPARED: &str = "stress-";
 
 /// Stops since the process began.
 static STOPS: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds of them all.
+/// Total nanoseconds of the stops.
 static STOPPED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// How often threads of this process were stopped, and for how long in all.
+/// Returns how often threads of this process were stopped, and the total duration.
 pub fn counts() -> (u64, Duration) {
     (STOPS.load(Ordering::Relaxed), Duration::from_nanos(STOPPED_NS.load(Ordering::Relaxed)))
 }
 
-/// The signal, as far above the first real-time signal as others hardly reach.
+/// The signal, far enough above the first real-time signal that other code hardly uses it.
 fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 7
 }
 
-/// Sleeps for the microseconds that the signal carries. Calls nothing but what POSIX lists as safe
-/// in a handler, and leaves `errno` as it was.
+/// Sleeps for the microseconds that the signal carries. Calls only functions that POSIX lists as
+/// async-signal-safe, and restores `errno`.
 extern "C" fn sleep_in_handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: with SA_SIGINFO the system passes a valid `siginfo_t`; the value is there whoever
-    // queued the signal, and any bits are a number. `__errno_location` returns this thread's
-    // `errno`, valid as long as the thread.
+    // SAFETY: with SA_SIGINFO the system passes a valid `siginfo_t`; the value is there whichever
+    // process queued the signal, and any bits are a number. `__errno_location` returns this
+    // thread's `errno`, valid as long as the thread.
     let (carried, errno) =
         unsafe { ((*info).si_value().sival_ptr as usize as u64, libc::__errno_location()) };
     // SAFETY: as above.
@@ -63,24 +64,24 @@ extern "C" fn sleep_in_handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *m
     STOPPED_NS.fetch_add(carried * 1000, Ordering::Relaxed);
 }
 
-/// Lets the threads of this process be stopped from now on.
+/// Allows the threads of this process to be stopped from now on.
 ///
 /// # Errors
 /// Fails if the system refuses the handler.
 pub fn install() -> io::Result<()> {
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = sleep_in_handler;
-    // SAFETY: zeros are a valid `sigaction`: no flags, no signals blocked meanwhile.
+    // SAFETY: zeros are a valid `sigaction`: no flags, no signals blocked while the handler runs.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-    // SAFETY: `action` is valid, its handler has the signature that SA_SIGINFO asks for and calls
-    // only async-signal-safe functions; the old action is not asked for.
+    // SAFETY: `action` is valid, its handler has the signature that SA_SIGINFO requires and calls
+    // only async-signal-safe functions; the old action is not requested.
     let outcome = unsafe { libc::sigaction(signal(), &raw const action, std::ptr::null_mut()) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The threads of a process that can be stopped: none before it has called [`install`], and none if
-/// it is gone.
+/// Returns the threads of a process that can be stopped: none before it has called [`install`], and
+/// none if it is gone.
 pub(super) fn threads(process: u32) -> Vec<u32> {
     if !is_installed(process) {
         return Vec::new();
@@ -96,7 +97,7 @@ pub(super) fn threads(process: u32) -> Vec<u32> {
     threads
 }
 
-/// Whether a process catches the signal. Without a handler it would die of it.
+/// Whether a process catches the signal. Without a handler the signal would kill it.
 fn is_installed(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -104,8 +105,8 @@ fn is_installed(process: u32) -> bool {
     caught >> (signal() - 1) & 1 == 1
 }
 
-/// What the system calls `siginfo_t`, as it is when a signal is queued with a value; 128 bytes on
-/// every 64-bit Linux.
+/// The layout of `siginfo_t` for a signal that is queued with a value; 128 bytes on every 64-bit
+/// Linux.
 #[repr(C)]
 struct Queued {
     signal: libc::c_int,
@@ -120,8 +121,8 @@ struct Queued {
 
 const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
 
-/// Stops one thread of a process for a time, from when it next runs. Returns whether the thread is
-/// there.
+/// Stops one thread of a process for a duration, starting when it next runs. Returns whether the
+/// thread exists.
 pub(super) fn stop(process: u32, thread: u32, time: Duration) -> Result<bool, StressError> {
     let queued = Queued {
         signal: signal(),
@@ -134,7 +135,7 @@ pub(super) fn stop(process: u32, thread: u32, time: Duration) -> Result<bool, St
         rest: [0; 12],
     };
     // SAFETY: the system reads 128 bytes at the pointer, which is the size of `Queued` (asserted
-    // above), and keeps nothing.
+    // above), and keeps no reference.
     let outcome = unsafe {
         libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, queued.signal, &raw const queued)
     };
@@ -154,8 +155,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
 
-    /// The thread named stops for the time, another goes on meanwhile, and what is no thread is
-    /// said to be none.
+    /// The named thread stops for the duration while another continues, and `stop` returns `false`
+    /// for a number that is not a thread.
     #[test]
     fn one_thread_stops_and_the_others_go_on() {
         const STOP: Duration = Duration::from_millis(60);
@@ -165,7 +166,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let gap = std::thread::scope(|scope| {
             let stopped = scope.spawn(|| {
-                // The stop may come before the first turn, and the end right after it.
+                // The stop may come before the first iteration, and the end right after it.
                 let (mut last, mut longest) = (now_ns(), 0);
                 tell.send(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()).unwrap();
                 loop {
@@ -180,7 +181,7 @@ mod tests {
             let thread = told.recv().unwrap();
             assert!(threads(process).contains(&thread));
             assert!(stop(process, thread, STOP).unwrap());
-            // This thread is not the one that sleeps: it sees the count change.
+            // This thread is not the one that sleeps, so it sees the count change.
             while counts().0 == before.0 {
                 std::thread::yield_now();
             }

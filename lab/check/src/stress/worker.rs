@@ -1,8 +1,9 @@
-//! A worker: several threads of one process that do random operations on the common keys and keep a log each.
+//! A worker: several threads of one process that perform random operations on the shared keys, each
+//! with its own log.
 //!
-//! Everybody works on the same few keys: half of the time in a neighbourhood that moves on with the shared clock, so that all
-//! meet there. Phases in which more is stored take turns with phases in which more is removed, so that nodes grow, split,
-//! switch type and collapse while others are in them.
+//! All workers use the same few keys: half of the time in a neighbourhood that moves with the
+//! shared clock, so that all meet there. Phases with more stores alternate with phases with more
+//! removals, so that nodes grow, split, switch type and collapse while others are in them.
 
 use super::clock::now_ns;
 use super::keys::{KeySet, LARGE_VALUE, UNKNOWN_VALUE, value_bytes, value_number};
@@ -23,87 +24,88 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a phase lasts.
+/// Duration of a phase.
 const PHASE_NS: u64 = 250_000_000;
 /// Keys of a neighbourhood.
 const NEIGHBOURS: u64 = 6;
-/// Most keys that one `multi_get` asks for.
+/// Maximum number of keys of a `multi_get`.
 const MULTI_GET_KEYS: u64 = 8;
-/// How long to try to open the pool before giving up.
+/// How long to retry opening the pool before giving up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Rest after the pool was found full, or could not be opened or reached.
+/// Pause after the pool was full, or could not be opened or reached.
 const REST: Duration = Duration::from_millis(2);
 
-/// Words of the shortest WRITE that is taken for one of a large value.
+/// Words of the shortest WRITE that counts as one of a large value.
 const LARGE_WORDS_MIN: u32 = 1024 / 8;
 
 /// Bits of a value's number that count a client's writes; the client is above them.
 const COUNTER_BITS: u32 = 32;
 /// Bits of a client's number that name the thread; the life is above them.
 const THREAD_BITS: u32 = 8;
-/// Most threads of a worker.
+/// Maximum number of threads of a worker.
 pub const THREADS_MAX: u32 = 64;
-/// Lives that a run can have: numbers for clients end there.
+/// Maximum number of lives in a run, limited by the numbers of clients.
 pub const LIVES_MAX: u32 = 1 << (31 - THREAD_BITS);
 
-/// What a worker must know.
+/// The configuration of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     /// The pool, which exists.
     pub pool: Site,
-    /// Where the logs go.
+    /// The directory of the logs.
     pub logs: PathBuf,
-    /// The number of this process among all the workers of a run, from 1 on.
+    /// The number of this process among all workers of a run, counted from 1.
     pub life: u32,
-    /// Its place among those that work at a time, from 0 on.
+    /// Its place among the workers that run at the same time, counted from 0.
     pub slot: u32,
-    /// Threads that work.
+    /// Number of working threads.
     pub threads: u32,
-    /// Keys that they work on.
+    /// Number of keys.
     pub keys: u32,
-    /// Where chance comes from.
+    /// Random seed.
     pub seed: u64,
     /// The coordinator's process.
     pub coordinator: u32,
-    /// Delays at random of what its threads post; its own seed is mixed with that of this worker.
+    /// Random delays of the verbs its threads post; their seed is mixed with that of this worker.
     pub jitter: Jitter,
     /// Whether values are large.
     pub large_values: bool,
 }
 
 impl WorkerConfig {
-    /// The number of a thread's client.
+    /// Returns the number of a thread's client.
     pub fn client(&self, thread: u32) -> u32 {
         self.life << THREAD_BITS | thread
     }
 
-    /// The log of a thread.
+    /// Returns the log of a thread.
     pub fn log(&self, thread: u32) -> PathBuf {
         self.logs.join(format!("worker-{}-{thread}.log", self.life))
     }
 
-    /// Where the process says what it has counted.
+    /// Returns the file in which the process keeps its counts.
     pub fn tally(&self) -> PathBuf {
         self.logs.join(format!("worker-{}.tally", self.life))
     }
 
-    /// Where the process says what went wrong with it.
+    /// Returns the file in which the process reports its errors.
     pub fn complaints(&self) -> PathBuf {
         self.logs.join(format!("worker-{}.err", self.life))
     }
 }
 
-/// The life of a worker process: works until its standard input ends, and dies with the coordinator.
+/// Runs a worker process: works until its standard input ends, and dies with the coordinator.
 ///
 /// # Errors
-/// When the pool cannot be opened, answers what it must not, or a log cannot be written.
+/// Fails if the pool cannot be opened or returns an unexpected error, or if a log cannot be
+/// written.
 pub fn run(config: &WorkerConfig) -> Result<(), StressError> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-    // A worker may be stopped when the coordinator dies, and could not see its input end.
+    // A worker may be stopped when the coordinator dies, and would not see its input end.
     let asked = set_parent_process_death_signal(Some(Signal::KILL));
-    asked.map_err(|error| StressError::system("ask to die with the coordinator", error.into()))?;
+    asked.map_err(|error| StressError::system("request to die with the coordinator", error.into()))?;
     if getppid().map(|parent| parent.as_raw_nonzero().get() as u32) != Some(config.coordinator) {
-        // It died before that.
+        // The coordinator died before that.
         return Ok(());
     }
     thread_stop::install().map_err(|error| StressError::system("handle a signal", error))?;
@@ -112,7 +114,7 @@ pub fn run(config: &WorkerConfig) -> Result<(), StressError> {
     std::thread::Builder::new()
         .name(format!("{SPARED}input"))
         .spawn(move || {
-            // Nothing is ever sent; whatever it ends with, it ends.
+            // No data is ever sent; the result of the read does not matter.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             told.store(true, Ordering::Relaxed);
         })
@@ -123,7 +125,7 @@ pub fn run(config: &WorkerConfig) -> Result<(), StressError> {
 /// Works until `stop` is set.
 ///
 /// # Errors
-/// As [`run`].
+/// Fails as [`run`] does.
 pub fn serve(config: &WorkerConfig, stop: &AtomicBool) -> Result<(), StressError> {
     let keys = KeySet::new(config.keys);
     let mut clients = Vec::new();
@@ -152,7 +154,7 @@ pub fn serve(config: &WorkerConfig, stop: &AtomicBool) -> Result<(), StressError
     })
 }
 
-/// Works on the pool until told to stop, and opens it again when it is lost.
+/// Works on the pool until `stop` is set, and reopens the pool when it is lost.
 fn live(
     config: &WorkerConfig,
     clients: &mut [Client<'_>],
@@ -163,7 +165,7 @@ fn live(
     let mut opened = 0;
     while !stop.load(Ordering::Relaxed) {
         opened += 1;
-        // Whoever was shut out comes back as a new member of the pool.
+        // A process that was shut out returns as a new member of the pool.
         if config.jitter.share > 0.0 || config.large_values {
             let seed = mix(config.jitter.seed ^ u64::from(config.life) << 32 ^ opened);
             let delay = Delay { jitter: Jitter { seed, ..config.jitter }, ..Delay::default() };
@@ -184,7 +186,7 @@ fn live(
     Ok(())
 }
 
-/// Opens the pool, trying again for a while; `None` when told to stop meanwhile.
+/// Opens the pool, retrying for a while; `None` if `stop` is set before that.
 fn open(attempt: impl Fn() -> Result<Store, Error>, stop: &AtomicBool) -> Result<Option<Store>, StressError> {
     let begin = Instant::now();
     loop {
@@ -197,7 +199,7 @@ fn open(attempt: impl Fn() -> Result<Store, Error>, stop: &AtomicBool) -> Result
     }
 }
 
-/// Lets every client work in a thread of its own, until told to stop or one of them has lost the pool.
+/// Lets every client work in its own thread, until `stop` is set or one of them has lost the pool.
 fn work(store: &Store, clients: &mut [Client<'_>], stop: &AtomicBool) -> Result<(), StressError> {
     let lost = AtomicBool::new(false);
     let failure = Mutex::new(None);
@@ -222,29 +224,29 @@ fn work(store: &Store, clients: &mut [Client<'_>], stop: &AtomicBool) -> Result<
     failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Where an operation leaves its client.
+/// The state of a client after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// It may go on.
+    /// It may continue.
     Done,
-    /// It must open the pool again.
+    /// It must reopen the pool.
     Lost,
 }
 
-/// One thread's work.
+/// The work of one thread.
 struct Client<'k> {
     id: u32,
     keys: &'k KeySet,
     log: LogWriter,
     dice: Dice,
-    /// What it saw last under each key: what a conditional write should expect.
+    /// The last value it saw under each key, which a conditional write expects.
     seen: Vec<Option<u64>>,
     written: u32,
     large_values: bool,
 }
 
 impl Client<'_> {
-    /// One operation.
+    /// Performs one operation.
     fn step(&mut self, session: &mut Session) -> Result<Step, StressError> {
         let phase = now_ns() / PHASE_NS;
         let key = self.choose_key(phase);
@@ -272,7 +274,7 @@ impl Client<'_> {
     }
 
     fn choose_call(&mut self, phase: u64) -> Call {
-        // Of a hundred: growing, shrinking.
+        // Percentages while growing and while shrinking.
         const WEIGHTS: [(Call, u64, u64); 8] = [
             (Call::Get, 22, 22),
             (Call::Put, 18, 6),
@@ -294,7 +296,7 @@ impl Client<'_> {
         Call::Get
     }
 
-    /// A value that nobody else writes, ever.
+    /// Returns a value that no other write ever uses.
     fn fresh_value(&mut self) -> u64 {
         self.written += 1;
         let large = if self.large_values { LARGE_VALUE } else { 0 };
@@ -316,7 +318,8 @@ impl Client<'_> {
 
     fn write(&mut self, session: &mut Session, call: Call, key: u32) -> Result<Step, StressError> {
         let value = self.fresh_value();
-        // Expecting what was never there is refused, which is an answer to be judged too.
+        // A write that expects a value that was never present is refused, and that result is
+        // checked too.
         let expected = match call {
             Call::Replace => self.seen[key as usize].filter(|&seen| seen != UNKNOWN_VALUE).unwrap_or(value),
             _ => 0,
@@ -341,7 +344,7 @@ impl Client<'_> {
         self.end_write(key, Some(value), outcome)
     }
 
-    /// `now` is what the key holds if the write took effect.
+    /// Records the end of a write; `now` is the key's value if it took effect.
     fn end_write(
         &mut self,
         key: u32,
@@ -373,8 +376,8 @@ impl Client<'_> {
                 self.end_reads(&ranks.into_iter().zip(found).collect::<Vec<_>>())
             }
             Ok(found) => Err(self.broken(format_args!(
-                "{} to {} of a multi_get",
-                counted(found.len() as u64, "answer"),
+                "{} for {} of a multi_get",
+                counted(found.len() as u64, "result"),
                 counted(ranks.len() as u64, "key")
             ))),
             Err(error) => self.fail(0, error),
@@ -389,7 +392,7 @@ impl Client<'_> {
         Ok(Step::Done)
     }
 
-    /// A scan that begins or ends at `key`, of any kind there is.
+    /// Scans from or to `key`, with a random kind of range.
     fn scan(&mut self, session: &mut Session, key: u32) -> Result<Step, StressError> {
         let count = self.keys.len() as u64;
         let length = if self.dice.one_in(8) { count } else { self.dice.below(12) };
@@ -402,12 +405,12 @@ impl Client<'_> {
         let (from, to) = (bound(key), bound(other));
         let range = ScanRange { from, to, reverse: self.dice.one_in(2) };
         if !self.keys.iter().any(|key| range.contains(key)) {
-            // Nothing to be judged by.
+            // The scan would have nothing to check.
             return self.get(session, key);
         }
         let limit = if self.dice.one_in(3) { 1 + self.dice.below(8) as usize } else { usize::MAX };
         self.log.begin(Call::Scan, 0, 0, 0)?;
-        // Both ways to scan: in one go, and chunk by chunk.
+        // Scans in one go, or chunk by chunk.
         let pairs = if limit < usize::MAX && self.dice.one_in(2) {
             session.scan_chunk(&range, limit)
         } else {
@@ -422,7 +425,7 @@ impl Client<'_> {
         }
     }
 
-    /// The operation has ended with an error: goes on record, and says how to go on.
+    /// Records that the operation has ended with an error, and returns how to continue.
     fn fail(&mut self, key: u32, error: Error) -> Result<Step, StressError> {
         let refusal = refusal(&error);
         self.log.end(key, Entry::Failed(refusal))?;
@@ -436,7 +439,7 @@ impl Client<'_> {
         }
     }
 
-    /// A promise was broken that no history is needed to judge.
+    /// The error of a broken guarantee that is visible without a history.
     fn broken(&self, what: impl Display) -> StressError {
         StressError::Broken(format!("client {}: {what}", self.id))
     }
@@ -446,7 +449,7 @@ fn told(done: bool, outcome: Outcome) -> Outcome {
     if done { outcome } else { Outcome::Refused }
 }
 
-/// What an error means for whoever meets it.
+/// Classifies an error.
 fn refusal(error: &Error) -> Refusal {
     match error {
         error if error.is_out_of_space() => Refusal::OutOfSpace,
@@ -456,8 +459,9 @@ fn refusal(error: &Error) -> Refusal {
     }
 }
 
-/// What a scan read: every key of the set in its range, absent if it was not returned; when a limit cut the scan off, only
-/// up to the last one returned. An error says which promise the pairs break by themselves.
+/// Returns the reads of a scan: every key of the set in its range, absent if it was not returned;
+/// if a limit cut the scan off, only up to the last one returned. The error describes a guarantee
+/// that the pairs break by themselves.
 pub(super) fn scan_reads(
     keys: &KeySet,
     range: &ScanRange,
@@ -467,14 +471,14 @@ pub(super) fn scan_reads(
     let in_order = |a: &[u8], b: &[u8]| if range.reverse { a > b } else { a < b };
     let text = |key: &[u8]| key.escape_ascii().to_string();
     if pairs.len() > limit {
-        return Err(format!("{} pairs, the limit is {limit}", pairs.len()));
+        return Err(format!("{} pairs, more than the limit of {limit}", pairs.len()));
     }
     if let Some(pair) = pairs.windows(2).find(|pair| !in_order(&pair[0].0, &pair[1].0)) {
         return Err(format!("key `{}` came after `{}`", text(&pair[1].0), text(&pair[0].0)));
     }
     let mut found = vec![None; keys.len()];
     for (key, value) in pairs {
-        let rank = keys.rank(key).ok_or_else(|| format!("key `{}`, which nobody stored", text(key)))?;
+        let rank = keys.rank(key).ok_or_else(|| format!("key `{}`, which no client stored", text(key)))?;
         if !range.contains(key) {
             return Err(format!("key `{}` is outside of the range", text(key)));
         }
@@ -489,7 +493,7 @@ pub(super) fn scan_reads(
         .collect())
 }
 
-/// The last lines of what a process complained about, for a report.
+/// Returns the last lines of a process's error report.
 pub(super) fn last_words(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -513,7 +517,7 @@ mod tests {
         let range = ScanRange { from: Bound::Excluded(key(2)), to: Bound::Included(key(7)), reverse: false };
         let reads = scan_reads(&keys, &range, 100, &pairs(&keys, &[3, 6])).unwrap();
         assert_eq!(reads, [(3, Some(3)), (4, None), (5, None), (6, Some(6)), (7, None)]);
-        // Cut off by its limit: nothing is known beyond the last.
+        // Cut off by its limit: keys after the last are unknown.
         let reads = scan_reads(&keys, &range, 2, &pairs(&keys, &[3, 5])).unwrap();
         assert_eq!(reads, [(3, Some(3)), (4, None), (5, Some(5))]);
         let reads = scan_reads(&keys, &range.clone().reversed(), 1, &pairs(&keys, &[6])).unwrap();
@@ -523,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_that_breaks_a_promise_by_itself_is_told_so() {
+    fn scan_reads_fails_when_the_pairs_break_a_guarantee() {
         let keys = KeySet::new(10);
         let range =
             ScanRange { from: Bound::Unbounded, to: Bound::Excluded(keys.key(7).to_vec()), reverse: false };
@@ -534,7 +538,7 @@ mod tests {
             assert!(error.contains(word), "{error}");
         }
         let error = scan_reads(&keys, &range, 9, &[(b"\0foreign".to_vec(), vec![])]).unwrap_err();
-        assert!(error.contains("nobody"), "{error}");
+        assert!(error.contains("no client"), "{error}");
     }
 
     #[test]

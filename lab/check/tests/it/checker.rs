@@ -1,7 +1,7 @@
-//! The linearizability checker against other judges: by construction, by brute force, by a
-//! published checker; and its effort on long histories.
+//! The linearizability checker compared with other checkers (histories known by construction, brute
+//! force, a published checker), and its effort on long histories.
 //!
-//! Everything is drawn from fixed seeds.
+//! All histories are drawn from fixed seeds.
 
 use std::cell::Cell;
 
@@ -102,7 +102,7 @@ fn a_published_checker_agrees() {
 /// Operations of a long history.
 const LONG: usize = 20_000;
 
-/// A long history of 16 clients that are always busy.
+/// Returns a long history of 16 clients that are always busy.
 fn long(seed: u64, values: Option<u64>, pending: u64) -> Vec<Operation> {
     executed(&mut Pcg64Mcg::seed_from_u64(seed), Mix { clients: 16, values, pending }, None, LONG)
 }
@@ -161,7 +161,7 @@ fn one_wrong_answer_in_a_long_history_is_found() {
                 LONG / 2 + operations[LONG / 2..].iter().position(fits).unwrap()
             };
             if rarity == 0 {
-                // A removal is told to another client as well.
+                // A removal is reported to another client as well.
                 let removal = middle(|outcome| outcome == Outcome::Deleted(true));
                 operations.insert(removal, Operation { client: 99, ..operations[removal] });
             } else {

@@ -1,5 +1,6 @@
-//! The explorer against the indexes: nothing is found as they stand, what was found once stays fixed,
-//! and the explorer itself does what it says. `darter-lab mutants hunt` tests that it finds errors.
+//! The explorer on the indexes: it finds nothing in them as they are, errors found before stay
+//! fixed, and the explorer itself works as documented. `darter-lab mutants hunt` tests that it
+//! finds errors.
 
 use darter_check::explore::{
     Exhaustion, Explored, Fault, Finding, Fixtures, Plan, Schedule, SchedulerKind, Settings, Sides, Sweep,
@@ -53,25 +54,26 @@ fn every_index_stands_verbs_that_promise_no_more_than_rdma() {
     }
 }
 
-/// Why a memory node with a device executes no verbs itself: where some clients' atomics are the device's and others' are the
-/// processor's, every index breaks, and the same schedules of clients on one side harm none.
+/// Why a memory node with a device does not execute verbs itself: if the device executes some
+/// clients' atomics and the processor others', every index breaks, while the same schedules with
+/// all clients on one side harm none.
 #[test]
 fn no_index_stands_atomics_of_two_sides() {
-    // A server is one process, on one side, and writes alone; beside it there is only the pool.
+    // A server is one process, on one side, and the only writer except for the pool.
     for index in subjects().iter().filter(|index| !index.has_server) {
         let finding = Settings { shrinks: false, ..two_sides(index) }.explore(&|_| {}).finding;
         let finding = finding.unwrap_or_else(|| panic!("{index:?}: not found"));
         let (mut plan, schedule) = parse_replay(&finding.replay_line()).unwrap();
         assert_eq!(plan.sides, Sides::Mixed, "{}", finding.replay_line());
         let mut fixtures = Fixtures::default();
-        let again = fixtures.replay(&plan, &schedule).violation.expect("the replay line shows nothing");
+        let again = fixtures.replay(&plan, &schedule).violation.expect("the replay line shows no violation");
         assert_eq!(again.kind, finding.violation.kind, "{}", finding.replay_line());
         plan.sides = Sides::One;
         assert_eq!(fixtures.replay(&plan, &schedule).violation, None, "{}", finding.replay_line());
     }
 }
 
-/// Atomics of two sides show a violation in sources without errors.
+/// Settings with atomics of two sides, which show a violation in sources without errors.
 fn two_sides(index: &'static Explored) -> Settings {
     let verbs = "split".parse().unwrap();
     Settings { runs: 6000, threads: 2, verbs, sides: Sides::Mixed, ..Settings::of(index) }
@@ -85,7 +87,8 @@ fn a_violation_is_made_shorter_and_shows_again_by_its_line() {
         let before = finding.plan.clients.iter().map(Vec::len).sum::<usize>();
         let after = finding.small_plan.clients.iter().map(Vec::len).sum::<usize>();
         let (switches, at_first) = (finding.small_schedule.switches(), finding.schedule.switches());
-        // A smaller plan comes first, and may need another schedule; the same plan keeps at most its switches.
+        // A smaller plan is preferred, and may need another schedule; the same plan has at most as
+        // many switches as before.
         let is_smaller = finding.small_plan != finding.plan;
         assert!(
             after <= before && (is_smaller || switches <= at_first.max(1)),
@@ -93,12 +96,12 @@ fn a_violation_is_made_shorter_and_shows_again_by_its_line() {
         );
         let (plan, schedule) = parse_replay(&finding.replay_line()).unwrap();
         let again = Fixtures::default().replay(&plan, &schedule).violation;
-        let again = again.expect("the replay line shows nothing");
+        let again = again.expect("the replay line shows no violation");
         assert_eq!(again.kind, finding.violation.kind, "{}", finding.replay_line());
     }
 }
 
-/// Every index but the main one, which the tests below look at closely, holds what it promises.
+/// Every index keeps its guarantees; the tests below check the main one more closely.
 #[test]
 fn every_index_holds_what_it_promises() {
     for index in &subjects()[1..] {
@@ -109,7 +112,7 @@ fn every_index_holds_what_it_promises() {
         assert_clean(struck.explore(&|_| {}).finding.as_ref());
         for fault in index.promises.survives {
             let plain = ["plain", "pair"].map(|name| index.scenario(name));
-            // Not all can hold keys of any length.
+            // Not all indexes can hold keys of any length.
             let scenarios = match plain {
                 [Ok(plain), Ok(pair)] => vec![plain, pair],
                 _ => index.scenarios().iter().take(2).collect(),
@@ -147,7 +150,8 @@ fn faults_at_every_point_harm_nothing() {
 
 const DURABLE: [Medium; 2] = [Medium::Log, Medium::Flush];
 
-/// Where memory keeps what was acknowledged, the failure of the power is the death of all clients, which every index survives.
+/// If memory keeps acknowledged writes, a power failure is equivalent to the death of all clients,
+/// which every index survives.
 #[test]
 fn every_index_stands_power_failures_of_durable_memory() {
     for index in subjects() {
@@ -191,7 +195,7 @@ fn who_is_held_goes_on_when_nobody_else_can_move_and_who_rests_after_that() {
     assert_eq!(outcome.violation, None);
     let told = |operation: &Operation| operation.returned.map(|(_, told)| told);
     let found: Vec<_> = outcome.history.iter().filter(|operation| operation.client == 1).map(told).collect();
-    // What was there at the beginning, then what the held client put.
+    // The initial value, then the held client's.
     assert_eq!(found, [Some(Told::Found(Some(1))), Some(Told::Found(Some(1000)))]);
     assert!(outcome.events[0] > 3);
 }
@@ -207,7 +211,7 @@ fn a_process_that_comes_and_goes_leaves_nothing_that_a_sweep_does_not_find() {
     }
 }
 
-/// With any one client stopped for ever at any verb, the others' operations end within a bound.
+/// If any client stops for ever at any verb, the others' operations end within a bound.
 #[test]
 fn nobody_waits_for_a_client_that_stopped() {
     for (index, scenarios) in [
@@ -240,7 +244,7 @@ fn small_cases_are_searched_to_their_end() {
     }
 }
 
-/// The exhaustive search finds what needs one context switch, in the order it enumerates.
+/// The exhaustive search finds an error that needs one context switch, in the order it enumerates.
 #[test]
 fn the_exhaustive_search_finds_a_lost_write() {
     let plan: Plan = "dart/pair/nodes=1/process=each/warm/verbs=split/sides=mixed/p1;p1".parse().unwrap();
@@ -262,27 +266,27 @@ fn a_seed_means_the_same_run_for_ever() {
     assert_eq!(one.faults, two.faults);
 }
 
-/// Lines of runs that once failed, and how.
+/// Lines of runs that once failed, and the errors.
 const FOUND: &[(&str, &str)] = &[
     (
         "xstore-inline/contest-few/nodes=1/process=each/warm/durability=log/power=0@6/u0#0x5.1.0.0:1d.0:2d.0:1",
-        "a reader looked for ever at a record that a failure of the power had left torn",
+        "a reader retried for ever on a record that a power failure had left torn",
     ),
     (
         "xstore-inline/unloaded/nodes=2/process=each/warm/refuse=0@0/B;B#",
-        "a bulk load that another one had overtaken, on another node, said that keys had moved",
+        "a bulk load that another one had overtaken, on another node, reported that keys had moved",
     ),
     (
         "xstore-inline/unloaded/nodes=1/process=each/warm/cut=50@11/r0,u0,B#0x2.0:25d.0x22.0:38",
-        "a server whose CAS had no reply knew no leaves any more, and answered nothing",
+        "a server whose CAS had no reply no longer knew any leaves, and did not reply",
     ),
     (
         "dart/segment/nodes=2/process=each/warm/stop=0@2737/p0#",
-        "a repair finished a segment's split and left the old segment to nobody",
+        "a repair finished a segment's split and leaked the old segment",
     ),
     (
         "dart/chain/nodes=1/process=each/warm/cancel=0@8/d1,p2;i0,d0#1.0x32.1",
-        "an insert beside a chain above an emptied node sealed the chain's node and turned for ever",
+        "an insert next to a chain above an emptied node sealed the chain's node and looped for ever",
     ),
     (
         "smart/chain/nodes=1/process=one/warm/d0;d0,i0#0x132.1.0x61.1.0x12.1.0x5.1.0x8.1.0x15.1",
@@ -294,19 +298,19 @@ const FOUND: &[(&str, &str)] = &[
     ),
     (
         "smart-in-place/plain/nodes=1/process=one/warm/i1,u1;u1;M#2.0x4.0:7d.2x2.0.2x3",
-        "an update shared a refusal that had been read before it came, and before the key did",
+        "an update shared a refusal that was read before the update began and before the key was put",
     ),
     (
         "smart/chain/nodes=1/process=each/warm/refuse=0@2/d1;d1#0x76.1.0x7.1.0x119.1",
-        "a delete that found no memory for what it leaves to others said that it had changed nothing",
+        "a delete without memory for handing work to others reported that it had changed nothing",
     ),
     (
         "smart-in-place/plain/nodes=1/process=each/warm/p0;;i0,r0#0.2.1.2:2d.0x4.1x3.0x2.1:2.0x4.1.0.0:7d.1",
-        "a lock was free before the rest of the WRITE that freed it had landed",
+        "a lock was free before the rest of the WRITE that freed it had executed",
     ),
     (
         "smart-in-place/row-40/nodes=1/process=one/warm/kill=0@18/z;p1;i0,i0#1x2.0x2.2.0x2.2.0x2.2.2:4d.0.1x2.2.0.2.0x4.1.0.2.0x2.1.0x2.2.0:11.2",
-        "the last look took a value lost by a dead writer for an error, since it knew of no writer",
+        "the final check took a value lost by a dead writer for an error, since it did not know of a writer",
     ),
     (
         "art/long/nodes=1/process=each/warm/cancel=0@10/d0,p1#",
@@ -314,36 +318,33 @@ const FOUND: &[(&str, &str)] = &[
     ),
     (
         "sherman/pair/nodes=1/process=one/warm/cancel=0@3/d1,i0;p1#0x5.1",
-        "a client waited for what another of its process had abandoned, which waited for it in the local queue",
+        "a client waited for an operation that another of its process had abandoned, which waited for it in the local queue",
     ),
     (
         "sherman-inline/root-full/nodes=1/process=one/warm/kill=0@47/p0,M,M,M,M,M,M,i0,r0,u1;p0,M,M,M,M,M,p0#\
          0x32.1x3.0x9.1.0x3.1.0x5.1x2.0x9.1.0x4.1",
-        "the last look did not know whose write had lost a value",
+        "the final check did not know whose write had lost a value",
     ),
-    (
-        "dart/empty/nodes=1/process=one/warm/B;B#0x24.1",
-        "a bulk load that came second left its root's node to nobody",
-    ),
+    ("dart/empty/nodes=1/process=one/warm/B;B#0x24.1", "a bulk load that came second leaked its root's node"),
     (
         "art-hashed/empty/nodes=1/process=each/warm/B;p0#0x9.1",
-        "a bulk load that came second left its root's node to nobody",
+        "a bulk load that came second leaked its root's node",
     ),
     (
         "sherman/unloaded/nodes=1/process=001/warm/drop=1@2/d1;p0,p1;#0x5.1",
-        "a waiter that was dropped with a lock just handed to it left it taken, since who gave it stayed idle",
+        "a waiter that was dropped with a lock just handed to it left it taken, since the client that gave it stayed idle",
     ),
     (
         "fg-plus/tall/nodes=1/process=each/warm/p1,d0;z;d0;i0#3.0.1.2.2:23d.3x3.1.0.3.1.2x2.3x2.2.0.3.3:25.0x4.1.3x3.1.0.2.1.2x2.3.0.1.0.3:1d.2:1.3.1x2.3.1.0x2.2.1.0.1.3.1.0.1.0x6.3.3:8d.0x3.2.3.2.0.3:8d.3.1:2.0.2.1.0x2.2.1x2.0x2.1.0.1:5.0.2x2.3.1.0x4.3.1x2.0x7.1x2.0x4.2.0x8.1.2x2.0x3.2.0x3.1:7d.1.0x2.2.1x2.0x2.2.0x2.1.0x2.1.0.1.2x2.0x6.2:4.1.2.1.2x2.0x4.1x2.0x3.1x2.2.0.1.0.2.0.1.2x3.1.0.1.2x2.0x3.1:7d.0x2.0:2d.1.0x4.2.0x2.1.0x3.1.0x3.1.0.2.0.2x2.0.2x4.0.1.0:9.1.2.1.2.1.0.1.0.2.0.1.2x3.1.0.1.0.1.0.2.0.1.0.2.1x2.0.1:3.2.0x5.2.1.0x2.2.0.2x3.0.1x2.0.1x3.2x4.0:62.2.1x2",
-        "a scan answered keys twice where a leaf that it came to had taken in the one before",
+        "a scan returned keys twice if a leaf that it reached had absorbed the one before",
     ),
     (
         "dart/chain/nodes=2/process=001/warm/y;M,d0,j1;i2,M,j2#0x36.0:2.0x7.2.0:5.2.0.1.0x2.0:7.0.2.0x2.1:6d.0.2.0.1.2.0x5.1.0:3d.2.1.0x3.2.1.0.2.1.0x4.2.1.2.0x2.1.0x2.2.1.0x2.2.0x2.1.2.1.2.1.0.2.0x3.1.2.1.0x4.2.1.0x2.1:4d.1.0x4.1.2.1.2.0.1.2.0x2.1.2.1.0x2.2.0x4.1.2.0.1.0.1.2x2.0x3.1.0.2.1.0.2:4d.0.1.2:1.0x4.1.0.2.0x3.1.0.0:2d.2.0.1.0.2.0.1.2:3d.1",
-        "a process that had just joined was shut out, by a torn READ of its line that named the holder of the one before",
+        "a process that had just joined was shut out, by a torn READ of its line that named the previous holder",
     ),
     (
         "dart/empty/nodes=2/process=01230123/warm/cut=0@51/B,U;d0;U;e0,U;M,M,M,M,M,M,M,M,M,M,M,M,M,M,M,M,M;M,M,M,M,M,M,M,M,M,M,M,M;M,M,M,M,M,M,M,M,M;M,M,M,M,M,M,M,M,M,M,M#5.2x2.6.1.0.4.3.4.2.1.7.4:8d.5:3d.5.4x2.7.2.1.2.5x2.3.4.7.6.5.4.6.7x3.5.6.3.0.7.4.5.3.5.3.6.3.5.0.2.1.0.3.7.3x2.1.1:1d.1.4.1.4.3.2.5.6.5x2.3.6:3d.6.2:2.5.4.2:2.4x2.6x2.5:1d.3:19d.1:24.6.2:22.4.6.3:2.5.6.0.1.4.1:1.6.3.2.3x2.6.1x2.4.5.2.4.3.1:2.3.6.4.5x2.2.0.6.5.3.6.3.4.1.5.2:25d.4.3.4.1.4.0.1.5.0.1:20.0x2.1.4.2.0x2.1.0:10.3.1.5:22d.0.3.0.4.1.4.1:11.5.1.5.0x3.3x2.2.1.4.1.4.2.0.5.1x2.4.0.1x2.5x2.2.5.4.1.5.3.4.1.0x4.1.0.5.0.1.3x2.0x2.5.1.5.5:1d.0.5.2.1.5x2.2.0.5.4.3.4.1.5.2.3.1.5:25.0.1.5.2.5x2.0.3x2.0:3d.0.3:31d.4.1.4.2.4:3d.1.0.1.4.3x2.1.5.0.3.0.3.1.5.1x2.3.1x2.3.1.0.4.0.2.0.4x2.0.3x2.1x2.0.3.2.3.1.2x2.3.1.2.0x2.1.2.1.2.1.2.0.1.0.2.0x5.0:15.0.1.0.2.1.0.2.0x2.1.0.2:2.0.1.2",
-        "a bulk load that lost its connection read nodes that it had not written, to free what they name",
+        "a bulk load that lost its connection read nodes that it had not written, to free the objects they name",
     ),
 ];
 
@@ -362,7 +363,8 @@ fn lines_that_are_no_replay_are_refused() {
     for line in ["", "#", "dart/plain/p0#9", "dart/plain/p0#0x3.y", "nobody/plain/p0#", "dart/plain/p7#"] {
         let parsed = parse_replay(line);
         if let Ok((plan, schedule)) = parsed {
-            // A decision that is not on offer is a zero: such a line runs, it just says something else.
+            // A decision that is not on offer counts as zero: such a line runs, with another
+            // meaning.
             assert_eq!(line, "dart/plain/p0#9");
             assert_eq!(Fixtures::default().replay(&plan, &schedule).violation, None);
         }

@@ -1,4 +1,5 @@
-//! Indexes on simulated memory groups, whatever strikes these: what `darter-lab sim --groups` explores.
+//! Indexes on simulated memory groups under all their faults, as `darter-lab sim --groups` explores
+//! them.
 
 use darter_check::explore::{
     Fixtures, GroupFaults, Replay, Schedule, Settings, Summary, parse_replay, subject, subjects,
@@ -14,7 +15,7 @@ fn settings(index: &str, runs: u64) -> Settings {
     Settings { runs, ops: 6, faults, groups: true, threads: 2, ..Settings::of(index) }
 }
 
-/// Explores, and returns what was met. Panics at the first run that goes wrong.
+/// Explores, and returns the summary. Panics at the first run that fails.
 fn explore(settings: &Settings) -> Summary {
     let summary = settings.explore(&|_| {});
     println!("{}: {} runs, {:?}, {:?}", settings.subject.name, summary.runs, summary.faults, summary.met);
@@ -25,7 +26,7 @@ fn explore(settings: &Settings) -> Summary {
     summary
 }
 
-/// A campaign means something only if it has met what groups are for.
+/// Asserts that a campaign exercised what groups are for; otherwise it proves little.
 fn assert_meets_all(summary: &Summary, least: u64) {
     for what in [
         "deaths",
@@ -68,7 +69,7 @@ fn quiver_on_groups_survives_whatever_happens() {
 
 #[test]
 fn other_indexes_on_groups_survive_whatever_happens() {
-    // A replica has no procedures.
+    // A replica does not run procedures.
     for index in subjects().iter().filter(|index| !index.has_server) {
         explore(&Settings { seed: 1000, ..settings(index.name, 4) });
     }

@@ -1,4 +1,5 @@
-//! Histories to judge: executions that are linearizable by construction, and what is left of them after disturbance.
+//! Histories to check: executions that are linearizable by construction, and disturbed versions of
+//! them.
 
 use std::ops::RangeInclusive;
 
@@ -7,11 +8,12 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// What one operation of a sequential execution is to become.
+/// The plan for one operation of a sequential execution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sketch {
     action: Action,
-    /// How far its interval reaches before and behind the moment it takes effect; a moment comes every 10.
+    /// How far its interval extends before and after the moment it takes effect; there is a moment
+    /// every 10.
     reach: (u64, u64),
     fate: Fate,
 }
@@ -19,9 +21,9 @@ pub(crate) struct Sketch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Answered,
-    /// Took effect and was never answered.
+    /// Took effect without returning.
     Cut,
-    /// Was never answered and took no effect.
+    /// Neither returned nor took effect.
     Ignored,
 }
 
@@ -38,7 +40,7 @@ fn actions() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What a key held at first, and the operations of a sequential execution on it.
+/// A key's initial value, and the operations of a sequential execution on it.
 pub(crate) fn sketches(count: RangeInclusive<usize>) -> impl Strategy<Value = (Option<u64>, Vec<Sketch>)> {
     let fate = prop_oneof![6 => Just(Fate::Answered), 1 => Just(Fate::Cut), 1 => Just(Fate::Ignored)];
     let reach = (0..25_u64, 0..25_u64);
@@ -46,7 +48,7 @@ pub(crate) fn sketches(count: RangeInclusive<usize>) -> impl Strategy<Value = (O
     (proptest::option::of(0..3_u64), proptest::collection::vec(sketch, count))
 }
 
-/// Execute the sketches one after another and stretch the moments to intervals.
+/// Executes the sketches one after another and stretches the moments to intervals.
 pub(crate) fn stretched(initial: Option<u64>, sketches: &[Sketch]) -> Vec<Operation> {
     let mut state = initial;
     let mut operations = Vec::new();
@@ -77,25 +79,25 @@ pub(crate) fn perturbed(
     })
 }
 
-/// What clients do.
+/// The parameters of an execution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     pub(crate) clients: usize,
-    /// How many values there are, or `None` if each is written once.
+    /// Number of values, or `None` if each is written once.
     pub(crate) values: Option<u64>,
-    /// One operation of so many is never answered; none if zero.
+    /// One operation in this many does not return; none if zero.
     pub(crate) pending: u64,
 }
 
-/// A client's operation under way.
+/// A client's operation in progress.
 #[derive(Clone, Copy)]
 struct Running {
     index: usize,
     outcome: Option<Outcome>,
 }
 
-/// Let clients act, one event at a time: one invokes an operation, or its operation takes effect, or it is answered. A
-/// client whose operation is never answered goes on with another under a new name.
+/// Lets clients act, one event at a time: one invokes an operation, or its operation takes effect
+/// or returns. A client whose operation does not return continues with another under a new name.
 pub(crate) fn executed(dice: &mut Pcg64Mcg, mix: Mix, initial: Option<u64>, count: usize) -> Vec<Operation> {
     let mut operations: Vec<Operation> = Vec::new();
     let mut running: Vec<Option<Running>> = vec![None; mix.clients];
@@ -155,7 +157,7 @@ fn any_action(dice: &mut Pcg64Mcg, values: Option<u64>, serial: u64) -> Action {
     }
 }
 
-/// Change one operation: its outcome, what it asked, its interval, or that it was answered at all.
+/// Changes one operation: its result, its action, its interval, or whether it returned.
 pub(crate) fn disturb(dice: &mut Pcg64Mcg, operations: &mut [Operation]) {
     let operation = &mut operations[dice.random_range(0..operations.len())];
     let Some((returned, outcome)) = &mut operation.returned else {

@@ -1,25 +1,25 @@
-//! Other judges of the same histories, and what any answer must respect.
+//! Other checkers of the same histories, and properties that every verdict must have.
 
 use darter_check::history::{Action, Operation, Outcome};
 use darter_check::linear::Verdict;
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
-/// Whether nothing outside `placed` must precede the operation.
+/// Whether no operation outside `placed` must precede this one.
 fn may_be_next(operations: &[Operation], placed: &[usize], index: usize) -> bool {
     let precedes =
         |other: &Operation| other.returned.is_some_and(|(returned, _)| returned < operations[index].invoked);
     !operations.iter().enumerate().any(|(other, operation)| !placed.contains(&other) && precedes(operation))
 }
 
-/// Assert that what a verdict tells is an order of operations that time and outcomes allow, and is complete where it
-/// should be.
+/// Asserts that a verdict contains an order of operations that time and results allow, and that it
+/// is complete if it should be.
 pub(crate) fn assert_respects(operations: &[Operation], initial: Option<u64>, verdict: &Verdict) {
     let (order, complete) = match verdict {
         Verdict::Linearizable { order } => (order, true),
         Verdict::Violation { longest, .. } => (longest, false),
         Verdict::Unknown { .. } => return,
     };
-    // An operation must not come behind one that was invoked after it returned.
+    // An operation must not come after one that was invoked after it returned.
     let mut last_invoked = 0;
     let mut placed = vec![false; operations.len()];
     let mut state = initial;
@@ -42,7 +42,7 @@ pub(crate) fn assert_respects(operations: &[Operation], initial: Option<u64>, ve
     }
 }
 
-/// The greatest number of completed operations of any partial order, by trying all.
+/// The greatest number of completed operations in any partial order, by trying all.
 pub(crate) fn longest_by_brute_force(operations: &[Operation], initial: Option<u64>) -> usize {
     fn extend(operations: &[Operation], placed: &mut Vec<usize>, state: Option<u64>) -> usize {
         let mut longest = placed.iter().filter(|&&index| operations[index].returned.is_some()).count();
@@ -62,7 +62,8 @@ pub(crate) fn longest_by_brute_force(operations: &[Operation], initial: Option<u
     extend(operations, &mut Vec::new(), initial)
 }
 
-/// The key as the published checker wants it told, and told anew: not by [`Action::apply`].
+/// The key in the form that the published checker needs, implemented separately from
+/// [`Action::apply`].
 #[derive(Clone, Debug)]
 struct Cell(Option<u64>);
 
@@ -94,8 +95,8 @@ impl SequentialSpec for Cell {
     }
 }
 
-/// What stateright's tester says. Every operation is a thread of its own, those never answered stay in flight, and of
-/// events at one moment the invocations come first.
+/// Returns the verdict of stateright's tester. Every operation is a separate thread, pending ones
+/// stay in flight, and of events at one moment the invocations come first.
 pub(crate) fn published_checker_accepts(operations: &[Operation], initial: Option<u64>) -> bool {
     let mut events = Vec::new();
     for (index, operation) in operations.iter().enumerate() {

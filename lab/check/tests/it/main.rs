@@ -1,5 +1,5 @@
-//! Tests of the checker from outside, in one binary: the linearizability checker, the explorer, the
-//! stress's logs and the list of planted errors.
+//! Integration tests in one binary: the linearizability checker, the explorer, the stress's logs
+//! and the list of planted errors.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 

@@ -1,4 +1,4 @@
-//! The list of errors that can be planted, against the sources.
+//! The list of errors that can be planted, checked against the sources.
 
 use darter_check::mutants::{FoundBy, MutantsError, check, mutants, prepare, sources as root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 fn every_error_applies_to_the_sources() {
     match check(&root(), &mutants().unwrap()) {
         Ok(faults) => assert!(faults.is_empty(), "{}", faults.join("\n")),
-        // A copy has the errors already.
+        // A prepared copy already has the errors.
         Err(MutantsError::Copy(_)) => {}
         Err(error) => panic!("{error}"),
     }
 }
 
-/// The sources name no planted error: neither the macro nor the variable is in them.
+/// The sources do not name planted errors: they contain neither the macro nor the variable.
 #[test]
 fn the_sources_have_no_guards() {
     if matches!(check(&root(), &mutants().unwrap()), Err(MutantsError::Copy(_))) {
@@ -55,7 +55,7 @@ fn a_copy_has_all_errors_and_is_brought_up_to_date() {
     let manifest = std::fs::read_to_string(copy.join("crates/darter-pool/Cargo.toml")).unwrap();
     assert!(manifest.contains("[dependencies]\ndarter-mutant.workspace = true\n"), "{manifest}");
     assert!(matches!(check(&copy, &mutants), Err(MutantsError::Copy(_))));
-    // What is as it should be stays, the rest is written again or removed.
+    // Correct files stay; the others are rewritten or removed.
     let (kept, changed) = (copy.join("Cargo.toml"), copy.join("crates/darter-pool/src/lib.rs"));
     let extra = copy.join("crates/darter-pool/src/extra.rs");
     std::fs::write(&changed, "nothing").unwrap();
@@ -105,8 +105,8 @@ fn folders() -> BTreeMap<String, PathBuf> {
     folders
 }
 
-/// Returns the sources below a folder, and below those of the modules that they take from elsewhere,
-/// one after the other.
+/// Returns the sources below a folder, and below those of the modules that they include from
+/// elsewhere, concatenated.
 fn sources_below(folder: &Path) -> String {
     if !folder.is_dir() {
         return String::new();
@@ -123,7 +123,7 @@ fn sources_below(folder: &Path) -> String {
     all
 }
 
-/// Tests that the list credits with finding an error are where it says.
+/// Tests that the list credits with finding an error exist at the given place.
 #[test]
 fn the_list_names_tests_that_exist() {
     let folders = folders();
@@ -134,7 +134,7 @@ fn the_list_names_tests_that_exist() {
         let (package, place, test) = match words[..] {
             ["-p", package, "--lib", test] => (package, "src".to_owned(), test),
             ["-p", package, "--test", binary, test] => (package, format!("tests/{binary}"), test),
-            _ => panic!("{}: '{arguments}' is none of the forms that are known here", mutant.name),
+            _ => panic!("{}: '{arguments}' is not one of the known forms", mutant.name),
         };
         let folder = folders.get(package).unwrap_or_else(|| panic!("{}: no package {package}", mutant.name));
         let folder = folder.join(place);

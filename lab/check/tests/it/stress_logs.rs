@@ -1,4 +1,4 @@
-//! The stress test's logs: what torn and damaged ones say, and that a lie in one is found out.
+//! The stress's logs: errors of torn and damaged ones, and detection of a wrong result in one.
 
 use darter::{IndexKind, PoolUrl, Store};
 use darter_check::history::{Action, Outcome};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const KEYS: u32 = 4;
 
-/// A log with every kind of record; the last operation was never answered. Answers its bytes too.
+/// Writes a log with every kind of record; the last operation has no end. Returns its bytes too.
 fn sample(directory: &Path) -> (PathBuf, Vec<u8>) {
     let path = directory.join("sample.log");
     let mut log = LogWriter::create(path.clone(), 7).unwrap();
@@ -58,12 +58,12 @@ fn a_log_is_read_as_it_was_written() {
     assert!(insert.returned.unwrap().0 <= get.invoked);
     assert_eq!(get.returned.unwrap().1, Outcome::Found(Some(100)));
     assert_eq!((delete.action, delete.returned), (Action::Delete, None));
-    // It found no space, so it changed nothing and is no part of the history.
+    // The operation found no space, so it changed nothing and does not belong to the history.
     assert_eq!(histories[2], []);
     assert!(read(&directory.path().join("absent.log")).unwrap().operations() == 0);
 }
 
-/// Whatever the length a log is cut to, what is left is a valid beginning.
+/// A log cut to any length is a valid prefix.
 #[test]
 fn a_torn_log_loses_its_last_record_only() {
     let directory = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn a_torn_log_loses_its_last_record_only() {
         let begun = [0, 1, 1, 2, 2, 2, 3, 3, 4][length / RECORD_BYTES];
         assert_eq!(collected.operations(), begun, "{length} bytes");
     }
-    // The space was there, the bytes were not yet.
+    // The file was extended, but the bytes were not written yet.
     let last = bytes.len() - RECORD_BYTES;
     fs::write(&path, [&bytes[..last], &[0; RECORD_BYTES]].concat()).unwrap();
     let collected = read(&path).unwrap();
@@ -92,11 +92,11 @@ fn a_damaged_log_says_where() {
         assert!(matches!(error, LogError::Damaged { record: found, .. } if found == record), "{error}");
         assert!(error.to_string().contains(word), "{error}");
     };
-    // Any flipped bit of a record that is not the last.
+    // Any flipped bit of a record other than the last.
     for bit in 0..RECORD_BYTES * 8 {
         let mut bytes = bytes.clone();
         bytes[2 * RECORD_BYTES + bit / 8] ^= 1 << (bit % 8);
-        damaged(&bytes, 2, "no record");
+        damaged(&bytes, 2, "not a valid record");
     }
     let records: Vec<[u8; RECORD_BYTES]> = bytes.as_chunks().0.to_vec();
     let without = |index: usize| {
@@ -120,13 +120,14 @@ fn a_damaged_log_says_where() {
     };
     changed(1, 1, "another kind", &|record| record.entry = Entry::End(Outcome::Deleted(true)));
     changed(1, 1, "another key", &|record| record.key = 2);
-    changed(1, 1, "that is none", &|record| record.key = KEYS);
+    changed(1, 1, "does not exist", &|record| record.key = KEYS);
     changed(1, 1, "another operation", &|record| record.client = 8);
     changed(2, 2, "missing", &|record| record.sequence = 3);
     changed(2, 2, "older", &|record| record.time = 0);
 }
 
-/// Two processes' worth of threads work for a while and are judged; then each of their logs is made to lie.
+/// The threads of two processes work for a while and are checked; then each of their logs is
+/// falsified.
 #[test]
 fn a_falsified_outcome_is_a_violation() {
     let directory = tempfile::tempdir().unwrap();
@@ -150,7 +151,7 @@ fn a_falsified_outcome_is_a_violation() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let workers = configs.each_ref().map(|config| scope.spawn(|| serve(config, &stop).unwrap()));
-        // Enough for each to have been told something.
+        // Enough for each thread to have results.
         let is_long = |log: &PathBuf| fs::metadata(log).is_ok_and(|log| log.len() > 64 << 10);
         while !logs.iter().all(is_long) && !workers.iter().any(ScopedJoinHandle::is_finished) {
             std::thread::sleep(Duration::from_millis(5));

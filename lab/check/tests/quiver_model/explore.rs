@@ -1,13 +1,13 @@
-//! Explores all states of a scenario in breadth, so that the first trace to a violation is a
+//! Explores all states of a scenario breadth-first, so that the first trace to a violation is a
 //! shortest one.
 //!
-//! What must hold: every result is explained by an order of the operations; every client that has
-//! not returned has a step, whatever the others do; no memory is lost at the end; and no state comes
-//! again. Then each run ends, and if clients stop for ever at any step, the others end all the same,
-//! since their steps are a run too.
+//! These properties must hold: every result is explained by an order of the operations; every
+//! client that has not returned has a step, whatever the others do; no memory is lost at the end;
+//! and no state recurs. Then each run ends, and if clients stop for ever at any step, the others
+//! end all the same, since their steps are a run too.
 //!
 //! Known states are kept as fingerprints of 64 bits. With 10^7 states, two have the same one with a
-//! probability of 3 in 10^6; then a part of the states would go unseen.
+//! probability of 3 in 10^6; then some of the states would not be explored.
 
 use crate::judge::Judge;
 use crate::memory::{FRAMES, Kind, Life, WORDS};
@@ -54,7 +54,7 @@ fn fold(left: u64, right: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64
 }
 
-/// A hasher for what is a fingerprint already.
+/// A hasher for values that already are fingerprints.
 #[derive(Default)]
 struct Fingerprint(u64);
 
@@ -72,7 +72,7 @@ impl Hasher for Fingerprint {
     }
 }
 
-/// What an exploration has found.
+/// The result of an exploration.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Distinct states.
@@ -80,7 +80,7 @@ pub(crate) struct Outcome {
     /// Whether no state was left out.
     pub(crate) complete: bool,
     pub(crate) met: Situations,
-    /// What is wrong, and a line for every step that leads there.
+    /// The violation, and a line for every step that leads to it.
     pub(crate) violation: Option<(&'static str, Vec<String>)>,
 }
 
@@ -132,14 +132,15 @@ pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> 
     Outcome { states, complete, met, violation }
 }
 
-/// The states and steps seen so far. States have numbers in the order in which they are found, and
-/// are left in the same order.
+/// The states and steps seen so far. States are numbered in the order in which they are found, and
+/// are expanded in the same order.
 #[derive(Default)]
 struct Graph {
     numbers: HashMap<u64, u32, BuildHasherDefault<Fingerprint>>,
-    /// For each state, the number of the one before and which of its successors it is.
+    /// For each state, the number of its predecessor, and its index among the predecessor's
+    /// successors.
     origins: Vec<(u32, u16)>,
-    /// For each state that was left, the place of its first successor in `edges`.
+    /// For each expanded state, the place of its first successor in `edges`.
     first: Vec<u32>,
     edges: Vec<u32>,
 }
@@ -161,7 +162,7 @@ impl Graph {
         &self.edges[self.first[number] as usize..end]
     }
 
-    /// Which successor to take in each state on a shortest way to this one.
+    /// The successor to take in each state on a shortest way to this one.
     fn way_to(&self, mut number: u32) -> Vec<u16> {
         let mut way = Vec::new();
         while number != 0 {
@@ -173,10 +174,10 @@ impl Graph {
         way
     }
 
-    /// A way to a state, then around a cycle, if there is one.
+    /// Returns a way to a state and then around a cycle, if there is one.
     ///
-    /// States that no step leads to are taken away, with their steps, as long as there are any.
-    /// What is left lies on cycles or behind them.
+    /// Removes states without predecessors, with their steps, as long as there are any. The
+    /// remaining states are on cycles or after them.
     fn cycle(&self) -> Option<Vec<u16>> {
         let mut before = vec![0_u32; self.first.len()];
         for &to in &self.edges {
@@ -194,7 +195,7 @@ impl Graph {
             }
         }
         let left = gone.iter().position(|&gone| !gone)?;
-        // Each state left has a predecessor that is left: going back comes to a cycle.
+        // Each remaining state has a remaining predecessor: going back leads to a cycle.
         let mut from = vec![None; gone.len()];
         for number in (0..gone.len()).filter(|&number| !gone[number]) {
             for (choice, &to) in self.after(number).iter().enumerate() {
@@ -228,8 +229,8 @@ fn fingerprint(state: &State) -> u64 {
     mixer.finish()
 }
 
-/// Puts all states after one step of any client in `out`. Returns what is wrong with `state` itself:
-/// a client has no step, or memory is lost at the end.
+/// Puts all states after one step of any client in `out`. Returns a violation in `state` itself: a
+/// client has no step, or memory is lost at the end.
 fn successors(
     scenario: &Scenario,
     flaw: Option<Flaw>,
@@ -262,7 +263,7 @@ fn owns_all(state: &State) -> bool {
     })
 }
 
-/// The steps of a way from the start, by going it again.
+/// Returns the steps of a way from the start, by repeating it.
 fn trace(scenario: &Scenario, flaw: Option<Flaw>, judge: &mut Judge, way: &[u16]) -> Vec<String> {
     let mut state = scenario.start(judge);
     let mut lines = Vec::new();
@@ -277,7 +278,7 @@ fn trace(scenario: &Scenario, flaw: Option<Flaw>, judge: &mut Judge, way: &[u16]
     lines
 }
 
-/// What a step changes.
+/// Describes the changes of a step.
 fn describe(scenario: &Scenario, before: &State, after: &State) -> String {
     let mut line = String::new();
     for (client, ops) in scenario.clients.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! Scenarios by the thousand: every choice of short programs, from a few starts.
+//! Thousands of generated scenarios: every choice of short programs, from a few starts.
 
 use crate::scenario::Scenario;
 use crate::state::Op::{self, Delete, Get, Insert, Put, Rebuild};
 
-/// What the clients of a family begin with.
+/// The state in which the clients of a family begin.
 pub(crate) struct Start {
-    /// What the clients with hints remember.
+    /// The scenario at the time when the clients with hints took them.
     known: Scenario,
-    /// What has happened to it when they begin.
+    /// The changes between then and the clients' beginning.
     since: fn(Scenario) -> Scenario,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn starts() -> Vec<Start> {
     ]
 }
 
-/// The operations of programs, with a value of its own for each place.
+/// The operations of programs, with a distinct value for each place.
 fn operations(place: u8) -> Vec<Op> {
     let value = 4 + place;
     let mut all = vec![Insert(1, value), Rebuild(0)];
@@ -48,7 +48,7 @@ impl Start {
         self.known.name
     }
 
-    /// Two clients, with a program of two operations and one of one. The first has hints.
+    /// Two clients, with programs of two operations and of one. The first has hints.
     pub(crate) fn pairs(&self) -> Vec<Scenario> {
         let mut all = Vec::new();
         for first in operations(0) {

@@ -15,7 +15,7 @@ const READ_GUARD: u8 = 8;
 const BLIND_CAS: u8 = 16;
 
 impl Turn<'_> {
-    /// Does one part of the batch at the record, whichever is left.
+    /// Executes one remaining part of the batch at the record.
     pub(crate) fn record(&mut self) {
         let wanted = match self.op() {
             Op::Get(_) => READ_SLOT | READ_KEY | READ_VALUE,
@@ -53,8 +53,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The leaf that the blind CAS puts in place of `slot`, if it succeeds: INLINE, unsealed, of
-    /// the remembered born and of the key's hash.
+    /// Returns the leaf that the blind CAS puts in place of `slot`, if it succeeds: INLINE,
+    /// unsealed, with the remembered born and the key's hash.
     fn blind(&self, slot: Word) -> Option<Word> {
         let Op::Put(key, value) = self.op() else { return None };
         let matches = slot.is(Kind::Inline)
@@ -64,7 +64,7 @@ impl Turn<'_> {
         matches.then(|| self.leaf(key, value))
     }
 
-    /// Goes on after a part of the batch.
+    /// Continues after a part of the batch.
     fn judge_record(&mut self, state: State, wanted: u8) {
         let Pc::Record { got, slot, key, value, guard, swapped } = state.clients[self.client].pc else {
             unreachable!()
@@ -97,7 +97,7 @@ impl Turn<'_> {
             return self.again(state, None);
         }
         if let Op::Put(..) = self.op() {
-            // What the CAS found: LEAF, TOMB, or INLINE that it did not expect.
+            // The CAS found LEAF, TOMB, or an INLINE that it did not expect.
             if slot.is(Kind::Inline) {
                 return self.again(state, None);
             }
@@ -106,7 +106,7 @@ impl Turn<'_> {
         self.judge_static(state, hint.frame, hint.rank, slot);
     }
 
-    /// Whether a record's slot that was read by a hint may be of the remembered life.
+    /// Whether a record's slot that was read by a hint may belong to the remembered life.
     fn may_trust(&self, slot: Word) -> bool {
         if slot.is_sealed() && !self.has(Flaw::SealedTrusted) {
             return false;
@@ -118,7 +118,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The blind CAS succeeded on the record of `key`.
+    /// Continues after the blind CAS succeeded on the record of `key`.
     fn after_blind(&mut self, state: State, key: u8, inline: Word) {
         if key == self.key() || self.has(Flaw::UndoMissing) {
             self.finish(state, 1);
@@ -129,7 +129,8 @@ impl Turn<'_> {
     }
 
     /// Puts INLINE back in another key's record, by a CAS that expects the client's own leaf. If
-    /// that fails, the leaf is of whoever replaced it, or replaces the sealed page.
+    /// that fails, the leaf belongs to the client that replaced it, or that replaces the sealed
+    /// page.
     pub(crate) fn undo(&mut self, inline: Word) {
         let hint = self.hint();
         let Op::Put(key, value) = self.op() else { unreachable!() };
@@ -150,7 +151,7 @@ impl Turn<'_> {
         self.go(state, Pc::HEAD);
     }
 
-    /// Reads the guard beside a LEAF, which has no room for born.
+    /// Reads the guard in addition to a LEAF, which has no room for born.
     pub(crate) fn leaf_guard(&mut self, slot: Word, value: u8) {
         let guard = self.frame(self.hint().frame).words[GUARD];
         if self.proves_life(guard) {
@@ -160,7 +161,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The record is of the key; another key's leaf in it means INLINE.
+    /// Continues after reading a LEAF: another key's leaf in the record means INLINE.
     fn judge_leaf(&mut self, state: State, slot: Word, value: u8) {
         let own = slot.second() == self.key() || self.has(Flaw::WrongLeafBelieved);
         if !own {
@@ -169,7 +170,7 @@ impl Turn<'_> {
         self.finish(state, if own { slot.value() } else { value });
     }
 
-    /// Reads one word of the head, whichever is left: the record was another key's.
+    /// Reads one remaining word of the head, after the record turned out to be another key's.
     pub(crate) fn head(&mut self) {
         let hint = self.hint();
         let Pc::Head { got: before, .. } = self.state.clients[self.client].pc else { unreachable!() };

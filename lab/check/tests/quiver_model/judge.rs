@@ -1,19 +1,20 @@
-//! Judges histories while they grow: for each key, the set of all configurations that explain what
-//! has been returned so far.
+//! Checks histories while they grow: for each key, it keeps the set of all configurations that
+//! explain the results so far.
 //!
-//! A configuration is the key's value, and of every client's operation on the key whether it is
-//! pending, or has taken effect with which result. An operation that begins makes the set larger,
-//! closed under "a pending operation takes effect". One that returns keeps the configurations in
-//! which it has taken effect with that result. The history is linearizable as long as the set is
-//! not empty. Keys are independent of each other, since linearizability is a local property.
+//! A configuration is the key's value and, for every client's operation on the key, whether it is
+//! pending or has taken effect, and with which result. An operation that begins makes the set
+//! larger, closed under "a pending operation takes effect". One that returns keeps the
+//! configurations in which it has taken effect with that result. The history is linearizable as
+//! long as the set is not empty. Keys are independent of each other, since linearizability is a
+//! local property.
 //!
-//! Equal sets have equal numbers, so that a state holds one number a key.
+//! Equal sets have equal numbers, so that a state holds one number per key.
 
 use crate::memory::CLIENTS;
 use crate::state::Op;
 use std::collections::{BTreeSet, HashMap};
 
-/// What one client's operation on the key has come to.
+/// The progress of one client's operation on the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Status {
     Absent,
@@ -21,7 +22,7 @@ enum Status {
     Done(u8),
 }
 
-/// An operation without its key, in an order.
+/// An operation without its key, as an ordered value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Code {
     Get,
@@ -54,7 +55,7 @@ impl Code {
     }
 }
 
-/// One way to explain a history.
+/// One explanation of a history.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Configuration {
     value: u8,
@@ -73,12 +74,12 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// The number of "the value, and no operation".
+    /// Returns the number of "the value, and no operation".
     pub(crate) fn initial(&mut self, value: u8) -> u16 {
         self.number([Configuration { value, status: [Status::Absent; CLIENTS] }].into())
     }
 
-    /// The set after `client` has begun `op`.
+    /// Returns the set after `client` has begun `op`.
     pub(crate) fn begins(&mut self, set: u16, client: usize, op: Op) -> u16 {
         if let Some(&known) = self.begun.get(&(set, client, op)) {
             return known;
@@ -106,7 +107,8 @@ impl Judge {
         number
     }
 
-    /// The set after `client`'s operation has returned `result`; `None` if nothing explains that.
+    /// Returns the set after `client`'s operation has returned `result`; `None` if no configuration
+    /// explains that.
     pub(crate) fn returns(&mut self, set: u16, client: usize, result: u8) -> Option<u16> {
         if let Some(&known) = self.returned.get(&(set, client, result)) {
             return known;

@@ -2,10 +2,10 @@
 //! docs/quiver.md describes.
 //!
 //! The miniature has one node of three slots, pages of at most two records and two delta slots, two
-//! or three clients with a few operations each on four keys, page frames that are used again after
-//! a grace, and hints that outlive their page. The words of a READ come one by one in any order, so
-//! do the words of a new page where a hint may lead, and every CAS is a step. It has no paths of
-//! several nodes and no scans; leaves are retired, but their memory is not used again.
+//! or three clients with a few operations each on four keys, page frames that are reused after a
+//! grace period, and hints that outlive their page. The words of a READ come one by one in any
+//! order, as do the words of a new page that a hint may lead to, and every CAS is a step. It has no
+//! paths of several nodes and no scans; leaves are retired, but their memory is not reused.
 //!
 //! The protocol must hold in all scenarios, and each error planted in it must be found:
 //!
@@ -14,10 +14,10 @@
 //! cargo test -p darter-check --test quiver_model -- --nocapture --ignored --test-threads 1
 //! ```
 //!
-//! `memory` is what lies in the pool, `state` what clients are doing, `judge` what histories permit,
-//! `scenario` a start and the programs. A client's steps are in `turn`, `hinted`, `routed`,
-//! `rebuild` and `step`; `explore` takes them all; `scenarios` and `families` say from where, and
-//! `situation` what has to happen.
+//! `memory` is the content of the pool, `state` the progress of clients, `judge` what histories
+//! permit, `scenario` a start and the programs. A client's steps are in `turn`, `hinted`, `routed`,
+//! `rebuild` and `step`; `explore` takes all of them; `scenarios` and `families` contain the
+//! starts, and `situation` the situations that must occur.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 #![allow(clippy::large_types_passed_by_value)] // a step changes its copy of the state
@@ -41,12 +41,12 @@ use families::Start;
 use scenario::{Flaw, Scenario};
 use situation::{Situation, Situations};
 
-/// States at most. A scenario that has more is no scenario: it fails. They take 60 bytes each, and
-/// 300 while their successors are not known.
+/// Maximum number of states; a scenario with more fails. A state takes 60 bytes, and 300 while its
+/// successors are not known.
 const STATES_MAX: usize = 15_000_000;
 
-/// Explores the protocol completely. Returns the number of states, and what was met. Panics with a shortest trace if
-/// something is wrong.
+/// Explores the protocol completely. Returns the number of states, and the situations that
+/// occurred. Panics with a shortest trace to a violation.
 fn assert_holds(scenario: &Scenario) -> (usize, Situations) {
     let outcome = explore(scenario, None, STATES_MAX);
     let Scenario { name, clients, .. } = scenario;
@@ -107,7 +107,7 @@ fn longer_programs_of_two_clients_hold() {
     assert_families_hold(Start::fours);
 }
 
-/// The scenario that finds an error.
+/// Returns the scenario that finds an error.
 fn finder(flaw: Flaw) -> &'static str {
     match flaw {
         Flaw::HiUnchecked | Flaw::FirstPartFirst => "a split beside a reader without hints",

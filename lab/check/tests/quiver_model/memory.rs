@@ -1,9 +1,9 @@
-//! What lies in the miniature pool: words, page frames, and the slots of one node.
+//! The content of the miniature pool: words, page frames, and the slots of one node.
 //!
 //! A word is a `u16` whose fields are a nibble each. A LEAF word holds its leaf's key and value in
-//! place of an address, since a leaf never changes while it can be reached. Every put of a scenario
-//! writes a value of its own. If it needs another leaf, that one has the next *copy* number, so
-//! equal LEAF words are equal addresses.
+//! place of an address, since a leaf never changes while it is reachable. Every put of a scenario
+//! writes a distinct value. If it needs another leaf, that one has the next *copy* number, so equal
+//! LEAF words are equal addresses.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use std::fmt;
 pub(crate) const KEYS: usize = 4;
 /// Edges of the node, and slots.
 pub(crate) const EDGES: usize = 3;
-/// Records that a page has room for.
+/// Capacity of a page in records.
 pub(crate) const RECORDS: usize = 2;
-/// Delta slots that a page has room for.
+/// Capacity of a page in delta slots.
 pub(crate) const DELTAS: usize = 2;
 /// Page frames.
 pub(crate) const FRAMES: usize = 7;
-/// Clients at most.
+/// Maximum number of clients.
 pub(crate) const CLIENTS: usize = 3;
 
 /// Places of a frame's words.
@@ -32,7 +32,7 @@ pub(crate) const WORDS: usize = VALUE + RECORDS;
 /// No key, frame or rank.
 pub(crate) const NOTHING: u8 = 15;
 
-/// What a word is.
+/// The kind of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Empty,
@@ -66,7 +66,7 @@ impl Word {
         Self::new(Kind::Tomb, born, hash, 0)
     }
 
-    /// TOMB of a delta slot: only the key, whose hash is taken as unique.
+    /// TOMB of a delta slot: only the key, whose hash counts as unique.
     pub(crate) const fn delta_tomb(key: u8) -> Self {
         Self::new(Kind::Tomb, 0, key, 0)
     }
@@ -143,14 +143,14 @@ impl fmt::Debug for Word {
     }
 }
 
-/// Where a frame is between two uses.
+/// The state of a frame between two uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Life {
     Free,
-    /// A client writes a page in it.
+    /// A client is writing a page in it.
     Draft,
     Linked,
-    /// Unlinked; the bits are of the clients that were in an operation then and still are.
+    /// Unlinked; the bits are the clients that were in an operation then and still are.
     Retired(u8),
 }
 
@@ -162,7 +162,7 @@ pub(crate) struct Frame {
     pub(crate) hi: u8,
     pub(crate) life: Life,
     /// Born of the next page here: how many pages were linked here and freed. A draft that was
-    /// given back has the born of the page that comes next, which the epochs permit.
+    /// given back has the born of the next page, which the epochs permit.
     pub(crate) born: u8,
 }
 
@@ -170,7 +170,7 @@ impl Frame {
     pub(crate) const FREE: Self =
         Self { words: [Word::EMPTY; WORDS], lo: 0, hi: 0, life: Life::Free, born: 1 };
 
-    /// The rank at which a static key is; for other keys any rank, as a blind trie has it.
+    /// Returns the rank of a static key; for other keys any rank, as in a blind trie.
     pub(crate) fn rank(map: Word, key: u8) -> u8 {
         match (0..RECORDS as u8).find(|&rank| Self::mapped(map, rank) == key) {
             Some(rank) => rank,
@@ -178,17 +178,17 @@ impl Frame {
         }
     }
 
-    /// The key that the map has at `rank`, or `NOTHING`.
+    /// Returns the key that the map has at `rank`, or `NOTHING`.
     pub(crate) fn mapped(map: Word, rank: u8) -> u8 {
         (map.0 >> (4 * rank) & 15) as u8
     }
 
-    /// A map of these keys.
+    /// Returns a map of these keys.
     pub(crate) fn map(keys: [u8; RECORDS]) -> Word {
         Word(u16::from(keys[0]) | u16::from(keys[1]) << 4)
     }
 
-    /// The rank of `key`, if it is static.
+    /// Returns the rank of `key`, if it is static.
     pub(crate) fn static_rank(&self, key: u8) -> Option<u8> {
         (0..RECORDS as u8).find(|&rank| Self::mapped(self.words[MAP], rank) == key)
     }

@@ -18,7 +18,7 @@ struct Part {
 }
 
 impl Turn<'_> {
-    /// The places of a page's words in the order of their seals, the guard last.
+    /// Returns the places of a page's words in the order of their seals, the guard last.
     fn seals(&self, frame: u8) -> Vec<usize> {
         let mut places: Vec<usize> = (DELTA..DELTA + self.scenario.deltas).collect();
         places.extend(SLOT..SLOT + self.records(frame));
@@ -31,8 +31,8 @@ impl Turn<'_> {
         places
     }
 
-    /// Goes on with the next seal from `at` on that is missing, or with the plan. A word that is
-    /// sealed stays sealed, so it needs no step; a sealed guard says that all other words are.
+    /// Continues with the next missing seal from `at` on, or with the plan. A sealed word stays
+    /// sealed, so it needs no step; a sealed guard means that all other words are sealed.
     pub(crate) fn seal_from(&mut self, state: State, frame: u8, at: usize) {
         let words = &state.frames[frame as usize].words;
         let places = self.seals(frame);
@@ -56,8 +56,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Seals one word. The CAS that fails is tried again with what it found, which changes nothing,
-    /// so the one that succeeds is the step.
+    /// Seals one word. A failed CAS is retried with the word it found, which changes nothing, so
+    /// only the successful one is a step.
     pub(crate) fn seal(&mut self, frame: u8, at: u8) {
         let place = self.seals(frame)[at as usize];
         let mut state = self.state;
@@ -66,7 +66,7 @@ impl Turn<'_> {
         self.seal_from(state, frame, at as usize + 1);
     }
 
-    /// Reads the node's slot of a part: EMPTY if nobody has linked it.
+    /// Reads the node's slot of a part: EMPTY if the part is not linked yet.
     pub(crate) fn part(&mut self, frame: u8, part: u8, whole: bool) {
         let job = Job::Part { frame, part, whole };
         let (slot, expect, _) = self.target(job);
@@ -82,7 +82,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The page is replaced, by this client or another: the operation goes on in what followed.
+    /// Continues in the new page after this client or another has replaced the page.
     fn rebuilt(&mut self, state: State) {
         if let Op::Rebuild(_) = self.op() {
             self.finish(state, 0);
@@ -91,7 +91,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The slot of a job, the word that it expects there, and the part that it links.
+    /// Returns the slot of a job, the word that it expects there, and the part that it links.
     fn target(&self, job: Job) -> (u8, Word, Part) {
         match job {
             Job::Fill { slot, hi } => {
@@ -102,7 +102,7 @@ impl Turn<'_> {
                 let page = self.frame(frame);
                 let room = if whole { RECORDS } else { self.scenario.room };
                 let mut parts = plan(page, room, self);
-                // Only a planted error changes what is sealed, and then a plan may shrink.
+                // Only a planted error changes sealed words, and then a plan may shrink.
                 let part = parts.swap_remove((part as usize).min(parts.len() - 1));
                 let first = part.lo == page.lo;
                 let expect = if first { Word::page(page.hi, frame) } else { Word::EMPTY };
@@ -111,8 +111,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes a frame for the page, if there are pairs, and finds out which words to write one by
-    /// one: those that a hint of another client may lead it to.
+    /// Takes a frame for the page, if there are pairs, and determines which words to write one by
+    /// one: those to which another client's hint may lead.
     pub(crate) fn draft(&mut self, mut state: State, job: Job) {
         let (_, _, part) = self.target(job);
         if part.pairs.is_empty() {
@@ -133,7 +133,8 @@ impl Turn<'_> {
         self.go(state, Pc::Draft { job, draft, left });
     }
 
-    /// The words of a page with these pairs, by place. What lies behind its last record stays.
+    /// Returns the words of a page with these pairs, by place. The words after its last record
+    /// stay.
     fn page_words(&self, born: u8, pairs: &[(u8, u8)]) -> Vec<(usize, Word)> {
         assert!(pairs.len() <= RECORDS, "the scenario keeps pages small");
         let mut keys = [NOTHING; RECORDS];
@@ -149,7 +150,7 @@ impl Turn<'_> {
         words
     }
 
-    /// Writes one word of the draft, whichever is left; then links it.
+    /// Writes one remaining word of the draft; after the last one, links it.
     pub(crate) fn write(&mut self, job: Job, draft: u8, left: u16) {
         if left == 0 {
             return self.link(job, draft);
@@ -213,9 +214,9 @@ impl Turn<'_> {
     }
 }
 
-/// The plan for a sealed page: its live pairs, cut at edges into parts of at most `room` pairs. An
-/// edge with more pairs is a part of its own, where the full design has a child node; what comes
-/// after it needs a slot even if no pair is there.
+/// Returns the plan for a sealed page: its live pairs, cut at edges into parts of at most `room`
+/// pairs. An edge with more pairs is a separate part, for which the full design has a child node;
+/// the range after it needs a slot even if it has no pair.
 fn plan(page: &Frame, room: usize, turn: &Turn<'_>) -> Vec<Part> {
     let mut parts = vec![Part { lo: page.lo, hi: page.hi, pairs: Vec::new() }];
     let mut crowded_before = false;
@@ -236,7 +237,7 @@ fn plan(page: &Frame, room: usize, turn: &Turn<'_>) -> Vec<Part> {
     parts
 }
 
-/// The value of a key in a sealed page. Another key's leaf in its record means INLINE.
+/// Returns the value of a key in a sealed page. Another key's leaf in its record means INLINE.
 fn live(page: &Frame, key: u8, turn: &Turn<'_>) -> Option<u8> {
     if let Some(rank) = page.static_rank(key) {
         let slot = page.words[SLOT + rank as usize];

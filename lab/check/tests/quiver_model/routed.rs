@@ -1,5 +1,5 @@
-//! Steps of an operation that comes down by the node: its slots, the page's head, the record (L5);
-//! and what is decided from a record or a delta, however it was found (L6, L7).
+//! Steps of an operation that descends by the node: its slots, the page's head, the record (L5);
+//! and the decisions made on a record or a delta, however it was found (L6, L7).
 
 use crate::memory::{DELTA, DELTAS, GUARD, Kind, SLOT, VALUE, Word};
 use crate::scenario::Flaw;
@@ -8,7 +8,7 @@ use crate::state::{Job, Op, Pc, State};
 use crate::turn::Turn;
 
 impl Turn<'_> {
-    /// Reads one slot of the node, whichever is left of those up to the key's edge.
+    /// Reads one remaining slot of the node, up to the key's edge.
     pub(crate) fn route(&mut self) {
         let Pc::Route { got: before, .. } = self.state.clients[self.client].pc else { unreachable!() };
         let edge = self.edge() as usize;
@@ -37,7 +37,7 @@ impl Turn<'_> {
         }
     }
 
-    /// No key is in the range of `slot`.
+    /// Continues after finding that there is no key in the range of `slot`.
     fn at_none(&mut self, state: State, slot: u8, word: Word) {
         match self.op() {
             Op::Get(_) | Op::Delete(_) | Op::Rebuild(_) => self.finish(state, 0),
@@ -57,8 +57,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Reads one word of a page's head, whichever is left: the guard if there is something to
-    /// remember for later, the delta if the key is not static.
+    /// Reads one remaining word of a page's head: the guard if there is something to remember for
+    /// later, the delta if the key is not static.
     pub(crate) fn page(&mut self, frame: u8) {
         let Pc::Page { got: before, .. } = self.state.clients[self.client].pc else { unreachable!() };
         let rank = self.frame(frame).static_rank(self.key());
@@ -112,7 +112,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Goes on with a write after it has read the word of its key's record.
+    /// Continues a write after it has read the word of its key's record.
     pub(crate) fn judge_static(&mut self, state: State, frame: u8, rank: u8, slot: Word) {
         let live = !slot.is(Kind::Tomb);
         let born = self.frame(frame).words[GUARD].first();
@@ -130,8 +130,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Goes on after the delta has been read: the key is not static. By a hint (`routed` is false)
-    /// the page is not replaced, since its node is not known.
+    /// Continues after reading the delta, since the key is not static. By a hint (`routed` is
+    /// false) the page is not replaced, since its node is not known.
     pub(crate) fn judge_delta(&mut self, state: State, frame: u8, delta: [Word; DELTAS], routed: bool) {
         let key = self.key();
         let used = &delta[..self.scenario.deltas];

@@ -1,5 +1,5 @@
-//! What a scenario is: the pages at the start, what clients remember, and what they do; and the
-//! errors that can be planted in the protocol.
+//! Scenarios: the pages at the start, the clients' hints and their operations; and the errors that
+//! can be planted in the protocol.
 
 use crate::judge::Judge;
 use crate::memory::{
@@ -8,7 +8,7 @@ use crate::memory::{
 };
 use crate::state::{Client, Hint, Op, Pc, State};
 
-/// Key of delta slots that are taken from the start, by a TOMB. No operation uses it.
+/// Key of delta slots that are taken from the start, by a TOMB. It is not used by any operation.
 const FOREIGN: u8 = 7;
 
 /// An error in the protocol.
@@ -24,7 +24,7 @@ pub(crate) enum Flaw {
     BornOfGuard,
     /// The new page is written before the last words of the old one are sealed.
     EarlyCopy,
-    /// A rebuild seals all words but the guard.
+    /// A rebuild seals all words except the guard.
     GuardNotSealed,
     /// The guard is sealed before the other words.
     GuardSealedFirst,
@@ -44,15 +44,15 @@ pub(crate) enum Flaw {
     WrongLeafCopied,
     /// The updater does not compare the record's key with its own after a blind CAS.
     UndoMissing,
-    /// The updater puts INLINE back without looking at the word.
+    /// The updater puts INLINE back without reading the word.
     UndoOverwrites,
-    /// After an undo that failed, the updater goes on with the leaf that it lost.
+    /// After an undo that failed, the updater continues with the leaf that it lost.
     LostLeafReused,
     /// After an undo that failed, the updater retires the leaf that it lost.
     LostLeafFreed,
-    /// A page's frame is free as soon as it is unlinked.
+    /// A page's frame is freed as soon as it is unlinked.
     NoGrace,
-    /// A miss believes the rank that the client remembered.
+    /// A miss trusts the rank that the client remembered.
     HintedAbsence,
 }
 
@@ -90,9 +90,9 @@ pub(crate) struct Scenario {
     pub(crate) edges: [u8; KEYS],
     /// The hash of each key that INLINE and TOMB words have.
     pub(crate) hashes: [u8; KEYS],
-    /// Pairs that a plan puts in one part.
+    /// Maximum number of pairs in a part of a plan.
     pub(crate) room: usize,
-    /// Delta slots of a page.
+    /// Number of delta slots of a page.
     pub(crate) deltas: usize,
     frames: [Frame; FRAMES],
     slots: [Word; EDGES],
@@ -124,25 +124,25 @@ impl Scenario {
         self
     }
 
-    /// Plans put at most so many pairs in a part.
+    /// Limits the parts of plans to `room` pairs.
     pub(crate) fn room(mut self, room: usize) -> Self {
         self.room = room;
         self
     }
 
-    /// Pages have one delta slot.
+    /// Gives pages one delta slot.
     pub(crate) fn one_delta(mut self) -> Self {
         self.deltas = 1;
         self
     }
 
-    /// `other` has the hash of `key`.
+    /// Gives `other` the hash of `key`.
     pub(crate) fn collision(mut self, key: usize, other: usize) -> Self {
         self.hashes[other] = self.hashes[key];
         self
     }
 
-    /// The next frame holds a page for the edges from `lo` to `hi`.
+    /// Puts a page for the edges from `lo` to `hi` in the next frame.
     pub(crate) fn page(mut self, lo: u8, hi: u8, pairs: &[(u8, u8)]) -> Self {
         let frame = &mut self.frames[self.used];
         let born = frame.born;
@@ -162,34 +162,34 @@ impl Scenario {
         self
     }
 
-    /// No key is in the edges from `lo` to `hi`.
+    /// Adds a range without keys, for the edges from `lo` to `hi`.
     pub(crate) fn none(mut self, lo: u8, hi: u8) -> Self {
         self.slots[lo as usize] = Word::none(hi);
         self
     }
 
-    /// The last page's first delta slots are taken.
+    /// Takes the last page's first delta slots.
     pub(crate) fn taken(mut self, deltas: usize) -> Self {
         self.frames[self.used - 1].words[DELTA..DELTA + deltas].fill(Word::delta_tomb(FOREIGN));
         self
     }
 
-    /// The last page has this pair in its delta slot `at`.
+    /// Puts a pair in delta slot `at` of the last page.
     pub(crate) fn later(mut self, at: usize, key: u8, value: u8) -> Self {
         self.frames[self.used - 1].words[DELTA + at] = Word::leaf(key, value, 0);
         self.values[key as usize] = value;
         self
     }
 
-    /// A record of the last page has been updated.
+    /// Updates a record of the last page.
     pub(crate) fn updated(mut self, rank: usize, key: u8, value: u8) -> Self {
         self.frames[self.used - 1].words[SLOT + rank] = Word::leaf(key, value, 0);
         self.values[key as usize] = value;
         self
     }
 
-    /// The last page was rebuilt to one of `pairs` in the next frame. Its own frame is free and has
-    /// its sealed words still; hints made before are stale.
+    /// Rebuilds the last page to one of `pairs` in the next frame. Its own frame is free and still
+    /// has its sealed words; hints made before are stale.
     pub(crate) fn rebuilt(mut self, pairs: &[(u8, u8)]) -> Self {
         let old = &mut self.frames[self.used - 1];
         let (lo, hi) = (old.lo, old.hi);
@@ -207,13 +207,13 @@ impl Scenario {
         self.page(lo, hi, pairs)
     }
 
-    /// One more client, which begins without hints.
+    /// Adds a client that begins without hints.
     pub(crate) fn client(mut self, ops: &[Op]) -> Self {
         self.clients.push(ops.to_vec());
         self
     }
 
-    /// One more client, which remembers the last page so far.
+    /// Adds a client that remembers the last page so far.
     pub(crate) fn knowing(mut self, ops: &[Op]) -> Self {
         let frame = self.used - 1;
         let page = &self.frames[frame];
@@ -227,7 +227,7 @@ impl Scenario {
         self.client(ops)
     }
 
-    /// The last client's map has a wrong rank for `key`.
+    /// Gives the last client's map a wrong rank for `key`.
     pub(crate) fn misled(mut self, key: u8, rank: u8) -> Self {
         let last = self.clients.len() - 1;
         if let Some(hint) = &mut self.hints[last][key as usize] {
@@ -236,7 +236,7 @@ impl Scenario {
         self
     }
 
-    /// The state at the start.
+    /// Returns the state at the start.
     pub(crate) fn start(&self, judge: &mut Judge) -> State {
         let mut clients = [Client { pc: Pc::Idle, begun: 0, hints: [None; KEYS], copy: 0 }; CLIENTS];
         for (client, ops) in self.clients.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The scenarios by name. Key 0 and key 1 are of edge 0, key 2 is of edge 1, key 3 of edge 2,
-//! unless said otherwise. The number behind a key is a value.
+//! The scenarios by name. Keys 0 and 1 have edge 0, key 2 has edge 1, and key 3 edge 2, unless said
+//! otherwise. The number after a key is a value.
 
 use crate::scenario::Scenario;
 use crate::state::Op::{Delete, Get, Insert, Put, Rebuild};
@@ -25,7 +25,7 @@ fn full(name: &'static str) -> Scenario {
     page(name).taken(2)
 }
 
-/// The same, which a plan cuts in two parts.
+/// The same page, which a plan cuts in two parts.
 fn parts(name: &'static str) -> Scenario {
     full(name).room(1)
 }
@@ -59,7 +59,7 @@ fn changes() -> Vec<Scenario> {
     ]
 }
 
-/// Pages that are copied whole, go, or come.
+/// Pages that are copied whole, removed, or added.
 fn copies() -> Vec<Scenario> {
     vec![
         full("a copy beside an updater").knowing(&[Put(0, 4), Get(0)]).client(&[Put(1, 3), Get(0)]),
@@ -139,7 +139,7 @@ fn rebuilds() -> Vec<Scenario> {
     ]
 }
 
-/// Hints that outlive their page, whose frame is used again.
+/// Hints that outlive their page, whose frame is reused.
 fn old_hints() -> Vec<Scenario> {
     let old = |name| Scenario::new(name).one_delta().page(0, 2, &[(0, 1)]);
     let again = |scenario: Scenario| scenario.rebuilt(&[(0, 1)]).taken(1);
@@ -174,7 +174,7 @@ fn old_hints() -> Vec<Scenario> {
     ]
 }
 
-/// Blind updates that hit another key's record, and maps that are wrong.
+/// Blind updates that hit another key's record, and wrong maps.
 fn collisions() -> Vec<Scenario> {
     let page = |name| Scenario::new(name).one_delta().collision(0, 1).page(0, 2, &[(0, 1)]);
     let two = |name| Scenario::new(name).one_delta().page(0, 2, &[(0, 1), (1, 2)]);
@@ -197,7 +197,7 @@ fn collisions() -> Vec<Scenario> {
     ]
 }
 
-/// Scenarios of three clients with two operations each, that take minutes.
+/// Scenarios of three clients with two operations each, which take minutes.
 pub(crate) fn large() -> Vec<Scenario> {
     let small = |name| Scenario::new(name).one_delta().page(0, 2, &[(0, 1), (2, 2)]);
     vec![

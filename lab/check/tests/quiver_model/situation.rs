@@ -1,17 +1,17 @@
-//! Situations that scenarios must bring about: a check that never meets them proves little.
+//! Situations that must occur in the scenarios; without them the check proves little.
 
-/// What a step may meet.
+/// A situation in a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Situation {
     /// A search finds a slot whose *hi* is below its edge: it has read a later slot too early.
     SlotReadEarly,
-    /// A helper finds a part of the plan linked.
+    /// A helper finds a part of the plan already linked.
     PartFound,
-    /// A helper finds that the page is replaced.
+    /// A helper finds the page already replaced.
     PageReplaced,
     /// A draft with a page in it is not linked, and its frame is given back.
     DraftLost,
-    /// A word of a draft is written that a hint leads to.
+    /// A client writes a word of a draft to which a hint leads.
     DraftInSight,
     /// A hint leads to an unsealed record of another life, with the key.
     OtherLife,
@@ -33,9 +33,9 @@ pub(crate) enum Situation {
     UndoOnChanged,
     /// A blind CAS finds LEAF, and a second one replaces that.
     SecondCas,
-    /// NONE takes the place of a page.
+    /// NONE replaces a page.
     NoneLinked,
-    /// NONE is linked behind a crowded edge.
+    /// NONE is linked after a crowded edge.
     NoneBehind,
 }
 
@@ -61,7 +61,7 @@ impl Situation {
     ];
 }
 
-/// The situations met so far.
+/// The situations that have occurred so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Situations(u32);
 

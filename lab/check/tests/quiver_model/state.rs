@@ -1,4 +1,4 @@
-//! A state of the miniature: the pool, where each client is in its operation, and the histories.
+//! A state of the miniature: the pool, the progress of each client's operation, and the histories.
 
 use crate::memory::{CLIENTS, DELTAS, EDGES, FRAMES, Frame, KEYS, Kind, Life, Word};
 
@@ -6,14 +6,14 @@ use crate::memory::{CLIENTS, DELTAS, EDGES, FRAMES, Frame, KEYS, Kind, Life, Wor
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Op {
     Get(u8),
-    /// Writes whether or not the key is there; returns whether it was.
+    /// Writes unconditionally; returns whether the key was present.
     Put(u8, u8),
-    /// Writes if the key is absent; returns whether it was there.
+    /// Writes if the key is absent; returns whether it was present.
     Insert(u8, u8),
-    /// Returns whether the key was there.
+    /// Returns whether the key was present.
     Delete(u8),
-    /// Rebuilds the page of the key though its delta may not be full, as whoever finds half of the
-    /// records dead does. Returns 0.
+    /// Rebuilds the page of the key though its delta may not be full, like a client that finds half
+    /// of the records dead. Returns 0.
     Rebuild(u8),
 }
 
@@ -28,7 +28,7 @@ impl Op {
         }
     }
 
-    /// The value after the operation, and its result.
+    /// Returns the value after the operation, and its result.
     pub(crate) fn apply(self, value: u8) -> (u8, u8) {
         let was = u8::from(value != 0);
         match self {
@@ -41,7 +41,7 @@ impl Op {
     }
 }
 
-/// What a client remembers of a key: the page, its born, and the rank that the map gives.
+/// A client's hint to a key: the page, its born, and the rank that the map gives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Hint {
     pub(crate) frame: u8,
@@ -49,16 +49,17 @@ pub(crate) struct Hint {
     pub(crate) rank: u8,
 }
 
-/// What a new page is for.
+/// The purpose of a new page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Job {
-    /// To take the place of NONE in `slot`, with one pair.
+    /// To replace NONE in `slot`, with one pair.
     Fill { slot: u8, hi: u8 },
-    /// To be a part of the sealed page in `frame`; `whole` if the plan is a copy of it all.
+    /// To become a part of the sealed page in `frame`; `whole` if the plan is a copy of the whole
+    /// page.
     Part { frame: u8, part: u8, whole: bool },
 }
 
-/// Where a client is in its operation. A step reads or changes one word.
+/// The progress of a client's operation. A step reads or changes one word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Pc {
     Idle,
@@ -71,35 +72,35 @@ pub(crate) enum Pc {
         guard: Word,
         swapped: bool,
     },
-    /// A LEAF by hint: the guard is to be read. `value` is the record's own.
+    /// A LEAF by hint, whose guard must be read. `value` is the record's own.
     LeafGuard {
         slot: Word,
         value: u8,
     },
-    /// The blind CAS hit another key's record, whose INLINE is to be put back.
+    /// The blind CAS hit another key's record, whose INLINE must be put back.
     Undo {
         inline: Word,
     },
-    /// Another key's record: guard, delta and map are to be read.
+    /// Another key's record: guard, delta and map must be read.
     Head {
         got: u8,
         guard: Word,
         map: Word,
         delta: [Word; DELTAS],
     },
-    /// The node's slots, up to the key's edge, are to be read.
+    /// The node's slots, up to the key's edge, must be read.
     Route {
         got: u8,
         slots: [Word; EDGES],
     },
-    /// A page found by the node: guard and delta are to be read.
+    /// A page found by the node: guard and delta must be read.
     Page {
         frame: u8,
         got: u8,
         guard: Word,
         delta: [Word; DELTAS],
     },
-    /// A page found by the node, in which the key is static: its record is to be read.
+    /// A page found by the node, in which the key is static: its record must be read.
     Static {
         frame: u8,
         rank: u8,
@@ -112,18 +113,18 @@ pub(crate) enum Pc {
         put: Word,
         result: u8,
     },
-    /// The words of a page from `at` on are to be sealed.
+    /// The words of a page from `at` on must be sealed.
     Seal {
         frame: u8,
         at: u8,
     },
-    /// The node's slot of a part is to be read.
+    /// The node's slot of a part must be read.
     Part {
         frame: u8,
         part: u8,
         whole: bool,
     },
-    /// The words of a new page with a bit in `left` are to be written, then linked by one CAS.
+    /// The words of a new page with a bit in `left` must be written, then linked by one CAS.
     Draft {
         job: Job,
         draft: u8,
@@ -147,10 +148,10 @@ impl Pc {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Client {
     pub(crate) pc: Pc,
-    /// Operations begun.
+    /// Number of operations begun.
     pub(crate) begun: u8,
     pub(crate) hints: [Option<Hint>; KEYS],
-    /// Copy number of its leaf: how many it has lost to a page in this operation.
+    /// Copy number of its leaf: the number of leaves it has lost to a page in this operation.
     pub(crate) copy: u8,
 }
 
@@ -160,7 +161,7 @@ pub(crate) struct State {
     pub(crate) frames: [Frame; FRAMES],
     pub(crate) slots: [Word; EDGES],
     pub(crate) clients: [Client; CLIENTS],
-    /// For each key, the number that the judge gave to its set of configurations.
+    /// For each key, the number that the judge assigned to its set of configurations.
     pub(crate) judged: [u16; KEYS],
     /// A bit for each leaf that is retired.
     pub(crate) retired: u32,
@@ -181,7 +182,7 @@ impl State {
         frame as u8
     }
 
-    /// Unlinks a page: its frame is free when nobody is in an operation any more who is now.
+    /// Unlinks a page: its frame is free when all operations now in progress have ended.
     pub(crate) fn retire(&mut self, frame: u8, grace: bool) {
         let mut pinned = 0;
         for (index, client) in self.clients.iter().enumerate() {
@@ -196,7 +197,8 @@ impl State {
         self.retired & Self::leaf_bit(leaf) != 0
     }
 
-    /// Retires the leaf of a word that was replaced, if it has one. Returns whether it may.
+    /// Retires the leaf of a word that was replaced, if it has one. Returns whether this is
+    /// allowed.
     #[must_use]
     pub(crate) fn retire_leaf(&mut self, word: Word) -> bool {
         if !word.is(Kind::Leaf) {
@@ -232,7 +234,7 @@ impl State {
         }
     }
 
-    /// Makes states equal that differ only in free frames of which nobody has a hint.
+    /// Makes states equal that differ only in free frames to which no client has a hint.
     pub(crate) fn forget_unreachable(&mut self) {
         for frame in 0..FRAMES {
             if self.frames[frame].life == Life::Free && !self.is_hinted(frame as u8, CLIENTS) {

@@ -4,9 +4,9 @@ use crate::state::{Op, Pc};
 use crate::turn::Turn;
 
 impl Turn<'_> {
-    /// Puts every state that one step of the client leads to in `out`.
+    /// Puts every state to which one step of the client leads in `out`.
     ///
-    /// The beginning of an operation is one with its first step, and its return with its last:
+    /// The beginning of an operation coincides with its first step, and its return with its last:
     /// shorter operations allow fewer orders, and hold fewer frames back.
     pub(crate) fn step(&mut self) {
         match self.state.clients[self.client].pc {

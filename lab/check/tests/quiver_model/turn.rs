@@ -1,5 +1,5 @@
-//! What one client's step has at hand: the state before it, the scenario, the planted error, and
-//! where the states after it go.
+//! The context of one client's step: the state before it, the scenario, the planted error, and the
+//! list for the states after it.
 
 use crate::judge::Judge;
 use crate::memory::{Frame, Kind, MAP, NOTHING, RECORDS, Word};
@@ -7,7 +7,7 @@ use crate::scenario::{Flaw, Scenario};
 use crate::situation::Situations;
 use crate::state::{Hint, Op, Pc, State};
 
-/// A state after a step, and what is wrong with it if something is.
+/// A state after a step, and the violation, if there is one.
 pub(crate) type Next = (State, Option<&'static str>);
 
 /// One client's turn.
@@ -27,7 +27,7 @@ impl Turn<'_> {
         self.flaw == Some(flaw)
     }
 
-    /// The operation that the client is in.
+    /// Returns the current operation of the client.
     pub(crate) fn op(&self) -> Op {
         self.scenario.clients[self.client][self.state.clients[self.client].begun as usize - 1]
     }
@@ -40,17 +40,17 @@ impl Turn<'_> {
         self.scenario.edges[self.key() as usize]
     }
 
-    /// The operation's leaf.
+    /// Returns the operation's leaf.
     pub(crate) fn leaf(&self, key: u8, value: u8) -> Word {
         Word::leaf(key, value, self.state.clients[self.client].copy)
     }
 
-    /// The operations that the client has not begun.
+    /// Returns the operations that the client has not begun.
     pub(crate) fn later(&self) -> &[Op] {
         &self.scenario.clients[self.client][self.state.clients[self.client].begun as usize..]
     }
 
-    /// What the client remembers of the key.
+    /// Returns the client's hint to the key.
     pub(crate) fn hint(&self) -> Hint {
         self.state.clients[self.client].hints[self.key() as usize].expect("a hint is followed")
     }
@@ -59,14 +59,14 @@ impl Turn<'_> {
         &self.state.frames[frame as usize]
     }
 
-    /// Whether a guard that was read by a hint shows that the remembered life lasts.
+    /// Whether a guard that was read by a hint shows that the remembered life continues.
     pub(crate) fn proves_life(&self, guard: Word) -> bool {
         let same = guard.first() == self.hint().born || self.has(Flaw::BornOfGuard);
         let sealed = guard.is_sealed() && !(self.has(Flaw::SealedTrusted) && matches!(self.op(), Op::Get(_)));
         guard.is(Kind::Guard) && same && !sealed
     }
 
-    /// The step leads to `state`.
+    /// Adds `state` to the results of the step.
     pub(crate) fn push(&mut self, mut state: State) {
         if !self.has(Flaw::NoGrace) {
             state.forget_unreachable();
@@ -74,18 +74,18 @@ impl Turn<'_> {
         self.out.push((state, None));
     }
 
-    /// The step violates what must hold.
+    /// Adds a state in which the step violates a property.
     pub(crate) fn wrong(&mut self, state: State, what: &'static str) {
         self.out.push((state, Some(what)));
     }
 
-    /// The step leads to `state`, with the client at `pc`.
+    /// Adds `state`, with the client at `pc`.
     pub(crate) fn go(&mut self, mut state: State, pc: Pc) {
         state.clients[self.client].pc = pc;
         self.push(state);
     }
 
-    /// The client forgets its hint and looks in the node, or starts over with a better rank.
+    /// Drops the client's hint and continues in the node, or starts over with a better rank.
     pub(crate) fn again(&mut self, mut state: State, rank: Option<u8>) {
         let key = self.key() as usize;
         let client = &mut state.clients[self.client];
@@ -99,7 +99,7 @@ impl Turn<'_> {
         self.push(state);
     }
 
-    /// The operation returns.
+    /// Lets the operation return.
     pub(crate) fn finish(&mut self, mut state: State, result: u8) {
         let key = self.key() as usize;
         let judged = self.judge.returns(state.judged[key], self.client, result);
@@ -121,7 +121,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The client learns the map of a page whose guard it has read unsealed.
+    /// Lets the client remember the map of a page whose guard it has read unsealed.
     pub(crate) fn learn(&self, state: &mut State, frame: u8, guard: Word) {
         if guard.is_sealed() {
             return;
@@ -154,7 +154,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The records that the page in `frame` has.
+    /// Returns the number of records of the page in `frame`.
     pub(crate) fn records(&self, frame: u8) -> usize {
         let map = self.frame(frame).words[MAP];
         (0..RECORDS as u8).filter(|&rank| Frame::mapped(map, rank) != NOTHING).count()

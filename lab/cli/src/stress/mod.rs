@@ -1,5 +1,5 @@
-//! `stress`: processes that are killed and paused on one pool, memory nodes and links too, and the
-//! judgement of all they were told.
+//! `stress`: kills and pauses processes on one pool, and memory nodes and links too, and checks all
+//! their results.
 
 mod summary;
 
@@ -24,9 +24,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Redraws a second: few, since the workers share the cores with the bar.
+/// Redraws per second: few, since the workers share the cores with the bar.
 const REDRAWS_PER_SECOND: u8 = 5;
-/// The hidden command that a worker is started by.
+/// The hidden command that starts a worker.
 pub(crate) const WORKER_COMMAND: &str = "stress-worker";
 
 #[derive(clap::Args)]
@@ -35,20 +35,20 @@ Examples:
   darter-lab stress --pool 'file:/dev/shm/stress.pool?size=256M' --seconds 60
   darter-lab stress --memnodes 3 --node-kills 1 --until-kills 30
   darter-lab stress --memnodes 2 --replicas 2 --node-size 16M --node-kills 0.5 --node-pauses 0.5")]
-#[allow(clippy::struct_excessive_bools)] // switches of which any combination means something
+#[allow(clippy::struct_excessive_bools)] // independent switches
 pub(crate) struct StressCommand {
     /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or the name of one without keys
     #[arg(long, value_name = "URL", env = "DARTER_POOL", required_unless_present = "memnodes")]
     pool: Option<PoolUrl>,
-    /// Start so many memory nodes for the run, with their regions in files, and work on a pool over
-    /// them
+    /// Start this many memory nodes for the run, with their regions in files, and work on a pool
+    /// over them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(cluster::NODES_MAX)))]
     memnodes: Option<u8>,
     #[command(flatten)]
     credentials: ClientArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// The index that is put under stress
+    /// The index to stress
     #[arg(long, value_name = "NAME", default_value = "quiver", value_parser = index_names())]
     index: SubjectKind,
     /// Worker processes at a time
@@ -59,74 +59,75 @@ pub(crate) struct StressCommand {
     #[arg(long, value_name = "N", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(worker::THREADS_MAX)))]
     threads: u32,
-    /// How long the workers work, judgements not counted
+    /// How long the workers work, excluding checks
     #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
     seconds: Duration,
-    /// End sooner, after N operations and three kills, pauses and thread stops, where there are any
+    /// End sooner, after N operations and three each of the configured kills, pauses and thread
+    /// stops
     #[arg(long, value_name = "N")]
     ops: Option<u64>,
     /// End sooner, after N kills
     #[arg(long, value_name = "N")]
     until_kills: Option<u64>,
-    /// Keys that all work on
+    /// Keys that all workers use
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(darter_check::stress::keys::KEYS_MAX)))]
     keys: u32,
-    /// Where chance comes from; the same seed tries the same, but the system schedules as it likes
+    /// Random seed; the same seed gives the same operations, but the system schedules them
+    /// differently
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Workers killed a second, by SIGKILL; each is replaced
+    /// Workers killed per second, by SIGKILL; each is replaced
     #[arg(long, value_name = "PER_SECOND", default_value = "2", value_parser = rate)]
     kills: f64,
-    /// Workers paused a second, for up to four leases
+    /// Workers paused per second, for up to four leases
     #[arg(long, value_name = "PER_SECOND", default_value = "4", value_parser = rate)]
     pauses: f64,
-    /// Repairs a second while the workers work
+    /// Repairs per second while the workers work
     #[arg(long, value_name = "PER_SECOND", default_value = "1", value_parser = rate)]
     repairs: f64,
-    /// Single threads of workers stopped a second, for up to four leases
+    /// Single threads of workers stopped per second, for up to four leases
     #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
     thread_stops: f64,
-    /// Delay this share of all batches of verbs, before, within or after them, for up to so many
+    /// Delay this share of all batches of verbs, before, within or after them, for up to this many
     /// milliseconds; 0.02:40 if no value is given
     #[arg(long, value_name = "SHARE:MS", num_args = 0..=1, require_equals = true, value_parser = delays,
         default_missing_value = "0.02:40")]
     delays: Option<Jitter>,
-    /// Write values of one to four kilobytes: in a small pool they use freed memory again within
+    /// Write values of one to four kilobytes: in a small pool they reuse freed memory within
     /// milliseconds
     #[arg(long)]
     large_values: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Falsify one outcome before the judgement, which must find it
+    /// Falsify one outcome before the checks, which must detect it
     #[arg(long, hide = true)]
     canary: bool,
 }
 
-/// What the memory nodes of a run suffer.
+/// The memory nodes of a run and their faults.
 #[derive(clap::Args)]
 #[group(id = "nodes", requires = "memnodes", multiple = true)]
 struct ClusterArgs {
-    /// Processes of each memory node, each with all of its region: one that is killed comes back with
-    /// nothing, and none is while that would lose the group
+    /// Processes of each memory node, each with all of its region: a killed one comes back empty,
+    /// and none is killed if that would lose the group
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u8).range(1..=i64::from(cluster::REPLICAS_MAX)))]
     replicas: u8,
     /// Bytes of each memory node's region
     #[arg(long, value_name = "SIZE", default_value = "128M")]
     node_size: ByteSize,
-    /// Give each memory node and each worker a network namespace and an address of its own (needs
-    /// root)
+    /// Give each memory node and each worker its own network namespace and address (needs root)
     #[arg(long)]
     apart: bool,
-    /// Memory nodes killed a second, by SIGKILL; each is started again with its file
+    /// Memory nodes killed per second, by SIGKILL; each is started again with its file
     #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
     node_kills: f64,
-    /// Memory nodes paused a second
+    /// Memory nodes paused per second
     #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
     node_pauses: f64,
-    /// Links cut or slowed a second, for up to four leases; needs --apart
+    /// Links cut or slowed per second, for up to four leases; needs --apart
     #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
     cuts: f64,
 }
@@ -148,29 +149,31 @@ impl StressCommand {
                 Ok(Environment::Cluster(nodes, self.index))
             }
             (None, Some(pool)) => Ok(Environment::Pool(Box::new(site(pool, self.index, &self.credentials)?))),
-            (None, None) => Err(Failure::usage("name a pool, or ask for memory nodes by --memnodes")),
+            (None, None) => {
+                Err(Failure::usage("name a pool with --pool, or start memory nodes with --memnodes"))
+            }
         }
     }
 }
 
-/// Reads the name of an index that can be under stress.
+/// Parses the name of an index that can be stressed.
 fn index_names() -> impl TypedValueParser<Value = SubjectKind> {
     PossibleValuesParser::new(SubjectKind::ALL.map(SubjectKind::name)).try_map(|name| name.parse())
 }
 
-/// A number of seconds, with a fraction if need be.
+/// Parses a number of seconds, possibly with a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| "not a number of seconds, such as 10 or 0.5".to_owned())
 }
 
-/// A number of events a second.
+/// Parses a number of events per second.
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.0..=1000.0).contains(rate));
     rate.ok_or_else(|| "not a number from 0 to 1000, such as 2 or 0.5".to_owned())
 }
 
-/// A share of all batches and the longest delay, as in `0.02:40`.
+/// Parses a share of all batches and the longest delay, such as `0.02:40`.
 fn delays(text: &str) -> Result<Jitter, String> {
     let parts =
         text.split_once(':').and_then(|(share, ms)| Some((share.parse().ok()?, ms.parse::<f64>().ok()?)));
@@ -185,7 +188,7 @@ fn delays(text: &str) -> Result<Jitter, String> {
     }
 }
 
-/// Returns the exit code's side of an error.
+/// Converts an error to one with an exit code.
 fn failure(error: StressError) -> Failure {
     if error.is_usage() { Failure::usage(error) } else { Failure::failed(error) }
 }
@@ -235,15 +238,15 @@ impl StressCommand {
             complain(format_args!("the logs and the histories of the keys named are in {}", logs.display()));
         }
         match report.verdict() {
-            Verdict::Linearizable if interrupt.has_come() => Err(Failure::Interrupted(
-                "interrupted; the verdict is of what was done until then".to_owned(),
-            )),
+            Verdict::Linearizable if interrupt.has_come() => {
+                Err(Failure::Interrupted("interrupted; the verdict covers the run until then".to_owned()))
+            }
             Verdict::Linearizable => Ok(Answer::Done),
             _ => Ok(Answer::No),
         }
     }
 
-    /// A bar that shows itself on a terminal only.
+    /// Returns a bar that is shown only on a terminal.
     fn bar(&self) -> ProgressBar {
         let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
         let length = u64::try_from(self.seconds.as_millis()).unwrap_or(u64::MAX);
@@ -274,13 +277,13 @@ impl StressCommand {
     }
 }
 
-/// A pool and what it takes to open it.
+/// Returns a pool and the options for opening it.
 fn site(url: &PoolUrl, kind: SubjectKind, credentials: &ClientArgs) -> Result<Site, Failure> {
     usable(url)?;
     Ok(Site { url: url.clone(), options: credentials.store_options(url)?, index: kind })
 }
 
-/// This program as a worker.
+/// Returns the command that starts this program as a worker.
 fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     // A signal from the terminal is for the coordinator, which ends the workers.
@@ -313,7 +316,7 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// This program as a memory node.
+/// Returns the command that starts this program as a memory node.
 fn launch_node(config: &NodeConfig) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     without_credentials(&mut command);
@@ -329,7 +332,7 @@ fn launch_node(config: &NodeConfig) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// A worker of `stress`, which alone starts it.
+/// A worker of `stress`, which only `stress` itself starts.
 #[derive(clap::Args)]
 pub(crate) struct WorkerCommand {
     /// The pool
@@ -340,31 +343,31 @@ pub(crate) struct WorkerCommand {
     index: SubjectKind,
     #[command(flatten)]
     credentials: ClientArgs,
-    /// Where the logs go
+    /// Directory of the logs
     #[arg(long)]
     logs: PathBuf,
     /// The number of this process
     #[arg(long)]
     life: u32,
-    /// Its place among those that work at a time
+    /// Its place among the workers that run at the same time
     #[arg(long)]
     slot: u32,
-    /// Threads that work
+    /// Working threads
     #[arg(long)]
     threads: u32,
     /// Keys
     #[arg(long)]
     keys: u32,
-    /// Where chance comes from
+    /// Random seed
     #[arg(long)]
     seed: u64,
-    /// The process to die with
+    /// The process whose death ends this one
     #[arg(long)]
     coordinator: u32,
-    /// Which batches to delay, and how long at most
+    /// The share of batches to delay, and the longest delay
     #[arg(long, value_parser = delays, require_equals = true)]
     delays: Option<Jitter>,
-    /// Where the delays' chance comes from
+    /// Random seed of the delays
     #[arg(long, default_value_t = 0)]
     delay_seed: u64,
     /// Write large values

@@ -1,4 +1,4 @@
-//! What `stress` prints in the end: for people, and as one JSON object.
+//! The final output of `stress`: for readers, and as one JSON object.
 
 use super::StressCommand;
 use darter_check::stress::Report;
@@ -144,7 +144,7 @@ impl StressCommand {
         object
     }
 
-    /// What the workers suffered inside, and how hard they used the memory.
+    /// Prints the disturbances inside workers, and the use of the memory.
     fn print_disturbances(&self, out: &mut impl Write, report: &Report) -> std::io::Result<()> {
         let inside = &report.inside;
         if self.thread_stops > 0.0 {
@@ -192,7 +192,7 @@ impl StressCommand {
     }
 }
 
-/// What the workers suffered inside, and how hard they used the memory.
+/// Returns the disturbances inside workers, and the use of the memory.
 fn disturbances_as_json(report: &Report) -> serde_json::Map<String, Value> {
     let object = json!({
         "thread_stops": report.thread_stops,

@@ -1,12 +1,12 @@
-//! `compare` and `paper` as their user meets them: tables, files, exit codes; memory nodes of their
-//! own over TCP. No time is judged here.
+//! `compare` and `paper` from the command line: tables, files, exit codes; their own memory nodes
+//! over TCP. Times are not checked.
 
 use std::fs;
 use std::process::{Command, Output};
 
 fn darter(words: &[&str]) -> Output {
     let mut program = Command::new(crate::PROGRAM);
-    // Credentials of whoever measures are not those of the measurement's own memory nodes.
+    // The caller's credentials do not apply to the measurement's own memory nodes.
     program.args(words).env_remove("DARTER_POOL").env("DARTER_TOKEN_FILE", "/no/such/token").output().unwrap()
 }
 
@@ -39,7 +39,7 @@ fn a_comparison_over_tcp_leaves_rows_and_a_page() {
 #[test]
 fn figures_are_told_and_run() {
     let list = assert_code(&darter(&["paper", "list"]), 0);
-    assert!(list.contains("dart-fig7") && list.contains("Those that cannot"), "{list}");
+    assert!(list.contains("dart-fig7") && list.contains("Figures and tables that cannot"), "{list}");
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("paper").display().to_string();
     let text = assert_code(

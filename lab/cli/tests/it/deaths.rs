@@ -1,5 +1,5 @@
-//! `bench deaths`: writers that are killed beside observers, and a report whose counts add up. No
-//! time is judged here.
+//! `bench deaths`: writers that are killed while others observe, and a report whose counts add up.
+//! Times are not checked.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 fn deaths(words: &[&str]) -> Output {
     let mut program = Command::new(crate::PROGRAM);
     program.args(["bench", "deaths"]).args(words);
-    // Credentials of whoever measures are not those of the measurement's own memory nodes.
+    // The caller's credentials do not apply to the measurement's own memory nodes.
     program.env_remove("DARTER_POOL").env("DARTER_TOKEN_FILE", "/no/such/token").output().unwrap()
 }
 
@@ -23,7 +23,7 @@ fn deaths_under_load_are_counted_and_leave_a_sound_pool() {
     for which in ["reclamation", "reclamation_undisturbed"] {
         assert_eq!(number(&report[which]["ends"]), 3, "{report:#}");
     }
-    // A victim says that it has begun once it is a member.
+    // A victim reports that it has begun after it has become a member.
     assert_eq!(number(&report["members_left"]), 3, "{report:#}");
     assert!(number(&report["lapsed"]) <= 3 && number(&report["kills_within"]) <= 3, "{report:#}");
     assert_eq!(report["violations"], Value::Array(vec![]));

@@ -1,5 +1,5 @@
-//! The product's crates depend on none of the laboratory's, in whatever kind of dependency, and its
-//! program is built without the hooks of the checker and without errors that can be planted.
+//! The product's crates do not depend on the laboratory's, by any kind of dependency, and its
+//! program is built without the hooks of the checker and without planted errors.
 
 use darter_check::mutants::mutants;
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().unwrap().clone()
 }
 
-/// Returns the dependencies, of all kinds, by which a crate of `crates/` needs one of `lab/`.
+/// Returns the dependencies, of all kinds, of crates in `crates/` on crates in `lab/`.
 fn of_the_laboratory(packages: &[Value]) -> Vec<String> {
     let (crates, lab) = (root().join("crates"), root().join("lab"));
     let is_below =
@@ -85,8 +85,8 @@ fn the_program_is_built_without_hooks_of_the_checker() {
     assert!(of_the_other.contains(&OF_THE_LABORATORY[0]) && of_the_other.len() == 3, "{of_the_other:?}");
 }
 
-/// Returns what a program has of planted errors: the name of the variable that plants one, and the
-/// numbers that guards compare.
+/// Returns the traces of planted errors in a program: the name of the variable that plants one, and
+/// the numbers that guards compare.
 fn planted_in(program: &Path) -> Vec<String> {
     let bytes = std::fs::read(program).unwrap();
     let variable = darter_mutant::VARIABLE.as_bytes();
@@ -121,8 +121,8 @@ fn the_program_has_no_errors_that_can_be_planted() {
     if program.exists() {
         assert_eq!(planted_in(&program), [""; 0]);
     } else {
-        // Built with the tests of the whole workspace.
-        assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "{} is not there", program.display());
-        eprintln!("skipped: {} is not there", program.display());
+        // It is built with the tests of the whole workspace.
+        assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "{} does not exist", program.display());
+        eprintln!("skipped: {} does not exist", program.display());
     }
 }

@@ -1,9 +1,9 @@
-//! Pools of the indexes that darter is compared with, by `darter-lab`.
+//! Pools of the indexes that darter is compared with, through `darter-lab`.
 
 use crate::scene::{Answer, Scene};
 use std::fs;
 
-/// Each command takes the name of the index that the pool holds, and refuses any other.
+/// Each command needs the name of the index that the pool holds, and refuses any other.
 #[test]
 fn pools_of_every_index_are_written_read_and_checked() {
     let scene = Scene::new();

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM in comparisons and in the stress: the program reports what was done, leaves no
-//! partial file, and ends with exit code 130. No test waits for a time.
+//! SIGINT and SIGTERM in comparisons and in the stress: the program reports its results so far,
+//! leaves no partial file, and ends with exit code 130. No test waits for a fixed time.
 
 use crate::scene::Scene;
 use crate::work::{Work, fifo_of};

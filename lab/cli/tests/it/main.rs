@@ -1,9 +1,9 @@
-//! The program as its user meets it, and the checks of how the workspace is built.
+//! Tests of the program from the command line, and checks of the structure of the workspace.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 #![allow(clippy::format_collect)] // small inputs, and clear
 
-// What the tests of `darter` run it by; some of it serves these alone.
+// The functions with which the tests of `darter` run it, some of which are unused here.
 #[allow(dead_code)]
 #[path = "../../../../crates/darter-cli/tests/it/common.rs"]
 mod common;

@@ -1,10 +1,11 @@
 //! No module of any crate of this workspace depends on a module that depends on it, except a module
 //! and those below it.
 //!
-//! The words of each module are read: every `a::b` in `use` declarations, types, expressions,
+//! The tokens of each module are read: every `a::b` in `use` declarations, types, expressions,
 //! patterns, attributes and macros is followed, through re-exports and globs, to the module that
-//! defines the item. In `use`, the name of a module alone counts for nothing: the items that are
-//! reached through it count. Method calls name no path and are not seen. Unit tests are left out.
+//! defines the item. In `use`, the name of a module alone does not count; the items that are
+//! reached through it do. Method calls do not name a path and are not seen. Unit tests are left
+//! out.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,13 +28,13 @@ struct Module {
     names: Names,
     parent: ModuleId,
     file: PathBuf,
-    /// Where the files of its children are.
+    /// The folder of its children's files.
     folder: PathBuf,
-    /// What is declared here.
+    /// The items declared here.
     declared: BTreeMap<String, Targets>,
-    /// What `use` makes a name of; globs are named `*`.
+    /// The names that `use` creates; globs are named `*`.
     imports: BTreeMap<String, Vec<Names>>,
-    /// The paths that it names, their lines, and whether a module counts that such a path leads to.
+    /// The paths that it names, their lines, and whether a path that leads to a module counts.
     mentions: Vec<(Names, usize, bool)>,
 }
 
@@ -105,10 +106,10 @@ fn end_of_item(words: &[&str], mut at: usize) -> usize {
     at
 }
 
-/// What stands before the name of what an item defines.
+/// Keywords before the name that an item defines.
 const DEFINING: [&str; 9] = ["const", "enum", "extern", "fn", "static", "struct", "trait", "type", "union"];
 
-/// Returns whether an attribute leaves an item to unit tests.
+/// Returns whether an attribute restricts an item to unit tests.
 fn is_test(attribute: &[&str]) -> bool {
     matches!(attribute, ["test"] | ["cfg", "(", "test", ")"] | ["cfg", "(", "all", "(", "test", ..])
 }
@@ -167,7 +168,7 @@ impl<'a> Tree<'a> {
                     at = end;
                 }
                 ["macro_rules", "!", name, ..] => {
-                    // Macros are also found by the order of the text, so the root has all of them.
+                    // Macros are also found by textual order, so the root has all of them.
                     self.declare(0, &format!("{name}!"), (id, true));
                     self.declare(id, &format!("{name}!"), (id, true));
                     at += 3;
@@ -204,7 +205,7 @@ impl<'a> Tree<'a> {
         self.modules[id].declared.entry(name.to_owned()).or_default().insert(target);
     }
 
-    /// Adds the path that may begin at `at`. Returns how many words to go on by.
+    /// Adds the path that may begin at `at`. Returns the number of words to skip.
     fn add_path(&mut self, id: ModuleId, words: &[&str], at: usize, line: usize) -> usize {
         let is_field = matches!(words[..at], [.., "."]) && !matches!(words[..at], [.., ".", "."]);
         if is_field || !is_name(words[at]) || matches!(words[..at], [.., "'" | "::"]) {
@@ -258,8 +259,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Returns the modules that `names` lead to from the module `from`, and whether to an item in
-    /// each; none if that is not in this crate, unless it `must_be`.
+    /// Returns the modules that `names` lead to from the module `from`, and for each whether they
+    /// lead to an item in it; none if they are outside this crate, unless it `must_be`.
     fn resolve(&self, from: ModuleId, names: &[String], must_be: bool, pending: &mut Pending) -> Targets {
         let Some((first, rest)) = names.split_first() else { return Targets::from([(from, false)]) };
         match first.as_str() {
@@ -283,7 +284,7 @@ impl<'a> Tree<'a> {
         found.into_iter().flat_map(follow).collect()
     }
 
-    /// Returns what `name` stands for in `module`.
+    /// Returns the targets of `name` in `module`.
     fn lookup(&self, module: ModuleId, name: &str, pending: &mut Pending) -> Targets {
         if !pending.insert((module, name.to_owned())) {
             return Targets::new();
@@ -292,7 +293,7 @@ impl<'a> Tree<'a> {
         let mut found = content.declared.get(name).cloned().unwrap_or_default();
         for path in content.imports.get(name).into_iter().flatten() {
             let targets = self.resolve(module, path, false, pending);
-            // Taken from another crate: its users here depend on this module.
+            // It is imported from another crate: its users here depend on this module.
             found.extend(if targets.is_empty() { Targets::from([(module, true)]) } else { targets });
         }
         for path in content.imports.get("*").filter(|_| found.is_empty()).into_iter().flatten() {
@@ -325,17 +326,16 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Modules that a path leads to, and whether to something in it: an item of its own or of another
-/// crate.
+/// Modules that a path leads to, and whether to an item in it, its own or another crate's.
 type Targets = BTreeSet<(ModuleId, bool)>;
 
-/// The names that are being looked up, lest imports that lead to each other do so for ever.
+/// The names that are being looked up, so that cyclic imports end.
 type Pending = BTreeSet<(ModuleId, String)>;
 
-/// For each module those that it refers to, and the line of the first reference.
+/// For each module the modules that it refers to, and the line of the first reference.
 type References = BTreeMap<ModuleId, BTreeMap<ModuleId, usize>>;
 
-/// Returns the shortest way from `start` back to it, both included.
+/// Returns the shortest path from `start` back to it, including both.
 fn way_around(references: &References, start: ModuleId) -> Option<Vec<ModuleId>> {
     let mut seen = BTreeSet::new();
     let mut pending = VecDeque::from([vec![start]]);
@@ -353,7 +353,7 @@ fn way_around(references: &References, start: ModuleId) -> Option<Vec<ModuleId>>
     None
 }
 
-/// Returns the lines that make one of the shortest cycles among the modules below a crate's root.
+/// Returns the lines that form one of the shortest cycles among the modules below a crate's root.
 fn shortest_cycle(sources: &Sources, root: &Path) -> Option<Vec<String>> {
     let tree = Tree::read(sources, root);
     let references = tree.references();
@@ -383,7 +383,7 @@ fn no_crate_has_module_cycles() {
     assert!(cycles.is_empty(), "modules that depend on each other: {cycles:#?}");
 }
 
-/// Asserts which lines make the shortest cycle of a crate with these files below `src`.
+/// Asserts which lines form the shortest cycle of a crate with these files below `src`.
 #[track_caller]
 fn assert_cycle(files: &[(&str, &str)], lines: &[&str]) {
     let sources: Sources =
@@ -460,7 +460,7 @@ fn a_cycle_behind_a_re_export_is_found() {
 
 #[test]
 fn a_face_does_not_depend_on_what_passes_through_it() {
-    // Both take from the face what the other does not define.
+    // Both take from the face items that the other does not define.
     let face = [("lib.rs", "mod face;"), ("face/mod.rs", "mod a; mod b; pub use a::A; pub use b::B;")];
     let b = ("face/b.rs", "use super::A; pub struct B;");
     assert_none(&[face[0], face[1], b, ("face/a.rs", "pub struct A;")]);

@@ -1,4 +1,4 @@
-//! Files and results of comparisons: no device, link or pool is replaced, and none is cut.
+//! Files and results of comparisons: devices, links and pools are neither replaced nor truncated.
 
 use crate::PROGRAM;
 use crate::scene::Scene;
@@ -51,7 +51,7 @@ fn no_output_replaces_a_pool_or_a_device() {
     }
 }
 
-/// No file of another user is written.
+/// Files of another user are not written.
 #[test]
 fn files_of_other_users_are_left_alone() {
     let scene = Scene::new();

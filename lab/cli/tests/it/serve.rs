@@ -1,5 +1,5 @@
 //! Gateways as processes: over every index, and two on one pool, one of which is killed and started
-//! again while clients go on. The checker judges all replies.
+//! again while clients continue. The checker checks all replies.
 
 use crate::common::{darter, said};
 use crate::daemon::{Client, Daemon};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const KEYS: u32 = 3;
 
-/// One operation by chance, and what the client was told of it.
+/// Performs one random operation and returns it with the client's result.
 fn operate(client: &mut Client, who: u32, dice: &mut Pcg64Mcg, clock: &AtomicU64) -> Operation {
     let chance: u64 = dice.random();
     let (key, value) = ((chance % u64::from(KEYS)) as u32, u64::from(who) << 32 | chance & 0xffff_ffff);
@@ -47,8 +47,8 @@ fn operate(client: &mut Client, who: u32, dice: &mut Pcg64Mcg, clock: &AtomicU64
     Operation { client: who, key, action, invoked, returned }
 }
 
-/// Clients of two gateways; one gateway is killed and started again, again and again. Judges what
-/// all of them were told.
+/// Runs clients of two gateways, one of which is killed and started again repeatedly. Checks all
+/// their results.
 fn kill_one_of_two(pool: &str, kills: usize) {
     let steady = Daemon::gateway(pool, "127.0.0.1:0");
     let mut mortal = Daemon::gateway(pool, "127.0.0.1:0");
@@ -71,7 +71,7 @@ fn kill_one_of_two(pool: &str, kills: usize) {
         }
         for _ in 0..kills {
             let before = done.load(Ordering::SeqCst);
-            // Whether all go on or not: those of the steady gateway must.
+            // Whether or not all continue, the clients of the steady gateway must.
             while done.load(Ordering::SeqCst) < before + 300 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -104,7 +104,7 @@ fn a_gateway_serves_any_index_that_keeps_what_it_is_given() {
         assert_eq!(said("ZADD ripe 2 pear 1 plum"), ":2", "{index}");
         assert_eq!(said("ZRANGE ripe 0 -1"), "*2", "{index}");
         drop(gateway);
-        // What it has stored is there for whoever names the index.
+        // Its data is there for a command that names the index.
         let again = Daemon::start(&["serve", "--resp", "127.0.0.1:0", "--pool", &pool, "--index", index]);
         let mut client = Client::new(&again.address);
         assert_eq!(client.ask("GET pear"), Some(("$8".to_owned(), "greenish".to_owned())), "{index}");

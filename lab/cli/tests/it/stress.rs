@@ -1,5 +1,5 @@
 //! The stress command: real processes, killed and paused, and a verdict that must not depend on
-//! when.
+//! timing.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn names(directory: &Path) -> Vec<String> {
     fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// It ends by counts, of operations, kills and pauses; the time is there to end a run that hangs.
+/// It ends by counts of operations, kills and pauses; the time limit only ends a run that hangs.
 #[test]
 fn killed_and_paused_processes_leave_histories_that_are_linearizable() {
     let (code, report, err, directory) = stress(&[
@@ -52,15 +52,14 @@ fn killed_and_paused_processes_leave_histories_that_are_linearizable() {
     assert_eq!(report["calls"].as_object().unwrap().len(), 8);
     assert!(number("longest_history") > 200_000 / 24);
     assert_eq!(report["failures"], Value::Array(vec![]));
-    // Neither logs nor keys are left: the same pool serves again.
+    // Neither logs nor keys are left: the same pool can be used again.
     assert_eq!(names(directory.path()), ["pool"]);
     let (code, out, err) = stress_on(directory.path(), "", &["--ops=1", "--kills=0", "--pauses=0"]);
     assert_eq!(code, 0, "{out}\n{err}");
 }
 
-/// Clients, memory nodes and links all fail, and nothing that was acknowledged is lost. Without the
-/// right to make network namespaces the links stay whole, which the project's own checks do not
-/// accept.
+/// Clients, memory nodes and links all fail, and no acknowledged write is lost. Without the right
+/// to create network namespaces the links stay whole, which the project's own checks do not accept.
 #[test]
 fn killed_clients_and_memory_nodes_leave_histories_that_are_linearizable() {
     let nodes =
@@ -88,8 +87,8 @@ fn killed_clients_and_memory_nodes_leave_histories_that_are_linearizable() {
     assert_eq!(number("leaked_bytes"), 0);
 }
 
-/// Batches are delayed and posted in parts, single threads stop, and the judge finds nothing, over a
-/// file and over memory nodes.
+/// Batches are delayed and posted in parts, single threads stop, and the checks find nothing, over
+/// a file and over memory nodes.
 #[test]
 fn delays_and_stopped_threads_leave_histories_that_are_linearizable() {
     let disturbed = ["--delays=0.05:20", "--thread-stops=10", "--ops=20000", "--seconds=300"];
@@ -108,8 +107,8 @@ fn delays_and_stopped_threads_leave_histories_that_are_linearizable() {
     }
 }
 
-/// A pool that is far too small for what is written into it in all: memory is used again and again,
-/// and a run that finds none fails without changing anything.
+/// A pool far too small for the total of the values written into it: memory is reused again and
+/// again, and an operation that finds none fails without changing anything.
 #[test]
 fn a_pool_that_is_written_many_times_over_keeps_what_it_should() {
     let directory = tempfile::tempdir().unwrap();
@@ -138,7 +137,7 @@ fn a_falsified_outcome_fails_the_run_and_keeps_the_logs() {
         kept.contains(&"worker-1-0.log".to_owned()) && kept.contains(&"key-0.txt".to_owned()),
         "{kept:?}"
     );
-    // What is there is evidence, and not overwritten.
+    // The existing keys are evidence, and are not overwritten.
     let (code, _, err) = stress_on(directory.path(), "", &["--ops=1"]);
     assert!(code == 2 && err.contains("holds keys"), "{err}");
 }

@@ -1,4 +1,4 @@
-//! Which sources contain `unsafe` code: those that ARCHITECTURE.md names, and no others.
+//! The sources that contain `unsafe` code: those that ARCHITECTURE.md names, and no others.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ pub(crate) fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns whether a source contains an unsafe block, function or implementation outside of comments.
+/// Returns whether a source contains an unsafe block, function or implementation outside of
+/// comments.
 fn is_unsafe(source: &str) -> bool {
     let code = source.lines().map(|line| line.split("//").next().unwrap_or_default());
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == "unsafe")
@@ -58,7 +59,7 @@ fn unsafe_code_is_where_the_architecture_says() {
             used.insert(*allowed.unwrap_or_else(|| panic!("unsafe code in {}", path.display())));
         }
     }
-    assert_eq!(used, ALLOWED.iter().copied().collect(), "a place that has no unsafe code any more");
+    assert_eq!(used, ALLOWED.iter().copied().collect(), "a place no longer has unsafe code");
 }
 
 #[test]

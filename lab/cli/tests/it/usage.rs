@@ -1,4 +1,4 @@
-//! Errors in the command line end with exit code 2 and say what is wrong.
+//! Errors in the command line end with exit code 2 and describe the error.
 
 use crate::common::{self, darter};
 use crate::scene::Scene;

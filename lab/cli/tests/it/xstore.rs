@@ -1,5 +1,5 @@
-//! XStore's server as a process: killed again and again beside clients over TCP, in a process of
-//! its own and in that of the memory node that holds the leaves; and, in [`nodes`], on three nodes.
+//! XStore's server as a process: killed repeatedly under clients over TCP, in a separate process
+//! and in that of the memory node that holds the leaves; and, in [`nodes`], on three nodes.
 
 mod nodes;
 
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 type Nodes = Counting<Tcp>;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys that nobody changes, and keys of each writer, behind them.
+/// Keys that never change; the keys of each writer come after them.
 const STILL: u64 = 2000;
 const WRITTEN: u64 = 400;
 const WRITERS: u64 = 2;
 const KILLS: u64 = 8;
-/// Writes that are acknowledged between two kills, at least.
+/// Minimum number of writes acknowledged between two kills.
 const ACKNOWLEDGED: u64 = 60;
-/// Long after everything should have happened.
+/// A time after which everything should have happened.
 const LONG: Duration = Duration::from_secs(300);
 
 /// A memory node, which can be killed and started again at its address.
@@ -54,7 +54,7 @@ impl Node {
         line.trim().strip_prefix("tcp://").unwrap().clone_into(&mut self.address);
     }
 
-    /// SIGKILL.
+    /// Kills the node with SIGKILL.
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -79,7 +79,7 @@ struct View {
     _upkeep: Upkeep,
 }
 
-/// The thread that does a process's upkeep, also while a call of it waits.
+/// The thread that does a process's upkeep, even while one of its calls waits.
 struct Upkeep {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -126,7 +126,7 @@ impl View {
         Ok(Self { addresses: addresses.to_vec(), options, client, index, _upkeep: Upkeep::of(&pool), pool })
     }
 
-    /// After an error that a caller has to expect: one that was shut out opens the pool again.
+    /// Handles an error that a caller must expect: a process that was shut out reopens the pool.
     fn go_on(&mut self, error: &IndexError) {
         if !is_shut_out(error) {
             assert!(is_typed(error), "{error:?}");
@@ -138,21 +138,21 @@ impl View {
                 Ok(view) => break view,
                 Err(error) => {
                     assert!(is_typed(&error) || is_away(&error), "{error:?}");
-                    assert!(began.elapsed() < LONG, "the pool is never opened again: {error}");
+                    assert!(began.elapsed() < LONG, "the pool is not reopened: {error}");
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
         };
     }
 
-    /// Tries until there is an answer.
+    /// Retries until there is a reply.
     fn insist<T>(&mut self, mut what: impl FnMut(&mut Self) -> Result<T, IndexError>) -> T {
         let began = Instant::now();
         loop {
             match what(self) {
                 Ok(answer) => return answer,
                 Err(error) => {
-                    assert!(began.elapsed() < LONG, "there is never an answer: {error}");
+                    assert!(began.elapsed() < LONG, "there is no reply: {error}");
                     self.go_on(&error);
                 }
             }
@@ -165,7 +165,7 @@ impl View {
         self.insist(scan).into_iter().collect()
     }
 
-    /// Does what a process of the pool does for others that have died, until it is done.
+    /// Sweeps after other processes have died, until the sweep is done.
     fn sweep(&mut self) {
         let began = Instant::now();
         loop {
@@ -174,7 +174,7 @@ impl View {
                     assert_eq!(report.violations, Vec::<String>::new());
                     break;
                 }
-                Swept::Done(_) => assert!(began.elapsed() < LONG, "the sweep waits for ever"),
+                Swept::Done(_) => assert!(began.elapsed() < LONG, "the sweep does not end"),
                 Swept::Refused(violations) => panic!("{violations:?}"),
             }
         }
@@ -193,7 +193,7 @@ impl View {
     }
 }
 
-/// The fabric's part of an error.
+/// Returns the fabric's part of an error.
 fn of_fabric(error: &IndexError) -> Option<&FabricError> {
     match error {
         IndexError::Fabric(error) | IndexError::Pool(PoolError::Fabric(error)) => Some(error),
@@ -201,13 +201,13 @@ fn of_fabric(error: &IndexError) -> Option<&FabricError> {
     }
 }
 
-/// Whether an error is one of those that a caller has to expect of a server, or a node, that dies.
+/// Whether a caller must expect this error from a server, or a node, that dies.
 fn is_typed(error: &IndexError) -> bool {
     match of_fabric(error) {
         Some(FabricError::Disconnected { .. } | FabricError::Unreachable { .. }) => true,
         Some(FabricError::Call(call)) => match &call.fault {
             CallFault::ServerGone | CallFault::NoServer => true,
-            // The server's own verbs have failed, or it is not there yet.
+            // The server's own verbs have failed, or it is not running yet.
             CallFault::Failed(failed) => failed.code == darter_fabric::ProcedureError::FABRIC,
             _ => false,
         },
@@ -215,7 +215,7 @@ fn is_typed(error: &IndexError) -> bool {
     }
 }
 
-/// Whether a memory node could not be connected to.
+/// Whether connecting to a memory node failed.
 fn is_away(error: &IndexError) -> bool {
     matches!(of_fabric(error), Some(FabricError::Io(_)))
 }
@@ -225,20 +225,19 @@ fn is_cut(error: &IndexError) -> bool {
     matches!(of_fabric(error), Some(FabricError::Disconnected { .. }))
 }
 
-/// Whether this process fell silent, on a busy machine, and was shut out: it has to open the pool
-/// again.
+/// Whether this process fell silent, on a busy machine, and was shut out: it must reopen the pool.
 fn is_shut_out(error: &IndexError) -> bool {
     matches!(of_fabric(error), Some(FabricError::Fenced))
         || matches!(error, IndexError::Pool(PoolError::Evicted))
 }
 
-/// What all threads share.
+/// State shared by all threads.
 #[derive(Default)]
 struct Shared {
     acknowledged: AtomicU64,
     failed: AtomicU64,
     is_over: AtomicBool,
-    /// What the writers' keys hold.
+    /// The contents of the writers' keys.
     written: Mutex<Model>,
 }
 
@@ -247,7 +246,7 @@ impl Shared {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Tries until it is done; every error is a typed one.
+    /// Retries until it is done; every error must be a typed one.
     fn persist(&self, view: &mut View, mut what: impl FnMut(&mut View) -> Result<(), IndexError>) -> bool {
         while let Err(error) = what(view) {
             view.go_on(&error);
@@ -261,7 +260,7 @@ impl Shared {
         true
     }
 
-    /// Writes its keys over and over, and deletes some of them. What is acknowledged is read back.
+    /// Writes its keys repeatedly, and deletes some of them. Reads acknowledged writes back.
     fn write(&self, writer: u64, mut view: View) {
         let mut own = Model::new();
         for turn in 0_u64.. {
@@ -272,7 +271,7 @@ impl Shared {
             let bytes = key.to_be_bytes();
             let is_delete = turn % 5 == 4;
             let value = turn.to_be_bytes().repeat(1 + turn as usize % 3);
-            // Both can be done twice, so that one whose answer is lost is tried again.
+            // Both are idempotent, so an operation whose reply is lost is retried.
             let done = self.persist(&mut view, |view| {
                 if is_delete {
                     block_on(view.index.delete(&mut view.client, &bytes)).map(drop)
@@ -281,7 +280,7 @@ impl Shared {
                 }
             });
             if !done {
-                // Nobody knows what this key holds.
+                // The content of this key is unknown.
                 own.insert(bytes.to_vec(), b"?".to_vec());
                 break;
             }
@@ -299,11 +298,11 @@ impl Shared {
         self.written.lock().unwrap().append(&mut own);
     }
 
-    /// Waits until so many more writes are acknowledged.
+    /// Waits until `more` further writes are acknowledged.
     fn wait(&self, more: u64) {
         let (wanted, began) = (self.acknowledged.load(Ordering::Acquire) + more, Instant::now());
         while self.acknowledged.load(Ordering::Acquire) < wanted {
-            assert!(began.elapsed() < LONG, "the writers come to nothing");
+            assert!(began.elapsed() < LONG, "the writers make no progress");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -313,13 +312,13 @@ fn still_value(key: u64) -> Option<Vec<u8>> {
     (key.is_multiple_of(2) && key < STILL * 2).then(|| key.to_le_bytes().to_vec())
 }
 
-/// Has the server train until all that stands still is read without a call, absent keys too.
+/// Lets the server train until all unchanging keys are read without a call, including absent keys.
 fn learn(view: &mut View) {
     let began = Instant::now();
     loop {
         assert!(began.elapsed() < LONG, "the models never cover the keys");
         view.insist(|view| block_on(view.index.maintain(&mut view.client)));
-        // A new generation is read with the next epoch.
+        // A new generation is read in the next epoch.
         view.insist(|view| Ok(block_on(view.pool.maintain(&mut view.client))?));
         if assert_still(view) == 0 {
             return;
@@ -327,17 +326,17 @@ fn learn(view: &mut View) {
     }
 }
 
-/// All that stands still is read as it is; but for a leaf beside those that are written. Returns how
-/// many calls that took. A process that is shut out meanwhile begins again.
+/// Asserts that all unchanging keys are read correctly, except in a leaf next to the written ones.
+/// Returns the number of calls for that. Starts over if the process is shut out.
 fn assert_still(view: &mut View) -> u64 {
     let began = Instant::now();
     'again: loop {
-        assert!(began.elapsed() < LONG, "it is shut out again and again");
+        assert!(began.elapsed() < LONG, "the process keeps being shut out");
         let before = view.calls();
         for key in 0..STILL * 2 - 64 {
             match view.get(key) {
                 Ok(found) => assert_eq!(found, still_value(key), "key {key}"),
-                // The first sign of having been shut out is the end of the connection.
+                // The first sign of having been shut out is that the connection ends.
                 Err(error) if is_shut_out(&error) || is_cut(&error) => {
                     view.go_on(&error);
                     continue 'again;
@@ -349,7 +348,8 @@ fn assert_still(view: &mut View) -> u64 {
     }
 }
 
-/// With everybody gone the index is sound, what was acknowledged is there, and nothing is leaked.
+/// After all processes have ended, the index is sound, acknowledged writes are present, and nothing
+/// is leaked.
 fn assert_whole(view: &mut View, written: &Model) {
     let found = view.all_pairs();
     let still = (0..STILL * 2).filter_map(|key| Some((key.to_be_bytes().to_vec(), still_value(key)?)));
@@ -365,7 +365,7 @@ fn assert_whole(view: &mut View, written: &Model) {
     assert_eq!(report.stats.keys, expected.len() as u64);
 }
 
-/// A pool of these nodes, with an index that is loaded: all that stands still, and more behind it.
+/// Creates a pool on these nodes and loads its index: all unchanging keys, and `more` after them.
 fn loaded(addresses: &[String], options: XStoreOptions, pool_options: &PoolOptions, more: Model) -> View {
     let fabric = Counting::new(Tcp::connect(addresses, TcpOptions::default()).unwrap());
     let pool = block_on(Pool::create(fabric, pool_options)).unwrap();
@@ -378,8 +378,8 @@ fn loaded(addresses: &[String], options: XStoreOptions, pool_options: &PoolOptio
     View { addresses: addresses.to_vec(), options, client, index, _upkeep: Upkeep::of(&pool), pool }
 }
 
-/// The server is killed again and again while writers call it. `at` is the node of the server;
-/// with node 0 the leaves are gone with it until it is back.
+/// Kills the server repeatedly while writers call it. `at` is the node of the server; with node 0
+/// the leaves are gone with it until it is back.
 fn kills(options: XStoreOptions, mut nodes: Vec<Node>, at: usize) {
     let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
     let mut view = loaded(&addresses, options, &POOL, Model::new());
@@ -398,13 +398,13 @@ fn kills(options: XStoreOptions, mut nodes: Vec<Node>, at: usize) {
         let failed = shared.failed.load(Ordering::Acquire);
         nodes[at].kill();
         if at != 0 {
-            // Each writer notices, at last with its next call.
+            // Each writer notices, at the latest with its next call.
             let began = Instant::now();
             while shared.failed.load(Ordering::Acquire) < failed + WRITERS {
                 assert!(began.elapsed() < LONG, "calls without a server do not fail");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            assert_eq!(assert_still(&mut view), 0, "reads go on without the server");
+            assert_eq!(assert_still(&mut view), 0, "reads continue without the server");
         }
         nodes[at].start_again();
     }
@@ -414,7 +414,7 @@ fn kills(options: XStoreOptions, mut nodes: Vec<Node>, at: usize) {
         writer.join().unwrap();
     }
     assert!(shared.failed.load(Ordering::Acquire) >= KILLS);
-    // The connection of this thread may be one to a process that is gone.
+    // This thread may be connected to a process that is gone.
     view.insist(|view| view.get(0));
     let written = shared.written.lock().unwrap().clone();
     assert!(written.len() as u64 > WRITERS * 40, "{}", written.len());
@@ -439,7 +439,7 @@ fn file(directory: &Path, name: &str) -> String {
     directory.join(name).to_str().unwrap().to_owned()
 }
 
-/// A server beside the memory: its node is one of the pool's, with none of the leaves.
+/// A server next to the memory: its node is one of the pool's, without any of the leaves.
 #[test]
 fn a_server_of_its_own_is_killed_and_reads_go_on() {
     let directory = tempfile::tempdir().unwrap();

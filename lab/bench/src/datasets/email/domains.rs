@@ -2,7 +2,7 @@
 //!
 //! Providers get the share in [`super::names::PROVIDERS`]; small made-up sites, shares falling with
 //! rank, get the rest; a few positions belong to addresses without a domain. Hosts are stored
-//! reversed and with their '@': `com.gmail@`. No host is the beginning of another, since '@' occurs
+//! reversed and with their '@': `com.gmail@`. No host is a prefix of another, since '@' occurs
 //! at the end only, so sorting hosts sorts addresses of different hosts.
 
 use super::KEY_BYTES_MAX;
@@ -20,7 +20,7 @@ const SITE_BYTES_MAX: usize = 20;
 pub(super) struct Domain {
     /// Reversed, with the '@'.
     pub(super) host: Vec<u8>,
-    /// Positions of a round that are its own, at least 1.
+    /// Number of positions of a round that it owns, at least 1.
     pub(super) slots: u32,
 }
 
@@ -34,9 +34,9 @@ impl Domain {
 /// A position of a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
-    /// Whose it is.
+    /// The domain that owns it.
     pub(super) domain: u16,
-    /// How many of that domain's positions come before it.
+    /// Number of that domain's positions before it.
     pub(super) rank: u16,
 }
 

@@ -78,7 +78,7 @@ impl Email {
         place.suffix.push(shuffled / place.stems, out);
     }
 
-    /// How many of the first `records` records lie in each domain.
+    /// Returns the number of the first `records` records in each domain.
     fn shares(&self, records: u64) -> Vec<u64> {
         let mut shares: Vec<u64> =
             self.domains.iter().map(|domain| records / ROUND * u64::from(domain.slots)).collect();
@@ -164,7 +164,7 @@ impl Iterator for SortedEmails<'_> {
                 unpack(local, &mut key);
                 return Some(key);
             }
-            // The sorted local parts of the last domain go before the next ones come.
+            // The sorted local parts of the last domain are freed before the next are built.
             self.locals = Vec::new().into_iter();
             let next = self.order.pop()?;
             self.begin(next);

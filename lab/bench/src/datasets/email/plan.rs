@@ -41,7 +41,7 @@ impl Suffix {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of digit strings.
     const fn count(self) -> u64 {
         match self {
             Self::None => 1,
@@ -140,7 +140,7 @@ const CLASSES: &[Class] = &[
     class(Kind::Nick, Suffix::Two, 12),
 ];
 
-/// Where an ordinal lands.
+/// The place of an ordinal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
     /// Number of the class.
@@ -153,7 +153,7 @@ pub(super) struct Address {
     pub(super) stems: u64,
     /// Addresses it has room for.
     pub(super) capacity: u64,
-    /// Which of them, before any shuffle.
+    /// The number of the address among these, before any shuffle.
     pub(super) ordinal: u64,
 }
 
@@ -205,13 +205,13 @@ impl Plan {
         plan
     }
 
-    /// Ordinals there is room for.
+    /// Returns the number of ordinals that fit.
     pub(super) fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Where `ordinal`, below the capacity, lands. `turn` turns the order within blocks, so that
-    /// domains differ.
+    /// Returns the place of `ordinal`, which is below the capacity. `turn` rotates the order within
+    /// blocks, so that domains differ.
     pub(super) fn place(&self, ordinal: u64, turn: u64) -> Address {
         debug_assert!(ordinal < self.capacity);
         let phase = &self.phases[self.phases.partition_point(|phase| phase.begin <= ordinal) - 1];

@@ -10,7 +10,7 @@ use super::names::{CONSONANTS, FIRST, LAST, VOWELS, WORD};
 use darter_bench::permutation::mix64;
 use std::collections::HashSet;
 
-/// Longest local part, hence stem.
+/// Longest local part, and therefore longest stem.
 pub(super) const STEM_BYTES_MAX: usize = 31;
 /// How many names of a list count as common.
 const COMMON: usize = 100;
@@ -63,7 +63,7 @@ impl Kind {
     const COUNT: usize = Self::Nick as usize + 1;
 }
 
-/// Where a kind's stems lie.
+/// The position of a kind's stems.
 #[derive(Clone, Copy, Debug, Default)]
 struct KindStems {
     first: usize,
@@ -127,12 +127,12 @@ impl Stems {
         Self { text: Vec::new(), ends: Vec::new(), kinds: [KindStems::default(); Kind::COUNT] }
     }
 
-    /// How many stems of a kind have at most `bytes` bytes.
+    /// Returns how many stems of a kind have at most `bytes` bytes.
     pub(super) fn count(&self, kind: Kind, bytes: usize) -> u64 {
         u64::from(self.kinds[kind as usize].up_to[bytes.min(STEM_BYTES_MAX)])
     }
 
-    /// A stem of a kind, the shortest first.
+    /// Returns a stem of a kind, the shortest first.
     pub(super) fn get(&self, kind: Kind, number: u64) -> &[u8] {
         let stem = self.kinds[kind as usize].first + number as usize;
         let begin = if stem == 0 { 0 } else { self.ends[stem - 1] };
@@ -140,9 +140,9 @@ impl Stems {
     }
 }
 
-/// Stems in the making.
+/// A list of stems under construction.
 struct Builder {
-    /// Hashes of the stems so far. Two stems of one hash only mean that the second is left out.
+    /// Hashes of the stems so far. If two stems have one hash, the second is left out.
     seen: HashSet<u64>,
     stems: Stems,
 }

@@ -1,6 +1,6 @@
-//! Between the simulation whose tasks are the clients and the worlds of the groups: what tasks post
-//! becomes frames, and what the groups answer lets them go on. Nobody moves at the same time as
-//! anybody else, and one seed decides everything.
+//! Connects the simulation whose tasks are the clients with the worlds of the groups: batches that
+//! tasks post become frames, and the groups' replies let the tasks continue. Only one party moves
+//! at a time, and one seed decides everything.
 
 use super::super::clients::Recorder;
 use super::super::execution::{Process, kill};
@@ -13,15 +13,15 @@ use darter_sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// How long clients may take when nothing goes wrong any more, and the groups without them.
+/// Time limit for the clients after faults have ended, and then for the groups to come to rest.
 const CALM: u64 = 600_000 * MS;
 const REST: u64 = 20_000 * MS;
-/// How long a task that waits for the clock waits.
+/// How long a task waits for the clock.
 const PAUSE: u64 = 10 * MS;
-/// How often it is looked whether the groups rest.
+/// How often to check whether the groups are at rest.
 const LOOK: u64 = 100 * MS;
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Driver<'r> {
     pub(super) sim: Sim,
     pub(super) nodes: Nodes,
@@ -29,22 +29,21 @@ pub(super) struct Driver<'r> {
     pub(super) recorder: &'r RefCell<Recorder>,
     /// Faults of processes that have not struck.
     pub(super) pending: Vec<Fault>,
-    /// Those that have.
+    /// Faults of processes that have struck.
     pub(super) struck: Vec<Fault>,
-    /// When things stop going wrong.
+    /// When faults end.
     pub(super) until: u64,
-    /// Of how many batches in a thousand the process waits before it posts them, and for how long
-    /// at most.
+    /// How many batches in a thousand the process delays before posting, and the longest delay.
     pub(super) slowness: (u64, u64),
-    /// When each task has moved last.
+    /// When each task last moved.
     pub(super) moved: BTreeMap<TaskId, u64>,
-    /// Processes that are no more, which the groups have to shut out.
+    /// Dead processes, which the groups have to shut out.
     pub(super) dead: Vec<u32>,
     pub(super) is_calm: bool,
 }
 
 impl Driver<'_> {
-    /// Lets everything happen until all tasks have ended and the groups rest.
+    /// Performs events until all tasks have ended and the groups are at rest.
     pub(super) fn play<S: Subject>(
         &mut self,
         executor: &mut Executor<'_>,
@@ -87,7 +86,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Who goes on now: a task whose batch is answered, or that has waited for the clock.
+    /// Returns the next event of a task whose batch has a reply, or that has waited for the clock.
     fn next_to_move(&self, events: &[Event]) -> Option<Event> {
         let may = |event: &&Event| match event.kind {
             EventKind::Complete => true,
@@ -99,7 +98,7 @@ impl Driver<'_> {
         events.iter().find(may).copied()
     }
 
-    /// Sends what tasks have posted, some of it later.
+    /// Sends the batches that tasks have posted, some of them later.
     fn load(&mut self) {
         for batch in self.sim.diverted() {
             let (permille, most) = self.slowness;
@@ -109,7 +108,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Passes on what the groups have said, and asks them for what tasks want of them.
+    /// Delivers the groups' replies to the tasks, and the tasks' requests to the groups.
     fn unload<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
         for (batch, answer) in self.nodes.answered() {
             self.sim.deliver(batch, answer);
@@ -119,7 +118,7 @@ impl Driver<'_> {
             if self.dead.contains(&process) {
                 continue;
             }
-            // It learns of it with what it does next, and can do nothing any more.
+            // It is notified with its next operation, and can do nothing after that.
             self.dead.push(process);
             self.drain(executor);
             kill(executor, processes, process);
@@ -129,7 +128,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Lets tasks go on whose batches have failed.
+    /// Continues tasks whose batches have failed.
     fn drain(&mut self, executor: &mut Executor<'_>) {
         let mut events = Vec::new();
         loop {
@@ -140,7 +139,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Strikes processes whose time has come.
+    /// Applies the faults of processes that are due.
     fn strike<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
         let now = self.nodes.now() / MS;
         let (due, rest): (Vec<_>, _) = self.pending.drain(..).partition(|fault| fault.parts().2 <= now);
@@ -157,13 +156,13 @@ impl Driver<'_> {
                     }
                 }
                 Fault::Pause(process, _) => self.nodes.shut_out(process, &mut self.random),
-                // The others strike by the counts of the clients.
+                // The other faults strike by the clients' counts.
                 _ => {}
             }
         }
     }
 
-    /// Nothing goes wrong any more, and whoever is dead is shut out.
+    /// Ends all faults and has the groups shut out dead processes.
     fn calm(&mut self) {
         self.is_calm = true;
         self.nodes.calm();

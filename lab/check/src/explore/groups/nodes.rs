@@ -1,5 +1,5 @@
-//! The memory nodes of a run, each of them a simulated group in a world of its own. All worlds go by
-//! one clock, and every process is a client of each group, under the same number.
+//! The memory nodes of a run, each a simulated group in a separate world. All worlds use one clock,
+//! and every process is a client of each group, under the same number.
 
 use super::outcomes::Outcomes;
 use darter_fabric::{Fabric, FabricError, Verb};
@@ -13,16 +13,16 @@ const COPIES: u64 = 16;
 /// The difference between the seeds of a run's groups.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What became of a batch.
+/// The result of a batch.
 pub(super) type Answer = Result<Vec<u64>, FabricError>;
 
-/// A batch that not all of its groups have answered.
+/// A batch to which not all of its groups have replied.
 #[derive(Debug)]
 struct UnderWay {
     verbs: Vec<Verb>,
-    /// Groups that have not answered.
+    /// Groups that have not replied.
     left: usize,
-    /// What the others have answered.
+    /// Replies of the other groups.
     words: BTreeMap<usize, VecDeque<u64>>,
     error: Option<FabricError>,
 }
@@ -63,16 +63,16 @@ impl UnderWay {
 /// The groups.
 pub(super) struct Nodes {
     worlds: Vec<World<Outcomes>>,
-    /// Which client each process is, in all worlds.
+    /// The client number of each process, the same in all worlds.
     clients: BTreeMap<u32, usize>,
     under_way: BTreeMap<u64, UnderWay>,
     now: u64,
-    /// Events that have happened.
+    /// Events performed.
     pub(super) steps: u64,
 }
 
 impl Nodes {
-    /// Groups whose regions are what the simulation's nodes have.
+    /// Creates groups whose regions hold the contents of the simulation's nodes.
     pub(super) fn found(sim: &Sim, count: u8, seed: u64, is_traced: bool) -> Self {
         let world = |node: u8| {
             let bytes = sim.node_bytes(node);
@@ -90,12 +90,12 @@ impl Nodes {
         Self { worlds, clients: BTreeMap::new(), under_way: BTreeMap::new(), now: 0, steps: 0 }
     }
 
-    /// From now on something goes wrong with each of them now and then.
+    /// Starts the groups' faults.
     pub(super) fn begin_faults(&mut self) {
         self.worlds.iter_mut().for_each(World::begin_faults);
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends the groups' faults.
     pub(super) fn calm(&mut self) {
         self.worlds.iter_mut().for_each(World::calm);
     }
@@ -105,7 +105,7 @@ impl Nodes {
         self.now
     }
 
-    /// The number of a process: one that is new joins all groups.
+    /// Returns the client number of a process; a new process joins all groups.
     fn client(&mut self, process: u32, random: &mut Random) -> usize {
         if let Some(&client) = self.clients.get(&process) {
             return client;
@@ -113,14 +113,14 @@ impl Nodes {
         let client = self.clients.len();
         for world in &mut self.worlds {
             let joined = world.join(u64::from(process) + 1);
-            debug_assert_eq!(joined, client, "processes join all groups in one order");
+            debug_assert_eq!(joined, client, "processes join all groups in the same order");
             world.watch(client, random.below(100 * MS));
         }
         self.clients.insert(process, client);
         client
     }
 
-    /// Sends a batch in so many nanoseconds.
+    /// Sends a batch after `pause` nanoseconds.
     pub(super) fn post(&mut self, batch: DivertedBatch, pause: u64, random: &mut Random) {
         let client = self.client(batch.process, random);
         for (group, world) in self.worlds.iter_mut().enumerate() {
@@ -132,7 +132,7 @@ impl Nodes {
         self.under_way.insert(batch.id, UnderWay::new(batch.verbs));
     }
 
-    /// The next event of all happens. Returns whether there was one.
+    /// Performs the earliest event. Returns whether there was one.
     pub(super) fn step(&mut self) -> bool {
         let next = |world: &&mut World<Outcomes>| world.next_event().unwrap_or(u64::MAX);
         let Some(world) = self.worlds.iter_mut().min_by_key(next) else { return false };
@@ -143,7 +143,7 @@ impl Nodes {
         has_happened
     }
 
-    /// Returns the batches that all of their groups have answered by now.
+    /// Returns the batches to which all their groups have now replied.
     pub(super) fn answered(&mut self) -> Vec<(u64, Answer)> {
         let mut ended = Vec::new();
         for (group, world) in self.worlds.iter_mut().enumerate() {
@@ -158,13 +158,13 @@ impl Nodes {
         ended
     }
 
-    /// A process is dead. What is on its connections may arrive.
+    /// Marks a process as dead. Frames on its connections may still arrive.
     pub(super) fn leave(&mut self, process: u32, random: &mut Random) {
         let client = self.client(process, random);
         self.worlds.iter_mut().for_each(|world| world.leave(client));
     }
 
-    /// Has each group shut a process out that has not done so.
+    /// Makes each group shut a process out that has not done so.
     pub(super) fn shut_out(&mut self, process: u32, random: &mut Random) {
         let client = self.client(process, random);
         for world in self.worlds.iter_mut().filter(|world| !world.users.fenced.contains(&client)) {
@@ -172,7 +172,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the processes that the last of the groups has shut out by now.
+    /// Returns the processes that all groups have now shut out and that were not returned before.
     pub(super) fn newly_shut_out(&mut self) -> Vec<u32> {
         let mut news: BTreeSet<usize> = BTreeSet::new();
         self.worlds.iter_mut().for_each(|world| news.extend(world.users.news.drain(..)));
@@ -180,17 +180,17 @@ impl Nodes {
         self.clients.iter().filter(|(_, client)| news.contains(client)).map(|(process, _)| *process).collect()
     }
 
-    /// Returns what is wrong with the groups at rest; `None` if in each all replicas are members and
-    /// equal, and nobody is to be shut out.
+    /// Returns what keeps the groups from rest; `None` if in each all replicas are members and
+    /// equal, and no client is still to be shut out.
     pub(super) fn unrest(&self) -> Option<String> {
         let unrest = |world: &World<Outcomes>| {
-            let fencer = world.has_fencer().then(|| "somebody is not shut out yet".to_owned());
+            let fencer = world.has_fencer().then(|| "a client is not shut out yet".to_owned());
             fencer.or_else(|| world.unrest())
         };
         self.find(unrest)
     }
 
-    /// Returns what is wrong with the log of one of them.
+    /// Returns a fault in the log of one of the groups.
     pub(super) fn log_fault(&self) -> Option<String> {
         self.find(World::log_fault)
     }
@@ -200,14 +200,14 @@ impl Nodes {
         found.map(|(group, what)| if self.worlds.len() > 1 { format!("group {group}: {what}") } else { what })
     }
 
-    /// Gives the simulation's nodes what the primaries have.
+    /// Copies the contents of the primaries to the simulation's nodes.
     pub(super) fn hand_back(&self, sim: &Sim) {
         for (node, world) in (0..).zip(&self.worlds) {
             sim.set_content(node, &world.content());
         }
     }
 
-    /// Returns what has happened in all of them, in its order.
+    /// Returns the events of all groups, in order.
     pub(super) fn trace(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for (group, world) in self.worlds.iter().enumerate() {
@@ -216,12 +216,12 @@ impl Nodes {
             };
             lines.extend(world.trace().lines().map(at));
         }
-        // Each begins with its time, of one width.
+        // Each line begins with its time, at a fixed width.
         lines.sort_by(|one, other| one.get(..6).cmp(&other.get(..6)));
         lines
     }
 
-    /// Returns how often they have met what.
+    /// Returns the counts of events over all groups.
     pub(super) fn counts(&self) -> Counts {
         let mut all = Counts::new();
         for world in &self.worlds {

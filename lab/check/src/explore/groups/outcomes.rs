@@ -1,25 +1,25 @@
-//! Whom the clients of a simulated group send for: processes of the explorer's simulation. Each has
-//! a session of its own.
+//! The users of a simulated group's clients: processes of the explorer's simulation, each with its
+//! own session.
 
 use darter_fabric::FabricError;
 use darter_sim::groups::{Frame, Payload, Random, Users};
 use std::collections::BTreeSet;
 
-/// What the group has said, until somebody passes it on.
+/// The group's replies that have not been delivered yet.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// What became of batches.
+    /// Results of batches.
     pub(super) answers: Vec<(u64, Result<Vec<u64>, FabricError>)>,
     /// Clients that were shut out.
     pub(super) fenced: BTreeSet<usize>,
-    /// Those of them of whom nobody was told.
+    /// Those that have not been reported yet.
     pub(super) news: Vec<usize>,
-    /// Frames that were answered.
+    /// Frames that received a reply.
     pub(super) frames: u64,
 }
 
 impl Users for Outcomes {
-    /// What processes post is posted for them.
+    /// Returns nothing: the driver posts the processes' batches.
     fn next(&mut self, _client: usize, _random: &mut Random) -> Option<Payload> {
         None
     }

@@ -1,4 +1,4 @@
-//! How plans of the explorer are made ones for groups.
+//! Adapts the explorer's plans to groups.
 
 use super::super::op::Op;
 use super::super::plan::Plan;
@@ -6,12 +6,11 @@ use crate::dice::Dice;
 
 /// Clients that read and write few keys.
 const CONTESTERS: usize = 4;
-/// Processes that join a run and leave again, at most.
+/// Maximum number of processes that join a run and leave again.
 const VISITS_MAX: usize = 2;
 
-/// Every other run has many reads and writes of few keys, so that what a primary should not
-/// have said is noticed. In the others few processes join and leave: each takes some of the little
-/// memory that there is.
+/// Every other run has many reads and writes of few keys, to detect wrong replies of a primary. In
+/// the others few processes join and leave, since each takes some of the little memory.
 pub(in super::super) fn fit(plan: &mut Plan, dice: &mut Dice) {
     if dice.one_in(2) {
         let keys = plan.scenario.hot.len().min(2) as u64;
@@ -27,7 +26,7 @@ pub(in super::super) fn fit(plan: &mut Plan, dice: &mut Dice) {
     }
 }
 
-/// Operations of a client that has others beside it on the same keys.
+/// Operations of a client that contends with others for the same keys.
 fn contest(keys: u64, dice: &mut Dice) -> Vec<Op> {
     let count = 8 + dice.below(16);
     let mut op = || {

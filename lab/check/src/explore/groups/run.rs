@@ -1,4 +1,5 @@
-//! One run of an index on simulated groups: as any other run, but for who executes the verbs.
+//! One run of an index on simulated groups, which differs from other runs only in how verbs are
+//! executed.
 
 use super::super::execution::Process;
 use super::super::fault::Fault;
@@ -80,7 +81,7 @@ fn perform<S: Subject>(
     end::<S>(fixture, plan, &recorder, outcome, (processes, servers))
 }
 
-/// Processes that were shut out end nothing in order.
+/// Abandons processes that were shut out, without closing anything.
 fn forget_the_dead<S: Subject>(dead: &[u32], processes: &mut [Option<Process<S>>]) {
     for process in dead {
         if let Some(process) = processes.get_mut(*process as usize).and_then(Option::take) {

@@ -1,4 +1,5 @@
-//! ART under exploration: writers lock, so they wait for a lock's holder until its lease is over, and take the lock over then.
+//! ART under exploration: writers lock, so they wait until the lease of a lock's holder expires,
+//! and then take the lock over.
 
 use super::super::fault::Fault;
 use super::super::scenario::{self, Scenario};
@@ -10,9 +11,9 @@ use darter_sim::Sim;
 /// The subject, in the published layout or the hashed one.
 pub(super) struct OfArt<const HASHED: bool>;
 
-/// So few that nodes share locks.
+/// Few enough that nodes share locks.
 const LOCK_WORDS: u32 = 4;
-/// Names of the types, and how many children they hold.
+/// Names of the types, and their capacities in children.
 const PUBLISHED: [(&str, usize); 3] = [("n4", 4), ("n16", 16), ("n48", 48)];
 const HASHED: [(&str, usize); 6] =
     [("h4", 4), ("h8", 8), ("h16", 16), ("h32", 30), ("h64", 60), ("h128", 120)];

@@ -1,7 +1,8 @@
-//! CHIME under exploration, with pairs in blocks and with values in its leaves: writers lock, so they wait for a lock's holder
-//! until its lease is over.
+//! CHIME under exploration, with pairs in blocks and with values in its leaves: writers lock, so
+//! they wait until the lease of a lock's holder expires.
 //!
-//! Leaves have few slots, so that a few keys fill neighbourhoods and split them, and locks are so few that nodes share them.
+//! Leaves have few slots, so that a few keys fill neighbourhoods and split them, and there are few
+//! enough locks that nodes share them.
 
 use super::super::fault::Fault;
 use super::super::op::Op;
@@ -16,7 +17,7 @@ use std::marker::PhantomData;
 /// The subject, with these records.
 pub(super) struct OfChime<R>(PhantomData<R>);
 
-/// What is in the leaves.
+/// The contents of the leaves.
 pub(super) trait Held: 'static {
     const NAME: &'static str;
     const RECORDS: Records;
@@ -105,12 +106,12 @@ fn key(group: u8, at: usize) -> Vec<u8> {
     [&[b'k', b'e', b'y', b'-', group], &(at as u16).to_be_bytes()[..], &[0]].concat()
 }
 
-/// An empty index, to be loaded with keys of eight bytes.
+/// An empty index for bulk loads, with keys of eight bytes.
 fn fixed_empty() -> Scenario {
     Scenario::new("unloaded", [key(b'a', 0), key(b'b', 3), key(b'c', 0)], &[]).loading()
 }
 
-/// Two leaves nearly full, in which keys come and go, so that others hop.
+/// Two nearly full leaves in which keys come and go, so that others hop.
 fn hopping(span: usize) -> Scenario {
     const OPS: &[Op] = &[
         Op::Insert(0),
@@ -140,16 +141,16 @@ fn leaf_full(span: usize) -> Scenario {
     Scenario::new("leaf-full", hot, &[0]).with_filler((0..span * 3 / 2 - 1).map(|at| key(b'b', at * 2)))
 }
 
-/// A root about to split above leaves of which one is about to.
+/// A root about to split, above leaves of which one is about to split.
 fn parent_full(span: usize) -> Scenario {
     let hot = [key(b'd', 0), key(b'd', 1), key(b'd', 2)];
     Scenario::new("parent-full", hot, &[]).with_filler((0..span / 2 * CHILDREN).map(|at| key(b'b', at)))
 }
 
-/// Children of an inner node, about.
+/// Approximate number of children of an inner node.
 const CHILDREN: usize = 30;
 
-/// A leaf of two hot keys to the right of one that is half full, and so many keys to the right of both.
+/// A leaf of two hot keys to the right of a half-full one, with `beyond` keys to the right of both.
 fn merge(name: &str, span: usize, beyond: usize) -> Scenario {
     let hot = [key(b'm', 1), key(b'm', 2), key(b'm', 3)];
     let half = span / 2 + 1;
@@ -158,7 +159,7 @@ fn merge(name: &str, span: usize, beyond: usize) -> Scenario {
     Scenario::new(name, hot, &[0, 1]).with_filler(left).with_former(right)
 }
 
-/// Full of keys of several hundred equal bytes, so that fences are too long for a node.
+/// Nodes full of keys of several hundred equal bytes, so that fences are too long for a node.
 fn fences() -> Scenario {
     let key = |at: usize| [&[b'f'; 300][..], &[at as u8]].concat();
     Scenario::new("fences", [key(1), key(3), key(99)], &[0])

@@ -1,4 +1,5 @@
-//! DART under exploration: no lock, so nobody waits, and nothing is lost.
+//! DART under exploration: there are no locks, so no client waits for another, and no value is
+//! lost.
 
 use super::super::fault::Fault;
 use super::super::op::Op;
@@ -15,21 +16,22 @@ use darter_sim::Sim;
 /// The subject.
 pub(super) struct OfDart;
 
-/// Bytes that an edge skips, at most.
+/// Maximum number of bytes that an edge skips.
 const SKIP_MAX: usize = 127;
-/// Children that a node of each type holds; consecutive edges fill its buckets evenly.
+/// Capacity of each node type in children; consecutive edges fill its buckets evenly.
 const CAPACITIES: [usize; 8] = [3, 7, 11, 15, 30, 60, 120, 257];
 /// Names of the types.
 const TYPES: [&str; 8] = ["n4", "n8", "n12", "n16", "n32", "n64", "n128", "n256"];
-/// Prefix lists that changes go round among: each covers nodes of the scenarios that another does not.
+/// Prefix lists that changes cycle through: each covers nodes of the scenarios that another does
+/// not.
 const LISTS: [&[u8]; 3] = [&[1, 2, 4, 8, 16, 32, 64, 128], &[3, 7, 12], &[2, 5, 8, 11, 14]];
 /// Room for the hints of a small tree; a larger cache would cost every run its zeroing.
 const CACHE_BYTES: u64 = 4096;
-/// Buckets of a segment of the express skip table: so few that small trees split segments.
+/// Buckets of a segment of the express skip table, few enough that small trees split segments.
 const SEGMENT_BUCKETS: u32 = 2;
-/// Nodes of a walk under one pin: so few that walks of small trees see several epochs.
+/// Nodes of a walk under one pin, few enough that walks of small trees span several epochs.
 const WALK_NODES: u32 = 2;
-/// Nodes to be entered in the express skip table by `segment`, at most.
+/// Maximum number of nodes for `segment` to enter in the express skip table.
 const SEGMENT_NODES: u32 = 64;
 
 impl Subject for OfDart {
@@ -104,12 +106,12 @@ impl Subject for OfDart {
         all.into_iter().map(Scenario::adjusting).collect()
     }
 
-    /// The key that splits a segment of the express skip table is hot, and two that enter others of its nodes, or two of which
-    /// each keeps a node that is entered.
+    /// Makes the key that splits a segment of the express skip table hot, and two keys that enter
+    /// others of its nodes, or two that each keep an entered node.
     fn refine(scenario: &mut Scenario, nodes: u8) {
         if scenario.name.ends_with("segment") {
             let before = block_on(keys_before_split(scenario, nodes));
-            let before = before.unwrap_or_else(|error| panic!("segment cannot be built: {error}"));
+            let before = before.unwrap_or_else(|error| panic!("segment: failed to build: {error}"));
             let filler = &mut scenario.filler;
             let is_full = !scenario.present.is_empty();
             let at = |nth: usize| if is_full { before - 2 * nth } else { before + 2 * nth };
@@ -123,7 +125,7 @@ impl Subject for OfDart {
         dart_situations()
     }
 
-    /// Of the conditional ones every other by `modify`.
+    /// Uses `modify` for every other conditional put.
     async fn put(
         index: &Dart<Sim>,
         client: &mut Client<Sim>,
@@ -159,7 +161,7 @@ impl Subject for OfDart {
         index.delete_if(client, key, |found| found == value).await
     }
 
-    /// The prefix list; a forced change goes round among [`LISTS`].
+    /// Adjusts the prefix list; a forced change cycles through [`LISTS`].
     async fn adjust(index: &Dart<Sim>, client: &mut Client<Sim>, is_forced: bool) -> Result<(), IndexError> {
         if !is_forced {
             return index.adjust(client).await.map(drop);
@@ -176,21 +178,22 @@ fn express() -> Scenario {
     Scenario::new("express", hot, &[0, 1]).with_filler([&b"exp"[..], b"expr-1", b"express"])
 }
 
-/// Two keys that part where an edge from the root skips one byte more than a slot can say, and one that leaves in the middle.
+/// Two keys that diverge after an edge from the root that skips one byte more than a slot can
+/// encode, and one that branches off in the middle.
 fn edge() -> Scenario {
     let key = |len: usize, end: u8| [&[b'x'; SKIP_MAX + 2][..len], &[end]].concat();
     let hot = [key(SKIP_MAX + 2, 1), key(SKIP_MAX + 2, 2), key(SKIP_MAX / 2, 3)];
     Scenario::new("edge", hot, &[0, 1])
 }
 
-/// The same to be loaded, without what leaves in the middle.
+/// The same for bulk loads, without the key that branches off.
 fn empty_edge() -> Scenario {
     let Scenario { mut hot, .. } = edge();
     hot[2] = b"y".to_vec();
     Scenario::new("empty-edge", hot, &[]).loading()
 }
 
-/// A path on which all keys are removed, and a key that leaves it.
+/// A path on which all keys are removed, and a key that branches off it.
 fn hollow() -> Scenario {
     const OPS: &[Op] = &[Op::Delete(0), Op::Delete(1), Op::Delete(0), Op::Delete(1), Op::Put(2)];
     scenario::split().doing("hollow", OPS)
@@ -200,12 +203,12 @@ fn hollow() -> Scenario {
 fn segment() -> Scenario {
     // Chosen when the fixture is built.
     let hot = (65_500..65_503).map(|at| segment_key(at, 9));
-    // Pairs of keys below one node each, which has an entry.
+    // Pairs of keys, each below a node with an entry.
     let filler = (0..2 * SEGMENT_NODES).map(|at| segment_key(at / 2, (at % 2) as u8));
     Scenario::new("segment", hot, &[]).with_filler(filler)
 }
 
-/// The same, where nodes that are entered may go.
+/// The same, with entered nodes that may be removed.
 fn full_segment() -> Scenario {
     let Scenario { hot, filler, .. } = segment();
     Scenario::new("full-segment", hot, &[1, 2]).with_filler(filler)
@@ -224,7 +227,7 @@ fn adjust() -> Scenario {
     Scenario::new("adjust", hot, &[0, 1]).with_filler(filler)
 }
 
-/// A tree that takes a builder many pins to enter in a new table, with what changes at its beginning.
+/// A tree that a builder needs many pins to enter in a new table, with changes at its beginning.
 fn fill() -> Scenario {
     let hot = [&b"built-0-1"[..], b"built-0-2", b"built-0-3"];
     let filler =
@@ -232,7 +235,7 @@ fn fill() -> Scenario {
     Scenario::new("fill", hot, &[0, 1]).with_filler(filler)
 }
 
-/// How many of the keys can be put before one splits a segment of the express skip table.
+/// Returns how many of the keys can be put before one splits a segment of the express skip table.
 async fn keys_before_split(scenario: &Scenario, nodes: u8) -> Result<usize, IndexError> {
     let (_pool, mut client, dart) = super::super::fixture::open_new::<OfDart>(nodes).await?;
     let mut segments = None;

@@ -1,4 +1,4 @@
-//! The indexes that can be explored: a line and a file each.
+//! The indexes that can be explored: one line and one file each.
 
 mod art;
 mod chime;
@@ -37,26 +37,26 @@ static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
     ]
 });
 
-/// Every index that can be explored, the main one first.
+/// Returns every index that can be explored, the main one first.
 pub fn subjects() -> &'static [Explored] {
     &ALL
 }
 
-/// The index of this name.
+/// Returns the index of this name.
 ///
 /// # Errors
-/// The names there are.
+/// Fails if there is none; the error lists the names.
 pub fn subject(name: &str) -> Result<&'static Explored, String> {
     ALL.iter().find(|subject| subject.name == name).ok_or_else(|| {
         let names: Vec<&str> = ALL.iter().map(|subject| subject.name).collect();
-        format!("'{name}' is no index that can be explored; those are {}", names.join(", "))
+        format!("no index to explore is named '{name}'; the indexes are {}", names.join(", "))
     })
 }
 
 impl FromStr for Plan {
     type Err = String;
 
-    /// Of an index of the registry.
+    /// Parses a plan of an index of the registry.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, _) = text.split_once('/').ok_or_else(|| no_plan(text))?;
         Self::parse_for(subject(name)?, text)

@@ -1,5 +1,5 @@
-//! Quiver under exploration: no lock, so nobody waits, and nothing is lost. Pages are so small that a few keys fill, part and
-//! empty them.
+//! Quiver under exploration: there are no locks, so no client waits for another, and no value is
+//! lost. Pages are small enough for a few keys to fill, part and empty them.
 
 use super::super::fault::Fault;
 use super::super::fixture::open_new;
@@ -15,17 +15,17 @@ use darter_index::{
 use darter_pool::{AllocKind, Client};
 use darter_sim::Sim;
 
-/// The subject: with what processes remember, with the skip table, or both. With neither, nothing leads to memory that the
-/// pin does not protect, so that each use of such memory shows.
+/// The subject: with the processes' caches, with the skip table, or both. With neither, nothing
+/// leads to memory that the pin does not protect, so every use of such memory is detected.
 pub(super) struct OfQuiver<const REMEMBERS: bool, const SKIPS: bool>;
 
-/// Most records of a page.
+/// Maximum number of records of a page.
 const RECORDS: u32 = 3;
 /// Delta slots of a page.
 const DELTA: u32 = 2;
 
-/// Prefix lists, in nibbles, that changes of the skip table go round among: each covers nodes of the scenarios that another
-/// does not.
+/// Prefix lists, in nibbles, that changes of the skip table cycle through: each covers nodes of the
+/// scenarios that another does not.
 const LISTS: [&[u8]; 3] = [&[1, 4, 8, 10, 11], &[3, 9, 22], &[2, 12, 23]];
 
 impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, SKIPS> {
@@ -87,7 +87,7 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
     fn refine(scenario: &mut Scenario, nodes: u8) {
         if scenario.name.ends_with("twins") {
             let opened = block_on(open_new::<Self>(nodes));
-            let (pool, ..) = opened.unwrap_or_else(|error| panic!("no pool: {error}"));
+            let (pool, ..) = opened.unwrap_or_else(|error| panic!("failed to create a pool: {error}"));
             let [one, other] = quiver_twins(pool.secret());
             if let Some(filler) = scenario.filler.first_mut() {
                 (*filler, scenario.hot[0]) = (one, other);
@@ -101,7 +101,7 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
         quiver_situations()
     }
 
-    /// Of the conditional ones every other by `modify`.
+    /// Uses `modify` for every other conditional put.
     async fn put(
         index: &Quiver<Sim>,
         client: &mut Client<Sim>,
@@ -137,7 +137,7 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
         index.delete_if(client, key, |found| found == value).await
     }
 
-    /// The skip table; a forced change goes round among [`LISTS`].
+    /// Adjusts the skip table; a forced change cycles through [`LISTS`].
     async fn adjust(
         index: &Quiver<Sim>,
         client: &mut Client<Sim>,
@@ -155,13 +155,13 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
     }
 }
 
-/// A page whose delta is full, or nearly.
+/// A page whose delta is full or nearly full.
 fn head() -> Scenario {
     let hot = [&b"head-1"[..], b"head-2", b"head-3"];
     Scenario::new("head", hot, &[0]).with_filler([&b"head-0"[..], b"head-4", b"head-5", b"head-6"])
 }
 
-/// A page of three edges whose delta takes two more keys; a third parts it.
+/// A page of three edges whose delta has room for two more keys; a third parts it.
 fn parts() -> Scenario {
     let hot = [&b"part\x12"[..], b"part\x24", b"part\x36"];
     Scenario::new("parts", hot, &[]).with_filler([&b"part\x11"[..], b"part\x21", b"part\x31", b"part\x51"])
@@ -193,13 +193,13 @@ fn ranges() -> Scenario {
     Scenario::new("ranges", hot, &[0, 2]).with_filler(filler)
 }
 
-/// A path on which all keys are removed, and a key that leaves it.
+/// A path on which all keys are removed, and a key that branches off it.
 fn hollow() -> Scenario {
     const OPS: &[Op] = &[Op::Delete(0), Op::Delete(1), Op::Delete(0), Op::Delete(1), Op::Put(2)];
     scenario::split().doing("hollow", OPS)
 }
 
-/// A node of which all keys are removed, and one is put again.
+/// A node from which all keys are removed, and one is put again.
 fn vacated() -> Scenario {
     const OPS: &[Op] =
         &[Op::Delete(0), Op::Delete(1), Op::Delete(2), Op::Delete(0), Op::Delete(1), Op::Put(2), Op::Get(0)];
@@ -208,7 +208,7 @@ fn vacated() -> Scenario {
     hot.with_filler([b"\x11"]).with_former([0x15, 0x21, 0x35, 0x41].map(key)).doing("vacate", OPS)
 }
 
-/// Nodes below each other that the skip table leads to, of which some become empty.
+/// Nested nodes that the skip table leads to, of which some become empty.
 fn skip() -> Scenario {
     let key = |end: u8| [&b"node-"[..], &[end]].concat();
     let deep = |end: u8| [&b"node-\x31deep-"[..], &[end]].concat();
@@ -217,7 +217,7 @@ fn skip() -> Scenario {
     hot.with_filler(filler).with_former([0x15, 0x21, 0x35, 0x41].map(deep)).adjusting()
 }
 
-/// The same while tables replace each other, and no node does.
+/// The same while tables, but not nodes, are replaced.
 fn swap() -> Scenario {
     const OPS: &[Op] = &[
         Op::Restructure,
@@ -232,8 +232,8 @@ fn swap() -> Scenario {
     skip().doing("swap", OPS)
 }
 
-/// Full pages that become nodes with one key more, while skip tables replace each other: clients that
-/// pass such a node enter it in the table while others look it up.
+/// Full pages that one more key turns into nodes, while skip tables are replaced: clients that pass
+/// such a node enter it in the table while others look it up.
 fn tear() -> Scenario {
     const EDGES: [u8; 3] = [0x31, 0x52, 0x73];
     const OPS: &[Op] = &[
@@ -254,13 +254,13 @@ fn tear() -> Scenario {
     pages.adjusting().doing("tear", OPS).churning().tearing(4)
 }
 
-/// Two keys of equal hashes, chosen by the pool's secret: the first is in a page's only record, where a blind CAS for the second
-/// hits it.
+/// Two keys with equal hashes, chosen by the pool's secret: the first is in a page's only record,
+/// which a blind CAS for the second hits.
 fn twins() -> Scenario {
     Scenario::new("twins", [&b"one"[..], b"other", b"twin"], &[0])
 }
 
-/// Writers of both, beside readers of the first.
+/// Writers of both keys, and readers of the first.
 fn rivals() -> Scenario {
     const OPS: &[Op] = &[
         Op::Put(1),
@@ -275,7 +275,8 @@ fn rivals() -> Scenario {
     twins().doing("rivals", OPS)
 }
 
-/// The first of the two stays, in a page whose delta is full: a put of another key replaces the page.
+/// The first of the two stays, in a page whose delta is full: a put of another key replaces the
+/// page.
 fn strays() -> Scenario {
     const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::Put(1), Op::Put(2), Op::Delete(0), Op::Scan(false)];
     let filler = [&b"one"[..], b"u", b"v"];

@@ -1,7 +1,9 @@
-//! Sherman under exploration, FG+ with it, and Sherman with values of three words in its leaves: writers lock, so they wait for a
-//! lock's holder until its lease is over; a value in a leaf whose writer died amid is lost.
+//! Sherman under exploration, as well as FG+ and Sherman with values of three words in its leaves:
+//! writers lock, so they wait until the lease of a lock's holder expires; a value in a leaf is lost
+//! if its writer dies during the write.
 //!
-//! Nodes are small, so that a few keys split them, and locks so few that nodes share them.
+//! Nodes are small, so that a few keys split them, and there are few enough locks that nodes share
+//! them.
 
 use super::super::fault::Fault;
 use super::super::op::Op;
@@ -16,10 +18,10 @@ use std::marker::PhantomData;
 /// The subject, with these techniques.
 pub(super) struct OfSherman<T>(PhantomData<T>);
 
-/// Which techniques are in use, and what records.
+/// The techniques in use, and the kind of records.
 pub(super) trait Techniques: 'static {
     const NAME: &'static str;
-    /// Bytes of keys and values in leaves, when they are there.
+    /// Bytes of keys and values in leaves, if they are stored there.
     const INLINE: Option<(u16, u16)> = None;
 
     fn options() -> ShermanOptions;
@@ -28,10 +30,10 @@ pub(super) trait Techniques: 'static {
 /// All of Sherman's.
 pub(super) struct All;
 
-/// None but the cache: every write is one of a whole node.
+/// None except the cache: every write is one of a whole node.
 pub(super) struct Plain;
 
-/// All, and values in leaves.
+/// All, with values in leaves.
 pub(super) struct Inline;
 
 impl Techniques for All {
@@ -61,7 +63,8 @@ impl Techniques for Inline {
 }
 
 const NODE_BYTES: u32 = 512;
-/// Entries of a leaf without fences, and of one with a fence: pointers with digests, and pairs inline.
+/// Slots of a leaf without fences, and of one with a fence: for pointers with digests, and for
+/// inline pairs.
 const SLOTS: (usize, usize) = (29, 28);
 const SLOTS_INLINE: (usize, usize) = (11, 11);
 const LOCK_WORDS: u32 = 4;
@@ -130,12 +133,12 @@ fn key(group: u8, at: usize) -> Vec<u8> {
     [&[b'k', b'e', b'y', b'-', group], &(at as u16).to_be_bytes()[..], &[0]].concat()
 }
 
-/// An empty index, to be loaded with keys of eight bytes.
+/// An empty index for bulk loads, with keys of eight bytes.
 fn fixed_empty() -> Scenario {
     Scenario::new("unloaded", [key(b'a', 0), key(b'b', 3), key(b'c', 0)], &[]).loading()
 }
 
-/// A leaf in whose order keys come and go, so that all behind them shift.
+/// A leaf in whose order keys come and go, so that all after them shift.
 fn shifting(slots: usize) -> Scenario {
     const OPS: &[Op] = &[
         Op::Insert(0),
@@ -161,13 +164,14 @@ fn shifting(slots: usize) -> Scenario {
     .doing("shifting", OPS)
 }
 
-/// Groups of keys of which one is left.
+/// Groups of which one key is left.
 const HOT_GROUPS: [u8; 3] = [1, 3, 5];
 
-/// Separators so long that a node has few children: a tree of several levels, with leaves of one hot key between full ones.
+/// Separators long enough that a node has few children: a tree of several levels, with leaves of
+/// one hot key between full ones.
 fn tall() -> Scenario {
     let key = |group: u8, at: u8| [&[b't'; 60][..], &[group, at]].concat();
-    // Every other key first, and the others between them: leaves that are nearly full.
+    // Every other key first, then the others between them, which makes leaves nearly full.
     let every_other =
         |odd: u8| (0..5).flat_map(move |group| (0..18).map(move |at| key(group * 2, at * 2 + odd)));
     let former = HOT_GROUPS.into_iter().flat_map(|group| (0..40).map(move |at| key(group, at)));
@@ -183,7 +187,7 @@ fn root_full(slots: usize) -> Scenario {
     Scenario::new("root-full", hot, &[0]).with_filler((0..slots - 1).map(|at| key(b'b', at * 2)))
 }
 
-/// Two leaves of which the right one is full, with a hot key that is there and room for none: two hot keys split it.
+/// Two leaves of which the right one is full and holds one hot key: two other hot keys split it.
 fn leaf_full(slots: usize, fenced: usize) -> Scenario {
     let hot = [key(b'c', 0), key(b'b', slots * 3), key(b'b', 1)];
     // In order, so that the root's split leaves half of its keys in the left one.
@@ -191,17 +195,18 @@ fn leaf_full(slots: usize, fenced: usize) -> Scenario {
     Scenario::new("leaf-full", hot, &[0]).with_filler((0..keys).map(|at| key(b'b', at * 2)))
 }
 
-/// A root about to split above leaves of which one is about to.
+/// A root about to split, above leaves of which one is about to split.
 fn parent_full(slots: usize) -> Scenario {
     let hot = [key(b'd', 0), key(b'd', 1), key(b'd', 2)];
     let keys = slots.div_ceil(2) * CHILDREN;
     Scenario::new("parent-full", hot, &[]).with_filler((0..keys).map(|at| key(b'b', at)))
 }
 
-/// Children of an inner node, about.
+/// Approximate number of children of an inner node.
 const CHILDREN: usize = 30;
 
-/// A leaf of two hot keys to the right of one that is nearly full, and so many keys to the right of both.
+/// A leaf of two hot keys to the right of a nearly full one, with `beyond` keys to the right of
+/// both.
 fn merge(name: &str, slots: usize, beyond: usize) -> Scenario {
     let hot = [key(b'm', 1), key(b'm', 2), key(b'm', 3)];
     let half = slots / 2 + 1;
@@ -210,7 +215,7 @@ fn merge(name: &str, slots: usize, beyond: usize) -> Scenario {
     Scenario::new(name, hot, &[0, 1]).with_filler(left).with_former(right)
 }
 
-/// Full of keys of several hundred equal bytes, so that fences are too long for a node.
+/// Nodes full of keys of several hundred equal bytes, so that fences are too long for a node.
 fn fences() -> Scenario {
     let key = |at: usize| [&[b'f'; 300][..], &[at as u8]].concat();
     Scenario::new("fences", [key(1), key(3), key(99)], &[0]).with_filler((1..SLOTS.0).map(|at| key(at * 2)))

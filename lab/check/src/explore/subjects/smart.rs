@@ -1,5 +1,6 @@
-//! SMART under exploration: without locks nobody waits and nothing is lost; with leaves in place writers of one key wait for each
-//! other, and a value whose writer died amid is lost.
+//! SMART under exploration: without locks no client waits and no value is lost; with leaves in
+//! place writers of one key wait for each other, and a value is lost if its writer dies during the
+//! write.
 
 use super::super::fault::Fault;
 use super::super::op::Op;
@@ -12,10 +13,11 @@ use darter_sim::Sim;
 /// The subject, with leaves out of place or in place.
 pub(super) struct OfSmart<const IN_PLACE: bool>;
 
-/// Names of the types, and how many children they hold.
+/// Names of the types, and their capacities in children.
 const TYPES: [(&str, usize); 4] = [("node-4", 4), ("node-8", 8), ("node-16", 16), ("node-32", 32)];
 
-/// A key that comes and goes, with so much upkeep that its leaf's memory is used again while others remember the leaf.
+/// A key that comes and goes, with enough upkeep that its leaf's memory is reused while others
+/// remember the leaf.
 fn forgetting() -> Scenario {
     const OPS: &[Op] = &[
         Op::Get(0),
@@ -47,12 +49,12 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
         &[(2072, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf), (128, AllocKind::Leaf)];
 
     fn options() -> SmartOptions {
-        // Whoever waits in this process for a lead that has stopped would wait for as long.
+        // A client that waits in this process for a stopped lead would wait for as long.
         SmartOptions {
             in_place: IN_PLACE,
             read_delegation: IN_PLACE,
             write_combining: IN_PLACE,
-            // At once, so that memory is used again within a run.
+            // At once, so that memory is reused within a run.
             quarantine_bytes: Some(1),
             ..SmartOptions::default()
         }

@@ -1,4 +1,5 @@
-//! WORT, WOART and ART+CoW under exploration: one lock for all writers, which is taken over when its holder's lease is over.
+//! WORT, WOART and ART+CoW under exploration: one lock for all writers, which is taken over after
+//! its holder's lease has expired.
 
 use super::super::fault::Fault;
 use super::super::scenario::{self, Scenario};
@@ -12,7 +13,7 @@ use darter_sim::Sim;
 pub(super) struct OfWort<const DESIGN: usize>;
 
 const DESIGNS: [Design; 3] = [Design::Wort, Design::Woart, Design::ArtCow];
-/// Names of the adaptive types, and how many children they hold.
+/// Names of the adaptive types, and their capacities in children.
 const ADAPTIVE: [(&str, usize); 3] = [("n4", 4), ("n16", 16), ("n48", 48)];
 
 impl<const DESIGN: usize> Subject for OfWort<DESIGN> {
@@ -48,7 +49,8 @@ impl<const DESIGN: usize> Subject for OfWort<DESIGN> {
         all.push(scenario::above("few", 3));
         all.push(scenario::above("few", 3).churning());
         if DESIGNS[DESIGN] == Design::Wort {
-            // A scan takes more round trips there, by nodes of 16, than fit in a lease that nobody renews meanwhile.
+            // By nodes of 16, a scan takes more round trips than fit in a lease that is not renewed
+            // during the scan.
             all.retain(|scenario| scenario.name != "row-200");
         } else {
             all.extend(ADAPTIVE.iter().map(|&(ty, children)| scenario::grow(ty, children)));

@@ -1,5 +1,6 @@
-//! XStore under exploration, with pointers in its leaves and with values: a server writes for clients that call it, and dies like
-//! them; readers go by models that it trains, or by the image of its inner nodes.
+//! XStore under exploration, with pointers in its leaves and with values: a server writes for the
+//! clients that call it and can die like them; readers use models that it trains, or the image of
+//! its inner nodes.
 //!
 //! Leaves have 16 slots.
 
@@ -17,11 +18,11 @@ use std::pin::Pin;
 /// The subject, with these leaves.
 pub(super) struct OfXStore<H>(PhantomData<H>);
 
-/// What is in the leaves, and how readers find them.
+/// The contents of the leaves, and how readers find them.
 pub(super) trait Held: 'static {
     const NAME: &'static str;
     const VALUE_WORDS: u8;
-    /// The level from which on inner nodes are cached, where readers go by these.
+    /// The level from which inner nodes are cached, if readers use these.
     const TREE_FROM: Option<u8> = None;
 }
 
@@ -31,7 +32,7 @@ pub(super) struct Pointers;
 /// Values of up to two words, under keys of eight bytes.
 pub(super) struct Values;
 
-/// Pointers, found by inner nodes, the lowest of which are READ each time.
+/// Pointers, found through inner nodes, the lowest of which are READ each time.
 pub(super) struct Tree;
 
 impl Held for Pointers {
@@ -52,10 +53,12 @@ impl Held for Tree {
 
 /// Slots of a leaf.
 const SLOTS: u64 = 16;
-/// Not `power`, but where memory keeps what was acknowledged: a member may come alive under the name of the server that the
-/// descriptor's lock names still, if the pool has lost the words that tell the two apart, and another server then waits for ever.
+/// `power` only if memory keeps acknowledged writes: if the pool has lost the words that
+/// distinguish them, a member may start under the name of the server that the descriptor's lock
+/// still names, and another server then waits for ever.
 const SURVIVES: &[&str] = &["kill", "cancel", "drop", "hold", "pause", "stop", "cut", "refuse"];
-/// Round trips of an operation beside a client that has stopped: no client waits for another.
+/// Maximum number of round trips of an operation while another client has stopped: no client waits
+/// for another.
 const TRIPS: u64 = 200;
 
 impl Serves for XStoreService<Sim> {
@@ -72,7 +75,7 @@ impl Serves for XStoreService<Sim> {
     }
 
     fn renew(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
-        // One that is shut out is replaced.
+        // A server that is shut out is replaced.
         Box::pin(async { Self::renew(self).await.unwrap_or(()) })
     }
 
@@ -155,17 +158,18 @@ fn keys(numbers: impl IntoIterator<Item = u64>) -> impl Iterator<Item = Vec<u8>>
     numbers.into_iter().map(key)
 }
 
-/// One leaf with few keys: inserts append, deletes move the last pair in.
+/// One leaf with few keys: inserts append, deletes move the last pair into the gap.
 fn few() -> Scenario {
     Scenario::new("few", keys([8, 24, 40]), &[0, 1]).with_filler(keys([16, 32]))
 }
 
-/// One leaf that lacks one key to be full, so that the second insert splits it.
+/// One leaf with one free slot, so that the second insert splits it.
 fn leaf_full() -> Scenario {
     Scenario::new("leaf-full", keys([5, 85, 241]), &[1]).with_filler(keys((0..SLOTS - 2).map(|at| at * 16)))
 }
 
-/// Two leaves, and keys on both sides of the bound between them: those next to it are predicted into the neighbour.
+/// Two leaves, and keys on both sides of the bound between them: those next to it are predicted
+/// into the neighbour.
 fn seam() -> Scenario {
     // Put in order, the first leaf keeps eight keys.
     let bound = 8 * 16;
@@ -179,7 +183,7 @@ fn shared() -> Scenario {
     Scenario::new("shared", keys([103 * 16 + 1, 104 * 16 + 1, 105 * 16 + 1]), &[0, 1]).with_filler(filler)
 }
 
-/// Two keys less than one sub-model has: with two more, all models are made anew.
+/// Two keys fewer than one sub-model has: with two more, all models are retrained.
 fn generation() -> Scenario {
     const OPS: &[Op] = &[
         Op::Insert(0),
@@ -199,7 +203,8 @@ fn generation() -> Scenario {
         .doing("generation", OPS)
 }
 
-/// A leaf between others that deletes empty. Upkeep takes it out; puts fill its neighbour, until that splits.
+/// A leaf between others that deletes empty. Upkeep removes it; puts fill its neighbour until that
+/// splits.
 fn emptied() -> Scenario {
     const OPS: &[Op] = &[
         Op::Maintain,
@@ -224,19 +229,20 @@ fn emptied() -> Scenario {
         .doing("emptied", OPS)
 }
 
-/// A leaf of two keys: deleted, the first leaves its slot to the other, whose slot a third may take.
+/// A leaf of two keys: when the first is deleted, its slot goes to the other, whose slot a third
+/// may take.
 fn moved() -> Scenario {
     const OPS: &[Op] = &[Op::Get(2), Op::Get(2), Op::Delete(0), Op::Insert(1), Op::Delete(1), Op::Insert(0)];
     Scenario::new("pair", keys([32, 48, 40]), &[0, 2]).doing("moved", OPS)
 }
 
-/// Writers of one key beside each other.
+/// Concurrent writers of one key.
 fn contest() -> Scenario {
     const OPS: &[Op] = &[Op::Put(0), Op::Update(0), Op::Insert(0), Op::Delete(0), Op::Get(0), Op::Maintain];
     few().doing("contest", OPS)
 }
 
-/// An empty index, to be loaded.
+/// An empty index for bulk loads.
 fn unloaded() -> Scenario {
     Scenario::new("unloaded", keys([1, 2, 3]), &[]).loading()
 }

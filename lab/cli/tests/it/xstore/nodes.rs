@@ -1,4 +1,5 @@
-//! Three memory nodes that serve ranges of one index, killed in turn beside writers and readers.
+//! Three memory nodes that serve ranges of one index, killed one after another under writers and
+//! readers.
 
 use super::{
     LONG, Model, Node, OPTIONS, POOL, STILL, View, assert_whole, file, is_shut_out, loaded, still_value,
@@ -17,20 +18,20 @@ const NODES: usize = 3;
 const WRITERS: u64 = 2;
 /// Kills of each node.
 const KILLS: usize = 3;
-/// Writes that are acknowledged between two kills.
+/// Writes acknowledged between two kills.
 const ACKNOWLEDGED: u64 = 150;
 /// Keys in the first leaf, and some more between them.
 const FIRST: u64 = 20;
-/// Keys behind those that stand still. The last node has these and the writers', the others have those
-/// that stand still.
+/// Keys after the unchanging ones. The last node holds these and the writers' keys, the others hold
+/// the unchanging ones.
 const FILLING: u64 = 1000;
-/// The writers' keys begin behind all those.
+/// The first of the writers' keys, after all others.
 const WRITTEN: u64 = STILL * 2 + FILLING;
 
-/// What a key may hold: what was acknowledged, or any of these where an answer was lost.
+/// The possible contents of a key: the acknowledged one, or any of these if a reply was lost.
 type Allowed = BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>;
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Default)]
 struct Shared {
     acknowledged: AtomicU64,
@@ -43,7 +44,7 @@ impl Shared {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Notes an outcome, and returns it if there is one.
+    /// Records an outcome, and returns it if there is one.
     fn done<T>(&self, view: &mut View, outcome: Result<T, IndexError>) -> Option<T> {
         outcome
             .inspect_err(|error| {
@@ -54,17 +55,17 @@ impl Shared {
             .ok()
     }
 
-    /// Waits until one of the counts is so high.
+    /// Waits until a count reaches `wanted`.
     fn wait(count: &AtomicU64, wanted: u64) {
         let began = Instant::now();
         while count.load(Ordering::Acquire) < wanted {
-            assert!(began.elapsed() < LONG, "the clients come to nothing");
+            assert!(began.elapsed() < LONG, "the clients make no progress");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Puts keys in ascending order, and changes and deletes those that it has. A key of which it does
-    /// not know what has become it leaves alone: a write may take effect late.
+    /// Puts keys in ascending order, and changes and deletes its keys. It leaves a key whose state
+    /// is unknown alone: a write may take effect late.
     fn write(&self, writer: u64, mut view: View) -> Allowed {
         let (mut own, mut unsure, mut next, mut is_full) = (Model::new(), Allowed::new(), 0, false);
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -92,7 +93,7 @@ impl Shared {
                 None => block_on(view.index.delete(&mut view.client, &key)),
             };
             if outcome.as_ref().is_err_and(IndexError::is_out_of_space) {
-                // Nothing was done.
+                // Nothing was changed.
                 is_full = true;
                 own.extend(before.map(|before| (key, before)));
                 continue;
@@ -130,7 +131,7 @@ impl Shared {
         }
     }
 
-    /// Reads what stands still, key by key and by scans of both directions.
+    /// Reads the unchanging keys, one by one and by scans in both directions.
     fn read(&self, mut view: View) {
         for turn in 0_u64.. {
             if self.is_over() {
@@ -163,14 +164,14 @@ fn filling() -> Model {
     (STILL * 2..WRITTEN).map(|key| (key.to_be_bytes().to_vec(), key.to_be_bytes().repeat(31))).collect()
 }
 
-/// Kills a node while it is written to, and starts it again with its memory.
+/// Kills a node while clients write to it, and restarts it with its memory.
 fn kill(shared: &Shared, view: &mut View, node: &mut Node, at: usize) {
     let failed = shared.failed.load(Ordering::Acquire);
     node.kill();
-    // Somebody notices.
+    // A client notices.
     Shared::wait(&shared.failed, failed + 1);
     if at != 0 {
-        // What is on other nodes is read on, certainly the first leaf.
+        // Keys on other nodes are still readable, certainly the first leaf.
         for key in (0..FIRST).chain((FIRST..STILL * 2).step_by(37)) {
             let found = loop {
                 match view.get(key) {
@@ -188,7 +189,7 @@ fn kill(shared: &Shared, view: &mut View, node: &mut Node, at: usize) {
     node.start_again();
 }
 
-/// The index as the last of its clients finds it.
+/// Asserts that the last client finds only allowed contents in the index.
 fn assert_acknowledged(view: &mut View, allowed: &Allowed) {
     let found = view.all_pairs();
     let mut written = Model::new();
@@ -207,7 +208,7 @@ fn three_nodes_with_ranges_are_killed_in_turn() {
     for at in 0..NODES {
         let region = file(directory.path(), &format!("region-{at}"));
         let mut options = vec!["--file", &region, "--serve", "xstore", "--workers", "3"];
-        // The first is the one that knows the others.
+        // The first is the node that knows the others.
         let pool = nodes.first().map(|first| format!("tcp://{}", first.address));
         if let Some(pool) = &pool {
             options.extend(["--server-pool", pool]);
