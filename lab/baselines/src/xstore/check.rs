@@ -263,7 +263,7 @@ impl<F: Fabric> XStore<F> {
             ) {
                 Ok(held) if pointer.may_be(key_hash(held.key)) => keys.push(held.key.to_vec()),
                 Ok(_) => {
-                    report.violation(format!("pair at {}: does not hold its pointer's key", pointer.addr()))
+                    report.violation(format!("pair at {}: does not hold its pointer's key", pointer.addr()));
                 }
                 Err(error) => report.violation(error.to_string()),
             };
