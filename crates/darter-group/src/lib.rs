@@ -14,7 +14,6 @@
 //! `view` defines the roles, `record` and `message` the data that replicas exchange. A primary is
 //! in `serve`, `stream`, `held`, `answers` and `lease`, a backup in `backup`; `duplicates` is their
 //! common knowledge of frames. `change` has the view changes. `codec` encodes messages as bytes.
-//! know of frames. `change` is how a view becomes the next one. `codec` is messages as bytes.
 
 mod answers;
 mod backup;

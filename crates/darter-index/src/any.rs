@@ -168,11 +168,11 @@ impl<F: Fabric> AnyIndex<F> {
     pub async fn count_some(
         &self,
         client: &mut Client<F>,
-        census: &mut Census,
+        progress: &mut IncrementalStats,
     ) -> Result<Option<IndexStats>> {
         match self {
-            Self::Dart(index) => index.count_some(client, &mut census.dart).await,
-            Self::Quiver(index) => index.count_some(client, &mut census.quiver).await,
+            Self::Dart(index) => index.count_some(client, &mut progress.dart).await,
+            Self::Quiver(index) => index.count_some(client, &mut progress.quiver).await,
             Self::Other(index) => index.stats(client).await.map(Some),
         }
     }
@@ -180,12 +180,12 @@ impl<F: Fabric> AnyIndex<F> {
 
 /// A count of the index that goes on step by step, each under a pin of its own.
 #[derive(Debug, Default)]
-pub struct Census {
-    dart: dart::Census,
-    quiver: quiver::Census,
+pub struct IncrementalStats {
+    dart: dart::IncrementalStats,
+    quiver: quiver::IncrementalStats,
 }
 
-impl Census {
+impl IncrementalStats {
     /// Inner nodes counted so far.
     pub fn nodes(&self) -> u64 {
         self.dart.nodes() + self.quiver.nodes()

@@ -19,7 +19,7 @@ mod ordered;
 mod quiver;
 pub mod radix;
 
-pub use any::{AnyIndex, Census, IndexKind, IndexOptions};
+pub use any::{AnyIndex, IncrementalStats, IndexKind, IndexOptions};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use dart::dart_situations;

@@ -3,6 +3,7 @@
 pub use crate::inspect::{Check, Stats};
 pub use darter_fabric::OpCounters;
 pub use darter_index::{
-    AdjustReport, Census, CheckReport, EstStats, IndexStats, NodeTypeStats, SearchSamples, TreeEdge, TreeView,
+    AdjustReport, CheckReport, EstStats, IncrementalStats, IndexStats, NodeTypeStats, SearchSamples,
+    TreeEdge, TreeView,
 };
 pub use darter_pool::{AllocKind, BlockHolder, BlockRun, MemberUsage, NodeUsage, PoolUsage};

@@ -9,7 +9,7 @@ use crate::worker::Worker;
 use crate::workers::Workers;
 use crate::{AsyncSession, Error, Session, StoreOptions};
 use darter_fabric::{Fabric, PoolUrl, block_on};
-use darter_index::{AdjustReport, Census, IndexStats, TreeView};
+use darter_index::{AdjustReport, IncrementalStats, IndexStats, TreeView};
 use darter_pool::PoolUsage;
 use std::sync::Arc;
 use std::time::Duration;
@@ -252,10 +252,10 @@ impl Store {
     ///
     /// # Errors
     /// Fails as [`Store::stats`] does; the next call counts the same part again.
-    pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
+    pub fn count_some(&self, progress: &mut IncrementalStats) -> Result<Option<IndexStats>, Error> {
         let open = Arc::clone(&self.membership().current().open);
         let mut client = open.pool.client()?;
-        Ok(block_on(open.index.count_some(&mut client, census))?)
+        Ok(block_on(open.index.count_some(&mut client, progress))?)
     }
 }
 
@@ -281,15 +281,15 @@ mod tests {
 
     fn count_in_steps(kind: IndexKind) {
         let store = with_keys(kind);
-        let (mut census, mut steps) = (Census::default(), 1);
+        let (mut progress, mut steps) = (IncrementalStats::default(), 1);
         let counted = loop {
-            if let Some(stats) = store.count_some(&mut census).unwrap() {
+            if let Some(stats) = store.count_some(&mut progress).unwrap() {
                 break stats;
             }
-            assert!(census.nodes() > 0);
+            assert!(progress.nodes() > 0);
             steps += 1;
         };
-        assert!(steps > 1 && census.nodes() == 0, "{steps} steps");
+        assert!(steps > 1 && progress.nodes() == 0, "{steps} steps");
         let whole = store.stats().unwrap().index;
         assert_eq!(
             (counted.keys, counted.kv_bytes, &counted.levels),

@@ -8,7 +8,7 @@
 
 use crate::state::GatewayState;
 use darter::Error;
-use darter::report::{Census, IndexStats, PoolUsage};
+use darter::report::{IncrementalStats, IndexStats, PoolUsage};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub(super) struct SurveyResult {
 /// The progress of a survey, and the pause after it.
 #[derive(Debug)]
 struct SurveyProgress {
-    census: Census,
+    progress: IncrementalStats,
     /// How many times the store had rejoined its pool.
     joins: u64,
     /// The earliest times of the next survey and of the next count.
@@ -55,7 +55,8 @@ pub(super) struct Survey {
 impl Survey {
     pub(super) fn new(shared: Arc<GatewayState>) -> Self {
         let now = Instant::now();
-        let work = SurveyProgress { census: Census::default(), joins: 0, look_at: now, count_at: now };
+        let work =
+            SurveyProgress { progress: IncrementalStats::default(), joins: 0, look_at: now, count_at: now };
         Self { shared, work: Mutex::new(work), result: Mutex::default() }
     }
 
@@ -74,7 +75,7 @@ impl Survey {
     fn look(&self, work: &mut SurveyProgress, began: Instant) -> Result<(), Error> {
         let store = &self.shared.store;
         if work.joins != store.joins() {
-            (work.census, work.joins) = (Census::default(), store.joins());
+            (work.progress, work.joins) = (IncrementalStats::default(), store.joins());
         }
         let usage = Arc::new(store.usage()?);
         self.lock().usage = Some((Instant::now(), usage));
@@ -82,14 +83,14 @@ impl Survey {
             return Ok(());
         }
         while began.elapsed() < SLICE {
-            if let Some(stats) = store.count_some(&mut work.census)? {
+            if let Some(stats) = store.count_some(&mut work.progress)? {
                 let now = Instant::now();
                 work.count_at = now + ROUND_REST;
                 let mut seen = self.lock();
                 (seen.index, seen.counting) = (Some((now, Arc::new(stats))), 0);
                 break;
             }
-            self.lock().counting = work.census.nodes();
+            self.lock().counting = work.progress.nodes();
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ mod write;
 
 #[cfg(feature = "checker")]
 pub use situations::dart_situations;
-pub(crate) use stats::Census;
+pub(crate) use stats::IncrementalStats;
 
 use crate::mark;
 use crate::radix::prefix_list::PrefixList;

@@ -13,7 +13,7 @@ use super::est::install::{install, pending_for};
 use super::node::{self, NodeRef, NodeType, Slot};
 use super::operation::Operation;
 use super::situations;
-use super::write::Turn;
+use super::write::Attempt;
 use crate::checker::note;
 use crate::radix::common_prefix;
 use crate::radix::drafts::Draft;
@@ -31,7 +31,7 @@ impl<F: Fabric> Operation<'_, F> {
         descent: &mut Descent<'_>,
         at: SlotAt,
         other: &[u8],
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let above = descent.node.depth;
         let depth = common_prefix(draft.key, other);
         if depth <= above {
@@ -47,7 +47,7 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let node = descent.node;
         let (Some(at), above) = (descent.incoming, descent.above) else {
             return Err(IndexError::corrupt(node.addr, "node without a way to it"));
@@ -56,12 +56,12 @@ impl<F: Fabric> Operation<'_, F> {
             // Every key below is gone; nothing stands in the way once the node is collapsed.
             let target = Target { node, incoming: at, above, words: None };
             self.remove_empty(&target).await?;
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         };
         let depth = common_prefix(draft.key, &other);
         if depth <= above || depth >= node.depth || other.len() < node.depth {
             // The leaf was found on another path: the tree changed on the way down.
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         note(situations::SPLIT_ABOVE);
         let child = at.slot.moved(edge_of(&other, depth), (node.depth - depth - 1) as u8);
@@ -75,7 +75,7 @@ impl<F: Fabric> Operation<'_, F> {
         descent: &mut Descent<'_>,
         (at, above): (SlotAt, usize),
         (depth, child): (usize, Slot),
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let home = at.addr.node();
         let leaf = draft.place(&mut self.client, home).await?;
         let new_leaf = Slot::leaf(edge_of(draft.key, depth), draft.class, leaf);
@@ -94,7 +94,7 @@ impl<F: Fabric> Operation<'_, F> {
         writes.push((leaf, &draft.words));
         if !self.publish(&writes, at, top_slot).await? {
             drafts.discard(&mut self.client);
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         drafts.keep();
         draft.linked();
@@ -105,7 +105,7 @@ impl<F: Fabric> Operation<'_, F> {
             install(&mut self.client, self.shared.express(&self.table), &pending, &descent.probes).await?;
             from = node.depth;
         }
-        Ok(Turn::Done(PutOutcome::Inserted))
+        Ok(Attempt::Done(PutOutcome::Inserted))
     }
 
     /// The images of the new node and of the chain above it, deepest first, and the slot of the

@@ -27,19 +27,19 @@ pub(super) fn finish(tally: Tally, est: EstStats) -> IndexStats {
 
 /// A count of the index that goes on step by step, each under a pin of its own.
 #[derive(Debug)]
-pub(crate) struct Census {
+pub(crate) struct IncrementalStats {
     tally: Tally,
     from: Option<Vec<u8>>,
     nodes: u64,
 }
 
-impl Default for Census {
+impl Default for IncrementalStats {
     fn default() -> Self {
         Self { tally: tally(), from: None, nodes: 0 }
     }
 }
 
-impl Census {
+impl IncrementalStats {
     /// Inner nodes counted so far.
     pub(crate) fn nodes(&self) -> u64 {
         self.nodes
@@ -52,7 +52,7 @@ impl<F: Fabric> Dart<F> {
     /// While others write, keys near the chunk borders may be counted twice or not at all. Paths
     /// with nodes deeper than 255 bytes count those nodes as one level.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
-        let mut census = Census::default();
+        let mut census = IncrementalStats::default();
         loop {
             if let Some(stats) = self.count_some(client, &mut census).await? {
                 return Ok(stats);
@@ -68,7 +68,7 @@ impl<F: Fabric> Dart<F> {
     pub(crate) async fn count_some(
         &self,
         client: &mut Client<F>,
-        census: &mut Census,
+        census: &mut IncrementalStats,
     ) -> Result<Option<IndexStats>> {
         let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
         let (visited, next) = operation.walk_chunk(census.from.as_deref(), self.shared.walk_nodes).await?;

@@ -32,16 +32,16 @@ use darter_pool::{AllocKind, Client, Pinned};
 
 /// Deletes from one node at the same time, beside a client's own, for which it looks whether they
 /// left the node sparse together. What more of them leave, the next delete collapses.
-const RIVALS: usize = 4;
+const CONCURRENT_DELETES_MAX: usize = 4;
 
 /// What one look at the tree led to.
-pub(super) enum Turn {
+pub(super) enum Attempt {
     Done(PutOutcome),
     Again,
 }
 
 /// Where the way to a key has ended.
-enum Spot {
+enum Lookup {
     /// Its leaf.
     Key(SlotAt),
     /// The leaf of another key.
@@ -54,7 +54,7 @@ enum Spot {
     Sealed,
 }
 
-impl Spot {
+impl Lookup {
     /// Of how a writer's descent has ended, with the batch that it has left.
     fn of<F: Fabric>(client: &mut Pinned<'_, F>, end: End, done: Batch) -> Result<Self> {
         let spot = match end {
@@ -85,11 +85,11 @@ impl<F: Fabric> Dart<F> {
         let mut operation = Operation::begin(&self.shared, client, kind).await?;
         for _ in 0..TURNS_MAX {
             match operation.put_turn(&mut draft, condition).await {
-                Ok(Turn::Done(outcome)) => {
+                Ok(Attempt::Done(outcome)) => {
                     draft.discard(&mut operation.client);
                     return Ok(outcome);
                 }
-                Ok(Turn::Again) => operation.client.retried(),
+                Ok(Attempt::Again) => operation.client.retried(),
                 Err(error) => return Err(operation.after_error(&mut draft, error)),
             }
         }
@@ -115,7 +115,7 @@ impl<F: Fabric> Dart<F> {
                 End::Sealed => None,
                 _ => Some(decide(value_at(end, &done)?, &mut value)),
             };
-            let spot = Spot::of(&mut operation.client, end, done)?;
+            let spot = Lookup::of(&mut operation.client, end, done)?;
             let is_done = match (decision, spot) {
                 (None, _) => {
                     operation.help(key, descent.node).await?;
@@ -126,12 +126,12 @@ impl<F: Fabric> Dart<F> {
                     match operation.place(&mut draft, &mut descent, spot, false).await {
                         Ok(turn) => {
                             draft.discard(&mut operation.client);
-                            matches!(turn, Turn::Done(_))
+                            matches!(turn, Attempt::Done(_))
                         }
                         Err(error) => return Err(operation.after_error(&mut draft, error)),
                     }
                 }
-                (Some(Decision::Remove), Spot::Key(at)) => operation.remove(&descent, at).await?,
+                (Some(Decision::Remove), Lookup::Key(at)) => operation.remove(&descent, at).await?,
                 (Some(Decision::Remove | Decision::Keep), _) => true,
             };
             match decision {
@@ -144,14 +144,14 @@ impl<F: Fabric> Dart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    async fn put_turn(&mut self, draft: &mut Draft<'_>, condition: Condition<'_>) -> Result<Turn> {
+    async fn put_turn(&mut self, draft: &mut Draft<'_>, condition: Condition<'_>) -> Result<Attempt> {
         let mut descent = self.descent(draft.key);
         let (end, done) = self.run(&mut descent).await?;
         let is_known = !matches!(end, End::Sealed);
         let is_refused = is_known && !condition.holds_for(value_at(end, &done)?);
-        let spot = Spot::of(&mut self.client, end, done)?;
+        let spot = Lookup::of(&mut self.client, end, done)?;
         if is_refused {
-            return Ok(Turn::Done(PutOutcome::Refused));
+            return Ok(Attempt::Done(PutOutcome::Refused));
         }
         let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
         self.place(draft, &mut descent, spot, is_unconditional).await
@@ -162,7 +162,7 @@ impl<F: Fabric> Operation<'_, F> {
         let tomb = Slot::tomb(descent.key.edge(descent.node.depth));
         let is_whole = descent.node.ty.buckets() == 1;
         let was_thin = thinned(descent, &descent.bucket, usize::from(is_whole));
-        let looks = is_whole && !was_thin && thinned(descent, &descent.bucket, 1 + RIVALS);
+        let looks = is_whole && !was_thin && thinned(descent, &descent.bucket, 1 + CONCURRENT_DELETES_MAX);
         let mut batch = self.client.batch();
         let cas = batch.cas(at.addr, at.slot.word(), tomb.word());
         // Behind the CAS: of deletes at the same time the last sees what all of them have left.
@@ -201,19 +201,19 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
-        spot: Spot,
+        spot: Lookup,
         is_unconditional: bool,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         leaf::mark_replacement(&mut draft.words, false);
         match spot {
             // What is done rarely is boxed: its futures would be most of those that every write is.
-            Spot::Key(at) => self.replace_leaf(draft, at, is_unconditional).await,
-            Spot::Other(at, other) => Box::pin(self.split_at(draft, descent, at, &other)).await,
-            Spot::Vacant => self.fill_vacancy(draft, descent).await,
-            Spot::Diverged => Box::pin(self.split_above(draft, descent)).await,
-            Spot::Sealed => {
+            Lookup::Key(at) => self.replace_leaf(draft, at, is_unconditional).await,
+            Lookup::Other(at, other) => Box::pin(self.split_at(draft, descent, at, &other)).await,
+            Lookup::Vacant => self.fill_vacancy(draft, descent).await,
+            Lookup::Diverged => Box::pin(self.split_above(draft, descent)).await,
+            Lookup::Sealed => {
                 Box::pin(self.help(draft.key, descent.node)).await?;
-                Ok(Turn::Again)
+                Ok(Attempt::Again)
             }
         }
     }
@@ -224,7 +224,7 @@ impl<F: Fabric> Operation<'_, F> {
         draft: &mut Draft<'_>,
         at: SlotAt,
         is_unconditional: bool,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let addr = draft.place(&mut self.client, at.addr.node()).await?;
         let slot = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
         draft.mark_replacement(is_unconditional);
@@ -232,7 +232,7 @@ impl<F: Fabric> Operation<'_, F> {
         if found == at.slot {
             draft.linked();
             self.retire_leaf(at.slot);
-            return Ok(Turn::Done(PutOutcome::Replaced));
+            return Ok(Attempt::Done(PutOutcome::Replaced));
         }
         let may_be_superseded = !found.is_sealed();
         if is_unconditional
@@ -242,14 +242,14 @@ impl<F: Fabric> Operation<'_, F> {
         {
             note(situations::SUPERSEDED);
             self.client.retried();
-            return Ok(Turn::Done(PutOutcome::Replaced));
+            return Ok(Attempt::Done(PutOutcome::Replaced));
         }
-        Ok(Turn::Again)
+        Ok(Attempt::Again)
     }
 
     /// No child under the key's edge: takes its slot, or switches the node's type when its bucket
     /// is full.
-    async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
+    async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Attempt> {
         let node = descent.node;
         let edge = descent.key.edge(node.depth);
         let vacancy = vacancy(node.ty, &descent.bucket, edge);
@@ -258,28 +258,28 @@ impl<F: Fabric> Operation<'_, F> {
             let addr = draft.place(&mut self.client, at.addr.node()).await?;
             let slot = Slot::leaf(edge, draft.class, addr);
             if !self.publish(&[(addr, &draft.words)], at, slot).await? {
-                return Ok(Turn::Again);
+                return Ok(Attempt::Again);
             }
             draft.linked();
             if !old.is_empty() {
                 note(situations::TOMB_REUSED);
             }
-            return Ok(Turn::Done(PutOutcome::Inserted));
+            return Ok(Attempt::Done(PutOutcome::Inserted));
         }
         Box::pin(self.grow(draft, descent)).await
     }
 
     /// The bucket of the key's edge is full: switches the node's type.
-    async fn grow(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
+    async fn grow(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Attempt> {
         let node = descent.node;
         let edge = descent.key.edge(node.depth);
         let (incoming, above) = match self.parent_of_end(descent).await? {
             Parent::Found { incoming, above } => (incoming, above),
             Parent::Sealed(upper) => {
                 self.help(draft.key, upper).await?;
-                return Ok(Turn::Again);
+                return Ok(Attempt::Again);
             }
-            Parent::Gone => return Ok(Turn::Again),
+            Parent::Gone => return Ok(Attempt::Again),
         };
         let addr = draft.place(&mut self.client, incoming.addr.node()).await?;
         let words = (node.ty.buckets() == 1).then_some(&descent.bucket[..]);
@@ -288,9 +288,9 @@ impl<F: Fabric> Operation<'_, F> {
         let switched = self.switch(&mut descent.key, &target, Some(child), &descent.probes).await?;
         if switched == (Switched::Done { added: true }) {
             draft.linked();
-            return Ok(Turn::Done(PutOutcome::Inserted));
+            return Ok(Attempt::Done(PutOutcome::Inserted));
         }
-        Ok(Turn::Again)
+        Ok(Attempt::Again)
     }
 
     /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as

@@ -2,7 +2,7 @@
 //! remembered map has foreseen, in the batch that reads it (`docs/quiver.md`, "A CAS before the
 //! look").
 
-use super::descent::{Descent, End, Purpose, Spot};
+use super::descent::{Descent, End, Lookup, Purpose};
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
 use super::situations;
@@ -119,5 +119,5 @@ impl<F: Fabric> Operation<'_, F> {
 /// Whether the way has ended at a record that a blind CAS would have won.
 fn is_inline(end: &End) -> bool {
     let End::Page(found) = end else { return false };
-    matches!(found.spot, Spot::Record { word, .. } if word.state() == State::Inline && !word.is_sealed())
+    matches!(found.spot, Lookup::Record { word, .. } if word.state() == State::Inline && !word.is_sealed())
 }

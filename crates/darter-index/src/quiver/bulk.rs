@@ -76,19 +76,19 @@ impl<F: Fabric> Quiver<F> {
     async fn publish_root(&self, client: &mut Client<F>, maker: &mut Maker, new: NodeAt) -> Result<()> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Load).await?;
         for _ in 0..TURNS_MAX {
-            let (node, via, mut words) = operation.read_root().await?;
+            let (node, parent, mut words) = operation.read_root().await?;
             if is_used(&words) {
                 return Err(IndexError::NotEmpty);
             }
             operation.seal_node(node, &mut words).await?;
             if is_used(&words) {
                 // A client put a key while the root was being sealed.
-                operation.replace_node(node, via).await?;
+                operation.replace_node(node, parent).await?;
                 return Err(IndexError::NotEmpty);
             }
             let slot = Slot::node(0, new.addr);
-            let words = [via.at.slot, slot].map(|slot| via.stored(slot));
-            if maker.try_link(&mut operation.client, via.at.addr, words[0], words[1]).await? {
+            let words = [parent.at.slot, slot].map(|slot| parent.stored(slot));
+            if maker.try_link(&mut operation.client, parent.at.addr, words[0], words[1]).await? {
                 operation.retire(node.addr, NODE_BYTES, AllocKind::Inner);
                 return Ok(());
             }

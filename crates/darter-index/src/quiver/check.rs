@@ -7,13 +7,13 @@
 //! once. Other clients may be at work meanwhile: what they have half done is a remark.
 
 use super::Quiver;
-use super::census::{count_page, finish, tally};
 use super::descent::NodeAt;
+use super::incremental_stats::{count_page, finish, tally};
 use super::nibble::{EDGES, END, EdgeRange, edge, identity_of, nibbles};
 use super::node::{self, Content, NODE_BYTES, Slot};
 use super::operation::Operation;
 use super::page::{Head, PageRef, Shape, standing_whole, verify_word};
-use super::via::Via;
+use super::parent_slot::ParentSlot;
 use super::word::{Print, State, Word};
 use crate::radix::leaf;
 use crate::radix::prefix_hash::HashKeys;
@@ -60,7 +60,7 @@ impl<F: Fabric> Quiver<F> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let mut walk = Walk { report: CheckReport::default(), tally: tally(), nodes: Vec::new() };
         let [root] = operation.client.read_words(self.shared.words.root).await?;
-        match Via::root(&self.shared, root).root_node() {
+        match ParentSlot::root(&self.shared, root).root_node() {
             Ok(root) => walk.nodes.push((root, 0)),
             Err(error) => walk.report.violation(error.to_string()),
         }

@@ -8,8 +8,8 @@ use super::node::{self, Content, NODE_BYTES, SKIP_MAX, Slot};
 use super::operation::Operation;
 use super::page::{Head, PageRef};
 use super::pair::{Maker, Pair, Place};
+use super::parent_slot::ParentSlot;
 use super::situations;
-use super::via::Via;
 use crate::Result;
 use crate::checker::note;
 use crate::radix::{TURNS_MAX, no_progress};
@@ -30,10 +30,10 @@ impl<F: Fabric> Operation<'_, F> {
     pub(super) async fn help_above(&mut self, key: &[u8]) -> Result<()> {
         let mut descent = self.descent_from_root(key);
         if let End::Sealed { node } = self.run(&mut descent).await?
-            && let Some(via) = descent.incoming
+            && let Some(parent) = descent.incoming
         {
             note(situations::NODE_HELPED);
-            self.replace_node(node, via).await?;
+            self.replace_node(node, parent).await?;
         }
         Ok(())
     }
@@ -57,7 +57,7 @@ impl<F: Fabric> Operation<'_, F> {
                     }
                     from.node
                 }
-                End::Vacant { via } => via.node,
+                End::Vacant { parent } => parent.node,
                 End::Diverged { .. } | End::Value(_) | End::Standing(..) | End::Hot(_) => return Ok(()),
             };
             if !self.collapse(node, &descent).await? {
@@ -88,7 +88,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// page lives, since a delete counts even if it finds that another was faster. So the pairs are
     /// counted before the first seal, and a node that had to be copied is left to another delete.
     async fn collapse(&mut self, node: NodeAt, descent: &Descent<'_>) -> Result<bool> {
-        let Some(via) = descent.incoming.filter(|via| !via.is_root()) else { return Ok(false) };
+        let Some(parent) = descent.incoming.filter(|parent| !parent.is_root()) else { return Ok(false) };
         let words = self.read_node(node).await?;
         let slots = node::slots(&words);
         let children = node::children(&slots).count();
@@ -96,13 +96,13 @@ impl<F: Fabric> Operation<'_, F> {
         let few = self.shared.geometry.records / 4;
         let is_likely = match (children, pages.len()) {
             (0, _) => self.live_about(&pages).await? <= few as u64,
-            (1, 0) => only_child(&slots).is_some_and(|(skip, _)| skip_of(via) + 1 + skip <= SKIP_MAX),
+            (1, 0) => only_child(&slots).is_some_and(|(skip, _)| skip_of(parent) + 1 + skip <= SKIP_MAX),
             _ => false,
         };
         let is_due = is_likely
             && (children == 1
                 || self.what_is_left(&slots, false).await?.is_some_and(|left| left.pairs.len() <= few));
-        Ok(is_due && self.replace_node(node, via).await?)
+        Ok(is_due && self.replace_node(node, parent).await?)
     }
 
     async fn live_about(&mut self, pages: &[PageRef]) -> Result<u64> {
@@ -126,7 +126,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Seals a node and puts in its place what is left in it. Returns false if that is a copy.
-    pub(super) async fn replace_node(&mut self, node: NodeAt, via: Via) -> Result<bool> {
+    pub(super) async fn replace_node(&mut self, node: NodeAt, parent: ParentSlot) -> Result<bool> {
         let mut words = self.read_node(node).await?;
         // Room for a copy is had before the first seal: a pool that is full leaves the node as it
         // was.
@@ -139,7 +139,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.seal_node(node, &mut words).await?;
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let mut is_copy = false;
-        let (slot, left) = match self.successor(&mut maker, &words, via).await {
+        let (slot, left) = match self.successor(&mut maker, &words, parent).await {
             Ok(Some(successor)) => {
                 copy.discard(&mut self.client);
                 successor
@@ -154,11 +154,11 @@ impl<F: Fabric> Operation<'_, F> {
                 copy.rewrite(copy_addr, &image(copy_addr, &words));
                 maker = copy;
                 is_copy = true;
-                (Slot::node(skip_of(via), copy_addr), Left::default())
+                (Slot::node(skip_of(parent), copy_addr), Left::default())
             }
         };
-        let expected = via.stored(via.at.slot);
-        let found = maker.link(&mut self.client, via.at.addr, expected, via.stored(slot)).await?;
+        let expected = parent.stored(parent.at.slot);
+        let found = maker.link(&mut self.client, parent.at.addr, expected, parent.stored(slot)).await?;
         if found != expected {
             return Ok(true);
         }
@@ -178,27 +178,27 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         maker: &mut Maker,
         words: &[u64],
-        via: Via,
+        parent: ParentSlot,
     ) -> Result<Option<(Slot, Left)>> {
-        if via.is_root() {
+        if parent.is_root() {
             return Ok(None);
         }
         let slots = node::slots(words);
         if let Some((skip, addr)) = only_child(&slots)
-            && skip_of(via) + 1 + skip <= SKIP_MAX
+            && skip_of(parent) + 1 + skip <= SKIP_MAX
         {
             note(situations::COLLAPSE_TO_NODE);
-            return Ok(Some((Slot::node(skip_of(via) + 1 + skip, addr), Left::default())));
+            return Ok(Some((Slot::node(skip_of(parent) + 1 + skip, addr), Left::default())));
         }
         // The page is made before the others are sealed: a pool that is full leaves them as they
         // were.
         let Some(before) = self.what_is_left(&slots, false).await? else { return Ok(None) };
-        let mut slot = self.page_of(maker, &before, via).await?;
+        let mut slot = self.page_of(maker, &before, parent).await?;
         let Some(left) = self.what_is_left(&slots, true).await? else { return Ok(None) };
         if left.pairs != before.pairs {
             maker.discard(&mut self.client);
             *maker = Maker::new(self.shared, self.client.epoch());
-            slot = self.page_of(maker, &left, via).await?;
+            slot = self.page_of(maker, &left, parent).await?;
         }
         note(if left.pairs.is_empty() {
             situations::COLLAPSE_TO_NOTHING
@@ -209,15 +209,15 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Makes a page of what is left in a node, for the slot that points to the node.
-    async fn page_of(&mut self, maker: &mut Maker, left: &Left, via: Via) -> Result<Slot> {
-        let edges = via.edges;
+    async fn page_of(&mut self, maker: &mut Maker, left: &Left, parent: ParentSlot) -> Result<Slot> {
+        let edges = parent.edges;
         if left.pairs.is_empty() {
             return Ok(Slot::none(edges.hi));
         }
-        let home = via.at.addr.node();
-        let place = Place { identity: via.identity, depth: via.node.depth, edges, home };
+        let home = parent.at.addr.node();
+        let place = Place { identity: parent.identity, depth: parent.node.depth, edges, home };
         let page = maker.page(&mut self.client, place, &left.pairs).await?;
-        maker.copy_map(via.node.addr, &mut via.copied.clone(), &page);
+        maker.copy_map(parent.node.addr, &mut parent.copied.clone(), &page);
         Ok(Slot::of(&page))
     }
 
@@ -250,7 +250,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more.
-    pub(super) async fn remove_empty(&mut self, mut node: NodeAt, mut via: Via) -> Result<()> {
+    pub(super) async fn remove_empty(&mut self, mut node: NodeAt, mut parent: ParentSlot) -> Result<()> {
         loop {
             if node.depth > crate::KEY_BYTES_MAX * 2 {
                 return Err(node::too_deep(node.addr));
@@ -264,17 +264,17 @@ impl<F: Fabric> Operation<'_, F> {
                 if !node::is_sealed(&words) && self.finish_pages(node, &words).await? {
                     return Ok(());
                 }
-                return self.replace_node(node, via).await.map(drop);
+                return self.replace_node(node, parent).await.map(drop);
             };
-            via = Via::of(node, &words, edge);
+            parent = ParentSlot::of(node, &words, edge);
             node = NodeAt { addr, depth: node.depth + 1 + skip };
         }
     }
 }
 
 /// Nibbles that the edge to a child node skips.
-fn skip_of(via: Via) -> usize {
-    match via.at.slot.content() {
+fn skip_of(parent: ParentSlot) -> usize {
+    match parent.at.slot.content() {
         Content::Node { skip, .. } => skip,
         _ => 0,
     }

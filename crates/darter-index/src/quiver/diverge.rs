@@ -7,10 +7,10 @@ use super::node::{self, Content, Slot};
 use super::operation::Operation;
 use super::page::{FIXED_WORDS, PageRef, standing_whole};
 use super::pair::{Maker, Pair, Place};
+use super::parent_slot::ParentSlot;
 use super::situations;
-use super::via::Via;
 use super::word::Word;
-use super::write::Turn;
+use super::write::Attempt;
 use crate::checker::note;
 use crate::radix::leaf;
 use crate::{IndexError, PutOutcome, Result};
@@ -18,35 +18,35 @@ use darter_fabric::{Fabric, GlobalAddr};
 use std::collections::HashSet;
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Puts a pair whose key leaves the path before `child`, which `via` points to, if nobody came
+    /// Puts a pair whose key leaves the path before `child`, which `parent` points to, if nobody came
     /// between.
     pub(super) async fn part_path(
         &mut self,
         key: &[u8],
         value: &[u8],
-        via: Via,
+        parent: ParentSlot,
         child: NodeAt,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let Some(other) = self.key_below(child).await? else {
-            self.remove_empty(child, via).await?;
-            return Ok(Turn::Again);
+            self.remove_empty(child, parent).await?;
+            return Ok(Attempt::Again);
         };
         let depth = common(key, &other);
-        if depth <= via.node.depth || depth >= child.depth {
+        if depth <= parent.node.depth || depth >= child.depth {
             // Identities and the keys below nodes never change.
             return Err(IndexError::corrupt(child.addr, "node whose keys do not have its prefix"));
         }
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let made = self.fork(&mut maker, Pair::new(key.to_vec(), value), (depth, &other), child).await;
         let addr = self.made(&mut maker, made)?;
-        let slot = Slot::node(depth - via.node.depth - 1, addr);
-        let expected = via.stored(via.at.slot);
-        let found = maker.link(&mut self.client, via.at.addr, expected, via.stored(slot)).await?;
+        let slot = Slot::node(depth - parent.node.depth - 1, addr);
+        let expected = parent.stored(parent.at.slot);
+        let found = maker.link(&mut self.client, parent.at.addr, expected, parent.stored(slot)).await?;
         if found != expected {
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         note(situations::DIVERGED);
-        Ok(Turn::Done(PutOutcome::Inserted))
+        Ok(Attempt::Done(PutOutcome::Inserted))
     }
 
     /// Makes a node of a child and a page of one pair.

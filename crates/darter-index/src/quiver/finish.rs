@@ -8,7 +8,7 @@ use super::descent::NodeAt;
 use super::node::{self, Content};
 use super::operation::Operation;
 use super::page::PageRef;
-use super::via::Via;
+use super::parent_slot::ParentSlot;
 use crate::Result;
 use crate::radix::{TURNS_MAX, no_progress};
 use darter_fabric::{Fabric, OpKind};
@@ -36,23 +36,26 @@ impl<F: Fabric> Quiver<F> {
 impl<F: Fabric> Operation<'_, F> {
     /// Finishes the first replacement that a walk meets. Returns whether it met one.
     async fn finish_one(&mut self) -> Result<bool> {
-        let (root, via, _) = self.read_root().await?;
-        let mut nodes = vec![(root, via)];
+        let (root, parent, _) = self.read_root().await?;
+        let mut nodes = vec![(root, parent)];
         let mut seen = HashSet::new();
-        while let Some((node, via)) = nodes.pop() {
+        while let Some((node, parent)) = nodes.pop() {
             if !seen.insert(node.addr) {
                 continue;
             }
             let words = self.read_node(node).await?;
             if node::is_sealed(&words) {
-                self.replace_node(node, via).await?;
+                self.replace_node(node, parent).await?;
                 return Ok(true);
             }
             if self.finish_pages(node, &words).await? {
                 return Ok(true);
             }
             for (edge, skip, addr) in node::children(&node::slots(&words)) {
-                nodes.push((NodeAt { addr, depth: node.depth + 1 + skip }, Via::of(node, &words, edge)));
+                nodes.push((
+                    NodeAt { addr, depth: node.depth + 1 + skip },
+                    ParentSlot::of(node, &words, edge),
+                ));
             }
         }
         Ok(false)
@@ -65,7 +68,7 @@ impl<F: Fabric> Operation<'_, F> {
             let page = PageRef { addr, class };
             let (shape, page_words) = self.read_page(page).await?;
             if shape.has_seal(&page_words) {
-                self.rebuild(Via::of(node, words, edge), page).await?;
+                self.rebuild(ParentSlot::of(node, words, edge), page).await?;
                 return Ok(true);
             }
         }

@@ -11,15 +11,15 @@
 //! has paid. Where few records are ever changed, or the same few again and again, or where values are
 //! too long to stand in pages, it hardly looks.
 
-use super::descent::{Descent, End, Purpose, Spot};
+use super::descent::{Descent, End, Lookup, Purpose};
 use super::nibble::NibbleKey;
 use super::operation::Operation;
 use super::pace::Pace;
 use super::page::{FIXED_WORDS, PageRef, Shape};
 use super::pair::{INLINE_WORDS_MAX, Pair, record_words};
+use super::parent_slot::ParentSlot;
 use super::rebuild::Old;
 use super::situations;
-use super::via::Via;
 use super::word::{State, Word};
 use crate::checker::note;
 use crate::{IndexError, Result};
@@ -30,11 +30,11 @@ pub(super) fn took_a_trip(end: &End) -> bool {
     let value = match end {
         End::Value(value) => value.as_ref(),
         End::Page(found) => match &found.spot {
-            Spot::Delta { value, .. } => Some(value),
-            Spot::Record { word, value, .. } => {
+            Lookup::Delta { value, .. } => Some(value),
+            Lookup::Record { word, value, .. } => {
                 value.as_ref().filter(|_| matches!(word.state(), State::Leaf { .. }))
             }
-            Spot::Absent { .. } => None,
+            Lookup::Absent { .. } => None,
         },
         _ => None,
     };
@@ -84,10 +84,10 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<()> {
         let remembered = || self.shared.cache.find(&mut NibbleKey::new(self.shared.keys, key))?.page;
         let page = page.or_else(|| remembered().map(|hint| hint.page));
-        let Some((via, page, (shape, words))) = self.read_page_of(key, page).await? else { return Ok(()) };
+        let Some((parent, page, (shape, words))) = self.read_page_of(key, page).await? else { return Ok(()) };
         let mut old = None;
         if pays(moved_out(&shape, &words), shape.records) {
-            let read = self.old_page(via, page, shape, &words).await?;
+            let read = self.old_page(parent, page, shape, &words).await?;
             let pays = pays(read.moved_out(), shape.records);
             old = Some(read).filter(|_| pays);
         }
@@ -106,18 +106,18 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         key: &[u8],
         known: Option<PageRef>,
-    ) -> Result<Option<(Via, PageRef, (Shape, Vec<u64>))>> {
+    ) -> Result<Option<(ParentSlot, PageRef, (Shape, Vec<u64>))>> {
         if let Some(page) = known
-            && let Some((via, words)) = self.read_remembered(key, page).await?
+            && let Some((parent, words)) = self.read_remembered(key, page).await?
         {
-            return Ok(Some((via, page, page.parse(words)?)));
+            return Ok(Some((parent, page, page.parse(words)?)));
         }
         let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
         let End::Page(found) = self.run(&mut descent).await? else { return Ok(None) };
         let page = found.head.page;
         let is_it = known.is_none_or(|known| known.addr == page.addr);
-        let Some(via) = found.from.filter(|_| is_it) else { return Ok(None) };
-        Ok(Some((via, page, self.read_page(page).await?)))
+        let Some(parent) = found.from.filter(|_| is_it) else { return Ok(None) };
+        Ok(Some((parent, page, self.read_page(page).await?)))
     }
 }
 

@@ -10,7 +10,6 @@ mod blind;
 mod build;
 mod bulk;
 mod cache;
-mod census;
 mod check;
 mod collapse;
 mod content;
@@ -22,6 +21,7 @@ mod hint;
 mod hit_rate;
 #[cfg(test)]
 mod hot_words;
+mod incremental_stats;
 #[cfg(test)]
 mod interleavings;
 mod map;
@@ -35,6 +35,7 @@ mod outcome;
 mod pace;
 mod page;
 mod pair;
+mod parent_slot;
 mod plan;
 mod rebuild;
 mod scan;
@@ -43,12 +44,11 @@ mod shared;
 mod situations;
 mod skip;
 mod tree;
-mod via;
 mod walk;
 mod word;
 mod write;
 
-pub(crate) use census::Census;
+pub(crate) use incremental_stats::IncrementalStats;
 #[cfg(feature = "checker")]
 pub use situations::quiver_situations;
 

@@ -4,8 +4,8 @@ use super::descent::{Descent, End, NodeAt, Purpose};
 use super::nibble::identity_of;
 use super::node;
 use super::page::{PageRef, Shape};
+use super::parent_slot::ParentSlot;
 use super::shared::Shared;
-use super::via::Via;
 use super::word::Word;
 use crate::radix::seal::seal_all;
 use crate::radix::search;
@@ -82,15 +82,15 @@ impl<'a, F: Fabric> Operation<'a, F> {
     }
 
     /// The root node by the root word, and its words.
-    pub(super) async fn read_root(&mut self) -> Result<(NodeAt, Via, Vec<u64>)> {
+    pub(super) async fn read_root(&mut self) -> Result<(NodeAt, ParentSlot, Vec<u64>)> {
         let [word] = self.client.read_words(self.shared.words.root).await?;
-        let via = Via::root(self.shared, word);
-        let node = via.root_node()?;
+        let parent = ParentSlot::root(self.shared, word);
+        let node = parent.root_node()?;
         let words = self.read_node(node).await?;
         if words[0] != identity_of(self.shared.keys, &[], 0) {
             return Err(IndexError::corrupt(node.addr, "root node with another identity"));
         }
-        Ok((node, via, words))
+        Ok((node, parent, words))
     }
 
     /// Hands over an object that this operation has unlinked.

@@ -2,7 +2,7 @@
 
 use super::node::NodeAt;
 use super::page::Head;
-use super::via::Via;
+use super::parent_slot::ParentSlot;
 use super::word::{Print, State, Word};
 use darter_fabric::{GlobalAddr, ReadId};
 use smallvec::SmallVec;
@@ -12,13 +12,13 @@ pub(super) type Image = SmallVec<[u64; 12]>;
 
 /// What a key's place says.
 #[derive(Clone, Debug)]
-pub(super) enum Spot {
+pub(super) enum Lookup {
     /// The key is static, with its value if it has one.
     Record {
         addr: GlobalAddr,
         word: Word,
         /// Whether the record's key stands in it.
-        stands: bool,
+        is_inline: bool,
         /// None at a TOMB, and at a LEAF that is to be overwritten.
         value: Option<Image>,
     },
@@ -28,7 +28,7 @@ pub(super) enum Spot {
     Absent { vacancy: Option<(GlobalAddr, Word)> },
 }
 
-impl Spot {
+impl Lookup {
     /// That of an absent key: a new one goes to the delta slot that the key has left, else to the
     /// first that was never taken.
     pub(super) fn absent(head: &Head, print: Print) -> Self {
@@ -39,7 +39,7 @@ impl Spot {
     }
 
     /// Whether the key has a value.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_present(&self) -> bool {
         match self {
             Self::Record { word, .. } => word.state() != State::Tomb,
             Self::Delta { .. } => true,
@@ -52,18 +52,18 @@ impl Spot {
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) head: Head,
-    pub(super) spot: Spot,
+    pub(super) spot: Lookup,
     /// The slot that pointed to the page, unless the page was remembered.
-    pub(super) from: Option<Via>,
+    pub(super) from: Option<ParentSlot>,
 }
 
 /// How a descent ends.
 #[derive(Clone, Debug)]
 pub(super) enum End {
     /// No page is responsible for the key: a slot with NONE.
-    Vacant { via: Via },
+    Vacant { parent: ParentSlot },
     /// The key leaves the path in the compressed nibbles before a child node.
-    Diverged { via: Via, child: NodeAt },
+    Diverged { parent: ParentSlot, child: NodeAt },
     /// For writers: a node on the way is being replaced.
     Sealed { node: NodeAt },
     /// A page.

@@ -2,7 +2,7 @@
 
 use super::build::Builder;
 use super::content::Content as Pairs;
-use super::descent::{Descent, End, Purpose, Spot};
+use super::descent::{Descent, End, Lookup, Purpose};
 use super::hint::PageHint;
 use super::map_copy::Copied;
 use super::nibble::{EdgeRange, NibbleKey, edge};
@@ -10,9 +10,9 @@ use super::node::{self, Content, NodeAt, Slot};
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
 use super::pair::{Maker, Place};
+use super::parent_slot::ParentSlot;
 use super::plan::{Kind, Part, plan};
 use super::situations;
-use super::via::Via;
 use crate::checker::note;
 use crate::radix::seal::{SEAL, seal_all};
 use crate::{IndexError, Result};
@@ -22,7 +22,7 @@ use darter_pool::AllocKind;
 /// A page that is being replaced.
 pub(super) struct Old {
     /// The slot that points to it.
-    via: Via,
+    parent: ParentSlot,
     page: PageRef,
     shape: Shape,
     pub(super) pairs: Pairs,
@@ -41,16 +41,16 @@ impl<F: Fabric> Operation<'_, F> {
     /// Replaces the page of a key, which was found by what the process remembers, if it has no room
     /// or is being replaced.
     pub(super) async fn rebuild_remembered(&mut self, key: &[u8], page: PageRef) -> Result<()> {
-        if let Some((via, words)) = self.read_remembered(key, page).await? {
-            return self.rebuild_read(via, page, page.parse(words)?).await;
+        if let Some((parent, words)) = self.read_remembered(key, page).await? {
+            return self.rebuild_read(parent, page, page.parse(words)?).await;
         }
         let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
         match self.run(&mut descent).await? {
             End::Page(found) => {
                 let is_due = found.head.is_sealed
                     || match &found.spot {
-                        Spot::Absent { vacancy } => vacancy.is_none_or(|(_, word)| word.is_sealed()),
-                        Spot::Record { word, .. } | Spot::Delta { word, .. } => word.is_sealed(),
+                        Lookup::Absent { vacancy } => vacancy.is_none_or(|(_, word)| word.is_sealed()),
+                        Lookup::Record { word, .. } | Lookup::Delta { word, .. } => word.is_sealed(),
                     };
                 match found.from {
                     Some(from) if is_due => self.rebuild(from, found.head.page).await,
@@ -68,7 +68,7 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         key: &[u8],
         page: PageRef,
-    ) -> Result<Option<(Via, Vec<u64>)>> {
+    ) -> Result<Option<(ParentSlot, Vec<u64>)>> {
         let mut path = NibbleKey::new(self.shared.keys, key);
         let Some(hit) = self.shared.cache.find(&mut path) else { return Ok(None) };
         let node = NodeAt::from(hit.node);
@@ -86,33 +86,33 @@ impl<F: Fabric> Operation<'_, F> {
         }
         node::verify(node, &words)?;
         let (lo, slot) = node::responsible(node.addr, &node::slots(&words), edge(key, node.depth))?;
-        let is_there = matches!(slot.content(), Content::Page { addr, .. } if addr == page.addr);
-        Ok(is_there.then(|| (Via::of(node, &words, lo), page_words)))
+        let is_present = matches!(slot.content(), Content::Page { addr, .. } if addr == page.addr);
+        Ok(is_present.then(|| (ParentSlot::of(node, &words, lo), page_words)))
     }
 
     /// Replaces the page that a slot points to, or finishes its replacement.
     ///
     /// All that follows the page is made before the first seal: a pool that is full leaves the page
     /// as it was. What another client changes in between is made anew.
-    pub(super) async fn rebuild(&mut self, via: Via, page: PageRef) -> Result<()> {
+    pub(super) async fn rebuild(&mut self, parent: ParentSlot, page: PageRef) -> Result<()> {
         let read = self.read_page(page).await?;
-        self.rebuild_read(via, page, read).await
+        self.rebuild_read(parent, page, read).await
     }
 
     /// The same with the page's words.
     pub(super) async fn rebuild_read(
         &mut self,
-        via: Via,
+        parent: ParentSlot,
         page: PageRef,
         (shape, words): (Shape, Vec<u64>),
     ) -> Result<()> {
-        let old = self.old_page(via, page, shape, &words).await?;
+        let old = self.old_page(parent, page, shape, &words).await?;
         self.replace(old, words).await
     }
 
     /// The same with the page's pairs, too.
     pub(super) async fn replace(&mut self, mut old: Old, mut words: Vec<u64>) -> Result<()> {
-        let Old { via, page, shape, .. } = old;
+        let Old { parent, page, shape, .. } = old;
         let mut made = self.make_all(&old).await?;
         let before = words.clone();
         self.seal_words(page, &shape, &mut words).await?;
@@ -120,7 +120,7 @@ impl<F: Fabric> Operation<'_, F> {
             (0..words.len()).any(|at| shape.is_sealable(at) && (words[at] ^ before[at]) & !SEAL != 0);
         if is_changed {
             self.discard_all(made);
-            old = self.old_page(via, page, shape, &words).await?;
+            old = self.old_page(parent, page, shape, &words).await?;
             made = self.make_all(&old).await?;
         }
         self.link_all(&old, made).await
@@ -129,22 +129,22 @@ impl<F: Fabric> Operation<'_, F> {
     /// What there is to replace, by the page's words.
     pub(super) async fn old_page(
         &mut self,
-        via: Via,
+        parent: ParentSlot,
         page: PageRef,
         shape: Shape,
         words: &[u64],
     ) -> Result<Old> {
         let pairs =
-            Pairs::read(&mut self.client, self.shared.keys, page, (&shape, words), via.edges.hi).await?;
-        Ok(Old { via, page, shape, pairs })
+            Pairs::read(&mut self.client, self.shared.keys, page, (&shape, words), parent.edges.hi).await?;
+        Ok(Old { parent, page, shape, pairs })
     }
 
     /// Makes the parts of a page that are not linked, and links nothing.
     async fn make_all(&mut self, old: &Old) -> Result<Vec<MadePart>> {
         let mut made: Vec<MadePart> = Vec::new();
-        let mut copied = old.via.copied;
+        let mut copied = old.parent.copied;
         for part in plan(&old.pairs.edges, old.shape.edges, self.shared.geometry.records) {
-            if part.edges.lo > old.via.edges.hi {
+            if part.edges.lo > old.parent.edges.hi {
                 note(situations::PART_FOUND);
                 continue;
             }
@@ -190,13 +190,13 @@ impl<F: Fabric> Operation<'_, F> {
                 continue;
             }
             let is_first = part.edges.lo == old.shape.edges.lo;
-            let at = node::slot_addr(old.via.node.addr, part.edges.lo);
-            let stored = |slot: Slot| slot.stored(old.via.identity, part.edges.lo);
-            let expected = stored(if is_first { old.via.at.slot } else { Slot::EMPTY });
+            let at = node::slot_addr(old.parent.node.addr, part.edges.lo);
+            let stored = |slot: Slot| slot.stored(old.parent.identity, part.edges.lo);
+            let expected = stored(if is_first { old.parent.at.slot } else { Slot::EMPTY });
             let found = maker.link(&mut self.client, at, expected, stored(slot)).await?;
             if let Some(page) = page.filter(|_| found == expected) {
-                let (via, epoch) = (&old.via, self.client.epoch());
-                self.shared.cache.renew_page(via.identity, via.node.addr, &page, epoch);
+                let (parent, epoch) = (&old.parent, self.client.epoch());
+                self.shared.cache.renew_page(parent.identity, parent.node.addr, &page, epoch);
             }
             if found == expected {
                 let strays = old.pairs.strays.iter().filter(|(edge, _)| part.edges.contains(*edge));
@@ -230,14 +230,14 @@ impl<F: Fabric> Operation<'_, F> {
         let Some(pairs) = old.pairs.pairs.get(part.pairs.clone()) else {
             return Err(IndexError::corrupt(old.page.addr, "page parted otherwise than its pairs call for"));
         };
-        let home = old.via.node.addr.node();
+        let home = old.parent.node.addr.node();
         match part.kind {
             Kind::None => Ok((Slot::none(part.edges.hi), None)),
             Kind::Page => {
                 let place =
-                    Place { identity: old.via.identity, depth: old.shape.depth, edges: part.edges, home };
+                    Place { identity: old.parent.identity, depth: old.shape.depth, edges: part.edges, home };
                 let page = maker.page(&mut self.client, place, pairs).await?;
-                maker.copy_map(old.via.node.addr, copied, &page);
+                maker.copy_map(old.parent.node.addr, copied, &page);
                 Ok((Slot::of(&page), Some(page)))
             }
             Kind::Node => {

@@ -1,7 +1,7 @@
 //! Search and multi-get.
 
 use super::Quiver;
-use super::descent::{Descent, End, Image, Purpose, Spot};
+use super::descent::{Descent, End, Image, Lookup, Purpose};
 use super::fold::took_a_trip;
 use super::operation::Operation;
 use super::shared::Shared;
@@ -17,9 +17,9 @@ pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
     let image: Option<&Image> = match end {
         End::Value(value) => value.as_ref(),
         End::Page(found) => match &found.spot {
-            Spot::Record { value, .. } => value.as_ref(),
-            Spot::Delta { value, .. } => Some(value),
-            Spot::Absent { .. } => None,
+            Lookup::Record { value, .. } => value.as_ref(),
+            Lookup::Delta { value, .. } => Some(value),
+            Lookup::Absent { .. } => None,
         },
         _ => None,
     };

@@ -176,8 +176,8 @@ impl<F: Fabric> Operation<'_, F> {
                 nibbles(key) >= at.depth && identity_of(self.shared.keys, key, at.depth) == identity
             };
             // A copy of a map may have led to anything.
-            let stands = read.and_then(|(page, read)| standing_whole(page, done.words(read)).ok()?);
-            let key = match stands.map(|leaf| leaf.key.to_vec()).filter(is_below) {
+            let inline = read.and_then(|(page, read)| standing_whole(page, done.words(read)).ok()?);
+            let key = match inline.map(|leaf| leaf.key.to_vec()).filter(is_below) {
                 None => self.key_below(at).await?.filter(is_below),
                 key => key,
             };

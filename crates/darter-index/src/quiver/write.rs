@@ -5,15 +5,15 @@
 
 use super::Quiver;
 use super::blind::Overwrite;
-use super::descent::{End, Found, Spot};
+use super::descent::{End, Found, Lookup};
 use super::nibble::EdgeRange;
 use super::node::{Content, Slot};
 use super::operation::Operation;
 use super::page;
 use super::pair::{Maker, Pair, Place};
+use super::parent_slot::ParentSlot;
 use super::search::value_at;
 use super::situations;
-use super::via::Via;
 use super::word::{Print, State, Word};
 use crate::checker::note;
 use crate::ordered::check_key;
@@ -26,10 +26,10 @@ use std::pin::pin;
 
 /// Deletes from one page at a time, beside a client's own, for which it looks whether they left the
 /// page empty together.
-const RIVALS: u64 = 4;
+const CONCURRENT_DELETES_MAX: u64 = 4;
 
 /// What one look led to.
-pub(super) enum Turn {
+pub(super) enum Attempt {
     Done(PutOutcome),
     Again,
 }
@@ -49,11 +49,11 @@ impl<F: Fabric> Quiver<F> {
         for turn in 0..TURNS_MAX {
             let taken = pin!(operation.put_turn(&mut draft, value, condition, turn == 0)).await;
             match taken {
-                Ok(Turn::Done(outcome)) => {
+                Ok(Attempt::Done(outcome)) => {
                     draft.discard(&mut operation.client);
                     return Ok(outcome);
                 }
-                Ok(Turn::Again) => operation.client.retried(),
+                Ok(Attempt::Again) => operation.client.retried(),
                 Err(error) => return Err(operation.after_error(&mut draft, error)),
             }
         }
@@ -72,7 +72,7 @@ impl<F: Fabric> Quiver<F> {
         let mut operation = Operation::begin(&self.shared, client, kind).await?;
         let mut value = Vec::new();
         for _ in 0..TURNS_MAX {
-            let end = operation.look(key).await?;
+            let end = operation.find(key).await?;
             if let End::Sealed { .. } = end {
                 Box::pin(operation.help_above(key)).await?;
                 operation.client.retried();
@@ -90,7 +90,7 @@ impl<F: Fabric> Quiver<F> {
                     match operation.place(&mut draft, &value, end, false).await {
                         Ok(turn) => {
                             draft.discard(&mut operation.client);
-                            matches!(turn, Turn::Done(_))
+                            matches!(turn, Attempt::Done(_))
                         }
                         Err(error) => return Err(operation.after_error(&mut draft, error)),
                     }
@@ -107,7 +107,7 @@ impl<F: Fabric> Quiver<F> {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Finds a key's place, to change it.
-    async fn look(&mut self, key: &[u8]) -> Result<End> {
+    async fn find(&mut self, key: &[u8]) -> Result<End> {
         let mut descent = self.descent(key);
         self.run(&mut descent).await
     }
@@ -118,27 +118,27 @@ impl<F: Fabric> Operation<'_, F> {
         value: &[u8],
         condition: Condition<'_>,
         is_first: bool,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let end = match condition {
             Condition::Always | Condition::Present => {
                 match pin!(self.overwrite(draft, is_first, condition == Condition::Present)).await? {
                     Overwrite::Found(end) => end,
-                    Overwrite::Done => return Ok(Turn::Done(PutOutcome::Replaced)),
-                    Overwrite::Again => return Ok(Turn::Again),
+                    Overwrite::Done => return Ok(Attempt::Done(PutOutcome::Replaced)),
+                    Overwrite::Again => return Ok(Attempt::Again),
                 }
             }
-            _ => pin!(self.look(draft.key)).await?,
+            _ => pin!(self.find(draft.key)).await?,
         };
         if let End::Sealed { .. } = end {
             Box::pin(self.help_above(draft.key)).await?;
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         let holds = match condition {
-            Condition::Present => matches!(&end, End::Page(found) if found.spot.is_there()),
+            Condition::Present => matches!(&end, End::Page(found) if found.spot.is_present()),
             _ => condition.holds_for(value_at(&end)?),
         };
         if !holds {
-            return Ok(Turn::Done(PutOutcome::Refused));
+            return Ok(Attempt::Done(PutOutcome::Refused));
         }
         let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
         pin!(self.place(draft, value, end, is_unconditional)).await
@@ -159,30 +159,33 @@ impl<F: Fabric> Operation<'_, F> {
         value: &[u8],
         end: End,
         is_unconditional: bool,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         match end {
             End::Page(found) => pin!(self.place_in_page(draft, found, is_unconditional)).await,
-            End::Vacant { via } => Box::pin(self.fill_vacancy(draft.key, value, via)).await,
-            End::Diverged { via, child } => Box::pin(self.part_path(draft.key, value, via, child)).await,
-            End::Sealed { .. } | End::Value(_) | End::Standing(..) | End::Hot(_) => Ok(Turn::Again),
+            End::Vacant { parent } => Box::pin(self.fill_vacancy(draft.key, value, parent)).await,
+            End::Diverged { parent, child } => {
+                Box::pin(self.part_path(draft.key, value, parent, child)).await
+            }
+            End::Sealed { .. } | End::Value(_) | End::Standing(..) | End::Hot(_) => Ok(Attempt::Again),
         }
     }
 
     /// Puts a page with one pair in a slot with NONE.
-    async fn fill_vacancy(&mut self, key: &[u8], value: &[u8], via: Via) -> Result<Turn> {
-        let Via { node, identity, edges, at, mut copied } = via;
+    async fn fill_vacancy(&mut self, key: &[u8], value: &[u8], parent: ParentSlot) -> Result<Attempt> {
+        let ParentSlot { node, identity, edges, at, mut copied } = parent;
         let pair = Pair::new(key.to_vec(), value);
-        let Content::None { hi } = at.slot.content() else { return Ok(Turn::Again) };
+        let Content::None { hi } = at.slot.content() else { return Ok(Attempt::Again) };
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let edges = EdgeRange { hi, ..edges };
         let place = Place { identity, depth: node.depth, edges, home: node.addr.node() };
         let made = maker.page(&mut self.client, place, &[pair]).await;
         let page = self.made(&mut maker, made)?;
         maker.copy_map(node.addr, &mut copied, &page);
-        let found =
-            maker.link(&mut self.client, at.addr, via.stored(at.slot), via.stored(Slot::of(&page))).await?;
-        let is_won = found == via.stored(at.slot);
-        Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
+        let found = maker
+            .link(&mut self.client, at.addr, parent.stored(at.slot), parent.stored(Slot::of(&page)))
+            .await?;
+        let is_won = found == parent.stored(at.slot);
+        Ok(if is_won { Attempt::Done(PutOutcome::Inserted) } else { Attempt::Again })
     }
 
     /// What a maker has made; gives back its parts if that failed.
@@ -195,11 +198,11 @@ impl<F: Fabric> Operation<'_, F> {
         draft: &mut Draft<'_>,
         found: Box<Found>,
         is_unconditional: bool,
-    ) -> Result<Turn> {
-        let was_there = found.spot.is_there();
+    ) -> Result<Attempt> {
+        let was_there = found.spot.is_present();
         let (addr, word) = match &found.spot {
-            Spot::Record { addr, word, .. } | Spot::Delta { addr, word, .. } => (*addr, *word),
-            Spot::Absent { vacancy } => match *vacancy {
+            Lookup::Record { addr, word, .. } | Lookup::Delta { addr, word, .. } => (*addr, *word),
+            Lookup::Absent { vacancy } => match *vacancy {
                 Some(place) => place,
                 None => return self.make_room(draft.key, found).await,
             },
@@ -218,7 +221,7 @@ impl<F: Fabric> Operation<'_, F> {
             self.client.send(&mut batch).await?;
         }
         let cas = batch.cas(addr, word.0, new.0);
-        if let (Spot::Record { .. }, false) = (&found.spot, was_there) {
+        if let (Lookup::Record { .. }, false) = (&found.spot, was_there) {
             batch.faa(found.head.removals_addr(), page::REMOVAL.wrapping_neg());
         }
         let done = self.client.submit(batch).await?;
@@ -226,9 +229,9 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         if winner != word {
             return if was_there && is_unconditional {
-                Box::pin(self.bow(draft, winner)).await
+                Box::pin(self.accept_superseded(draft, winner)).await
             } else {
-                Ok(Turn::Again)
+                Ok(Attempt::Again)
             };
         }
         draft.linked();
@@ -240,12 +243,12 @@ impl<F: Fabric> Operation<'_, F> {
             State::Inline => self.has_changed(draft.key, found.head.page).await?,
             _ => self.has_changed_again(),
         }
-        Ok(Turn::Done(if was_there { PutOutcome::Replaced } else { PutOutcome::Inserted }))
+        Ok(Attempt::Done(if was_there { PutOutcome::Replaced } else { PutOutcome::Inserted }))
     }
 
     /// What becomes of a put whatever the value is that has lost its word to this one: it was
     /// overwritten at once if that is another such put of the same key.
-    async fn bow(&mut self, draft: &Draft<'_>, winner: Word) -> Result<Turn> {
+    async fn accept_superseded(&mut self, draft: &Draft<'_>, winner: Word) -> Result<Attempt> {
         let may_be_superseded = !winner.is_sealed();
         if may_be_superseded
             && let State::Leaf { addr, class } = winner.unsealed().state()
@@ -254,13 +257,13 @@ impl<F: Fabric> Operation<'_, F> {
             note(situations::SUPERSEDED);
             self.has_changed_again();
             self.client.retried();
-            return Ok(Turn::Done(PutOutcome::Replaced));
+            return Ok(Attempt::Done(PutOutcome::Replaced));
         }
-        Ok(Turn::Again)
+        Ok(Attempt::Again)
     }
 
     /// A page has no room, or is being replaced: replaces it.
-    async fn make_room(&mut self, key: &[u8], found: Box<Found>) -> Result<Turn> {
+    async fn make_room(&mut self, key: &[u8], found: Box<Found>) -> Result<Attempt> {
         if found.head.is_sealed {
             note(situations::HELPED);
         }
@@ -268,7 +271,7 @@ impl<F: Fabric> Operation<'_, F> {
             Some(from) => Box::pin(self.rebuild(from, found.head.page)).await?,
             None => Box::pin(self.rebuild_remembered(key, found.head.page)).await?,
         }
-        Ok(Turn::Again)
+        Ok(Attempt::Again)
     }
 
     /// Takes a key out of its home. Returns whether nobody came between.
@@ -276,10 +279,10 @@ impl<F: Fabric> Operation<'_, F> {
         let End::Page(found) = end else { return Ok(true) };
         let print = Print::new(self.shared.keys, key);
         let (addr, word, tomb) = match &found.spot {
-            Spot::Record { addr, word, stands: true, value: Some(_) } => {
+            Lookup::Record { addr, word, is_inline: true, value: Some(_) } => {
                 (*addr, *word, Word::tomb(found.head.shape.born, print))
             }
-            Spot::Record { addr, word, value: Some(_), .. } | Spot::Delta { addr, word, .. } => {
+            Lookup::Record { addr, word, value: Some(_), .. } | Lookup::Delta { addr, word, .. } => {
                 (*addr, *word, Word::erased(*addr, print))
             }
             _ => return Ok(true),
@@ -290,11 +293,11 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let mut batch = self.client.batch();
         let cas = batch.cas(addr, word.0, tomb.0);
-        if let Spot::Record { .. } = found.spot {
+        if let Lookup::Record { .. } = found.spot {
             batch.faa(found.head.removals_addr(), page::REMOVAL);
         }
         let before = found.head.live_about();
-        let is_likely = before <= 1 + RIVALS || found.head.is_thin(before - 1);
+        let is_likely = before <= 1 + CONCURRENT_DELETES_MAX || found.head.is_thin(before - 1);
         // Behind the CAS: of deletes at the same time the last sees what all of them have left.
         let look = is_likely.then(|| batch.read(found.head.page.addr, found.head.shape.head_words()));
         let done = self.client.submit(batch).await?;

@@ -1,7 +1,7 @@
 //! Hot words on the way to a key: the leaf is read in the round trip that shows that the word still
 //! names it (`docs/quiver.md`, "Hot words").
 
-use super::{Descent, End, Found, Lead, Probe, Purpose, Spot, Stage, Way};
+use super::{Descent, End, Found, Lead, Lookup, Probe, Purpose, Stage, Way};
 use crate::Result;
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, HotWord, PageHint, PageSlot};
@@ -115,7 +115,7 @@ impl Descent<'_> {
 
     /// Remembers the word of the delta that named the key's leaf at the end of a reader's way.
     pub(super) fn learn_hot_delta(&self, shared: &Shared, found: &Found) {
-        if let Spot::Delta { addr, word, .. } = found.spot {
+        if let Lookup::Delta { addr, word, .. } = found.spot {
             self.learn_hot_word(shared, &found.head, addr, word);
         }
     }

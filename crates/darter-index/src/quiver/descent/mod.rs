@@ -20,12 +20,12 @@ use super::map_copy;
 use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
 use super::node::{self, Content};
-pub(super) use super::outcome::{End, Found, Image, Purpose, Spot};
+pub(super) use super::outcome::{End, Found, Image, Lookup, Purpose};
 use super::page::{self, Head, PageRef, Shape, image_in, standing, standing_whole};
+use super::parent_slot::{ParentSlot, SlotAt};
 use super::shared::Shared;
 use super::situations;
 use super::skip::Guide;
-use super::via::{SlotAt, Via};
 use super::word::{LeafPrint, Print, State, Word};
 use crate::checker::note;
 use crate::radix::leaf;
@@ -121,9 +121,9 @@ pub(super) struct Descent<'k> {
     /// The current node as the process remembers it.
     known: Option<KnownNode>,
     /// The slot that points to the current node; none at the root and at a remembered node.
-    pub(super) incoming: Option<Via>,
+    pub(super) incoming: Option<ParentSlot>,
     /// The slot that points to the current page.
-    from: Option<Via>,
+    from: Option<ParentSlot>,
     lead: Option<Lead>,
     /// The record that a remembered page led to, by its rank.
     seen: Option<Box<(usize, Image)>>,
@@ -317,9 +317,9 @@ impl<'k> Descent<'k> {
     }
 
     fn absorb_root_word(&mut self, shared: &Shared, word: u64, skip: u64) -> Result<Option<End>> {
-        let via = Via::root(shared, word);
-        self.node = via.root_node()?;
-        self.incoming = Some(via);
+        let parent = ParentSlot::root(shared, word);
+        self.node = parent.root_node()?;
+        self.incoming = Some(parent);
         self.stage = Stage::Node { read: None, hint: None };
         if self.may_skip && self.guide.is_none() {
             self.guide = Guide::for_word(&shared.skip, skip, self.epoch);
@@ -349,24 +349,24 @@ impl<'k> Descent<'k> {
             node::verify_head(self.node, words)?;
         }
         if !is_own {
-            let above = self.incoming.filter(|via| !via.is_root());
-            let Some(via) = above.filter(|via| via.node.depth + 1 < self.node.depth) else {
+            let above = self.incoming.filter(|parent| !parent.is_root());
+            let Some(parent) = above.filter(|parent| parent.node.depth + 1 < self.node.depth) else {
                 return Err(IndexError::corrupt(
                     self.node.addr,
                     "node with another identity than its place has",
                 ));
             };
-            return Ok(Some(End::Diverged { via, child: self.node }));
+            return Ok(Some(End::Diverged { parent, child: self.node }));
         }
         if node::is_sealed(words) && self.purpose != Purpose::Read {
             return Ok(Some(End::Sealed { node: self.node }));
         }
-        let above = self.known.zip(self.incoming.map(|via| via.edges.lo));
+        let above = self.known.zip(self.incoming.map(|parent| parent.edges.lo));
         self.known = shared.learn(hint, above, self.node, words, self.epoch);
-        if let (Some(guide), Some(via), Some((_, node))) = (&mut self.guide, self.incoming, self.known)
-            && !via.is_root()
+        if let (Some(guide), Some(parent), Some((_, node))) = (&mut self.guide, self.incoming, self.known)
+            && !parent.is_root()
         {
-            guide.passed(&shared.keys, via.node.depth, node, self.epoch);
+            guide.passed(&shared.keys, parent.node.depth, node, self.epoch);
         }
         self.follow(shared, words)
     }
@@ -376,16 +376,16 @@ impl<'k> Descent<'k> {
         let NodeAt { addr, depth } = self.node;
         let own = self.own_edge(depth);
         let (lo, slot) = node::responsible(addr, &node::slots(words), own)?;
-        let via = Via::of(self.node, words, lo);
-        let at = via.at;
+        let parent = ParentSlot::of(self.node, words, lo);
+        let at = parent.at;
         match slot.content() {
-            Content::None { hi } if own <= hi => Ok(Some(End::Vacant { via })),
+            Content::None { hi } if own <= hi => Ok(Some(End::Vacant { parent })),
             Content::Page { class, addr, .. } => {
                 let page = PageRef { addr, class };
                 let delta = shared.geometry.delta;
                 match map_copy::page_for(
                     node::copies(words),
-                    (page, via.edges),
+                    (page, parent.edges),
                     depth,
                     delta,
                     self.key.bytes(),
@@ -395,15 +395,15 @@ impl<'k> Descent<'k> {
                     }
                     None => self.enter_page(page, page.head_words(delta)),
                 }
-                self.from = Some(via);
+                self.from = Some(parent);
                 Ok(None)
             }
             Content::Node { skip, addr } if lo == own => {
                 let child = NodeAt { addr, depth: depth + 1 + skip };
                 self.node = child;
-                self.incoming = Some(via);
+                self.incoming = Some(parent);
                 if child.depth > nibbles(self.key.bytes()) {
-                    return Ok(Some(End::Diverged { via, child }));
+                    return Ok(Some(End::Diverged { parent, child }));
                 }
                 self.stage = Stage::Node { read: None, hint: None };
                 Ok(None)
@@ -446,7 +446,7 @@ impl<'k> Descent<'k> {
         }
         if !head.shape.edges.contains(self.own_edge(depth)) {
             match self.from {
-                Some(via) if !self.is_by_memory() => self.look_again(via.at)?,
+                Some(parent) if !self.is_by_memory() => self.look_again(parent.at)?,
                 _ => {
                     self.restart(shared);
                     None

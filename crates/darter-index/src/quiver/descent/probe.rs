@@ -1,7 +1,7 @@
 //! What decides on a key in its page: the record at its rank, and the leaves that may be its.
 
 use super::{
-    Descent, End, Found, Head, HotLeaf, Image, PageRef, Print, Probe, Purpose, Shape, Shared, Spot, Stage,
+    Descent, End, Found, Head, HotLeaf, Image, Lookup, PageRef, Print, Probe, Purpose, Shape, Shared, Stage,
     State, Word, image_in, leaf, nibbles, page, standing, standing_whole,
 };
 use crate::{IndexError, Result};
@@ -180,8 +180,8 @@ impl Descent<'_> {
     }
 
     fn at_record(&mut self, probe: Box<Probe>, addr: GlobalAddr, word: Word, value: Option<Image>) -> End {
-        let stands = probe.record.as_ref().is_some_and(|(_, record)| standing(addr, record).is_some());
-        let spot = Spot::Record { addr, word, stands, value };
+        let is_inline = probe.record.as_ref().is_some_and(|(_, record)| standing(addr, record).is_some());
+        let spot = Lookup::Record { addr, word, is_inline, value };
         End::Page(Box::new(Found { head: probe.head, spot, from: self.from }))
     }
 
@@ -189,8 +189,10 @@ impl Descent<'_> {
     pub(super) fn elsewhere(&mut self, probe: Box<Probe>) -> Result<End> {
         let Probe { head, in_delta, damage, .. } = *probe;
         let spot = match (in_delta, damage) {
-            (Some((at, value)), _) => Spot::Delta { addr: head.delta_addr(at), word: head.delta[at], value },
-            (None, None) => Spot::absent(&head, self.print),
+            (Some((at, value)), _) => {
+                Lookup::Delta { addr: head.delta_addr(at), word: head.delta[at], value }
+            }
+            (None, None) => Lookup::absent(&head, self.print),
             (None, Some(damage)) => return Err(damage),
         };
         Ok(End::Page(Box::new(Found { head, spot, from: self.from })))

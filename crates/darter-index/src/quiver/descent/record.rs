@@ -38,8 +38,8 @@ impl Descent<'_> {
                 if let (None, Some(known)) = (remembered, self.known) {
                     shared.cache.offer_page(known, hint, self.epoch);
                 }
-                let is_there = word.state() == State::Inline;
-                return Some(if is_there { End::Standing(read, page.addr) } else { End::Value(None) });
+                let is_present = word.state() == State::Inline;
+                return Some(if is_present { End::Standing(read, page.addr) } else { End::Value(None) });
             }
             State::Leaf { addr, class } if is_own && !word.is_sealed() => {
                 let leaf = PageRef { addr, class };

@@ -34,7 +34,7 @@ use std::pin::pin;
 
 /// What a look at a node has found: the pages to be read next, with the edges that each is
 /// responsible for, in the order of the walk.
-struct Stretch {
+struct PageRun {
     identity: u64,
     depth: usize,
     /// The node as the process remembers it.
@@ -48,9 +48,9 @@ struct Stretch {
 
 /// Where a look leads.
 enum Look {
-    Pages(Stretch),
+    Pages(PageRun),
     /// To another position; none at the end.
-    On(Option<Cursor>),
+    Continue(Option<Cursor>),
 }
 
 impl<F: Fabric> Quiver<F> {
@@ -84,7 +84,7 @@ impl<F: Fabric> Quiver<F> {
             }
             let look = Box::pin(operation.look_at(&at, range.reverse, ahead.node)).await?;
             cursor = match look {
-                Look::On(next) => {
+                Look::Continue(next) => {
                     turns += 1;
                     next
                 }
@@ -117,7 +117,7 @@ impl<F: Fabric> Operation<'_, F> {
         let (mut known, mut gap): (Option<KnownNode>, _) = (None, None);
         loop {
             if cursor.falls_short_of(node.depth) {
-                return Ok(Look::On(Some(Cursor::extended(cursor.key.clone()))));
+                return Ok(Look::Continue(Some(Cursor::extended(cursor.key.clone()))));
             }
             let words = self.client.read(node.addr, node::NODE_WORDS).await?;
             let is_own = node.depth <= nibbles(&cursor.key) && words[0] == path.identity(node.depth);
@@ -158,7 +158,7 @@ impl<F: Fabric> Operation<'_, F> {
                 continue;
             }
             let stretch = stretch(&cursor.key, (node, words[0]), &slots, lo, reverse)?;
-            return Ok(Look::Pages(Stretch { known, ..stretch }));
+            return Ok(Look::Pages(PageRun { known, ..stretch }));
         }
     }
 
@@ -171,13 +171,13 @@ impl<F: Fabric> Operation<'_, F> {
         (depth, edge): (usize, u8),
     ) -> Result<Look> {
         let past = || Cursor::past(&cursor.key, depth, EdgeRange::one(edge), reverse);
-        let Some(other) = self.key_below(child).await? else { return Ok(Look::On(past())) };
+        let Some(other) = self.key_below(child).await? else { return Ok(Look::Continue(past())) };
         if nibbles(&other) < child.depth || common(&other, &cursor.key) >= child.depth {
             // Identities and the keys below nodes never change.
             return Err(IndexError::corrupt(child.addr, "node whose keys do not have its prefix"));
         }
         let is_above = other > cursor.key;
-        Ok(Look::On(match (is_above, reverse) {
+        Ok(Look::Continue(match (is_above, reverse) {
             (true, false) => Some(Cursor { key: first_below(&other, child.depth, END), is_open: false }),
             (false, true) => Cursor::end_of(&other, child.depth),
             _ => past(),
@@ -188,7 +188,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn visit_pages(
         &mut self,
         range: &ScanRange,
-        stretch: Stretch,
+        stretch: PageRun,
         sink: &mut Sink<'_>,
     ) -> Result<Option<Cursor>> {
         let wanted = (sink.left.saturating_mul(3) / (2 * self.shared.geometry.records) + 1).min(PAGES_MAX);
@@ -219,7 +219,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// them.
     fn take_pages<'w>(
         &self,
-        stretch: &'w Stretch,
+        stretch: &'w PageRun,
         pages: impl Iterator<Item = (&'w (PageRef, EdgeRange), &'w [u64])>,
     ) -> Result<Rows<'w>> {
         let mut rows = Rows::default();
@@ -257,7 +257,7 @@ fn stretch(
     slots: &[Slot; EDGES],
     from: u8,
     reverse: bool,
-) -> Result<Stretch> {
+) -> Result<PageRun> {
     let (mut pages, mut edges) = (Vec::new(), EdgeRange::one(from));
     let (mut up, mut down) = (from..=LAST, (0..=from).rev());
     let order: &mut dyn Iterator<Item = u8> = if reverse { &mut down } else { &mut up };
@@ -272,5 +272,5 @@ fn stretch(
         }
         edges = EdgeRange { lo: edges.lo.min(lo), hi: edges.hi.max(hi) };
     }
-    Ok(Stretch { identity, depth: node.depth, known: None, key: key.to_vec(), pages, edges })
+    Ok(PageRun { identity, depth: node.depth, known: None, key: key.to_vec(), pages, edges })
 }

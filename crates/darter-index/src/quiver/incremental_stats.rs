@@ -20,19 +20,19 @@ const PAGES: usize = 64;
 
 /// A count of the index that goes on step by step.
 #[derive(Debug)]
-pub(crate) struct Census {
+pub(crate) struct IncrementalStats {
     tally: Tally,
     walk: Walk,
     nodes: u64,
 }
 
-impl Default for Census {
+impl Default for IncrementalStats {
     fn default() -> Self {
         Self { tally: tally(), walk: Walk::new(false), nodes: 0 }
     }
 }
 
-impl Census {
+impl IncrementalStats {
     /// Nodes counted so far.
     pub(crate) fn nodes(&self) -> u64 {
         self.nodes
@@ -66,7 +66,7 @@ impl<F: Fabric> Quiver<F> {
     ///
     /// While others write, what is below a node that they replace may not be counted.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
-        let mut census = Census::default();
+        let mut census = IncrementalStats::default();
         loop {
             if let Some(stats) = self.count_some(client, &mut census).await? {
                 return Ok(stats);
@@ -81,7 +81,7 @@ impl<F: Fabric> Quiver<F> {
     pub(crate) async fn count_some(
         &self,
         client: &mut Client<F>,
-        census: &mut Census,
+        census: &mut IncrementalStats,
     ) -> Result<Option<IndexStats>> {
         let mut counted = std::mem::take(census);
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;

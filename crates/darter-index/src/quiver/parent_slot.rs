@@ -17,7 +17,7 @@ pub(super) struct SlotAt {
 
 /// A slot of a node, and what is needed to replace what it points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Via {
+pub(super) struct ParentSlot {
     /// The node that has the slot.
     pub(super) node: NodeAt,
     /// The node's identity.
@@ -30,7 +30,7 @@ pub(super) struct Via {
     pub(super) copied: Copied,
 }
 
-impl Via {
+impl ParentSlot {
     /// The root word, as if it were a slot of a node.
     pub(super) fn root(shared: &Shared, word: u64) -> Self {
         let slot = Slot::from_root_word(word);
