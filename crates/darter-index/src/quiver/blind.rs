@@ -1,6 +1,5 @@
 //! The blind CAS of a put whose condition does not ask what the value is: on the record that a
-//! remembered map has foreseen, in the batch that reads it (`docs/quiver.md`, "A CAS before the
-//! look").
+//! remembered map has foreseen, in the batch that reads it (`docs/quiver.md`, "Blind CAS").
 
 use super::descent::{Descent, End, Lookup, Purpose};
 use super::operation::Operation;
