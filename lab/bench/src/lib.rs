@@ -12,6 +12,7 @@
 //! | `compare` | comparisons of indexes, with tables, CSV, plots and a page |
 //! | `paper` | the papers' figures, and the numbers that their texts give |
 //! | `peers` | other indexes in one process |
+//! | `stores` | stores that several processes share |
 //! | `fabric` | verbs alone, over TCP |
 //! | `deaths` | the effect of a client's death on others |
 //! | `child_process` | memory nodes and writers that a measurement starts |
@@ -29,6 +30,8 @@ mod paper;
 #[cfg(feature = "peers")]
 mod peers;
 mod rounds;
+#[cfg(feature = "peers")]
+mod stores;
 
 pub use args::LabBenchArgs;
 pub use compare::{
@@ -38,6 +41,8 @@ pub use compare::{
 pub use deaths::{DeathsArgs, DeathsReport, LatencyRow, Reclamation, VictimArgs, run_deaths, run_victim};
 pub use fabric::{FabricArgs, FabricReport, run_fabric};
 pub use paper::{PaperArgs, run_paper};
+#[cfg(feature = "peers")]
+pub use stores::{StoreWorkerArgs, StoresArgs, StoresRow, run_store_worker, run_stores};
 
 use darter_bench::{BenchError, WorkloadReport};
 use std::ffi::OsString;
@@ -92,6 +97,8 @@ pub struct Program {
     pub memnode: Vec<OsString>,
     /// The arguments of its command that calls [`run_victim`]; those of [`VictimArgs`] follow.
     pub victim: Vec<OsString>,
+    /// The arguments of its command that calls `run_store_worker`; those of `StoreWorkerArgs` follow.
+    pub store_worker: Vec<OsString>,
     /// Environment variables that name credentials. Memory nodes and clients that a measurement
     /// starts do not inherit them.
     pub credentials: Vec<&'static str>,

@@ -8,6 +8,8 @@ use darter_lab_bench::{DeathsArgs, FabricArgs, LabBenchArgs, Program, Setting, V
 
 /// The hidden command of the processes that `deaths` kills.
 pub(crate) const VICTIM_COMMAND: &str = "bench-victim";
+/// The hidden command of the processes that `stores` starts.
+pub(crate) const STORE_WORKER_COMMAND: &str = "bench-store-worker";
 
 #[derive(clap::Args)]
 #[command(
@@ -34,6 +36,9 @@ enum OtherBench {
     /// Kill clients of memory nodes at random moments, and measure what the others notice and when
     /// memory is reclaimed again
     Deaths(DeathsArgs),
+    /// Compare stores that several processes share: darter, LMDB, redb, and fjall with one process
+    #[cfg(feature = "peers")]
+    Stores(darter_lab_bench::StoresArgs),
 }
 
 /// A worker of `bench --processes`.
@@ -51,6 +56,7 @@ pub(crate) fn program() -> Result<Program, Failure> {
         path: std::env::current_exe().map_err(Failure::failed)?,
         memnode: vec!["memnode".into()],
         victim: vec![VICTIM_COMMAND.into()],
+        store_worker: vec![STORE_WORKER_COMMAND.into()],
         credentials: credential_variables().collect(),
     })
 }
@@ -74,6 +80,10 @@ impl BenchCommand {
                     OtherBench::Deaths(args) => {
                         darter_lab_bench::run_deaths(args, &setting, &mut out).map(drop)
                     }
+                    #[cfg(feature = "peers")]
+                    OtherBench::Stores(args) => {
+                        darter_lab_bench::run_stores(args, &setting, &mut out).map(drop)
+                    }
                 }
             }
         };
@@ -84,5 +94,19 @@ impl BenchCommand {
 impl VictimCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         answer(darter_lab_bench::run_victim(&self.args, &mut std::io::stdout().lock()))
+    }
+}
+
+#[cfg(feature = "peers")]
+#[derive(clap::Args)]
+pub(crate) struct StoreWorkerCommand {
+    #[command(flatten)]
+    args: darter_lab_bench::StoreWorkerArgs,
+}
+
+#[cfg(feature = "peers")]
+impl StoreWorkerCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        answer(darter_lab_bench::run_store_worker(&self.args, &mut std::io::stdout()))
     }
 }

@@ -67,6 +67,10 @@ enum Command {
     /// A writer that `bench deaths` kills
     #[command(name = bench::VICTIM_COMMAND, hide = true)]
     BenchVictim(bench::VictimCommand),
+    /// A worker of `bench stores`
+    #[cfg(feature = "peers")]
+    #[command(name = bench::STORE_WORKER_COMMAND, hide = true)]
+    BenchStoreWorker(bench::StoreWorkerCommand),
     /// A worker of `stress`
     #[command(name = stress::WORKER_COMMAND, hide = true)]
     StressWorker(stress::WorkerCommand),
@@ -100,6 +104,8 @@ fn perform(command: Command) -> Result<Answer, Failure> {
         Command::Man(command) => command.run(Arguments::command()),
         Command::BenchWorker(command) => command.run(),
         Command::BenchVictim(command) => command.run(),
+        #[cfg(feature = "peers")]
+        Command::BenchStoreWorker(command) => command.run(),
         Command::StressWorker(command) => command.run(),
     }
 }

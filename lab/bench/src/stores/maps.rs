@@ -1,0 +1,210 @@
+//! The maps that the comparison of stores runs on, each opened in its fastest configuration that
+//! keeps what a killed process has acknowledged.
+
+use super::{StoreName, VALUE_BYTES};
+use darter::{Session, Store};
+use darter_bench::BenchError;
+use std::path::Path;
+
+/// A pair, as batches take them.
+pub(super) type Pair = (Vec<u8>, [u8; VALUE_BYTES]);
+
+/// An ordered map in files, as one thread of one process uses it.
+pub(super) trait Map {
+    /// Stores one pair, in a separate transaction if the map has transactions.
+    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError>;
+    /// Stores several pairs, in one transaction if the map has transactions.
+    fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError>;
+    /// Copies a key's value to `value`. Returns whether the key is present.
+    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError>;
+}
+
+/// Opens the map at `path`, which is a directory that exists, and creates it if it is absent.
+/// `records` determines the size of maps that need one.
+pub(super) fn open(name: StoreName, path: &Path, records: u64) -> Result<Box<dyn Map>, BenchError> {
+    Ok(match name {
+        StoreName::Darter => Box::new(DarterMap::open(path, records)?),
+        StoreName::Lmdb => Box::new(LmdbMap::open(path, records).map_err(failed)?),
+        StoreName::Redb => Box::new(RedbMap::open(path).map_err(failed)?),
+        StoreName::Fjall => Box::new(FjallMap::open(path).map_err(failed)?),
+    })
+}
+
+/// Turns another library's error into one of the benchmark.
+#[allow(clippy::needless_pass_by_value)] // the form that `map_err` takes
+fn failed(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Process(error.to_string())
+}
+
+/// Bytes reserved for `records` pairs: several times their size, for pages that are half full and
+/// for versions that are still in use.
+fn reserved_bytes(records: u64) -> u64 {
+    (records * 512).max(256 << 20)
+}
+
+/// Copies a value, which must have the length that this comparison stores.
+fn copy(from: &[u8], to: &mut [u8; VALUE_BYTES]) -> Result<(), BenchError> {
+    *to = from.try_into().map_err(|_| failed(format!("a value has {} bytes", from.len())))?;
+    Ok(())
+}
+
+/// darter over a pool file.
+struct DarterMap {
+    session: Session,
+}
+
+impl DarterMap {
+    fn open(path: &Path, records: u64) -> Result<Self, BenchError> {
+        let pool = path.join("pool");
+        let url = format!("file:{}?size={}", pool.display(), reserved_bytes(records));
+        Ok(Self { session: Store::open(url)?.session()? })
+    }
+}
+
+impl Map for DarterMap {
+    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError> {
+        self.session.put(key, value)?;
+        Ok(())
+    }
+
+    fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError> {
+        self.session.put_many(pairs)?;
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
+        self.session.get_with(key, |found| copy(found, value))?.transpose().map(|found| found.is_some())
+    }
+}
+
+/// LMDB: writes go to the mapping, and commits do not wait for the disk.
+struct LmdbMap {
+    env: heed::Env,
+    map: heed::Database<heed::types::Bytes, heed::types::Bytes>,
+}
+
+impl LmdbMap {
+    fn open(path: &Path, records: u64) -> Result<Self, heed::Error> {
+        let mut options = heed::EnvOpenOptions::new();
+        options.map_size(usize::try_from(reserved_bytes(records)).unwrap_or(usize::MAX));
+        // SAFETY: without syncs a power failure can damage the file, which the run deletes anyway.
+        // Nothing but these processes, all through LMDB, writes to the mapped file.
+        let env = unsafe {
+            options.flags(heed::EnvFlags::WRITE_MAP | heed::EnvFlags::NO_SYNC);
+            options.open(path)?
+        };
+        let mut transaction = env.write_txn()?;
+        let map = env.create_database(&mut transaction, None)?;
+        transaction.commit()?;
+        Ok(Self { env, map })
+    }
+
+    fn write(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), heed::Error> {
+        let mut transaction = self.env.write_txn()?;
+        for (key, value) in pairs {
+            self.map.put(&mut transaction, key, value)?;
+        }
+        transaction.commit()
+    }
+}
+
+impl Map for LmdbMap {
+    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError> {
+        self.write(&[(key, value)]).map_err(failed)
+    }
+
+    fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError> {
+        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        self.write(&pairs).map_err(failed)
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
+        let transaction = self.env.read_txn().map_err(failed)?;
+        let found = self.map.get(&transaction, key).map_err(failed)?;
+        found.map(|found| copy(found, value)).transpose().map(|found| found.is_some())
+    }
+}
+
+const REDB_TABLE: redb::TableDefinition<'static, &[u8], &[u8]> = redb::TableDefinition::new("map");
+
+/// redb in `MultiWriter` mode, in which every commit is synced; on a memory file system that is
+/// cheap.
+struct RedbMap {
+    database: redb::Database,
+}
+
+impl RedbMap {
+    fn open(path: &Path) -> Result<Self, redb::Error> {
+        let mut builder = redb::Database::builder();
+        builder.set_concurrency_mode(redb::ConcurrencyMode::MultiWriter);
+        let database = builder.create(path.join("map.redb"))?;
+        let map = Self { database };
+        map.write(&[])?;
+        Ok(map)
+    }
+
+    fn write(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut table = transaction.open_table(REDB_TABLE)?;
+            for (key, value) in pairs {
+                table.insert(*key, *value)?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn read(&self, key: &[u8]) -> Result<Option<redb::AccessGuard<'static, &'static [u8]>>, redb::Error> {
+        use redb::ReadableDatabase;
+        Ok(self.database.begin_read()?.open_table(REDB_TABLE)?.get(key)?)
+    }
+}
+
+impl Map for RedbMap {
+    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError> {
+        self.write(&[(key, value)]).map_err(failed)
+    }
+
+    fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError> {
+        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        self.write(&pairs).map_err(failed)
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
+        let found = self.read(key).map_err(failed)?;
+        found.map(|found| copy(found.value(), value)).transpose().map(|found| found.is_some())
+    }
+}
+
+/// fjall, whose writes reach the system's buffers before they return.
+struct FjallMap {
+    database: fjall::Database,
+    map: fjall::Keyspace,
+}
+
+impl FjallMap {
+    fn open(path: &Path) -> Result<Self, fjall::Error> {
+        let database = fjall::Database::builder(path).open()?;
+        let map = database.keyspace("map", fjall::KeyspaceCreateOptions::default)?;
+        Ok(Self { database, map })
+    }
+}
+
+impl Map for FjallMap {
+    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError> {
+        self.map.insert(key, value).map_err(failed)
+    }
+
+    fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError> {
+        let mut batch = self.database.batch();
+        for (key, value) in pairs {
+            batch.insert(&self.map, &key[..], &value[..]);
+        }
+        batch.commit().map_err(failed)
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
+        let found = self.map.get(key).map_err(failed)?;
+        found.map(|found| copy(&found, value)).transpose().map(|found| found.is_some())
+    }
+}
