@@ -302,7 +302,7 @@ impl Search<View<'_>> for Descent<'_> {
                 let slot = Slot::from_word(read.map_or(0, |read| batch.words(read)[0]));
                 shared.remember_root(slot);
                 let Content::Node { addr, ty, .. } = slot.content() else {
-                    return Err(IndexError::corrupt(shared.words.root, "root word names no node"));
+                    return Err(IndexError::corrupt(shared.words.root, "the root word names no node"));
                 };
                 self.trusted = true;
                 self.incoming = Some(SlotAt { addr: shared.words.root, slot });
@@ -453,7 +453,7 @@ impl Descent<'_> {
                 }
                 Ok((depth > self.key.bytes().len()).then_some(End::Diverged))
             }
-            Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known type")),
+            Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of unknown type")),
         }
     }
 }

@@ -249,7 +249,7 @@ pub(crate) fn verify_edges(node: NodeRef, words: &[u64]) -> Result<()> {
     for (_, slot) in slots(node.ty, words).filter(|(_, slot)| slot.is_live()) {
         let twice = slot.edge().is_some_and(|edge| std::mem::replace(&mut seen[usize::from(edge)], true));
         if twice || slot.content() == Content::Invalid {
-            let what = if twice { "two slots of one edge" } else { "slot of no known type" };
+            let what = if twice { "two slots of one edge" } else { "slot of unknown type" };
             return Err(IndexError::corrupt(node.addr, what));
         }
     }
