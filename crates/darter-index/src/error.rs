@@ -123,7 +123,7 @@ fn name_in(kind: u64) -> Option<String> {
     }
 }
 
-/// Returns a description of what the pool holds according to its kind word.
+/// Returns a description of the pool's contents according to its kind word.
 fn held(kind: u64) -> String {
     let version = kind.to_le_bytes().into_iter().find(|&byte| byte != 0 && !byte.is_ascii_uppercase());
     match name_in(kind) {

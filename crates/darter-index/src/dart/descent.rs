@@ -55,7 +55,7 @@ pub(crate) enum Purpose {
 /// How a descent ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
-    /// There is no child under the key's edge at [`Descent::node`].
+    /// The slot of the key's edge at [`Descent::node`] has no child.
     Vacant,
     /// There is a leaf under the key's edge, which was read whole: the key's own or another's.
     Leaf { at: SlotAt, read: ReadId, is_key: bool },

@@ -46,7 +46,7 @@ impl LogReader {
         Self { era: AtomicU64::new(0), progress: Mutex::new(progress) }
     }
 
-    /// The era. It must be read before any node is found that is to be cached for it.
+    /// The era. Read it before finding a node that will be cached for it.
     #[inline]
     pub(crate) fn era(&self) -> u64 {
         self.era.load(Ordering::Acquire)

@@ -250,8 +250,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Attempt::Again)
     }
 
-    /// There is no child under the key's edge: takes its slot, or switches the node's type if the
-    /// bucket is full.
+    /// The key's edge has no child: takes its slot, or switches the node's type if the bucket is
+    /// full.
     async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Attempt> {
         let node = descent.node;
         let edge = descent.key.edge(node.depth);

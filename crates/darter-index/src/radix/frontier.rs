@@ -1,7 +1,7 @@
 //! The frontier of an ordered walk: the items in a range that have not been visited, in key order.
 //!
 //! A scan reads a run of items at the front in one round trip, as many as the keys still wanted are
-//! likely to need, and replaces them by what it reads. The index defines what an item is.
+//! likely to need, and replaces them by the items read. Each index defines its own items.
 
 use super::limits::{Limits, Touches};
 use super::sink::{BYTES_MAX, WIDTH_MAX};

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::LocalKey;
 
-/// Counts a call of this thread. Returns whether it is to be sampled, as one call in `every` is.
+/// Counts a call of this thread. Returns whether to sample it, which is true for one call in
+/// `every`.
 #[inline]
 pub(crate) fn is_due(since: &'static LocalKey<Cell<u32>>, every: u32) -> bool {
     let next = since.get() + 1;

@@ -272,8 +272,8 @@ impl Table {
         self.directory.len()
     }
 
-    /// Whether the table is so much larger than this number of entries needs that building a new
-    /// one is worthwhile.
+    /// Whether the table is so much larger than needed for this number of entries that building a
+    /// new one is worthwhile.
     pub(crate) fn is_oversized(&self, entries: u64) -> bool {
         let segments: HashSet<u64> = self
             .directory
