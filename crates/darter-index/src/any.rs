@@ -1,7 +1,8 @@
-//! The index that a pool holds: DART or Quiver, whichever its root names, or another that the program
+//! The index that a pool holds: DART or Quiver, as named by its root, or another that the program
 //! has opened.
 //!
-//! A program says which only for a new pool, or to refuse another. A store is written once, over
+//! A program specifies the index only for a new pool, or to refuse any other. A store is written
+//! once, over [`AnyIndex`], which also provides the operations that only some indexes have.
 //! [`AnyIndex`], and asks here for what not all of them have.
 
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
@@ -19,7 +20,7 @@ use std::fmt;
 use std::pin::pin;
 use std::str::FromStr;
 
-/// The root word that says which index is being made. No index uses it.
+/// The root word that records which index is being created. No index uses it.
 const CLAIM_AT: usize = 7;
 
 /// An index that a store can work on.
@@ -34,7 +35,7 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// All of them.
+    /// All of these indexes.
     pub const ALL: [Self; 2] = [Self::Dart, Self::Quiver];
 
     /// The name in commands.
@@ -57,14 +58,14 @@ impl FromStr for IndexKind {
 
     fn from_str(name: &str) -> Result<Self> {
         let named = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        named.ok_or(IndexError::Options("no index of this name: there are `dart` and `quiver`"))
+        named.ok_or(IndexError::Options("no index of this name; use `dart` or `quiver`"))
     }
 }
 
-/// Which index, and how a process uses it.
+/// Which index to use, and how a process uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexOptions {
-    /// The only one to be opened, and the one that a new pool gets; without it any, and Quiver in a
+    /// The only index to open, and the index for a new pool. If `None`: any index, and Quiver for a
     /// new pool.
     pub kind: Option<IndexKind>,
     /// How DART is used.
@@ -73,14 +74,14 @@ pub struct IndexOptions {
     pub quiver: QuiverOptions,
 }
 
-/// The index of a pool, whichever it holds.
+/// The index of a pool, of whichever kind it is.
 #[derive(Debug)]
 pub enum AnyIndex<F: Fabric> {
     /// The pool holds DART.
     Dart(Dart<F>),
     /// The pool holds Quiver.
     Quiver(Quiver<F>),
-    /// The pool holds another.
+    /// The pool holds another index.
     Other(DynIndex<F>),
 }
 
@@ -95,8 +96,8 @@ impl<F: Fabric> Clone for AnyIndex<F> {
 }
 
 impl<F: Fabric> AnyIndex<F> {
-    /// Returns which index this is, if it is one that a store opens by itself;
-    /// [`OrderedIndex::name`] tells of all.
+    /// Returns which index this is, if it is one that a store opens by itself.
+    /// [`OrderedIndex::name`] returns the name of any index.
     pub fn kind(&self) -> Option<IndexKind> {
         match self {
             Self::Dart(_) => Some(IndexKind::Dart),
@@ -105,7 +106,7 @@ impl<F: Fabric> AnyIndex<F> {
         }
     }
 
-    /// Returns DART's searches sampled so far, in this process; without DART none.
+    /// Returns the searches that DART has sampled so far in this process; none for other indexes.
     pub fn samples(&self) -> SearchSamples {
         match self {
             Self::Dart(index) => index.samples(),
@@ -113,7 +114,7 @@ impl<F: Fabric> AnyIndex<F> {
         }
     }
 
-    /// Returns DART's prefix list in force, as last seen; without DART an empty one.
+    /// Returns DART's current prefix list, as last seen; an empty list for other indexes.
     pub fn prefix_list(&self) -> Vec<u8> {
         match self {
             Self::Dart(index) => index.prefix_list(),
@@ -121,18 +122,18 @@ impl<F: Fabric> AnyIndex<F> {
         }
     }
 
-    /// Adjusts the prefix list of the skip table: DART's, whose lengths are bytes, to the accesses
-    /// sampled so far; Quiver's, whose lengths are nibbles, to the pages there are.
+    /// Adjusts the prefix list of the skip table: DART's, whose lengths are in bytes, to the
+    /// accesses sampled so far; Quiver's, whose lengths are in nibbles, to the existing pages.
     ///
     /// # Errors
-    /// Those of the fabric, and of a full pool; the old list then stands. [`IndexError::Options`]
-    /// for an index that has none.
+    /// Those of the fabric, and of a full pool; the old list then stays. [`IndexError::Options`]
+    /// for an index without a prefix list.
     pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport> {
         match self {
             Self::Dart(index) => index.adjust(client).await,
             Self::Quiver(index) => index.adjust(client).await,
             Self::Other(_) => {
-                Err(IndexError::Options("this index has no prefix list; `dart` and `quiver` have"))
+                Err(IndexError::Options("this index has no prefix list; only `dart` and `quiver` have one"))
             }
         }
     }
@@ -154,17 +155,17 @@ impl<F: Fabric> AnyIndex<F> {
             Self::Dart(index) => index.tree(client, prefix, levels, width).await,
             Self::Quiver(index) => index.tree(client, prefix, levels, width).await,
             Self::Other(_) => {
-                Err(IndexError::Options("this index does not show its nodes; `dart` and `quiver` do"))
+                Err(IndexError::Options("this index does not show its nodes; only `dart` and `quiver` do"))
             }
         }
     }
 
-    /// Counts one more part of the index, under a pin of its own; an index that is neither DART nor
-    /// Quiver has one part only. Returns the sums when that was the last part, and begins anew.
+    /// Counts one more part of the index, under its own pin; an index that is neither DART nor
+    /// Quiver has only one part. After the last part, returns the totals and starts over.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`]; DART's same part is then counted again, and
-    /// the count of Quiver begins anew.
+    /// Those of the fabric, and [`IndexError::Corrupt`]. The next call then repeats the part for
+    /// DART, and starts over for Quiver.
     pub async fn count_some(
         &self,
         client: &mut Client<F>,
@@ -178,7 +179,7 @@ impl<F: Fabric> AnyIndex<F> {
     }
 }
 
-/// A count of the index that goes on step by step, each under a pin of its own.
+/// A count of the index in several steps, each under its own pin.
 #[derive(Debug, Default)]
 pub struct IncrementalStats {
     dart: dart::IncrementalStats,
@@ -192,7 +193,8 @@ impl IncrementalStats {
     }
 }
 
-/// Says in a pool without an index which one it gets, unless another client has. Returns which.
+/// Records in a pool without an index which one it gets, unless another client has. Returns which
+/// it is.
 async fn claim<F: Fabric>(client: &mut Client<F>, wanted: IndexKind) -> Result<IndexKind> {
     let mut client = client.pin(OpKind::Maintain).await?;
     let word = client.pool().root_word(CLAIM_AT);
@@ -203,10 +205,10 @@ async fn claim<F: Fabric>(client: &mut Client<F>, wanted: IndexKind) -> Result<I
     let found = if done.swapped(cas) { place(wanted) } else { done.found(cas) };
     client.recycle(done);
     let claimed = IndexKind::ALL.into_iter().find(|kind| place(*kind) == found);
-    claimed.ok_or(IndexError::corrupt(word, "an index of an unknown kind is being made"))
+    claimed.ok_or(IndexError::corrupt(word, "an index of an unknown kind is being created"))
 }
 
-/// Calls the same of each index.
+/// Evaluates the same call on whichever index this is.
 macro_rules! each {
     ($self:ident, $index:ident => $call:expr) => {
         match $self {
@@ -217,8 +219,8 @@ macro_rules! each {
     };
 }
 
-/// Awaits the same of each index. It is pinned where it is made: an awaited future would be moved once
-/// more.
+/// Awaits the same call on whichever index this is. The future is pinned where it is created: a
+/// plain `await` would move it once more.
 macro_rules! awaiting {
     ($self:ident, $index:ident => $call:expr) => {
         each!($self, $index => pin!($call).await)
@@ -226,7 +228,7 @@ macro_rules! awaiting {
 }
 
 impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
-    /// Of those there can be; [`OrderedIndex::name`] is that of the one the pool holds.
+    /// All kinds that there can be; [`OrderedIndex::name`] returns the one that the pool holds.
     const NAME: &'static str = "dart or quiver";
 
     type Options = IndexOptions;
@@ -247,8 +249,8 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         }
     }
 
-    /// Of several creators all make the same index, the one that the first of them wanted: their
-    /// root words are not to be mixed.
+    /// Of several concurrent creators, all create the index that the first of them wanted, since
+    /// the root words of two indexes must not be mixed.
     async fn create(client: &mut Client<F>, options: IndexOptions) -> Result<Self> {
         let kind = claim(client, options.kind.unwrap_or_default()).await?;
         match kind {
@@ -308,7 +310,7 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         awaiting!(self, index => OrderedIndex::multi_get_chunk(index, client, keys))
     }
 
-    // An index that makes a list of its own would be copied from twice.
+    // Overridden, because the default would copy the pairs of an index that already returns a list.
     async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
         awaiting!(self, index => OrderedIndex::scan(index, client, range, limit))
     }
@@ -393,7 +395,7 @@ mod tests {
         }
     }
 
-    /// Such a pool got an empty index, with exit code 0.
+    /// Formerly such a pool got an empty index, with exit code 0.
     #[test]
     fn root_words_that_are_gone_are_damage() {
         for kind in IndexKind::ALL {
@@ -418,7 +420,7 @@ mod tests {
         }
     }
 
-    /// A creator that dies before it has set the mark leaves that to the next client.
+    /// If a creator dies before it has set the mark, the next client sets it.
     #[test]
     fn an_index_without_a_mark_gets_it_when_it_is_opened() {
         let memory = Local::memory(64 << 20, 1).unwrap();
@@ -431,7 +433,7 @@ mod tests {
         assert_ne!(mark, 0);
     }
 
-    /// A client that dies after it has said which index it makes leaves that to the next.
+    /// If a client dies after recording which index it creates, the next client creates it.
     #[test]
     fn who_makes_an_index_second_makes_that_of_the_first() {
         let memory = Local::memory(64 << 20, 1).unwrap();

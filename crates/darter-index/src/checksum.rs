@@ -1,13 +1,13 @@
-//! CRC32C (Castagnoli) of words, by the processor's instruction if it has one.
+//! CRC32C (Castagnoli) of words, computed with the processor's instruction if it has one.
 //!
-//! The sums are those of the words' bytes in little-endian order, as other programs compute them.
-//! This is not a library's function because a program that uses `mem:` and `file:` pools alone is to
-//! compile few crates.
+//! The checksum is that of the words' bytes in little-endian order, as other programs compute it.
+//! It is implemented here, not taken from a library, so that programs that only use `mem:` and
+//! `file:` pools compile few crates.
 
-/// The polynomial, bits reversed.
+/// The polynomial, with its bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// The remainders of all bytes, for processors without the instruction.
+/// The remainders of all byte values, for processors without the instruction.
 const REMAINDERS: [u32; 256] = {
     let mut remainders = [0; 256];
     let mut byte = 0;
@@ -30,7 +30,7 @@ pub(crate) fn crc32c(words: &[u64]) -> u32 {
     append(0, words)
 }
 
-/// Returns the checksum of some words with this checksum and of the words after them.
+/// Extends a checksum of some words by the words that follow them, and returns the new checksum.
 #[inline]
 pub(crate) fn append(checksum: u32, words: &[u64]) -> u32 {
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,8 @@
-//! An index behind a pointer, for programs that are compiled once and work on whichever index is
-//! named when they start.
+//! An index behind a pointer, for programs that are compiled once and work with an index that is
+//! chosen at startup.
 //!
-//! [`DynIndex`] calls through a table of functions, and boxes each operation's future. Both are
-//! nothing beside a round trip.
+//! [`DynIndex`] calls through a table of functions and boxes each operation's future. Both costs
+//! are negligible compared with a round trip.
 
 use crate::ordered::{
     CheckReport, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
@@ -74,7 +74,7 @@ trait Methods<F: Fabric>: Send + Sync {
     fn cache_used_bytes(&self) -> u64;
 }
 
-/// Makes the methods whose futures are those of [`OrderedIndex`], boxed.
+/// Defines the methods whose futures are those of [`OrderedIndex`], boxed.
 macro_rules! boxed {
     ($($method:ident($($arg:ident: $type:ty),*) -> $output:ty;)*) => {
         $(fn $method<'a>(&'a self, client: &'a mut Client<F>, $($arg: $type),*) -> Pending<'a, $output> {
@@ -126,7 +126,7 @@ impl<F: Fabric> DynIndex<F> {
         Self(Arc::new(index))
     }
 
-    /// Returns the index as what it is, if that is an `I`.
+    /// Returns the index as its own type, if that is `I`.
     pub fn downcast_ref<I: OrderedIndex<F>>(&self) -> Option<&I> {
         self.0.as_any().downcast_ref()
     }
@@ -153,12 +153,12 @@ impl<F: Fabric> OrderedIndex<F> for DynIndex<F> {
         self.0.name()
     }
 
-    /// Fails always: an index is opened as what it is, and then put behind a pointer.
+    /// Always fails: an index is opened by its own type, and then put behind a pointer.
     async fn open(_client: &mut Client<F>, (): ()) -> Result<Self> {
         Err(IndexError::Options("an index is opened by its own type"))
     }
 
-    /// Fails as [`DynIndex::open`] does.
+    /// Always fails, as [`DynIndex::open`] does.
     async fn create(client: &mut Client<F>, (): ()) -> Result<Self> {
         Self::open(client, ()).await
     }

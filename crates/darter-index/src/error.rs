@@ -1,12 +1,12 @@
-//! What an index operation returns instead of its result.
+//! The errors of index operations.
 
 use darter_fabric::{FabricError, GlobalAddr};
 use darter_pool::PoolError;
 
-/// What an index operation returns.
+/// The result of an index operation.
 pub type Result<T, E = IndexError> = std::result::Result<T, E>;
 
-/// An error of an index operation. Whatever it says, what was stored before is intact.
+/// An error of an index operation. After any error, previously stored data is intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -31,7 +31,7 @@ pub enum IndexError {
     /// The pool holds no index of this kind, or one of another format.
     #[error("the pool holds {}, not {expected} as this program knows it; {}", held(*found), instead(*found))]
     NoIndex {
-        /// The index asked for.
+        /// The index that was requested.
         expected: &'static str,
         /// The word in the pool's root that names the index it holds; 0 for none.
         found: u64,
@@ -39,30 +39,30 @@ pub enum IndexError {
     /// Bytes in the pool contradict the index's format.
     #[error("damaged pool at {addr}: {what}; run `darter check`")]
     Corrupt {
-        /// Where.
+        /// Where the damage is.
         addr: GlobalAddr,
-        /// What was found.
+        /// What is wrong.
         what: &'static str,
     },
     /// An operation gave up: each of its attempts lost a race to another client, or met damage that
-    /// looks like one.
+    /// looks like a lost race.
     #[error(
         "no progress at {addr} in {attempts} attempts: other clients changed it each time, or the pool is damaged; try \
          again, and run `darter check` if that does not help"
     )]
     NoProgress {
-        /// What it could not get past.
+        /// The place that kept changing.
         addr: GlobalAddr,
-        /// How often it tried.
+        /// Number of attempts.
         attempts: u32,
     },
-    /// A client died, or gave up, while writing this key's value in place, and what is there is
-    /// neither the old value nor the new one. Only indexes that write in place return this.
+    /// A client died, or gave up, while writing this key's value in place, and the value is now
+    /// neither the old one nor the new one. Only indexes that write in place return this.
     #[error(
         "the value at {addr} was lost: its writer died while it wrote in place; put the key again, or delete it"
     )]
     LostInWrite {
-        /// Where.
+        /// Where the value is.
         addr: GlobalAddr,
     },
     /// The index was created for keys, or values, of one length.
@@ -72,23 +72,24 @@ pub enum IndexError {
         what: &'static str,
         /// Its length.
         bytes: usize,
-        /// The only length.
+        /// The only valid length.
         expected: usize,
     },
-    /// A process can hold so many locks at a time. Only indexes with locks return this.
+    /// The number of locks that a process can hold at a time is limited. Only indexes with locks
+    /// return this.
     #[error("this process holds {max} locks in the pool at once; let fewer operations run at a time")]
     TooManyLocks {
-        /// Locks there can be.
+        /// Maximum number of locks.
         max: usize,
     },
-    /// The keys are with another server by now, and the caller has not found it in many attempts.
+    /// The keys have moved to another server, and the caller has not found it in many attempts.
     /// Only indexes with servers on several memory nodes return this.
     #[error("the keys of the range at {addr} have moved to another server each time; try again")]
     Moved {
-        /// The range where they were.
+        /// The range in which the keys were.
         addr: GlobalAddr,
     },
-    /// Options that cannot be fulfilled.
+    /// Invalid or unsupported options.
     #[error("index options: {0}")]
     Options(&'static str),
     /// A bulk load was given keys out of order.
@@ -97,10 +98,10 @@ pub enum IndexError {
         /// The position of the offending key, from 0.
         at: u64,
     },
-    /// Bulk load into an index that has keys.
+    /// Bulk load into an index that already has keys.
     #[error("bulk load needs an empty index; use put instead")]
     NotEmpty,
-    /// The pool failed: out of space, most often.
+    /// The pool failed, most often because it is out of space.
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// The fabric failed.
@@ -108,21 +109,21 @@ pub enum IndexError {
     Fabric(#[from] FabricError),
 }
 
-/// Returns the name in a pool's kind word: a word begins with a name in capitals, then the format's
-/// version.
+/// Returns the name in a pool's kind word: the word begins with a name in capitals, followed by the
+/// format's version.
 fn name_in(kind: u64) -> Option<String> {
     let bytes = kind.to_le_bytes();
     let letters = bytes.iter().take_while(|byte| byte.is_ascii_uppercase());
     let name: String = letters.map(|byte| char::from(byte.to_ascii_lowercase())).collect();
     match &*name {
         "" => None,
-        // The word has room for four letters of its name.
+        // The word has room for only four letters of the name.
         "quiv" => Some("quiver".to_owned()),
         _ => Some(name),
     }
 }
 
-/// Returns what a pool's kind word says that the pool holds.
+/// Returns a description of the pool's contents according to its kind word.
 fn held(kind: u64) -> String {
     let version = kind.to_le_bytes().into_iter().find(|&byte| byte != 0 && !byte.is_ascii_uppercase());
     match name_in(kind) {
@@ -132,7 +133,7 @@ fn held(kind: u64) -> String {
     }
 }
 
-/// What to do about a pool with that kind word.
+/// What to do about a pool with this kind word.
 fn instead(kind: u64) -> &'static str {
     if kind == 0 {
         "create one, or open another pool"
@@ -142,12 +143,13 @@ fn instead(kind: u64) -> &'static str {
 }
 
 impl IndexError {
-    /// The error of an operation that found `what` at `addr`.
+    /// Creates the error for damage `what` found at `addr`.
     pub const fn corrupt(addr: GlobalAddr, what: &'static str) -> Self {
         Self::Corrupt { addr, what }
     }
 
-    /// Returns the name of the index that the pool holds, if that is why this one was refused.
+    /// Returns the name of the index that the pool holds, if that is why the requested one was
+    /// refused.
     pub fn held_index(&self) -> Option<String> {
         match self {
             Self::NoIndex { found, .. } => name_in(*found),
@@ -155,7 +157,7 @@ impl IndexError {
         }
     }
 
-    /// Whether the pool's bytes are at fault: trying again would fail again.
+    /// Whether the pool's bytes are damaged, so that a retry would fail again.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Corrupt { .. } | Self::Pool(PoolError::Damaged { .. }) => true,
@@ -164,9 +166,9 @@ impl IndexError {
         }
     }
 
-    /// Whether the pool was full. Writers find that out before they link anything, so what they had
-    /// allocated may be given back. After any other error it may be linked: the CAS may have landed
-    /// though its reply was lost.
+    /// Whether the pool was full. Writers detect that before they link anything, so the objects
+    /// that they had allocated may be freed. After any other error they may be linked: the CAS may
+    /// have been executed although its reply was lost.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
     }

@@ -1,20 +1,20 @@
-//! Races driven by hand: processes over the simulated fabric, and operations that are stopped
-//! between two of their events while others go on.
+//! Races with explicit schedules: processes over the simulated fabric, and operations that are
+//! stopped between two of their events while others continue.
 
 use crate::{Condition, OrderedIndex};
 use darter_fabric::{GlobalAddr, block_on};
 use darter_pool::{Client, Pool, PoolOptions};
 use darter_sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 
-/// Rounds of upkeep in which what was unlinked becomes free, if nobody is in the way.
+/// Rounds of upkeep after which every unlinked object is free, unless another client is pinned.
 pub(crate) const ROUNDS: usize = 20;
-/// How long a process may be silent.
+/// How long a process may be silent before its lease expires.
 pub(crate) const LEASE_MS: u64 = 5000;
-/// Events in which any operation here ends.
+/// Maximum number of events in which any operation here ends.
 const EVENTS: usize = 100_000;
 
-/// Lets verbs execute at once when a test ends, or closing its pool would wait for a scheduler for
-/// ever.
+/// Lets verbs execute at once when a test ends; otherwise closing its pool would wait for a
+/// scheduler for ever.
 pub(crate) struct Unscheduled(pub(crate) Sim);
 
 impl Drop for Unscheduled {
@@ -23,13 +23,13 @@ impl Drop for Unscheduled {
     }
 }
 
-/// A pool of one simulated node, whose hashes are the same in every run, with an index of these
-/// keys.
+/// Creates a pool of one simulated node, whose hashes are the same in every run, with an index of
+/// these keys.
 pub(crate) fn process<I: OrderedIndex<Sim>>(options: I::Options, keys: &[&[u8]]) -> (Pool<Sim>, I) {
     process_on(&Sim::new(1, 8 << 20), options, keys)
 }
 
-/// The same on memory nodes of the caller's.
+/// Does the same on the caller's memory nodes.
 pub(crate) fn process_on<I: OrderedIndex<Sim>>(
     sim: &Sim,
     options: I::Options,
@@ -49,13 +49,13 @@ pub(crate) fn process_on<I: OrderedIndex<Sim>>(
     })
 }
 
-/// Lets a task go on until it has performed an event that `is_last`, or has ended.
+/// Runs a task until it has performed an event for which `is_last` holds, or has ended.
 pub(crate) fn go_on(executor: &mut Executor<'_>, task: TaskId, is_last: impl FnMut(&Event) -> bool) {
     drive(executor, task, <[Event]>::first, is_last);
 }
 
-/// The same, with the last of the events that may come next as the one that does: of a batch to
-/// several nodes, the verbs to the last of them execute first.
+/// Does the same, but picks the last of the events that may come next: of a batch to several nodes,
+/// the verbs to the last node execute first.
 pub(crate) fn go_on_by_the_last(
     executor: &mut Executor<'_>,
     task: TaskId,
@@ -83,7 +83,7 @@ fn drive(
     panic!("the task does not end");
 }
 
-/// Lets a task go on until it has performed so many events that are counted; returns whether it has
+/// Runs a task until it has performed the given number of counted events. Returns whether it has
 /// ended.
 pub(crate) fn advance(
     executor: &mut Executor<'_>,
@@ -101,17 +101,18 @@ pub(crate) fn advance(
     executor.has_ended(task)
 }
 
-/// Whether a verb has executed.
+/// Whether the event executes a verb.
 pub(crate) fn executes(event: &Event) -> bool {
     matches!(event.kind, EventKind::Execute { .. })
 }
 
-/// Whether a verb has executed that writes: between two of them others see the same.
+/// Whether the event executes a verb that writes. Between two such events, others see the same
+/// state.
 pub(crate) fn writes(event: &Event) -> bool {
     matches!(event.kind, EventKind::Execute { access, .. } if access.writes)
 }
 
-/// Lets a task go on until `words` words of its `nth` READ of several words, counted from 0, have
+/// Runs a task until `words` words of its `nth` READ of several words, counted from 0, have
 /// executed in this order. Returns whether that READ has more words.
 pub(crate) fn tear(
     executor: &mut Executor<'_>,
@@ -137,15 +138,15 @@ pub(crate) fn tear(
     panic!("the task does not end");
 }
 
-/// Lets a task go on to its end.
+/// Runs a task to its end.
 pub(crate) fn finish(executor: &mut Executor<'_>, task: TaskId) {
     go_on(executor, task, |_| false);
     assert!(executor.has_ended(task), "the task waits for others");
 }
 
-/// Stops `one` at each of its moments in turn, and `two` at each of its own from there on; then
-/// `one` ends, and `two`. `run` drives one such schedule and returns which of the two had ended when
-/// they were to be stopped.
+/// Tries every pair of stops: stops `one` after each number of events, and for each of these stops
+/// `two` after each number of events; then lets `one` finish, then `two`. `run` drives one such
+/// schedule and returns for each of the two whether it had ended before its stop.
 pub(crate) fn each_pair_of_stops(mut run: impl FnMut([usize; 2]) -> [bool; 2]) {
     for one in 0.. {
         for two in 0.. {
@@ -161,18 +162,18 @@ pub(crate) fn each_pair_of_stops(mut run: impl FnMut([usize; 2]) -> [bool; 2]) {
     }
 }
 
-/// Whether a verb that writes, or one that reads, has executed at a word.
+/// Whether the event executes a verb that writes a word, or one that reads it.
 pub(crate) fn touches(event: &Event, word: GlobalAddr, does_write: bool) -> bool {
     matches!(event.kind, EventKind::Execute { access, .. }
         if access.start == word.offset() / 8 && access.writes == does_write)
 }
 
-/// Runs an operation from its beginning to its end while all others stand still.
+/// Runs an operation to its end while all others stand still.
 pub(crate) fn alone<T>(pool: &Pool<Sim>, future: impl Future<Output = T>) -> T {
     pool.fabric().run_alone(1 << 20, future).expect("it ends while others stand still")
 }
 
-/// Everything unlinked becomes free, as far as nobody is in the way.
+/// Waits until every unlinked object is free, unless another client is pinned.
 pub(crate) async fn pass_graces(pool: &Pool<Sim>, index: &impl OrderedIndex<Sim>, client: &mut Client<Sim>) {
     for _ in 0..ROUNDS {
         pool.maintain(client).await.unwrap();
@@ -180,8 +181,8 @@ pub(crate) async fn pass_graces(pool: &Pool<Sim>, index: &impl OrderedIndex<Sim>
     }
 }
 
-/// Nothing was used that must not be, and the index is sound. Returns how many hints name nodes
-/// that are no longer in the tree.
+/// Verifies that no memory was misused and that the index is sound. Returns the number of hints
+/// that name nodes that are no longer in the tree.
 pub(crate) fn verify(pool: &Pool<Sim>, index: &impl OrderedIndex<Sim>, keys: &[&[u8]]) -> u64 {
     alone(pool, async {
         let mut client = pool.client().unwrap();

@@ -1,9 +1,9 @@
-//! How a key is found: ordered indexes over a pool, all behind one trait.
+//! Ordered indexes over a pool, all behind one trait.
 //!
 //! The index code is generic over [`darter_fabric::Fabric`] and does not depend on the provider it
-//! runs on. [`OrderedIndex`] is the contract. [`Quiver`] is the index that a new pool gets, [`Dart`]
-//! the published index that it is compared with first, and [`radix`] the engine that both share. The
-//! crate `darter-baselines` has the other indexes for comparison.
+//! runs on. [`OrderedIndex`] is the trait. [`Quiver`] is the index that a new pool gets, [`Dart`]
+//! the published index that it is primarily compared with, and [`radix`] the engine that both
+//! share. The crate `darter-baselines` contains further indexes for comparison.
 
 mod any;
 #[doc(hidden)]

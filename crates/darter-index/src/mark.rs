@@ -1,19 +1,20 @@
-//! The mark of a pool that holds an index, by which root words that a medium has lost are damage and
-//! no pool without an index.
+//! The mark of a pool that holds an index. It distinguishes a pool whose root words were lost by
+//! the medium, which is damage, from a pool without an index.
 //!
-//! The mark lies in another sector than the root words. An index sets it when it is opened: after its
-//! kind word was set, and before anything can be stored. So a creator that dies in between leaves
-//! an index without a mark, which the next client to open it sets.
+//! The mark lies in a different sector than the root words. An index sets it when it is opened,
+//! after its kind word was set and before anything can be stored. So a creator that dies in between
+//! leaves an index without a mark, and the next client to open it sets the mark.
 
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pinned;
 
-/// Verifies that a pool holds the index of this kind, by the kind word at `at` and the mark, which were
-/// read together. Sets the mark if it is not set.
+/// Verifies that a pool holds the index of this kind, by the kind word at `at` and the mark, which
+/// were read together. Sets the mark if it is not set.
 ///
 /// # Errors
-/// [`IndexError::NoIndex`]; [`IndexError::Corrupt`] if the pool has held an index. Those of the fabric.
+/// [`IndexError::NoIndex`]; [`IndexError::Corrupt`] if the pool has held an index; those of the
+/// fabric.
 pub(crate) async fn verify<F: Fabric>(
     client: &mut Pinned<'_, F>,
     (expected, kind): (&'static str, u64),

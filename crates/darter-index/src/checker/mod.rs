@@ -1,4 +1,4 @@
-//! A hook for the checker, which indexes call: [`note`] counts rare situations that an exploration
+//! A hook for the checker: indexes call [`note`], which counts rare situations that an exploration
 //! must meet. Without the feature `checker` it compiles to nothing.
 
 mod situations;

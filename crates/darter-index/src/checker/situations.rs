@@ -1,17 +1,17 @@
-//! Rare situations of an index's protocol, counted for each thread: what an exploration must have
-//! met to mean anything.
+//! Rare situations of an index's protocol, counted per thread. An exploration is meaningful only if
+//! it has met them.
 //!
-//! A thread counts once it has asked for its counts. On any other thread, a benchmark's for one, a
-//! situation costs a look at a flag.
+//! A thread counts once it has requested its counts. On any other thread, for example a
+//! benchmark's, a situation costs the check of a flag.
 
 use std::fmt;
 
-/// A situation worth meeting.
+/// A situation that an exploration should meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Situation {
-    /// A node of one type became one of another.
+    /// A node of one type was replaced by one of another type.
     Switch(&'static str, &'static str),
-    /// Something that has a name.
+    /// A situation identified by its name.
     Met(&'static str),
 }
 
@@ -36,7 +36,7 @@ macro_rules! situations {
     };
 }
 
-/// Counts a situation; does nothing without the feature `checker`.
+/// Counts a situation. Does nothing without the feature `checker`.
 #[cfg(not(feature = "checker"))]
 #[inline]
 pub const fn note(_: Situation) {}
@@ -56,12 +56,12 @@ mod counted {
         /// Whether the thread counts.
         static COUNTS_HERE: Cell<bool> = const { Cell::new(false) };
         static COUNTS: RefCell<BTreeMap<Situation, u64>> = const { RefCell::new(BTreeMap::new()) };
-        /// What was met since the last [`take_trail`], each once, in the order in which it was
-        /// first met.
+        /// The situations met since the last [`take_trail`], each once, in the order in which they
+        /// were first met.
         static TRAIL: RefCell<Vec<Situation>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Counts a situation, on a thread that has taken its counts before.
+    /// Counts a situation, if this thread has taken its counts before.
     #[inline]
     pub fn note(situation: Situation) {
         if COUNTS_HERE.get() {
@@ -79,7 +79,7 @@ mod counted {
         });
     }
 
-    /// Does something whose situations do not count.
+    /// Runs `act` without counting its situations.
     pub fn without_situations<R>(act: impl FnOnce() -> R) -> R {
         let (counts, trail) = (COUNTS.take(), TRAIL.take());
         let result = act();
@@ -88,19 +88,20 @@ mod counted {
         result
     }
 
-    /// What this thread has met since the last call; the first one begins the count.
+    /// Returns the situations that this thread has met since the last call, with their counts. The
+    /// first call starts the count.
     pub fn take_situations() -> BTreeMap<Situation, u64> {
         COUNTS_HERE.set(true);
         COUNTS.take()
     }
 
-    /// How many situations this thread has met since the last [`take_trail`].
+    /// Returns the number of situations that this thread has met since the last [`take_trail`].
     pub fn trail_len() -> usize {
         TRAIL.with_borrow(Vec::len)
     }
 
-    /// The situations that this thread has met since the last call, in the order in which it first
-    /// met them; the first call begins the count.
+    /// Returns the situations that this thread has met since the last call, in the order in which
+    /// they were first met. The first call starts the count.
     pub fn take_trail() -> Vec<Situation> {
         COUNTS_HERE.set(true);
         TRAIL.take()

@@ -1,6 +1,6 @@
-//! What the operations share: descents run to their end, nodes and the root read, a slot changed by
-//! one CAS, the slot that points to a node, and the replacement of a node finished for the client
-//! that began it.
+//! Steps that the operations share: running descents, reading nodes and the root, changing a slot
+//! by one CAS, finding the slot that points to a node, and finishing a replacement that another
+//! client began.
 
 use super::descent::{Descent, End, Purpose, SlotAt, View};
 use super::node::{Content, NodeRef, Slot};
@@ -11,24 +11,24 @@ use crate::radix::{TURNS_MAX, no_progress, search};
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr};
 
-/// A node, and what a switch needs to know of its surroundings.
+/// A node, with the context that a switch needs.
 pub(super) struct Target<'a> {
     pub(super) node: NodeRef,
     /// The slot that points to it.
     pub(super) incoming: SlotAt,
     /// The depth of the node that holds that slot.
     pub(super) above: usize,
-    /// Its only bucket, when it has but one and it was just read.
+    /// The words of its only bucket, if it has just one and that was just read.
     pub(super) words: Option<&'a [u64]>,
 }
 
-/// Where the slot that points to a node was found.
+/// Result of the search for the slot that points to a node.
 pub(super) enum Parent {
     Found {
         incoming: SlotAt,
         above: usize,
     },
-    /// A node above is being replaced.
+    /// A node above it is being replaced.
     Sealed(NodeRef),
     /// The node is no longer on the key's path.
     Gone,
@@ -40,7 +40,7 @@ impl<F: Fabric> Operation<'_, F> {
         Descent::new(self.shared, &self.table, key, Purpose::Write, usize::MAX)
     }
 
-    /// Runs a descent to its end, leaf words left in the returned batch.
+    /// Runs a descent to its end. The returned batch holds the leaf's words.
     pub(super) async fn run(&mut self, descent: &mut Descent<'_>) -> Result<(End, darter_fabric::Batch)> {
         if descent.arrived() {
             return Ok((End::Reached, self.client.batch()));
@@ -55,8 +55,8 @@ impl<F: Fabric> Operation<'_, F> {
         self.parent_by(descent).await
     }
 
-    /// Finds the slot that points to the node where a descent ended, from the hints that it did not
-    /// need.
+    /// Finds the slot that points to the node at which a descent ended, starting from the hints
+    /// that the descent did not use.
     pub(super) async fn parent_of_end(&mut self, ended: &Descent<'_>) -> Result<Parent> {
         if let Some(incoming) = ended.incoming {
             return Ok(Parent::Found { incoming, above: ended.above });
@@ -78,8 +78,8 @@ impl<F: Fabric> Operation<'_, F> {
         })
     }
 
-    /// Finishes the replacement of a node whose seals were met on `key`'s path; of one above it
-    /// first, if need be.
+    /// Finishes the replacement of a node whose seals were found on `key`'s path; if necessary,
+    /// that of a node above it first.
     pub(super) async fn help(&mut self, key: &[u8], mut node: NodeRef) -> Result<()> {
         self.client.retried();
         note(situations::HELPED);
@@ -101,29 +101,29 @@ impl<F: Fabric> Operation<'_, F> {
         Err(no_progress(node.addr))
     }
 
-    /// The root node, by the root word.
+    /// Reads the root word and returns the root node.
     pub(super) async fn read_root(&mut self) -> Result<NodeRef> {
         Ok(self.read_root_slot().await?.0)
     }
 
-    /// The root node, and the slot in the root word that points to it.
+    /// Returns the root node, and the slot in the root word that points to it.
     pub(super) async fn read_root_slot(&mut self) -> Result<(NodeRef, Slot)> {
         let [word] = self.client.read_words(self.shared.words.root).await?;
         let slot = Slot::from_word(word);
         self.shared.remember_root(slot);
         match slot.content() {
             Content::Node { addr, ty, .. } => Ok((NodeRef { addr, ty, depth: 0 }, slot)),
-            _ => Err(IndexError::corrupt(self.shared.words.root, "root word names no node")),
+            _ => Err(IndexError::corrupt(self.shared.words.root, "the root word names no node")),
         }
     }
 
-    /// All words of a node, its buckets read in one verb.
+    /// Reads all words of a node, with all buckets in one verb.
     pub(super) async fn read_node(&mut self, node: NodeRef) -> Result<Vec<u64>> {
         Ok(self.client.read(node.addr, node.ty.words()).await?)
     }
 
-    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory
-    /// node. Answers whether that won.
+    /// Writes the new objects and links them by one CAS: one round trip if all are on one memory
+    /// node. Returns whether the CAS succeeded.
     pub(super) async fn publish(
         &mut self,
         writes: &[(GlobalAddr, &[u64])],
@@ -133,7 +133,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(self.exchange(writes, at, new).await? == at.slot)
     }
 
-    /// The same. Returns what the slot held.
+    /// Does the same, but returns the previous content of the slot.
     pub(super) async fn exchange(
         &mut self,
         writes: &[(GlobalAddr, &[u64])],
@@ -146,7 +146,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let is_far = writes.iter().any(|(addr, _)| addr.node() != at.addr.node());
         if is_far {
-            // Complete before the CAS that links it: batches order verbs of one memory node only.
+            // Complete before the linking CAS: a batch orders only verbs of one memory node.
             self.client.send(&mut batch).await?;
         }
         let cas = batch.cas(at.addr, at.slot.word(), new.word());

@@ -1,10 +1,10 @@
 //! Run-time adjustment of the prefix list (paper, section 3.1), and the change from one express
 //! skip table to the next.
 //!
-//! A list never changes in place; a new list is a new table. While it is filled, the root word
-//! "next" names it, so that anyone who scrubs a retired node scrubs both tables. The builder enters
-//! only nodes that it finds in the tree while pinned and after "next" was set, so no node whose
-//! scrub came before can be entered (rule R3).
+//! A list never changes in place; a new list is a new table. While the new table is filled, the
+//! root word "next" names it, so that every client that scrubs a retired node scrubs both tables.
+//! The builder enters only nodes that it finds in the tree while pinned and after "next" was set,
+//! so no node that was scrubbed before can be entered (rule R3).
 //!
 //! ```text
 //!   EST word     next word          who may do the step
@@ -15,17 +15,17 @@
 //!   new          0                  anyone; then the version word is bumped and the old table retired
 //! ```
 //!
-//! Anyone who changes the EST word is pinned since before it read what the word held. So the table
-//! that it replaces cannot be freed meanwhile, nor another be built where it lay, and the CAS
-//! cannot take another change for this one. A builder therefore reads the word under the pin under
-//! which it commits: it cannot change in between, because only what "next" names can take its
-//! place. Anyone who helps reads "next" before and after the EST word, and does so only if it said
-//! the same: else the change that it named may be over, and the table found current a later one.
-//! And "next" is cleared only by anyone who has seen the EST word name the new table: a client that
-//! is late, and compares the word with a table long replaced, must leave a change that another
-//! client committed since alone.
+//! A client that changes the EST word has been pinned since before it read the word. So the table
+//! that it replaces cannot be freed in between, nor can another table be built in its memory, and
+//! the CAS cannot take another change for this one. A builder therefore reads the word under the
+//! pin under which it commits: the word cannot change in between, because only the table that
+//! "next" names can replace the current one. A helper reads "next" before and after the EST word,
+//! and helps only if both reads agree: otherwise the change that "next" named may be over, and the
+//! table found current a later one. And "next" is cleared only by clients that have seen the EST
+//! word name the new table: a client that is late, and compares the word with a table that was
+//! replaced long ago, must not disturb a change that another client has committed since.
 //!
-//! Operations that began with the old table go on with it, old list included; it is taken apart
+//! Operations that began with the old table continue with it, including its list; it is taken apart
 //! after they have ended.
 
 use super::Dart;
@@ -46,16 +46,18 @@ use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Leaf headers read for their frequency before only every second, fourth, … leaf is.
+/// Leaf headers read for their frequency before sampling is reduced to every second, fourth, …
+/// leaf.
 const FREQUENCY_READS: u64 = 2 << 20;
-/// Epochs after which a table that is still being built is taken to be abandoned.
+/// Epochs after which a table that is still being built counts as abandoned.
 const ABANDONED_EPOCHS: u64 = 10_000;
-/// Size of the express skip table that an adjustment allows, in percent of the inner nodes' bytes.
+/// Maximum size of the express skip table after an adjustment, in percent of the inner nodes'
+/// bytes.
 const BUDGET_PERCENT: u64 = 40;
 
 impl<F: Fabric> Dart<F> {
-    /// Whether enough searches were seen, and they read too many nodes below their hints, for an
-    /// adjustment to pay.
+    /// Whether enough searches were sampled, and they read too many nodes below their hints, so
+    /// that an adjustment is worthwhile.
     pub fn wants_adjust(&self) -> bool {
         let shared = &self.shared;
         if shared.table().list == PrefixList::NONE {
@@ -64,11 +66,11 @@ impl<F: Fabric> Dart<F> {
         shared.table().saturated.load(Ordering::Relaxed) || shared.sampling.wants_adjust()
     }
 
-    /// Walks the tree, chooses the prefix list that saves most round trips for the accesses
-    /// sampled, and changes to it.
+    /// Walks the tree, chooses the prefix list that saves the most round trips for the sampled
+    /// accesses, and changes to it.
     ///
     /// # Errors
-    /// Those of the fabric, and out of space: then the old table stays.
+    /// Those of the fabric, and out of space; the old table then stays.
     pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport> {
         let shared = &self.shared;
         shared.sampling.adjusted();
@@ -80,7 +82,7 @@ impl<F: Fabric> Dart<F> {
         .await
     }
 
-    /// Changes to a prefix list of these lengths, in bytes; an empty one stands for the list of a
+    /// Changes to a prefix list of these lengths, in bytes. An empty list stands for the list of a
     /// new index.
     ///
     /// # Errors
@@ -89,7 +91,7 @@ impl<F: Fabric> Dart<F> {
         self.adjust_by(client, |_| PrefixList::new(lengths)).await
     }
 
-    /// Walks the tree and changes to the list that is chosen by what the walk has seen.
+    /// Walks the tree and changes to the list that `choose` returns for the walk's summary.
     async fn adjust_by(
         &self,
         client: &mut Client<F>,
@@ -169,7 +171,8 @@ impl<F: Fabric> Dart<F> {
         }
     }
 
-    /// The second walk: fills a new table and changes to it. `None` when another client took over.
+    /// The second walk: fills a new table and changes to it. Returns `None` if another client took
+    /// over.
     async fn rebuild(
         &self,
         client: &mut Client<F>,
@@ -206,8 +209,8 @@ impl<F: Fabric> Dart<F> {
         let mut entries = 0;
         loop {
             let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
-            // Nobody scrubs a table that was taken for abandoned: what its entries name may be
-            // freed after this pin.
+            // A table that counted as abandoned is no longer scrubbed: nodes that its entries name
+            // may be freed after this pin.
             let [next] = operation.client.read_words(self.shared.words.est_next).await?;
             if next != table.descriptor.bits() {
                 return Ok(entries);
@@ -239,8 +242,8 @@ impl<F: Fabric> Dart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The last steps of a change, which anyone may do; the client that swings the EST word retires
-    /// the old table.
+    /// The last steps of a change, which any client may do. The client that swings the EST word
+    /// retires the old table.
     async fn finish_change(&mut self, old: GlobalAddr, new: GlobalAddr) -> Result<()> {
         let words = self.shared.words;
         let found = GlobalAddr::from_bits(self.client.cas(words.est, old.bits(), new.bits()).await?.found);
@@ -282,14 +285,15 @@ mod tests {
         GlobalAddr::from_bits(word)
     }
 
-    /// A client reads the root words, and is given the answer after the table was changed, the
-    /// epoch has moved, and another client of its process has read them again.
+    /// A client reads the root words, and receives them after the table was changed, the epoch has
+    /// advanced, and another client of its process has read them again.
     #[test]
     fn a_late_answer_does_not_bring_an_old_table_back() {
         let (pool, dart) = process();
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
-        // Something to free, so that the epoch moves and views have to be read anew.
+        // Gives the pool something to free, so that the epoch advances and views have to be read
+        // anew.
         block_on(async {
             assert!(dart.delete(&mut quick, KEYS[2]).await.unwrap());
             pool.maintain(&mut quick).await.unwrap();
@@ -315,9 +319,9 @@ mod tests {
         assert_eq!(dart.shared.table().descriptor, new, "a table long replaced was shared again");
     }
 
-    /// A builder is held between its commit and its CAS of the EST word, while others finish its
-    /// change and do all they can to free the table that it replaces, and to build another where
-    /// that lay.
+    /// A builder is stopped between its commit and its CAS of the EST word, while others finish its
+    /// change and do all they can to free the table that it replaces, and to build another at the
+    /// same address.
     #[test]
     fn a_late_builder_does_not_swing_the_table_back() {
         let (pool, dart) = process();
@@ -328,7 +332,7 @@ mod tests {
         let late = executor.spawn(0, async {
             dart.adjust_to(&mut slow, &[3, 7]).await.unwrap();
         });
-        // The first CAS of the word names the new table, the second commits it.
+        // The first CAS of the word names the new table; the second commits it.
         for _ in 0..2 {
             go_on(&mut executor, late, |event| touches(event, dart.shared.words.est_next, true));
         }
@@ -352,8 +356,8 @@ mod tests {
         assert_eq!(pool.fabric().misuse(), None);
     }
 
-    /// A helper reads that a table is about to become current, and then, late, which one is:
-    /// meanwhile that change is over and another has come.
+    /// A helper reads that a table is about to become current, and then, late, which one is
+    /// current: by then that change is over and another has begun.
     #[test]
     fn a_late_helper_leaves_the_next_change_alone() {
         let (pool, dart) = process();

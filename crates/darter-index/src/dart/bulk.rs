@@ -1,5 +1,5 @@
-//! Bulk load: an empty index from strictly ascending keys, built by [`crate::radix::build`] and
-//! published by one CAS on the root word.
+//! Bulk load: fills an empty index from strictly ascending keys. The tree is built by
+//! [`crate::radix::build`] and published by one CAS on the root word.
 
 use super::Dart;
 use super::access::Target;
@@ -17,11 +17,11 @@ use crate::{IndexError, KeyValue, Result};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::{AllocKind, Client};
 
-/// Express entries kept until the end; more are dropped, which costs round trips until the next
-/// adjustment.
+/// Maximum number of express entries kept until the end. Further ones are dropped, which costs
+/// round trips until the next adjustment.
 const PENDING_MAX: usize = 16 << 20;
 
-/// Hashed nodes, and the express entries of those that were finished.
+/// Layout of hashed nodes, and the express entries of the nodes finished so far.
 struct Hashed {
     list: PrefixList,
     pending: Vec<PendingEntry>,
@@ -82,7 +82,7 @@ impl<F: Fabric> Dart<F> {
         builder.end(client, published).await
     }
 
-    /// Puts the built root in the place of the empty one.
+    /// Replaces the empty root by the root that was built.
     async fn publish_root(
         &self,
         client: &mut Client<F>,
@@ -99,7 +99,7 @@ impl<F: Fabric> Dart<F> {
         let at = SlotAt { addr: self.shared.words.root, slot: old_slot };
         let is_empty = !node::slots(old.ty, &words).any(|(_, slot)| slot.is_live());
         if !is_empty {
-            // A client put a key while we were sealing: finish the switch that the seals began.
+            // A client put a key during the sealing: finish the switch that the seals began.
             let target = Target { node: old, incoming: at, above: 0, words: None };
             operation.switch(&mut self.shared.hashed(&[]), &target, None, &[]).await?;
             return Err(IndexError::NotEmpty);
@@ -110,7 +110,7 @@ impl<F: Fabric> Dart<F> {
         }
         self.shared.remember_root(slot);
         operation.client.unlink(old.addr, old.ty.bytes(), AllocKind::Inner, node_note(&[]));
-        // No scrub would look for what stands under lengths of another list.
+        // A scrub would not find entries under lengths of another list.
         let pending = if operation.table.list == list { pending } else { &[] };
         for chunk in pending.chunks(64) {
             install(&mut operation.client, self.shared.express(&operation.table), chunk, &[]).await?;

@@ -1,13 +1,13 @@
 //! The check: a walk of everything reachable from the root words that verifies every invariant of
 //! the format.
 //!
-//! Of the tree: identity words agree with the keys below, buckets fill in order, an edge has one
-//! slot and in its own bucket, leaves hold the key their path spells, no object is reached twice.
-//! Of the express skip table: the directory names each segment for exactly the entries of its local
-//! depth, and entries name reachable nodes under the hash they sit at.
+//! In the tree: identity words agree with the keys below, buckets fill in order, an edge has one
+//! slot, in its own bucket, leaves hold the key that their path spells, and no object is reached
+//! twice. In the express skip table: the directory names each segment for exactly the entries of
+//! its local depth, and entries name reachable nodes under the hash at which they are stored.
 //!
-//! Other clients may be at work meanwhile: the walk stays pinned, so what it meets cannot be
-//! reused, but it may then report an entry as stale that is only waiting for its scrub; such things
+//! Other clients may work at the same time. The walk stays pinned, so objects that it finds cannot
+//! be reused, but it may report an entry as stale that is only waiting for its scrub. Such findings
 //! are remarks, not violations.
 
 use super::Dart;
@@ -27,20 +27,20 @@ use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
 use std::collections::HashMap;
 
-/// Nesting deeper than any sound tree's, so that damage cannot lead in circles.
+/// Maximum depth in any sound tree; limits the walk in a damaged pool whose pointers form a cycle.
 const DEPTH_MAX: usize = crate::KEY_BYTES_MAX + 1;
 
 /// A walk in progress.
 struct Inspection {
     report: CheckReport,
     tally: Tally,
-    /// Identity words of the nodes reached, for the express entries.
+    /// Identity words of the nodes reached, for checking the express entries.
     identities: HashMap<GlobalAddr, u64>,
     path: Path<NodeRef>,
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Walks and verifies everything.
+    /// Walks and verifies the whole index.
     pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
         let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
         self.shared.refresh(&mut operation.client).await?;
@@ -65,7 +65,7 @@ impl<F: Fabric> Dart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Reads one node, verifies it and its leaves, and puts it on the path.
+    /// Reads one node, verifies it and its leaves, and adds it to the path.
     async fn inspect_node(&mut self, walk: &mut Inspection, node: NodeRef) -> Result<()> {
         if node.depth > DEPTH_MAX || !walk.report.reach(node.addr, node.ty.bytes(), "inner node") {
             return Ok(());
@@ -145,8 +145,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(counts)
     }
 
-    /// Verifies a segment's entries and counts them. Returns how many name nodes that are no longer
-    /// in the tree.
+    /// Verifies a segment's entries and counts them. Returns the number of entries that name nodes
+    /// that are no longer in the tree.
     async fn inspect_segment(
         &mut self,
         walk: &mut Inspection,
@@ -172,8 +172,8 @@ impl<F: Fabric> Operation<'_, F> {
                 continue;
             }
             let (hash, bucket) = (self.shared.keys.express_of(identity), at / BUCKET_SLOTS);
-            // Where a split was begun and left, the sealed entries are the ones that it still has
-            // to divide.
+            // If a split was begun and abandoned, the sealed entries are those that it has yet to
+            // divide.
             let is_found = Entry::from_word(word).is_sealed()
                 || table.bucket_addr(hash) == segment.plus((bucket * BUCKET_SLOTS * 8) as u64);
             if !entry.matches(hash) || table.segment.bucket_of(hash) != bucket || !is_found {
@@ -188,8 +188,9 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Whether a directory entry, as it was just read, is two splits behind another that covers it. Who
-/// splits a segment first has all entries name it that still name what it came from.
+/// Whether a directory entry, as it was just read, is two splits behind another one that covers it.
+/// A client that splits a segment must first update all entries that still name the segment's
+/// predecessor.
 fn is_left_behind(table: &Table, index: usize) -> bool {
     let mine = table.cached(index).local_depth();
     (0..=table.bits).any(|depth| {
@@ -199,8 +200,8 @@ fn is_left_behind(table: &Table, index: usize) -> bool {
     })
 }
 
-/// A single inner child may be right: a link of a chain over bytes that one edge cannot skip, some
-/// of which stay when a later key parts from the chain halfway.
+/// A single inner child may be valid: as a link of a chain over bytes that one edge cannot skip.
+/// Part of such a chain stays when a later key diverges from it halfway.
 fn is_chain(live: &[Slot]) -> bool {
     matches!(live, [only] if matches!(only.content(), Content::Node { .. }))
 }
@@ -231,7 +232,7 @@ fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
                 continue;
             };
             if slot.content() == Content::Invalid {
-                walk.report.violation(format!("{name} at {}: slot {word:#x} is of no known type", node.addr));
+                walk.report.violation(format!("{name} at {}: slot {word:#x} has an unknown type", node.addr));
                 continue;
             }
             let direct = node.ty.direct_word(edge);

@@ -1,4 +1,4 @@
-//! Finding any key below a node ([`crate::radix::below`]) of DART's, one bucket at a time.
+//! Finding any key below a node ([`crate::radix::below`]) in DART, one bucket at a time.
 
 use super::node::{Content, NodeRef, Slot, verify_depth};
 use crate::radix::below::{self, Way};
@@ -34,14 +34,14 @@ impl below::Node for Bucket {
                     let node = NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) };
                     Way::Node(Self { node, number: 0, is_hinted: false })
                 }
-                _ => return Err(IndexError::corrupt(node.addr, "slot of no known type")),
+                _ => return Err(IndexError::corrupt(node.addr, "slot of unknown type")),
             });
         }
         Ok(())
     }
 }
 
-/// For each node, the key of some leaf below it, or `None` when it has none (any more).
+/// For each node, the key of some leaf below it, or `None` if there is none (any longer).
 ///
 /// # Errors
 /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -53,11 +53,12 @@ pub(crate) async fn keys_below<F: Fabric>(
     below::keys_below(client, buckets).await
 }
 
-/// The same of nodes that hints lead to, and which may have been replaced before the caller's pin:
-/// then what is below them may be free. As in a search (rule R1), only what their unsealed slots
-/// hold is followed.
+/// The same for nodes that hints lead to. Such a node may have been replaced before the caller's
+/// pin, and the objects below it may then be free. As in a search (rule R1), only its unsealed
+/// slots are followed.
 ///
 /// # Errors
+/// Those of [`keys_below`].
 /// As of [`keys_below`].
 pub(crate) async fn keys_below_hinted<F: Fabric>(
     client: &mut Pinned<'_, F>,
@@ -74,8 +75,8 @@ mod tests {
     use darter_fabric::{Local, OpKind, block_on};
     use darter_pool::{Pool, PoolOptions};
 
-    /// A split of a segment met an entry of a node that had been replaced, and read the key of a
-    /// leaf below it that was free.
+    /// A split of a segment found an entry of a node that had been replaced, and read the key of a
+    /// leaf below it that had been freed.
     #[test]
     fn nothing_is_read_below_a_replaced_node_that_a_hint_names() {
         block_on(async {

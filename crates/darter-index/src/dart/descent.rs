@@ -1,19 +1,20 @@
-//! The way from a key to its place: every point operation's first half (paper, Algorithm 1).
+//! Searching for a key's place: the first half of every point operation (paper, Algorithm 1).
 //!
-//! A [`Descent`] is a machine without a fabric ([`Search`]). So one search drives one machine, and
-//! a multi-get drives many with the same round trips.
+//! A [`Descent`] is a state machine that does not access the fabric ([`Search`]). So a single
+//! search drives one machine, and a multi-get drives many in the same round trips.
 //!
-//! It starts at the deepest hint: a node remembered in the hint cache, else one named by the
-//! express skip table (all lengths of the prefix list probed at once), else the root as last seen.
-//! A hint is believed when, in one bucket read,
+//! It starts at the deepest hint: a node in the hint cache, else one named by the express skip
+//! table (all lengths of the prefix list are probed at once), else the root as last seen. A hint is
+//! accepted if, in one bucket read,
 //!
 //! - the identity word equals that of the key's own prefix (rule R2: the *whole* prefix), and
-//! - some slot is unsealed (rule R1: the node was current at that moment, and so are all its slots,
-//!   absence included).
+//! - some slot is unsealed (rule R1: the node was current at that moment, and so were all its
+//!   slots, including empty ones).
 //!
-//! Else the next hint is tried, at last the root word itself, whose path needs no such proof. Below
-//! a believed node every child was linked at some moment of this operation, so its slots count as
-//! they stand, sealed or not; there the identity word decides whether the key took another way
+//! Otherwise the next hint is tried, and finally the root word itself, whose path needs no such
+//! proof. Below an accepted node every child was linked at some moment of this operation, so its
+//! slots are valid as read, sealed or not; there the identity word shows whether the key diverges
+//! inside a compressed path.
 //! inside a compressed path.
 
 use super::est::install::KnownBucket;
@@ -32,18 +33,18 @@ use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr, ReadId};
 use smallvec::SmallVec;
 
-/// A slot, where it lies and what it held.
+/// A slot: its address and the word read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotAt {
     pub(crate) addr: GlobalAddr,
     pub(crate) slot: Slot,
 }
 
-/// What the descent is for.
+/// The purpose of a descent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To return a value: sealed slots are as good as others. `sample` counts an access in the
-    /// leaf.
+    /// To return a value: sealed slots are as good as others. `sample` says whether to count an
+    /// access in the leaf.
     Read { sample: bool },
     /// To change the place found: a sealed slot on the way must be dealt with first.
     Write,
@@ -54,22 +55,22 @@ pub(crate) enum Purpose {
 /// How a descent ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
-    /// No child under the key's edge at [`Descent::node`].
+    /// The slot of the key's edge at [`Descent::node`] has no child.
     Vacant,
-    /// A leaf under the key's edge, read whole: the key's own or another's.
+    /// There is a leaf under the key's edge, which was read whole: the key's own or another's.
     Leaf { at: SlotAt, read: ReadId, is_key: bool },
-    /// The key leaves the path inside the compressed bytes before [`Descent::node`], which
-    /// [`Descent::incoming`] points to.
+    /// The key diverges from the path inside the compressed bytes before [`Descent::node`], to
+    /// which [`Descent::incoming`] points.
     Diverged,
-    /// Not for readers: [`Descent::node`] is being replaced.
+    /// [`Descent::node`] is being replaced. Not returned to readers.
     Sealed,
-    /// [`Purpose::Parent`]: [`Descent::incoming`] points to the node sought.
+    /// [`Purpose::Parent`]: [`Descent::incoming`] points to the target node.
     Reached,
 }
 
 #[allow(clippy::large_enum_variant)] // one lives on the stack for an operation; a box would cost an allocation
 enum Stage {
-    /// Lengths with the hashes of the key's prefixes and the READs of their buckets.
+    /// Lengths, each with the hash of the key's prefix and the READ of its bucket.
     Probe(SmallVec<[(usize, u64, Option<ReadId>); 8]>),
     RootWord(Option<ReadId>),
     Bucket(Option<ReadId>),
@@ -80,18 +81,18 @@ enum Stage {
     },
 }
 
-/// What a descent does with the nodes that the process remembers.
+/// How a descent uses the process's cache of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
-    /// It neither begins at one nor remembers one.
+    /// It neither starts at a cached node nor caches one.
     Unused,
     /// It does both.
     Used,
-    /// The same; and its current node is the one that it began at.
+    /// It does both, and its current node is the cached node at which it started.
     Current,
 }
 
-/// One key's way down.
+/// One key's descent.
 pub(crate) struct Descent<'k> {
     pub(crate) key: HashedKey<'k>,
     purpose: Purpose,
@@ -104,26 +105,26 @@ pub(crate) struct Descent<'k> {
     below: usize,
     /// The current node.
     pub(crate) node: NodeRef,
-    /// The slot that points to it, unless it came by a hint.
+    /// The slot that points to it, unless the node was reached by a hint.
     pub(crate) incoming: Option<SlotAt>,
-    /// The depth of the node that holds `incoming`; meaningless without it. 0 for the root word
-    /// too.
+    /// The depth of the node that holds `incoming`, or 0 for the root word. Meaningless without
+    /// `incoming`.
     pub(crate) above: usize,
-    /// The node that holds `incoming`, when that is a node's slot.
+    /// The node that holds `incoming`, if that is a node's slot.
     pub(crate) holder: Option<NodeRef>,
     trusted: bool,
     root_tried: bool,
     /// The current node's bucket, for writers.
     pub(crate) bucket: SmallVec<[u64; 16]>,
-    /// Express buckets probed on the way, for upkeep.
+    /// Express buckets probed during the descent, for upkeep.
     pub(crate) probes: Vec<KnownBucket>,
-    /// Directory indexes whose segment was seen sealed, to be read again on the way.
+    /// Directory indexes whose segment was seen sealed, to be read again during the descent.
     stale: Vec<(usize, Option<ReadId>)>,
     memory: Memory,
-    /// The depth of the remembered node that the way began at, once it is believed, and the inner
-    /// nodes read by then.
+    /// The depth of the cached node at which the descent started, set once the node is accepted,
+    /// and the number of inner nodes read by then.
     began: Option<(usize, u32)>,
-    /// The era that nodes are remembered for.
+    /// The era for which nodes are cached.
     era: u64,
     /// Inner nodes read.
     pub(crate) nodes_read: u32,
@@ -137,8 +138,8 @@ impl<'k> Descent<'k> {
         descent
     }
 
-    /// A descent that begins with the hints that one for the same key had left, when that one had
-    /// probed for them.
+    /// A descent that starts with the unused hints of another descent for the same key, if that one
+    /// had probed for them.
     pub(crate) fn from_rest_of(
         shared: &Shared,
         other: &Descent<'k>,
@@ -189,7 +190,7 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// Goes on with what the express skip table names, if it can name anything.
+    /// Continues with the entries that the express skip table may have for the key.
     fn probe(&mut self, shared: &Shared, table: &Table) {
         let below = self.key.bytes().len().min(self.below);
         let probe = |length| (length, self.key.express(length), None);
@@ -201,13 +202,13 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// Goes on with the best hint left, then the cached root, then the root word.
+    /// Continues with the best hint left, then the cached root, then the root word.
     fn next_hint(&mut self, shared: &Shared) {
         self.trusted = false;
         self.incoming = None;
         self.above = 0;
         self.holder = None;
-        // Read once: another thread may remember another root between two looks, and node and slot
+        // Read once: another thread may update the cached root between two reads, and node and slot
         // must agree.
         let root = shared.root();
         if let Some(node) = self.hints.pop() {
@@ -230,18 +231,19 @@ impl<'k> Descent<'k> {
         self.stage = Stage::Bucket(None);
     }
 
-    /// Whether the descent has already arrived, before any verb: the root is sought and known.
+    /// Whether the descent has reached its target without any verb: the target is the root, and it
+    /// is cached.
     pub(crate) fn arrived(&self) -> bool {
         matches!(self.purpose, Purpose::Parent(addr) if addr == self.node.addr && self.incoming.is_some())
     }
 
-    /// Whether it needed no look at the root so far.
+    /// Whether the descent has not used the root so far.
     pub(crate) fn is_express(&self) -> bool {
         !self.root_tried
     }
 }
 
-/// What a descent knows besides its key.
+/// The context of a descent, besides its key.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'v> {
     pub(crate) shared: &'v Shared,
@@ -300,7 +302,7 @@ impl Search<View<'_>> for Descent<'_> {
                 let slot = Slot::from_word(read.map_or(0, |read| batch.words(read)[0]));
                 shared.remember_root(slot);
                 let Content::Node { addr, ty, .. } = slot.content() else {
-                    return Err(IndexError::corrupt(shared.words.root, "root word names no node"));
+                    return Err(IndexError::corrupt(shared.words.root, "the root word names no node"));
                 };
                 self.trusted = true;
                 self.incoming = Some(SlotAt { addr: shared.words.root, slot });
@@ -384,14 +386,14 @@ impl Descent<'_> {
         }
     }
 
-    /// Whether a bucket that a hint led to proves that the hint names a node on the key's path that
-    /// is current (rules R1 and R2).
+    /// Whether a bucket that a hint led to proves that the hint names a current node on the key's
+    /// path (rules R1 and R2).
     #[inline]
     fn proves_current(words: &[u64], on_path: bool) -> bool {
         on_path && words[1..].iter().any(|&word| !Slot::from_word(word).is_sealed())
     }
 
-    /// Remembers the current node, where the key's way through inner nodes ends, unless it is the
+    /// Caches the current node, where the key's path through inner nodes ends, unless it is the
     /// root or is being replaced. It was in the tree at some moment of this operation.
     #[inline]
     fn remember(&mut self, shared: &Shared, words: &[u64]) {
@@ -431,7 +433,7 @@ impl Descent<'_> {
         Some(SlotAt { addr: self.node.bucket_addr(edge).plus(at as u64 * 8), slot: slot.unsealed() })
     }
 
-    /// Goes on with what the slot of the key's edge holds.
+    /// Continues with the content of the slot of the key's edge.
     #[inline]
     fn follow(&mut self, at: SlotAt) -> Result<Option<End>> {
         match at.slot.content() {
@@ -451,7 +453,7 @@ impl Descent<'_> {
                 }
                 Ok((depth > self.key.bytes().len()).then_some(End::Diverged))
             }
-            Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known type")),
+            Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of unknown type")),
         }
     }
 }

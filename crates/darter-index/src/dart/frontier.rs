@@ -5,14 +5,14 @@ use crate::radix::frontier::put_children;
 use crate::radix::limits::{Limits, Touches};
 use crate::radix::slot::END;
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Node(NodeRef),
     Leaf(Slot),
 }
 
-/// One item: a subtree or a leaf, with what its walker carries along.
+/// One item: a subtree or a leaf, with its walker's context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<T> {
     pub(crate) place: Place,
@@ -22,7 +22,7 @@ pub(crate) struct Item<T> {
     pub(crate) carried: T,
 }
 
-/// Appends the children of a node in the walk's order, those outside the range left out.
+/// Appends the children of a node in the walk's order, without those outside the range.
 pub(crate) fn children<T: Copy>(
     limits: &Limits<'_>,
     node: NodeRef,

@@ -1,16 +1,16 @@
-//! The client's cache of inner nodes: where searches of hot keys begin (paper, section 5.1).
+//! The client's cache of inner nodes, at which searches of hot keys start (paper, section 5.1).
 //!
 //! An entry is one word for one *node*, under the express hash of the node's own prefix, so all the
 //! keys that end below a node share it. A search looks up the prefixes of its key, the longest
-//! first, of the depths at which any node was ever remembered: probes of this process's memory, and
-//! no verb. What it finds is judged like any hint, by one read of the node's bucket (rules R1 and
-//! R2).
+//! first, at the depths at which any node was ever cached. This probes local memory and needs no
+//! verb. Like any hint, a cached node is verified by one read of its bucket (rules R1 and R2).
 //!
-//! Nothing in an entry says that its node is still there. What is remembered of a node ends before
-//! the node's memory is used again ([`super::retired_log`] argues it).
+//! An entry does not show whether its node still exists. A cached node is forgotten before its
+//! memory is reused ([`super::retired_log`] contains the argument).
 //!
-//! Eight words are a line, which a hash chooses: seven entries and a head. Of the hash, the upper 44
-//! bits count ([`HintHash`]): their upper part chooses the line, the low 17 are the check.
+//! A line has eight words: seven entries and a head. A hash selects the line. Only the upper 44
+//! bits of the hash count ([`HintHash`]): their upper part selects the line, and the low 17 are the
+//! check.
 //!
 //! ```text
 //! line   | head | entry 0 | entry 1 | ... | entry 6 |          64 bytes, aligned
@@ -26,15 +26,15 @@
 //!        +-----------------+--------------+---+--------+------------+
 //! ```
 //!
-//! *Used* has a bit for each entry that a search has begun with since the *hand* last passed: the
-//! replacement is CLOCK within a line. The line is empty for operations of an era after its own, so
-//! that the whole cache is forgotten by counting one on. Whoever remembers a node takes the lock
-//! *L*, and nobody waits for it: a node that finds it taken is not remembered.
+//! *Used* has a bit for each entry at which a search has started since the *hand* last passed: the
+//! replacement is CLOCK within a line. A line counts as empty for operations of a later era, so
+//! that incrementing the era forgets the whole cache. An operation that caches a node tries the
+//! lock *L* and never waits for it: if the lock is taken, the node is not cached.
 //!
-//! A node high in the tree is a bad beginning for keys that end far below it, whose deepest nodes
-//! the express skip table names in one round trip. *Far* is a saturating counter for each entry: one
-//! up when a search that began there read two nodes or more below it, one down when one ended there.
-//! From [`FAR`] on nobody begins there.
+//! A node high in the tree is a bad start for keys that end far below it, whose deepest nodes the
+//! express skip table names in one round trip. *Far* is a saturating counter for each entry. A
+//! search that started at the entry increments it if it read two nodes or more below the entry, and
+//! decrements it if it ended there. At [`FAR`] and above, no search starts at the entry.
 
 use super::node::{NodeRef, NodeType};
 use super::prefix_hash::HashedKey;
@@ -42,13 +42,14 @@ use crate::radix::slot::NodeCode;
 use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries of a line.
+/// Entries in a line.
 const WAYS: usize = 7;
-/// Bytes of a line.
+/// Bytes in a line.
 const LINE_BYTES: u64 = 64;
-/// Most lines, so that the bits that choose one and those of the check are different ones.
+/// Maximum number of lines, so that the bits that select a line and those of the check do not
+/// overlap.
 const LINES_MAX: u64 = 1 << 27;
-/// Nodes at this depth or deeper are not remembered.
+/// Nodes at this depth or deeper are not cached.
 const DEPTHS: usize = 320;
 
 const ADDR_BITS: u32 = 44;
@@ -59,23 +60,23 @@ const LOCKED: u64 = 1 << 10;
 const FAR_SHIFT: u32 = 11;
 const ERA_SHIFT: u32 = 25;
 
-/// Of an entry's counter, from where on it is no beginning.
+/// Value of an entry's *far* counter from which searches no longer start at the entry.
 const FAR: u64 = 2;
 const FAR_MAX: u64 = 3;
-/// What a new entry begins with: one search that ends far below is enough.
+/// Initial counter of a new entry: one search that ends far below is enough.
 const FAR_NEW: u64 = 1;
 
-/// What of an express hash the cache and the log of retired nodes go by: its upper 44 bits.
+/// The part of an express hash that the cache and the log of retired nodes use: its upper 44 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HintHash(u64);
 
 impl HintHash {
-    /// Of the express hash of a node's whole prefix.
+    /// From the express hash of a node's whole prefix.
     pub(crate) const fn new(express: u64) -> Self {
         Self(express >> (64 - ADDR_BITS))
     }
 
-    /// From the 44 bits themselves; others are ignored.
+    /// From the 44 bits themselves; other bits are ignored.
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits & ((1 << ADDR_BITS) - 1))
     }
@@ -85,7 +86,7 @@ impl HintHash {
         self.0
     }
 
-    /// The check, where an entry has it.
+    /// The check, at its place in an entry.
     fn check(self) -> u64 {
         self.0 << CHECK_SHIFT
     }
@@ -101,15 +102,15 @@ struct Line {
 const _: () = assert!(size_of::<Line>() as u64 == LINE_BYTES);
 
 impl Line {
-    /// The entry of this check, and its number.
+    /// The entry with this check, and its index.
     #[inline]
     fn find(&self, check: u64) -> Option<(usize, u64)> {
         let words = self.entries.iter().map(|entry| entry.load(Ordering::Acquire));
         words.enumerate().find(|&(_, word)| word != 0 && word >> CHECK_SHIFT == check >> CHECK_SHIFT)
     }
 
-    /// The place for an entry of this check, and the head with that settled: the place that it has,
-    /// or a free one, or the next that was not used since the hand has passed it.
+    /// The place for an entry with this check, and the updated head: the place that it already has,
+    /// else a free one, else the next that was not used since the hand last passed it.
     fn place(&self, check: u64, mut head: u64) -> (usize, u64) {
         let free = || self.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0);
         if let Some(at) = self.find(check).map(|(at, _)| at).or_else(free) {
@@ -125,22 +126,22 @@ impl Line {
     }
 }
 
-/// An entry's counter in its line's head.
+/// An entry's counter, from its line's head.
 fn far_of(head: u64, at: usize) -> u64 {
     head >> (FAR_SHIFT + 2 * at as u32) & 3
 }
 
-/// A head with another counter for an entry.
+/// The head with an entry's counter replaced.
 fn with_far(head: u64, at: usize, far: u64) -> u64 {
     let shift = FAR_SHIFT + 2 * at as u32;
     head & !(3 << shift) | far << shift
 }
 
-/// The cache. It takes all of its budget but what a last line does not fill.
+/// The cache. It uses its whole budget, rounded down to full lines.
 #[derive(Debug)]
 pub(crate) struct HintCache {
     lines: Box<[Line]>,
-    /// The depths of the nodes that were ever remembered, a bit each.
+    /// The depths at which any node was ever cached, one bit each.
     depths: [AtomicU64; DEPTHS / 64],
 }
 
@@ -151,7 +152,7 @@ impl HintCache {
         Self { lines: (0..lines).map(|_| Line::default()).collect(), depths: Default::default() }
     }
 
-    /// Bytes it takes.
+    /// Bytes that the cache uses.
     pub(crate) fn bytes(&self) -> u64 {
         self.lines.len() as u64 * LINE_BYTES
     }
@@ -162,8 +163,8 @@ impl HintCache {
         self.lines.get(at as usize)
     }
 
-    /// The deepest remembered node on this key's way, as far as checks can say. `era` is of the
-    /// caller's operation.
+    /// The deepest cached node on this key's path, as far as the checks can tell. `era` is that of
+    /// the caller's operation.
     #[inline]
     pub(crate) fn deepest(&self, key: &mut HashedKey<'_>, era: u64) -> Option<NodeRef> {
         let longest = key.bytes().len().min(DEPTHS - 1);
@@ -178,7 +179,7 @@ impl HintCache {
                 let depth = number * 64 + bit as usize;
                 let hash = HintHash::new(key.express(depth));
                 if let Some((addr, ty, is_far)) = self.get(hash, era) {
-                    // Those above it are farther yet.
+                    // Any cached nodes above it are farther still.
                     return (!is_far).then_some(NodeRef { addr, ty, depth });
                 }
             }
@@ -186,8 +187,8 @@ impl HintCache {
         None
     }
 
-    /// The node remembered for this hash in this era, or in a later one, and whether most searches
-    /// end far below it.
+    /// The node cached for this hash in this era or a later one, and whether most searches end far
+    /// below it.
     #[inline]
     fn get(&self, hash: HintHash, era: u64) -> Option<(GlobalAddr, NodeType, bool)> {
         let line = self.line(hash)?;
@@ -204,8 +205,8 @@ impl HintCache {
         Some((GlobalAddr::from_bits((word & ((1 << ADDR_BITS) - 1)) << 4), ty, is_far))
     }
 
-    /// A search that began at the node remembered for this hash has ended there, or has read two
-    /// nodes or more below it.
+    /// Counts a search that started at the node cached for this hash, and either ended there or
+    /// read two nodes or more below it.
     #[inline]
     pub(crate) fn note_end(&self, hash: HintHash, is_far: bool) {
         let Some(line) = self.line(hash) else { return };
@@ -214,14 +215,14 @@ impl HintCache {
         let far = far_of(head, at);
         let new = if is_far { (far + 1).min(FAR_MAX) } else { far.saturating_sub(1) };
         if new != far && head & LOCKED == 0 {
-            // Lost to another, this search does not count.
+            // If another search wins the CAS, this search is not counted.
             let new = with_far(head, at, new);
             let _ = line.head.compare_exchange(head, new, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Remembers a node, which the calling operation has found in the tree, under the hash of its
-    /// whole prefix. `era` was read before that.
+    /// Caches a node that the calling operation has found in the tree, under the hash of its whole
+    /// prefix. `era` was read before that.
     #[inline]
     pub(crate) fn put(&self, hash: HintHash, era: u64, node: NodeRef) {
         let Some(line) = self.line(hash) else { return };
@@ -253,21 +254,21 @@ impl HintCache {
         }
     }
 
-    /// Forgets what is remembered under this hash.
+    /// Forgets the node cached under this hash.
     ///
-    /// Nobody remembers it again who has not found it in the tree since.
+    /// Only an operation that has found the node in the tree since can cache it again.
     pub(crate) fn forget(&self, hash: HintHash) {
         let Some(line) = self.line(hash) else { return };
         for entry in &line.entries {
             let word = entry.load(Ordering::Acquire);
             if word >> CHECK_SHIFT == hash.check() >> CHECK_SHIFT {
-                // Lost to another that forgets it, or to a node in its place.
+                // On failure, another thread has forgotten it or another node has taken its place.
                 let _ = entry.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
         }
     }
 
-    /// The node remembered under a hash in this era, for tests.
+    /// The node cached under a hash in this era, for tests.
     #[cfg(test)]
     pub(crate) fn remembered(&self, hash: u64, era: u64) -> Option<(GlobalAddr, NodeType)> {
         self.get(HintHash::new(hash), era).map(|(addr, ty, _)| (addr, ty))
@@ -287,12 +288,12 @@ mod tests {
         NodeRef { addr: GlobalAddr::new(3, offset), ty: NodeType::N256, depth }
     }
 
-    #[allow(clippy::unnecessary_wraps)] // to be compared with what is looked up
+    #[allow(clippy::unnecessary_wraps)] // for comparison with lookup results
     fn found(node: NodeRef) -> Option<(GlobalAddr, NodeType, bool)> {
         Some((node.addr, node.ty, false))
     }
 
-    /// A hash of one line: its check alone differs.
+    /// A hash that falls into one fixed line: only its check varies.
     fn of_one_line(check: u64) -> HintHash {
         HintHash::from_bits(check)
     }
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!(cache.get(of_one_line(78), 5), found(node(176, 9)));
     }
 
-    /// All 17 bits of the check count, and all 44 of the address.
+    /// All 17 bits of the check are compared, and all 44 bits of the address are kept.
     #[test]
     fn no_other_hash_is_taken_for_this_one() {
         for bit in 0..17 {

@@ -1,4 +1,4 @@
-//! Races in the tree and of changes of the express skip table, driven by hand.
+//! Races in the tree and in changes of the express skip table, with explicit schedules.
 
 use super::node::{NodeRef, Slot, slots};
 use super::operation::Operation;
@@ -13,7 +13,7 @@ use darter_pool::{Client, Pool};
 use darter_sim::{EventKind, Executor, Sim};
 use std::ops::Bound;
 
-/// An index whose segments are of one bucket, whose walks take a new pin with every node, and whose
+/// An index with segments of one bucket, whose walks take a new pin with every node, and whose
 /// searches count no accesses.
 pub(super) fn options() -> DartOptions {
     DartOptions { segment_buckets: 1, walk_nodes: 1, frequency_every: 0, ..DartOptions::default() }
@@ -33,8 +33,8 @@ const PAIRS: [&[u8]; 16] = [
     b"h2",
 ];
 
-/// A node that a builder may have met is taken away, and its entries are cleared, wherever the
-/// builder stands.
+/// A node that a builder may have visited is removed and its entries are cleared, at every point of
+/// the builder's work.
 #[test]
 fn a_table_that_is_built_names_no_node_that_is_gone() {
     for events in 0.. {
@@ -59,7 +59,8 @@ fn a_table_that_is_built_names_no_node_that_is_gone() {
     }
 }
 
-/// A scrub is held between its verbs, while the table that it has seen being built becomes current.
+/// A scrub is stopped between its verbs, while the table that it has seen being built becomes
+/// current.
 #[test]
 fn a_scrub_beside_a_change_of_tables_clears_both() {
     for verbs in 0.. {
@@ -76,7 +77,8 @@ fn a_scrub_beside_a_change_of_tables_clears_both() {
         // The first node has been entered.
         advance(&mut executor, builder, 1, writes);
         alone(&pool, async { assert!(dart.delete(&mut quick, PAIRS[0]).await.unwrap()) });
-        // Its first grace ends before the builder commits, which takes a pin for every node.
+        // Its first grace ends before the builder commits, since the builder takes a pin for every
+        // node.
         let mut is_committed = false;
         while !is_committed {
             go_on(&mut executor, builder, |event| {
@@ -99,7 +101,7 @@ fn a_scrub_beside_a_change_of_tables_clears_both() {
     }
 }
 
-/// The keys below a node all lie in its second bucket, and another key parts from its prefix.
+/// The keys below a node are all in its second bucket, and another key diverges inside its prefix.
 #[test]
 fn a_key_below_a_node_is_found_in_whatever_bucket_it_lies() {
     let below = |end: u8| [&b"stem"[..], &[end]].concat();
@@ -116,8 +118,9 @@ fn a_key_below_a_node_is_found_in_whatever_bucket_it_lies() {
     verify(&pool, &dart, &[b"stX"]);
 }
 
-/// Two clients die after they have deleted the keys below a node's first child, before either takes the
-/// child out. Bounds that part from the node's prefix make a scan seek a key below the node.
+/// Two clients die after they have deleted the keys below a node's first child, before either
+/// removes the child. Bounds that diverge from the node's prefix make a scan search for a key below
+/// the node.
 #[test]
 fn a_scan_passes_over_a_child_that_deletes_have_left_empty() {
     let all: [&[u8]; 5] = [b"stem-a-1", b"stem-a-2", b"stem-b", b"stem-c", b"x"];
@@ -155,8 +158,8 @@ fn a_scan_passes_over_a_child_that_deletes_have_left_empty() {
     verify(&pool, &dart, &all[2..]);
 }
 
-/// A client is held in a search that remembers a node, while the process that replaced the node
-/// dies and a sweep gives back what it had unlinked.
+/// A client is stopped in a search that caches a node, while the process that replaced the node
+/// dies and a sweep frees what that process had unlinked.
 #[test]
 fn what_is_remembered_of_a_node_ends_before_a_sweep_frees_it() {
     const KEYS: [&[u8]; 4] = [b"stem1234a", b"stem1234b", b"stem1234c", b"else"];
@@ -181,7 +184,7 @@ fn what_is_remembered_of_a_node_ends_before_a_sweep_frees_it() {
         alone(&pool, put(&other, &mut dies, b"stem1234d"));
         executor.kill(1);
         alone(&pool, async {
-            // Something to free, so that the epoch moves.
+            // Gives the pool something to free, so that the epoch advances.
             dart.put(&mut client, b"x1", b"true", Condition::Always).await.unwrap();
             for _ in 0..ROUNDS {
                 sim.advance_ms(LEASE_MS / 4);
@@ -199,7 +202,8 @@ fn what_is_remembered_of_a_node_ends_before_a_sweep_frees_it() {
                 }
             }
         });
-        // The entries that name the dead's nodes are cleared, and it has been said that nodes go.
+        // The entries that name the dead process's nodes are cleared, and the eras of all processes
+        // have ended.
         let version = dart.shared.words.version;
         go_on(&mut executor, sweeper, |event| touches(event, version, true));
         advance(&mut executor, sweeper, 1, executes);
@@ -214,8 +218,8 @@ fn what_is_remembered_of_a_node_ends_before_a_sweep_frees_it() {
     }
 }
 
-/// Two clients stop for ever, one in the replacement of a node and one in that of its parent: a
-/// third gets by.
+/// Two clients stop for ever, one in the replacement of a node and one in that of its parent. A
+/// third client can still write.
 #[test]
 fn a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced() {
     const KEYS: [&[u8]; 5] = [b"sa", b"sb", b"scxa", b"scxb", b"scxc"];
@@ -224,7 +228,7 @@ fn a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced() {
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
         let mut quick = pool.client().unwrap();
-        // It remembers nothing: an entry leads it to the lower node.
+        // It has cached no nodes: an entry leads it to the lower node.
         let other = block_on(Dart::open(&mut quick, options())).unwrap();
         let mut executor = Executor::new(pool.fabric());
         let below = executor.spawn(0, put(&dart, &mut one, b"scxd"));
@@ -243,8 +247,7 @@ fn a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced() {
     });
 }
 
-/// A node that is being replaced has a child without keys, and another client takes the subtree
-/// away.
+/// A node that is being replaced has a child without keys, and another client removes the subtree.
 #[test]
 fn an_empty_subtree_goes_only_once() {
     each_pair_of_stops(|stops| {
@@ -253,7 +256,7 @@ fn an_empty_subtree_goes_only_once() {
         let others = [1, 2].map(|number| block_on(Pool::open(sim.process(number))).unwrap());
         let _at_the_end = Unscheduled(sim.clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
-        // Two processes die with a key deleted and its node not tidied.
+        // Two processes die after deleting a key, before tidying its node.
         for (number, key) in [(1, b"styem1"), (2, b"styem2")] {
             let mut dies = others[number as usize - 1].client().unwrap();
             let other = block_on(Dart::open(&mut dies, options())).unwrap();
@@ -289,8 +292,8 @@ fn an_empty_subtree_goes_only_once() {
     });
 }
 
-/// A node grows while its copy goes to another memory node than the slot that links it, whose verbs
-/// execute first.
+/// A node grows while its copy is written to another memory node than that of the slot that links
+/// it, whose verbs execute first.
 #[test]
 fn a_copy_on_another_memory_node_is_there_before_its_link() {
     let mut is_met = false;
@@ -328,7 +331,7 @@ fn a_copy_on_another_memory_node_is_there_before_its_link() {
     assert!(is_met, "no copy went to another memory node");
 }
 
-/// The root as the root word names it, and whether a client has sealed all of it.
+/// The root that the root word names, and whether a client has sealed all of it.
 fn root_of(pool: &Pool<Sim>, dart: &Dart<Sim>) -> (NodeRef, bool) {
     alone(pool, async {
         let mut client = pool.client().unwrap();
@@ -340,8 +343,8 @@ fn root_of(pool: &Pool<Sim>, dart: &Dart<Sim>) -> (NodeRef, bool) {
     })
 }
 
-/// One client seals a full node to add a child, another copies it each time before the first has
-/// linked its own copy, to replace a node below.
+/// One client seals a full node to add a child. Each time, before it has linked its copy, another
+/// client copies the node in order to replace a node below.
 #[test]
 fn whoever_finds_its_node_copied_finds_room_in_the_copy() {
     const KEYS: [&[u8]; 5] = [b"a", b"b", b"c1", b"c2", b"c3"];

@@ -1,4 +1,4 @@
-//! How far a process has followed the log of retired nodes ([`super::retired_log`] argues the log).
+//! How far a process has read the log of retired nodes ([`super::retired_log`] describes the log).
 
 use super::situations;
 use crate::checker::note;
@@ -8,14 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Words of the log of retired nodes.
 pub(crate) const LOG_WORDS: usize = 56;
-/// Ranges of positions that a process notes as its own until it reads the count; of more it reads
-/// the entries.
+/// Maximum number of position ranges that a process records as its own until it reads the count; of
+/// further ranges it reads the entries.
 const OWN_MAX: usize = 64;
 
-/// How far a process has followed the log.
+/// How far a process has read the log of retired nodes.
 #[derive(Debug)]
 pub(crate) struct LogReader {
-    /// How often all was forgotten.
+    /// Number of times that all nodes were forgotten.
     era: AtomicU64,
     progress: Mutex<Progress>,
 }
@@ -23,14 +23,14 @@ pub(crate) struct LogReader {
 /// Positions whose nodes the process has forgotten.
 #[derive(Debug, Default)]
 struct Progress {
-    /// All below this.
+    /// All positions below this one.
     read: u64,
-    /// Ranges above that, of nodes that the process itself has retired.
+    /// Ranges above that, for nodes that the process itself has retired.
     own: Vec<Range<u64>>,
 }
 
 impl Progress {
-    /// Goes on past what the process has retired itself.
+    /// Advances `read` past the nodes that the process has retired itself.
     fn settle(&mut self) {
         while let Some(at) = self.own.iter().position(|own| own.start <= self.read) {
             self.read = self.read.max(self.own.swap_remove(at).end);
@@ -39,25 +39,25 @@ impl Progress {
 }
 
 impl LogReader {
-    /// A reader that remembers nothing yet, and is therefore done with the log up to `count`.
+    /// A reader for a process that has cached no nodes yet, and so has nothing to forget up to
+    /// `count`.
     pub(crate) fn new(count: u64) -> Self {
         let progress = Progress { read: count, own: Vec::new() };
         Self { era: AtomicU64::new(0), progress: Mutex::new(progress) }
     }
 
-    /// The era: to be read before any node is found that is remembered for it.
+    /// The era. Read it before finding a node that will be cached for it.
     #[inline]
     pub(crate) fn era(&self) -> u64 {
         self.era.load(Ordering::Acquire)
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        // Whole whatever panics beside it.
+        // No panic can leave the progress inconsistent.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The positions below `count` that are to be read. Forgets all if the ring no longer holds
-    /// them.
+    /// The positions below `count` that must be read. Forgets all if the ring no longer holds them.
     pub(super) fn unread(&self, count: u64) -> Range<u64> {
         let read = {
             let mut progress = self.progress();
@@ -72,13 +72,13 @@ impl LogReader {
         read.min(count)..count
     }
 
-    /// The nodes at all positions below `count` are forgotten.
+    /// Records that the nodes at all positions below `count` are forgotten.
     pub(super) fn follow_to(&self, count: u64) {
         let mut progress = self.progress();
         progress.read = progress.read.max(count);
     }
 
-    /// Forgets all nodes, if it has not been done for those below `count`.
+    /// Forgets all nodes, unless the nodes below `count` have been forgotten already.
     pub(super) fn forget_all(&self, count: u64) {
         let mut progress = self.progress();
         if progress.read < count {
@@ -87,7 +87,7 @@ impl LogReader {
         }
     }
 
-    /// This process has retired the nodes at these positions, and forgotten them.
+    /// Records that this process has retired the nodes at these positions, and forgotten them.
     pub(super) fn note_own(&self, positions: Range<u64>) {
         let mut progress = self.progress();
         progress.own.push(positions);

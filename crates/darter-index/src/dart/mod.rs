@@ -1,13 +1,13 @@
 //! DART: a lock-free two-layer hashed adaptive radix tree for disaggregated memory (SIGMOD 2026).
 //!
 //! Upper layer: the express skip table ([`est`]), a hash from key prefixes to inner nodes, which
-//! lets a search begin deep in the tree. Base layer: a radix tree of adaptive hashed nodes
-//! ([`node`]), whose searches read one bucket a level. All metadata of a child sits in the 8-byte
-//! slot that points to it ([`crate::radix::slot`]), so every write is one CAS.
+//! lets a search start deep in the tree. Base layer: a radix tree of adaptive hashed nodes
+//! ([`node`]), in which a search reads one bucket per level. All metadata of a child is in the
+//! 8-byte slot that points to it ([`crate::radix::slot`]), so every write is one CAS.
 //!
 //! Where the paper is silent or wrong (its duplicate-key argument, the grace period of its type
-//! switch, express hits that lie, reclamation), `docs/dart.md` states the problem and argues the
-//! way taken here.
+//! switch, false express hits, reclamation), `docs/dart.md` states the problem and argues for the
+//! solution used here.
 
 mod access;
 mod adjust;
@@ -64,24 +64,24 @@ use std::sync::atomic::Ordering;
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DartOptions {
-    /// Bytes this process may cache: the table's directory first, the places of hot nodes with what
-    /// is left. The directory is kept even if it alone takes more. Default: 1 MiB.
+    /// Bytes that this process may cache: first the table's directory, then the addresses of hot
+    /// nodes. The directory is cached even if it alone is larger. Default: 1 MiB.
     pub cache_bytes: u64,
     /// One search in this many adds an access to its leaf's frequency (R in the paper); 0 for none.
     pub frequency_every: u32,
-    /// What a verb counts as when this process chooses the prefix list, in hundredths of a round
-    /// trip. 0 makes the fewest round trips; where NICs run out of verbs, 30 or so makes the most
-    /// searches a second, on long keys above all.
+    /// The cost of a verb when this process chooses the prefix list, in hundredths of a round trip.
+    /// The value 0 minimizes round trips. If the NICs' verb rate is the bottleneck, about 30 gives
+    /// the most searches per second, above all on long keys.
     pub verb_percent: u32,
-    /// Whether a new index gets an express skip table. One without it is searched from its root,
-    /// for ever: the base layer alone, to measure the rest against (paper, section 5.3).
+    /// Whether a new index gets an express skip table. An index without one is always searched from
+    /// its root: the base layer alone, for comparison (paper, section 5.3).
     pub express: bool,
-    /// Buckets of eight entries in a segment of a new index's express skip table: rounded up to a
-    /// power of two, at most 128. With few of them small trees split segments, too, which is good
-    /// for tests and nothing else.
+    /// Buckets of eight entries in each segment of a new index's express skip table, rounded up to
+    /// a power of two, at most 128. With few buckets, segments split even in small trees, which is
+    /// useful only for tests.
     pub segment_buckets: u32,
-    /// Nodes after which a walk of the whole tree (an adjustment, a count) takes another pin.
-    /// Reclamation waits for a pin, and a walk that takes many finds its way again as often.
+    /// Nodes after which a walk of the whole tree (an adjustment, a count) takes another pin. A pin
+    /// delays reclamation; after each new pin, the walk must find its position again.
     pub walk_nodes: u32,
 }
 
@@ -112,12 +112,12 @@ impl<F: Fabric> Clone for Dart<F> {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// The prefix list in force, as last seen: lengths in bytes, ascending.
+    /// The current prefix list, as last seen: lengths in bytes, ascending.
     pub fn prefix_list(&self) -> Vec<u8> {
         self.shared.table().list.bytes()
     }
 
-    /// The searches sampled so far, in this process: one of every [`DartOptions::frequency_every`].
+    /// The searches sampled so far in this process: one of every [`DartOptions::frequency_every`].
     pub fn samples(&self) -> SearchSamples {
         SearchSamples {
             searches: self.shared.sampling.searches(),
@@ -126,12 +126,12 @@ impl<F: Fabric> Dart<F> {
     }
 }
 
-/// Searches of which it was noted how they began.
+/// Counts of sampled searches, by how they began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchSamples {
-    /// All of them.
+    /// All sampled searches.
     pub searches: u64,
-    /// Those that an entry of the express skip table led past the root, read or remembered.
+    /// Searches that an express entry, read or cached, let start below the root.
     pub express: u64,
 }
 
@@ -157,8 +157,8 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 
-    /// Makes an empty root and an empty table; of several creators one wins each word, and the kind
-    /// word comes last.
+    /// Creates an empty root and an empty table. Of several creators, one wins each word. The kind
+    /// word is set last.
     async fn create(client: &mut Client<F>, options: DartOptions) -> Result<Self> {
         {
             let mut client = client.pin(OpKind::Maintain).await?;

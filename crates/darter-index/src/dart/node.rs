@@ -20,9 +20,9 @@
 //! N256    2304     18 x 16          257        bucket edge / 15, slot edge mod 15 (direct)
 //! ```
 //!
-//! N4 and N12 are not in the paper: they win back the memory that the identity word costs (see
-//! `docs/dart.md`). The low bits of the edge choose the bucket since real key bytes cluster
-//! (digits, letters) and spread evenly that way.
+//! N4 and N12 are not in the paper: they compensate for the memory that the identity word costs
+//! (see `docs/dart.md`). The low bits of the edge select the bucket: real key bytes cluster
+//! (digits, letters), and their low bits spread evenly.
 
 use super::prefix_hash::{HashedKey, identity_depth};
 use crate::radix::slot::{self, END, FANOUT, NodeCode, order_of};
@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 /// One slot of a node.
 pub(crate) type Slot = slot::Slot<NodeType>;
 
-/// What a slot holds, seal aside.
+/// The content of a slot, without the seal.
 pub(crate) type Content = slot::Content<NodeType>;
 
 /// The types of inner node, smallest first.
@@ -52,7 +52,7 @@ pub(crate) enum NodeType {
 
 /// Slots in a bucket of the direct node.
 const DIRECT_SLOTS: u16 = 15;
-/// Words of the largest node.
+/// Number of words of the largest node.
 pub(crate) const NODE_WORDS_MAX: usize = 288;
 
 impl NodeCode for NodeType {
@@ -83,7 +83,7 @@ impl NodeType {
         }
     }
 
-    /// Words of one bucket, identity included.
+    /// Number of words of one bucket, including the identity.
     pub(crate) const fn bucket_words(self) -> usize {
         match self {
             Self::N4 => 4,
@@ -101,7 +101,7 @@ impl NodeType {
         self.words() as u64 * 8
     }
 
-    /// Children the type holds when its buckets fill evenly.
+    /// Number of children that the type holds if its buckets fill evenly.
     pub(crate) const fn capacity(self) -> usize {
         match self {
             Self::N256 => FANOUT,
@@ -109,7 +109,7 @@ impl NodeType {
         }
     }
 
-    /// The words that a replacement seals: all but the identities.
+    /// Selects the words that a replacement seals: all but the identities.
     pub(crate) fn seals(self) -> impl Fn(usize, u64) -> bool {
         move |at, _| at % self.bucket_words() != 0
     }
@@ -125,13 +125,14 @@ impl NodeType {
         if self.is_direct() { (edge / DIRECT_SLOTS) as usize } else { edge as usize & (self.buckets() - 1) }
     }
 
-    /// The word of an edge's slot in its bucket, where the type fixes it.
+    /// The word of an edge's slot in its bucket, if the type fixes it.
     #[inline]
     pub(crate) const fn direct_word(self, edge: u16) -> Option<usize> {
         if self.is_direct() { Some(1 + (edge % DIRECT_SLOTS) as usize) } else { None }
     }
 
-    /// Words a search reads of an edge's bucket: all of it, or up to the one slot that matters.
+    /// The words that a search reads of an edge's bucket: all of it, or up to the one slot that
+    /// matters.
     #[inline]
     pub(crate) const fn search_words(self, edge: u16) -> usize {
         match self.direct_word(edge) {
@@ -140,17 +141,17 @@ impl NodeType {
         }
     }
 
-    /// The smallest type that holds these edges, at most one slot each.
+    /// The smallest type that holds these edges, with one slot each.
     pub(crate) fn fit<I: Iterator<Item = u16> + Clone>(edges: I) -> Self {
         Self::fit_leaving(0, edges)
     }
 
-    /// The smallest type that holds these edges, and any one more.
+    /// The smallest type that holds these edges and any one further edge.
     pub(crate) fn fit_with_room<I: Iterator<Item = u16> + Clone>(edges: I) -> Self {
         Self::fit_leaving(1, edges)
     }
 
-    /// The smallest type whose buckets hold these edges and have so many free slots each.
+    /// The smallest type whose buckets hold these edges and have at least `free` free slots each.
     #[allow(clippy::needless_pass_by_value)] // an iterator is a value
     fn fit_leaving<I: Iterator<Item = u16> + Clone>(free: usize, edges: I) -> Self {
         let count = edges.clone().count();
@@ -170,16 +171,17 @@ impl NodeType {
         Self::N256
     }
 
-    /// Whether a node of this type with `live` children should be rebuilt smaller, or collapsed.
+    /// Whether a node of this type with `live` children should be rebuilt at a smaller size, or
+    /// collapsed.
     ///
-    /// Half of what the next smaller type holds, so that a key deleted and inserted again does not
-    /// switch types twice.
+    /// The threshold is half the capacity of the next smaller type, so that deleting a key and
+    /// inserting it again does not switch types twice.
     pub(crate) fn is_sparse(self, live: usize) -> bool {
         live <= 1 || (self > Self::N4 && live * 2 <= Self::ALL[self as usize - 1].capacity())
     }
 }
 
-/// Where an inner node lies and what is known of it from the pointer that led here.
+/// The location of an inner node, with its type and depth as given by the pointer that led here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeRef {
     pub(crate) addr: GlobalAddr,
@@ -189,19 +191,19 @@ pub(crate) struct NodeRef {
 }
 
 impl NodeRef {
-    /// Whether a key has this node's whole prefix, which `identity` names.
+    /// Whether the key has this node's whole prefix, given the node's identity word.
     pub(crate) fn is_on_path(&self, key: &mut HashedKey<'_>, identity: u64) -> bool {
         key.bytes().len() >= self.depth && key.identity(self.depth) == identity
     }
 
-    /// The address of the bucket an edge belongs to.
+    /// The address of the bucket to which an edge belongs.
     #[inline]
     pub(crate) fn bucket_addr(&self, edge: u16) -> GlobalAddr {
         self.addr.plus((self.ty.bucket_of(edge) * self.ty.bucket_words() * 8) as u64)
     }
 }
 
-/// The slots of a whole node with their word positions, identity words left out.
+/// The slots of a whole node with their word positions, without the identity words.
 pub(crate) fn slots(ty: NodeType, words: &[u64]) -> impl Iterator<Item = (usize, Slot)> + Clone + '_ {
     words
         .iter()
@@ -210,12 +212,12 @@ pub(crate) fn slots(ty: NodeType, words: &[u64]) -> impl Iterator<Item = (usize,
         .map(|(at, &word)| (at, Slot::from_word(word)))
 }
 
-/// Live children of a whole node in key order, the end of the key first.
+/// Live children of a whole node in key order, with the end of the key first.
 pub(crate) fn children_in_order(ty: NodeType, words: &[u64]) -> SmallVec<[Slot; 16]> {
     let live = |(_, slot): (usize, Slot)| Some(slot.unsealed()).filter(|slot| slot.is_live());
     let mut children: SmallVec<[Slot; 16]> = SmallVec::new();
     if ty.is_direct() {
-        // The slots lie in the order of their edges but for the last edge, the end of the key.
+        // The slots are in the order of their edges, except for the last edge, the end of the key.
         let end = ty.bucket_of(END) * ty.bucket_words() + ty.direct_word(END).unwrap_or(0);
         children.extend(live((end, Slot::from_word(words[end]))));
         children.extend(slots(ty, &words[..end]).filter_map(live));
@@ -226,11 +228,11 @@ pub(crate) fn children_in_order(ty: NodeType, words: &[u64]) -> SmallVec<[Slot; 
     children
 }
 
-/// Compares the depth in a node's identity with the depth its pointers add up to. Depths grow along
-/// every path, so this also keeps pointers of a damaged pool from leading in circles.
+/// Compares the depth in a node's identity with the depth given by its pointers. Depths grow along
+/// every path, so this also prevents cycles through pointers of a damaged pool.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`] when they differ.
+/// [`IndexError::Corrupt`] if they differ.
 pub(crate) fn verify_depth(node: NodeRef, words: &[u64]) -> Result<()> {
     if identity_depth(words[0]) != node.depth {
         return Err(IndexError::corrupt(node.addr, "node of another depth than its pointer says"));
@@ -238,23 +240,23 @@ pub(crate) fn verify_depth(node: NodeRef, words: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// Looks for two children under one edge, and for slots of no known type: what no copy could hold.
+/// Checks for two children under one edge, and for slots of unknown type, which no copy could hold.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`] when there are any.
+/// [`IndexError::Corrupt`] if there are any.
 pub(crate) fn verify_edges(node: NodeRef, words: &[u64]) -> Result<()> {
     let mut seen = [false; FANOUT];
     for (_, slot) in slots(node.ty, words).filter(|(_, slot)| slot.is_live()) {
         let twice = slot.edge().is_some_and(|edge| std::mem::replace(&mut seen[usize::from(edge)], true));
         if twice || slot.content() == Content::Invalid {
-            let what = if twice { "two slots of one edge" } else { "slot of no known type" };
+            let what = if twice { "two slots of one edge" } else { "slot of unknown type" };
             return Err(IndexError::corrupt(node.addr, what));
         }
     }
     Ok(())
 }
 
-/// The words of a node with these children, which `ty` must fit.
+/// The words of a node with these children, which must fit `ty`.
 pub(crate) fn image(ty: NodeType, identity: u64, children: &[Slot]) -> Vec<u64> {
     let mut words = vec![0; ty.words()];
     let width = ty.bucket_words();
@@ -307,8 +309,8 @@ mod tests {
         }
     }
 
-    /// A pool with flipped bits brought two slots of one edge to a replacement, whose copy could
-    /// not hold them: a panic.
+    /// In a pool with flipped bits, a replacement found two slots of one edge. The copy could not
+    /// hold them, which caused a panic.
     #[test]
     fn two_slots_of_one_edge_are_noticed() {
         let leaf = |edge| Slot::leaf(edge, 4, GlobalAddr::new(0, 4096)).word();

@@ -1,5 +1,5 @@
-//! An operation under way: what the process knows of the index, and the client whose pin the
-//! operation has. The steps of all operations are its methods.
+//! An operation in progress: the process's shared state of the index, and the pinned client. The
+//! steps of all operations are its methods.
 
 use super::est::table::Table;
 use super::shared::Shared;
@@ -9,13 +9,13 @@ use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, Pinned};
 use std::sync::Arc;
 
-/// An operation on the index.
+/// An operation on the index in progress.
 pub(super) struct Operation<'a, F: Fabric> {
     pub(super) shared: &'a Shared,
     pub(super) client: Pinned<'a, F>,
-    /// The express skip table that it takes hints from and puts them in.
+    /// The express skip table from which it takes hints and to which it adds them.
     pub(super) table: Guard<Arc<Table>>,
-    /// The era that it remembers nodes for.
+    /// The era for which it caches nodes.
     pub(super) era: u64,
 }
 

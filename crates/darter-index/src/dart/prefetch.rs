@@ -1,10 +1,10 @@
-//! Bringing near what operations on several keys are going to read.
+//! Prefetching for operations on several keys.
 //!
-//! In memory of this machine a search waits for three cache misses, one after the other: the
-//! express bucket or what is remembered in its place, the node's bucket, the leaf. Operations that
-//! are known ahead but must be done in order can still have their misses together: a look at the
-//! first steps of all, which reads nothing that counts, starts them. Nothing is believed that is
-//! seen here, so nothing has to be right.
+//! If the pool is in this machine's memory, a search waits for three cache misses, one after the
+//! other: the express bucket (or the cached node in its place), the node's bucket, and the leaf.
+//! Operations that are known in advance but must be done in order can still overlap their misses:
+//! prefetching performs the first steps of all of them and discards the results. Since no result is
+//! used, none has to be correct.
 
 use super::Dart;
 use super::est::BUCKET_SLOTS;
@@ -16,18 +16,18 @@ use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 use darter_pool::Client;
 use smallvec::SmallVec;
 
-/// A bucket on the way, and the edge that goes on from there.
+/// A bucket on the path, and the edge that continues from it.
 struct Step {
     bucket: GlobalAddr,
-    /// Words of it that may hold the edge's slot.
+    /// Its words that may hold the edge's slot.
     words: std::ops::Range<u64>,
     edge: u16,
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Starts to bring what operations on these keys are going to read into this processor's cache,
-    /// as far as the pool is memory of this machine and this process remembers the keys' nodes.
-    /// Costs no verb.
+    /// Prefetches the data that operations on these keys will read into this processor's cache, if
+    /// the pool is in this machine's memory and this process has cached the keys' nodes. Uses no
+    /// verbs.
     pub fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {
         let endpoint = client.endpoint();
         if endpoint.peek(self.shared.words.root).is_none() {

@@ -1,9 +1,10 @@
-//! The log of retired nodes, by which processes forget what they remember of them (`hints.rs`).
+//! The log of retired nodes, from which processes learn which cached nodes to forget (`hints.rs`).
 //!
-//! The root words hold a ring of the last nodes that were retired, in whatever process, and a count
-//! of all. A node's *position* is the count before it. The client that retires nodes reserves their
-//! positions by one FAA of the count and then writes their entries. Both happen after the nodes'
-//! first grace, and the second grace begins when the entries are written (`retirement.rs`).
+//! The root words hold a ring of the nodes that were retired last, by any process, and a count of
+//! all retired nodes. A node's *position* is the count before it. The client that retires nodes
+//! reserves their positions by one FAA of the count and then writes their entries. Both happen
+//! after the nodes' first grace, and the second grace begins once the entries are written
+//! (`retirement.rs`).
 //!
 //! ```text
 //! root words   5         8        9                63
@@ -17,30 +18,31 @@
 //!        +----------------+-----------------------------------+
 //! ```
 //!
-//! A process reads the count with its view of the index, once an epoch, and then the entries that
-//! it has not read yet. It forgets what it remembers under their hashes before any operation goes by
-//! that view. Where the log does not say which nodes were retired it forgets all: when more than a
-//! ring's entries came at once, when a sweep frees what dead clients had unlinked, or when an entry
-//! is of another lap. That may be one that is just being written, so the log is read once more
-//! first; or one whose writer died, or one that was written late over a newer one.
+//! A process reads the count together with its view of the index, once an epoch, and then the
+//! entries that it has not read yet. It forgets the nodes cached under their hashes before any
+//! operation uses that view. If the log does not say which nodes were retired, the process forgets
+//! all: when more entries were added at once than the ring holds, when a sweep frees what dead
+//! clients had unlinked, or when an entry belongs to another lap. Such an entry may be about to be
+//! written, so the log is first read once more; otherwise its writer died, or a late write has
+//! overwritten a newer entry.
 //!
-//! The nodes that a process retires it forgets by itself. Their positions it need not read, so it
-//! never misses one however many they are.
+//! A process forgets the nodes that it retires itself without the log. It need not read their
+//! positions, so it never misses one, however many there are.
 //!
-//! *Why nobody begins at a node that is free.* Let an operation pinned at *p* find a node in the
-//! cache. Whoever put it there had found the node in the tree while pinned. So the node's first
-//! grace ended after that, its entry was written later still, and forgetting it, in whatever
-//! process, does not come before it is remembered: what is forgotten stays forgotten. The operation
-//! goes by a reading of the log that was begun at *p* or later (rule R4). If the node's entry had
-//! been written by then, the node was forgotten before the operation looked. If not, the node's
-//! stamp, which is read after the entry was written, is *p* or later, and the node is not freed as
-//! long as *p* is pinned.
+//! *Why no operation starts at a freed node.* Let an operation pinned at *p* find a node in the
+//! cache. The operation that cached the node had found it in the tree while pinned. So the node's
+//! first grace ended after that, and its entry was written later still. In every process,
+//! therefore, the node is cached before it is forgotten, and a forgotten node stays forgotten. The
+//! operation uses a reading of the log that was begun at *p* or later (rule R4). If the node's
+//! entry had been written by then, the node was forgotten before the operation probed the cache. If
+//! not, the node's stamp, which is read after the entry was written, is *p* or later, and the node
+//! is not freed as long as *p* is pinned.
 //!
-//! *Sweeps.* What a dead client had unlinked has no first grace that anybody awaits, so an operation
-//! that found such a node may remember it after the process has forgotten all. Therefore a process
-//! counts its *eras*: one ends whenever all is forgotten, and a node is remembered for the era in
-//! which the operation that found it had begun. That operation began before the sweep, and the era
-//! ends after it.
+//! *Sweeps.* No process awaits a first grace for nodes that a dead client had unlinked, so an
+//! operation that found such a node may cache it after the process has forgotten all. Therefore a
+//! process counts its *eras*: an era ends whenever all is forgotten, and a node is cached for the
+//! era in which the operation that found it began. That operation began before the sweep, and the
+//! era ends after it.
 
 use super::hints::HintHash;
 use super::log_reader::LOG_WORDS;
@@ -68,13 +70,13 @@ fn lap(position: u64) -> u64 {
     (position / LOG_WORDS as u64 + 1) & LAP_MASK
 }
 
-/// What an entry says of a position; `None` if it is of another.
+/// The hash in the entry of a position; `None` if the word belongs to another position.
 fn retired_at(position: u64, word: u64) -> Option<HintHash> {
     let is_its_own = word >> LAP_SHIFT == lap(position);
     is_its_own.then_some(HintHash::from_bits(word))
 }
 
-/// The parts of a range of at most a ring's positions that lie side by side.
+/// Splits a range of at most a ring's positions into parts that are contiguous in the ring.
 fn spans(positions: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let turn = positions.start.next_multiple_of(LOG_WORDS as u64).clamp(positions.start, positions.end);
     [positions.start..turn, turn..positions.end].into_iter().filter(|part| !part.is_empty())
@@ -89,7 +91,7 @@ impl Shared {
     /// epoch.
     ///
     /// # Errors
-    /// Those of the fabric; then the process has not followed the log.
+    /// Those of the fabric; the process has then not followed the log.
     #[inline]
     pub(super) async fn follow_log<F: Fabric>(&self, client: &mut Pinned<'_, F>, count: u64) -> Result<()> {
         let positions = self.log.unread(count);
@@ -107,7 +109,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Forgets the nodes at these positions. Returns whether all entries were there.
+    /// Forgets the nodes at these positions. Returns whether all entries were present.
     async fn read_log<F: Fabric>(&self, client: &mut Pinned<'_, F>, positions: Range<u64>) -> Result<bool> {
         let mut batch = client.batch();
         let reads: SmallVec<[_; 2]> = spans(positions)
@@ -133,7 +135,7 @@ impl Shared {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Reserves positions in the log for nodes that have passed their first grace, and forgets them
-    /// in this process. Returns what has to be written before they are retired.
+    /// in this process. Returns the words that must be written before the nodes are retired.
     pub(super) async fn reserve_log(&mut self, hashes: &[HintHash]) -> Result<LogWrites> {
         for &hash in hashes {
             self.shared.hints.forget(hash);
@@ -142,7 +144,7 @@ impl<F: Fabric> Operation<'_, F> {
         let start = self.count_retired(count).await?;
         self.shared.log.note_own(start..start + count);
         if count > LOG_WORDS as u64 {
-            // Nobody else can follow.
+            // No other process can follow the log.
             return Ok(LogWrites::new());
         }
         let at = |position: u64| entry(position, hashes[(position - start) as usize]);
@@ -150,7 +152,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(spans(start..start + count).map(words).collect())
     }
 
-    /// Says that any nodes may be about to be freed: all processes, this one too, forget all.
+    /// Announces that any node may be about to be freed: all processes, including this one, forget
+    /// all.
     pub(super) async fn end_eras(&mut self) -> Result<()> {
         self.count_retired(LOG_WORDS as u64 + 1).await?;
         Ok(())
@@ -166,7 +169,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Posts what has to be written to the log.
+/// Posts the words to be written to the log.
 pub(super) fn write_log(batch: &mut Batch, writes: &LogWrites) {
     for (addr, words) in writes {
         batch.write(*addr, words);
@@ -227,7 +230,7 @@ mod tests {
         assert!(log.unread(900).is_empty(), "read late");
     }
 
-    /// Two processes of one pool with 100 nodes, of which both remember all.
+    /// Two processes of one pool with 100 nodes, all of which both have cached.
     async fn two_processes(fabric: &Local) -> [(Pool<Local>, Client<Local>, Dart<Local>); 2] {
         let here = Pool::create(fabric.clone(), &PoolOptions::default()).await.unwrap();
         let there = Pool::open(fabric.clone()).await.unwrap();
@@ -253,7 +256,7 @@ mod tests {
         [stem, b's', b't', b'e', b'm', end]
     }
 
-    /// Whatever one process has unlinked becomes free.
+    /// Waits until everything that one process has unlinked is free.
     async fn pass_graces(
         here: &Pool<Local>,
         there: &Pool<Local>,
@@ -272,13 +275,13 @@ mod tests {
         dart.shared.hints.remembered(hash, dart.shared.log.era()).is_some()
     }
 
-    /// A process in which nothing happens meanwhile, and one that retires this many nodes. Both
-    /// forget those, and what else the log says.
+    /// One process is idle while the other retires this many nodes. Both forget these, and any
+    /// others that the log requires.
     fn others_retire(nodes: u8) {
         block_on(async {
             let fabric = Local::memory(64 << 20, 1).unwrap();
             let [(here, mut client, dart), (there, mut other, others)] = two_processes(&fabric).await;
-            // Not more at a time than the log holds, so that there is an entry for each.
+            // No more at a time than the log holds, so that there is an entry for each.
             for first in (0..nodes).step_by(LOG_WORDS / 2) {
                 for stem in first..nodes.min(first + LOG_WORDS as u8 / 2) {
                     assert!(dart.delete(&mut client, &key(stem, b'b')).await.unwrap());
@@ -288,8 +291,12 @@ mod tests {
             assert!(others.get(&mut other, b"else").await.unwrap().is_none());
             let is_lapped = usize::from(nodes) > LOG_WORDS;
             for stem in 0..NODES {
-                assert_eq!(remembers(&dart, stem), stem >= nodes, "{stem} where it was retired");
-                assert_eq!(remembers(&others, stem), stem >= nodes && !is_lapped, "{stem} of {nodes}");
+                assert_eq!(remembers(&dart, stem), stem >= nodes, "{stem} in the retiring process");
+                assert_eq!(
+                    remembers(&others, stem),
+                    stem >= nodes && !is_lapped,
+                    "{stem} of {nodes} in the idle process"
+                );
             }
             assert_eq!((dart.shared.log.era(), others.shared.log.era()), (0, u64::from(is_lapped)));
             for stem in 0..NODES {
@@ -308,9 +315,10 @@ mod tests {
         others_retire(70);
     }
 
-    /// Reserves a position for the node of this prefix, and writes its entry or dies before.
+    /// Reserves a position for the node of this prefix, then either writes its entry or dies before
+    /// that.
     async fn reserve<F: Fabric>(dart: &Dart<F>, client: &mut Client<F>, prefix: &[u8], is_written: bool) {
-        // Without reading the log on the way.
+        // Pinned without reading the log.
         let mut operation = Operation::pin(&dart.shared, client, OpKind::Maintain).await.unwrap();
         let hash = HintHash::new(dart.shared.hashed(prefix).express(prefix.len()));
         let writes = operation.reserve_log(&[hash]).await.unwrap();
@@ -324,7 +332,7 @@ mod tests {
         dart.shared.refresh(&mut pinned).await.unwrap();
     }
 
-    /// Two processes retire a node each, before either reads what the other has.
+    /// Two processes retire a node each, before either reads the other's entry.
     #[test]
     fn what_others_retired_before_own_nodes_is_forgotten() {
         block_on(async {
@@ -361,8 +369,8 @@ mod tests {
         });
     }
 
-    /// A client is held when it has read how many nodes were retired, but not which. Another client
-    /// of its process begins in the same epoch.
+    /// A client is stopped after it has read how many nodes were retired, but not which. Another
+    /// client of its process begins in the same epoch.
     #[test]
     fn nobody_goes_by_a_view_before_the_log_is_followed() {
         const KEYS: [&[u8]; 3] = [b"stem1234a", b"stem1234b", b"else"];
@@ -378,7 +386,8 @@ mod tests {
             assert!(reader.get(&mut slow, KEYS[0]).await.unwrap().is_some());
             let [position] = quick.read_words(dart.shared.words.retired).await.unwrap();
             reserve(&dart, &mut quick, &KEYS[0][..8], true).await;
-            // Something to free, so that the epoch moves and views have to be read anew.
+            // Gives the pool something to free, so that the epoch advances and views have to be
+            // read anew.
             assert!(dart.delete(&mut quick, KEYS[2]).await.unwrap());
             pool.maintain(&mut quick).await.unwrap();
             pool.maintain(&mut quick).await.unwrap();
@@ -389,7 +398,7 @@ mod tests {
         let held = executor.spawn(0, async {
             assert!(reader.get(&mut slow, KEYS[0]).await.unwrap().is_some());
         });
-        // The entry has been read, and the answer is on its way.
+        // The entry has been read, and its value is on its way back.
         let entry = reader.shared.log_addr(position);
         go_on(&mut executor, held, |event| touches(event, entry, false));
         assert!(!executor.has_ended(held) && is_remembered());

@@ -1,12 +1,13 @@
-//! What happens to a node between its unlinking and the reuse of its memory (rule R3).
+//! The steps between the unlinking of a node and the reuse of its memory (rule R3).
 //!
-//! The pool keeps the graces; this file says what is done between the first and the second: a
-//! node's express entries are scrubbed, a replaced express skip table is taken apart. What must be
-//! known for that travels with the retired object as a note, so that another client of the process
-//! can do it when the retirer is gone.
+//! The pool awaits the graces; this file does the work between the first and the second: it scrubs
+//! a node's express entries and takes a replaced express skip table apart. The information that
+//! this needs is kept with the retired object as a note, so that another client of the process can
+//! do the work after the retiring client is gone.
 //!
-//! A process also remembers nodes by itself (`hints.rs`), and forgets those that a log in the root
-//! names (`retired_log.rs`, with the argument). A node's entry in the log is written after its first
+//! A process also caches nodes in its own memory (`hints.rs`), and forgets those that a log in the
+//! root names (`retired_log.rs`, which contains the argument). A node's entry in the log is written
+//! after its first grace, before its second.
 //! grace, before its second.
 
 use super::Dart;
@@ -27,7 +28,7 @@ const NOTE_NODE: u8 = 0;
 const NOTE_TABLE: u8 = 1;
 const NOTE_NAMELESS: u8 = 2;
 
-/// Bit of the "next table" root word that says its table is about to become current.
+/// Bit of the "next table" root word, set when its table is about to become current.
 pub(super) const COMMITTED: u64 = 1 << 63;
 
 /// The note of a retired node: its prefix.
@@ -35,8 +36,8 @@ pub(super) fn node_note(prefix: &[u8]) -> Box<[u8]> {
     std::iter::once(NOTE_NODE).chain(prefix.iter().copied()).collect()
 }
 
-/// The note of a retired node whose prefix nobody knows: its identity. Its entries are sought in the
-/// whole table.
+/// The note of a retired node whose prefix is unknown: its identity. Its entries are searched for
+/// in the whole table.
 pub(super) fn nameless_note(identity: u64) -> Box<[u8]> {
     std::iter::once(NOTE_NAMELESS).chain(identity.to_le_bytes()).collect()
 }
@@ -47,13 +48,14 @@ pub(super) fn table_note() -> Box<[u8]> {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Scrubs and passes on whatever has waited its first grace. Cheap when nothing has.
+    /// Scrubs and passes on the objects whose first grace has ended. Cheap if there are none.
     ///
     /// # Errors
-    /// Those of the fabric; what was not scrubbed or taken apart waits another first grace.
+    /// Those of the fabric. Objects that were not scrubbed or taken apart wait for another first
+    /// grace.
     pub(super) async fn scrub_graced(&self, client: &mut Client<F>) -> Result<()> {
-        // Before the pin, so that all this operation reads was read after the first grace of what
-        // is taken.
+        // Taken before the pin, so that everything that this operation reads is read after the
+        // first grace of the objects taken.
         let mut graced = client.take_graced();
         if graced.is_empty() {
             return Ok(());
@@ -65,7 +67,7 @@ impl<F: Fabric> Dart<F> {
         scrubbed
     }
 
-    /// Takes out of `graced` what it has passed on.
+    /// Removes from `graced` the objects that it has passed on.
     async fn scrub_taken(&self, client: &mut Client<F>, graced: &mut Vec<Unlinked>) -> Result<()> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let is_table = |object: &Unlinked| object.note.first() == Some(&NOTE_TABLE);
@@ -115,7 +117,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// The hashes under which these nodes are remembered.
+    /// The hashes under which these nodes are cached.
     fn hint_hashes(&self, nodes: &[Unlinked]) -> Vec<HintHash> {
         let hash = |note: &[u8]| match note {
             [NOTE_NAMELESS, identity @ ..] => {
@@ -130,14 +132,16 @@ impl<F: Fabric> Operation<'_, F> {
         nodes.iter().map(|object| HintHash::new(hash(&object.note))).collect()
     }
 
-    /// Every table that an operation could take a hint from in a later epoch: the current one, and
-    /// one being built; and what the word "next" said while the first of them was current, if it
-    /// did not change meanwhile. Writes to the log of retired nodes on the way.
+    /// Every table from which an operation could take a hint in a later epoch: the current one, and
+    /// one that is being built. Also returns the word "next" at the moment at which the current
+    /// table was read, if the word did not change around that read. Writes to the log of retired
+    /// nodes in the same batch.
     pub(super) async fn live_tables(&mut self, log: &LogWrites) -> Result<(Vec<Arc<Table>>, Option<u64>)> {
         let words = &self.shared.words;
         let mut batch = self.client.batch();
         write_log(&mut batch, log);
-        // In this order: a table that becomes current between the two reads is seen by the second.
+        // The order matters: a table that becomes current between the two reads is seen by the
+        // second.
         let next = batch.read(words.est_next, 1);
         let current = batch.read(words.est, 1);
         let again = batch.read(words.est_next, 1);
@@ -151,7 +155,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         let known = arc_swap::Guard::into_inner(self.shared.table());
         let mut tables = Vec::with_capacity(2);
-        // A directory read in an earlier epoch may name segments that are free by now.
+        // A directory read in an earlier epoch may name segments that have been freed since.
         tables.push(if known.descriptor == current && known.is_fresh(self.client.epoch()) {
             known
         } else {
@@ -163,7 +167,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((tables, is_steady.then_some(next_word)))
     }
 
-    /// Retires all of a table that nobody uses any more, or nothing of it on an error.
+    /// Retires all of a table that is no longer in use. On an error, retires nothing.
     async fn take_apart(&mut self, descriptor: GlobalAddr) -> Result<()> {
         let table = Table::load(&mut self.client, descriptor, 0).await?;
         note(situations::TABLE_RETIRED);
@@ -188,12 +192,12 @@ mod tests {
     use darter_fabric::{Local, block_on};
     use darter_pool::{Pool, PoolOptions};
 
-    /// Rounds of upkeep in which what was unlinked becomes free.
+    /// Rounds of upkeep after which every unlinked object is free.
     const ROUNDS: usize = 20;
-    /// The most allocations before memory that is free is used again.
+    /// Maximum number of allocations before freed memory is reused.
     const ALLOCATIONS: usize = 10_000;
 
-    /// Whatever batch of a scrub fails, the next one finds all nodes that were to be scrubbed.
+    /// If any batch of a scrub fails, the next scrub still finds every node that it must scrub.
     #[test]
     fn a_scrub_that_fails_anywhere_loses_no_node() {
         block_on(async {
@@ -226,9 +230,9 @@ mod tests {
         });
     }
 
-    /// A process that remembers a node is idle while another takes the node away, and uses its
-    /// memory for what looks like it: a copy whose link was lost, with a leaf that nobody should
-    /// see.
+    /// A process that has cached a node is idle while another removes the node and reuses its
+    /// memory for a plausible impostor: a copy that never became reachable, with a leaf that must
+    /// not be seen.
     #[test]
     fn what_is_remembered_of_a_node_ends_before_its_memory_is_used_again() {
         block_on(async {

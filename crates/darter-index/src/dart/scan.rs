@@ -2,12 +2,12 @@
 //!
 //! The walk keeps a frontier in key order and reads a run at its front in one round trip: children
 //! of one level in parallel, as many as the keys still wanted are likely to need. It starts at an
-//! express node when that covers the whole range, or is so large that it should hold what is
+//! express node if that covers the whole range, or is large enough that it should hold all keys
 //! wanted; else at the root.
 //!
-//! Promise: keys in order, each at most once, every key that was there throughout, none that was
-//! absent throughout. A node read after it was replaced still holds every key that it held when it
-//! was sealed, and that stayed.
+//! Guarantee: keys are returned in order, each at most once, including every key that was present
+//! throughout and no key that was absent throughout. A node read after it was replaced still holds
+//! every key that it held when it was sealed and that was not deleted since.
 
 use super::Dart;
 use super::descend_any::keys_below;
@@ -26,12 +26,12 @@ use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
 use std::collections::VecDeque;
 
-/// Hinted subtrees a scan goes through before it starts over at the root.
+/// Hinted subtrees that a scan uses before it starts over at the root.
 const HINTED_STARTS: usize = 4;
 
 impl<F: Fabric> Dart<F> {
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
-    /// without a copy. Returns how many there were.
+    /// Passes the first `limit` pairs of a range, in its direction, to `visit` in place, without a
+    /// copy. Returns the number of pairs.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); pairs visited before stay valid.
@@ -67,7 +67,7 @@ impl<F: Fabric> Dart<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// An express node from which the range, or enough of it, can be reached, with its prefix.
+    /// An express node, with its prefix, below which the range, or enough of it, is found.
     async fn scan_start(&mut self, range: &ScanRange, limit: usize) -> Result<Option<(NodeRef, Vec<u8>)>> {
         let Some((near, shared_len)) = first_bound(range) else { return Ok(None) };
         let mut key = HashedKey::new(self.shared.keys, near);
@@ -92,8 +92,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(best.map(|node| (node, near[..node.depth].to_vec())))
     }
 
-    /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then
-    /// nothing was visited.
+    /// Scans below a hinted node, or below the root. Returns false if the hint was not valid; in
+    /// that case no pair was visited.
     async fn scan_below(
         &mut self,
         range: &ScanRange,
@@ -131,8 +131,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(true)
     }
 
-    /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
-    /// when the hint that led to the first did not hold.
+    /// Reads the nodes of a run in one round trip and replaces them by their children. Returns
+    /// `None` if the hint that led to the first was not valid.
     async fn expand_run(
         &mut self,
         limits: &mut Limits<'_>,
@@ -177,7 +177,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Some(self.settle_unclear(limits, items, unclear).await?))
     }
 
-    /// Decides, by a key below each, which nodes that left a bound's path lie in the range.
+    /// Determines, by a key below each, which of the nodes that diverged from a bound's path lie in
+    /// the range.
     async fn settle_unclear(
         &mut self,
         limits: &Limits<'_>,

@@ -20,7 +20,7 @@ impl Shared {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Finds a key and hands its value to `f` where it lies, without a copy.
+    /// Finds a key and passes its value to `f` in place, without a copy.
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`](crate::IndexError::KeyTooLong), and those of the fabric.
@@ -51,7 +51,7 @@ impl<F: Fabric> Dart<F> {
         Ok(result)
     }
 
-    /// The values of several keys, in their order, in the same round trips.
+    /// Returns the values of several keys, in their order, reading them in the same round trips.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).

@@ -1,22 +1,22 @@
-//! What a process knows of one DART index: where its root words are, and the view of them that its
-//! threads share.
+//! A process's state of one DART index: the addresses of its root words, and a view of them that
+//! the process's threads share.
 //!
 //! The view (root slot, express skip table, directory) is a set of hints. It is read again by the
-//! first operation pinned in an epoch later than the one it was read in; until then everything it
-//! names is protected by the pins of its readers.
+//! first operation that is pinned in a later epoch than the one in which it was read; until then,
+//! everything it names is protected by the pins of its readers.
 //!
-//! *A view never goes back.* A client pinned at *e* reads the root words, and may be given the
-//! answer late, when others have read them again at *e + 1* and found another table. So a table
-//! itself says in which epoch it was last found current ([`Table::is_fresh`]); an answer that comes
-//! late brings a table with an earlier epoch, which replaces none that was found current later, and
-//! which no later operation would take for fresh. Two answers of one epoch may replace each other
-//! in any order: whatever was retired after the earlier of them bears a stamp of that epoch at
-//! least, and is kept by every pin that takes either for fresh.
+//! *A view never goes back.* A client pinned at *e* reads the root words, and its reply may arrive
+//! late, after others have read them again at *e + 1* and found another table. So a table records
+//! in which epoch it was last found current ([`Table::is_fresh`]). A late reply brings a table with
+//! an earlier epoch, which does not replace one that was found current later, and which no later
+//! operation would take for fresh. Two replies of one epoch may replace each other in any order:
+//! anything retired after the earlier of them has a stamp of that epoch or later, and is kept by
+//! every pin that takes either for fresh.
 //!
-//! The root slot needs no epoch. A root node passes two graces from its unlinking to its reuse, and
-//! a client that remembers it late is pinned since before the unlinking; so only operations pinned
-//! at most one epoch later can meet it, and their pins keep it. How far the log of retired nodes was
-//! followed only grows ([`super::retired_log`]).
+//! The root slot needs no epoch. A root node passes two graces between its unlinking and its reuse,
+//! and a client that caches it late has been pinned since before the unlinking. So only operations
+//! pinned at most one epoch later can find it, and their pins keep it. The position up to which the
+//! log of retired nodes was read only grows ([`super::retired_log`]).
 
 use super::DartOptions;
 use super::est::Express;
@@ -46,20 +46,20 @@ pub(crate) struct RootWords {
     pub(crate) root: GlobalAddr,
     /// The current express skip table's descriptor.
     pub(crate) est: GlobalAddr,
-    /// The descriptor of a table being built, or zero; bit 63 says that it is about to become
-    /// current.
+    /// The descriptor of a table that is being built, or zero. Bit 63 is set when it is about to
+    /// become current.
     pub(crate) est_next: GlobalAddr,
-    /// What index the pool holds.
+    /// The kind of index that the pool holds.
     pub(crate) kind: GlobalAddr,
-    /// Bumped after every change of a directory.
+    /// Incremented after every change of a directory.
     pub(crate) version: GlobalAddr,
-    /// How many nodes were retired: counted after a node's first grace and before its second.
+    /// Number of nodes retired. Incremented after a node's first grace and before its second.
     pub(crate) retired: GlobalAddr,
-    /// The first of [`LOG_WORDS`] that hold the log of retired nodes.
+    /// The first of the [`LOG_WORDS`] root words that hold the log of retired nodes.
     pub(crate) log: GlobalAddr,
 }
 
-/// The root word that it begins at.
+/// Number of the root word at which the log begins.
 const LOG_AT: usize = 8;
 const _: () = assert!(LOG_AT + LOG_WORDS <= darter_pool::ROOT_WORDS);
 
@@ -77,7 +77,7 @@ impl RootWords {
     }
 }
 
-/// What the clients of a compute node share of the index.
+/// The state of the index that the clients of a compute node share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) keys: HashKeys,
@@ -86,15 +86,15 @@ pub(crate) struct Shared {
     pub(crate) log: LogReader,
     table: ArcSwap<Table>,
     root: AtomicU64,
-    /// One search in this many counts an access in its leaf; 0 for never.
+    /// One search in this many counts an access in its leaf; 0 for none.
     pub(crate) frequency_every: u32,
-    /// What a verb counts as when the prefix list is chosen, in hundredths of a round trip.
+    /// The cost of a verb when the prefix list is chosen, in hundredths of a round trip.
     pub(crate) verb_percent: u32,
-    /// New nodes after which a walk of the whole tree takes another pin.
+    /// Number of new nodes after which a walk of the whole tree takes another pin.
     pub(crate) walk_nodes: usize,
-    /// Sampled searches.
+    /// Statistics of sampled searches.
     pub(crate) sampling: Sampling,
-    /// Sampled searches that an express entry, or one remembered, has led.
+    /// Number of sampled searches that began at an express entry or at a cached node.
     pub(crate) sampled_express: AtomicU64,
 }
 
@@ -122,7 +122,7 @@ impl Shared {
         }
     }
 
-    /// The express skip table, for work on it.
+    /// The express skip table, in the form that operations on it need.
     pub(crate) fn express<'t>(&'t self, table: &'t Table) -> Express<'t> {
         Express { table, keys: &self.keys, version: self.words.version }
     }
@@ -137,17 +137,17 @@ impl Shared {
         Slot::from_word(self.root.load(Ordering::Acquire))
     }
 
-    /// Remembers the root slot.
+    /// Updates the cached root slot.
     pub(crate) fn remember_root(&self, slot: Slot) {
         self.root.store(slot.unsealed().word(), Ordering::Release);
     }
 
-    /// The table as last seen, without a check of the epoch.
+    /// The table as last seen, without checking its epoch.
     pub(crate) fn table(&self) -> Guard<Arc<Table>> {
         self.table.load()
     }
 
-    /// The table, checked in the caller's epoch or a later one. The caller is pinned.
+    /// The table, checked in the caller's epoch or a later one. The caller must be pinned.
     #[inline]
     pub(crate) async fn view<F: Fabric>(&self, client: &mut Pinned<'_, F>) -> Result<Guard<Arc<Table>>> {
         let table = self.table.load();
@@ -158,7 +158,7 @@ impl Shared {
         self.refresh(client).await
     }
 
-    /// Reads the root words, and the table when it changed. Returns the table that they name.
+    /// Reads the root words, and the table if it has changed. Returns the table that they name.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
@@ -190,8 +190,8 @@ impl Shared {
             });
             table
         };
-        // What is shared now may be what another client has read, and may have read before this one
-        // did.
+        // The view now shared may have been read by another client, possibly before this client
+        // read its own.
         Ok(Guard::from_inner(found))
     }
 

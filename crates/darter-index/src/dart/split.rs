@@ -1,9 +1,9 @@
-//! Node split: a new inner node where two keys part (paper, section 4.2, figure 5).
+//! Node split: a new inner node where two keys diverge (paper, section 4.2, figure 5).
 //!
-//! Two cases, one mechanism: the slot holds another key's leaf, or a node whose compressed prefix
-//! the new key leaves. The new node hosts what the slot held and the new leaf, and takes the slot
-//! by one CAS. An edge skips at most 127 bytes; keys that share more get a chain of single-child
-//! nodes above the split.
+//! Two cases share one mechanism: the slot holds another key's leaf, or it holds a node in whose
+//! compressed prefix the new key diverges. The new node contains the slot's previous content and
+//! the new leaf, and replaces it in the slot by one CAS. An edge skips at most 127 bytes; keys that
+//! share more get a chain of single-child nodes above the split.
 
 use super::access::Target;
 use super::descend_any::keys_below;
@@ -23,8 +23,8 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::AllocKind;
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two
-    /// keys.
+    /// The slot `at`, in the node at which the descent ended, holds the leaf of `other`: separates
+    /// the two keys.
     pub(super) async fn split_at(
         &mut self,
         draft: &mut Draft<'_>,
@@ -42,7 +42,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.insert_node(draft, descent, (at, above), (depth, child)).await
     }
 
-    /// The key leaves the path in the compressed bytes above the node the descent ended at.
+    /// The key diverges in the compressed bytes above the node at which the descent ended.
     pub(super) async fn split_above(
         &mut self,
         draft: &mut Draft<'_>,
@@ -50,17 +50,17 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Attempt> {
         let node = descent.node;
         let (Some(at), above) = (descent.incoming, descent.above) else {
-            return Err(IndexError::corrupt(node.addr, "node without a way to it"));
+            return Err(IndexError::corrupt(node.addr, "node that no slot points to"));
         };
         let Some(other) = keys_below(&mut self.client, &[node]).await?.pop().flatten() else {
-            // Every key below is gone; nothing stands in the way once the node is collapsed.
+            // All keys below are deleted, so the node is in the way only until it is collapsed.
             let target = Target { node, incoming: at, above, words: None };
             self.remove_empty(&target).await?;
             return Ok(Attempt::Again);
         };
         let depth = common_prefix(draft.key, &other);
         if depth <= above || depth >= node.depth || other.len() < node.depth {
-            // The leaf was found on another path: the tree changed on the way down.
+            // The leaf was found on another path: the tree changed during the descent.
             return Ok(Attempt::Again);
         }
         note(situations::SPLIT_ABOVE);
@@ -68,7 +68,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.insert_node(draft, descent, (at, above), (depth, child)).await
     }
 
-    /// Puts a node of depth `depth` into the slot `at`, hosting `child` and the new leaf.
+    /// Puts a node of depth `depth` with `child` and the new leaf into the slot `at`.
     async fn insert_node(
         &mut self,
         draft: &mut Draft<'_>,
@@ -128,7 +128,7 @@ impl<F: Fabric> Operation<'_, F> {
             let addr = drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await?;
             let node = NodeRef { addr, ty, depth: at };
             images.push((node, node::image(ty, descent.key.identity(at), &hosted)));
-            // The chain node above, when this edge would skip more than a slot can say.
+            // The chain node above, if this edge would skip more bytes than a slot can encode.
             let next = chain_depth(above, at);
             let Some(upper) = next else {
                 return Ok((images, Slot::node(0, ty, 0, addr)));
@@ -141,12 +141,12 @@ impl<F: Fabric> Operation<'_, F> {
 }
 
 /// The depth of the chain node needed between a node at `above` and one at `depth`, if the edge
-/// would skip too much.
+/// would skip too many bytes.
 fn chain_depth(above: usize, depth: usize) -> Option<usize> {
     (depth - above - 1 > SKIP_MAX).then(|| depth - 1 - SKIP_MAX)
 }
 
-/// Bytes the topmost node's edge skips, `count` nodes standing between `above` and `depth`.
+/// Bytes that the topmost node's edge skips, with `count` nodes between `above` and `depth`.
 fn top_skip(above: usize, count: usize, depth: usize) -> u8 {
     (depth - (count - 1) * (SKIP_MAX + 1) - above - 1) as u8
 }

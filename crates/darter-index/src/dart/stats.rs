@@ -1,4 +1,4 @@
-//! Counts and sizes, gathered on a walk that may be taken step by step.
+//! Counts and sizes, gathered in a walk that can be done in steps.
 
 use super::Dart;
 use super::est::Entry;
@@ -12,12 +12,12 @@ use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
 
-/// Nothing counted yet.
+/// A tally with no counts.
 pub(super) fn tally() -> Tally {
     Tally::new(NodeType::ALL.map(NodeType::name))
 }
 
-/// The sums of a walk, with those of the express skip table.
+/// The totals of a walk, with those of the express skip table.
 pub(super) fn finish(tally: Tally, est: EstStats) -> IndexStats {
     let mut stats = tally.finish();
     stats.index_bytes += est.bytes;
@@ -25,7 +25,7 @@ pub(super) fn finish(tally: Tally, est: EstStats) -> IndexStats {
     stats
 }
 
-/// A count of the index that goes on step by step, each under a pin of its own.
+/// A count of the index in several steps, each under its own pin.
 #[derive(Debug)]
 pub(crate) struct IncrementalStats {
     tally: Tally,
@@ -47,10 +47,10 @@ impl IncrementalStats {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Counts everything without reading a leaf, letting go of its pin now and then.
+    /// Counts everything without reading a leaf, releasing its pin from time to time.
     ///
-    /// While others write, keys near the chunk borders may be counted twice or not at all. Paths
-    /// with nodes deeper than 255 bytes count those nodes as one level.
+    /// While others write, keys near the chunk borders may be counted twice or not at all. On a
+    /// path, nodes deeper than 255 bytes are counted as one level.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         let mut census = IncrementalStats::default();
         loop {
@@ -60,11 +60,12 @@ impl<F: Fabric> Dart<F> {
         }
     }
 
-    /// Counts some 4,000 inner nodes more. Returns the sums when those were the last, and begins
-    /// anew. What was counted long ago may have changed since.
+    /// Counts about 4,000 further inner nodes. After the last of them, returns the totals and
+    /// starts over. Early parts of a count may have changed by then.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); the same step is then taken again.
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); the next call
+    /// then repeats the step.
     pub(crate) async fn count_some(
         &self,
         client: &mut Client<F>,

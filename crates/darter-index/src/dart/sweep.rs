@@ -8,7 +8,7 @@ use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, ReachableSet};
 
 impl<F: Fabric> Dart<F> {
-    /// Clears entries that name nodes outside `reachable`, and finishes splits half done, which
+    /// Clears entries that name nodes outside `reachable`, and finishes incomplete splits, which
     /// makes their old segments unreachable.
     pub(super) async fn scrub_dead_entries(
         &self,

@@ -1,15 +1,15 @@
 //! Type switch and collapse: replacing a node by a better one (paper, section 4.2, repaired).
 //!
-//! 1. *Seal* every slot of every bucket. A write that comes later fails its CAS and finds the seal.
+//! 1. *Seal* every slot of every bucket. A later write fails its CAS and finds the seal.
 //! 2. *Build* the successor from the sealed slots: the smallest type that fits, a lone child itself
 //!    (collapse), or nothing.
 //! 3. *Link* it by one CAS on the slot that pointed to the old node.
-//! 4. *Retire* the old node in two stages and bring the express entries up to date.
+//! 4. *Retire* the old node in two stages and update the express entries.
 //!
 //! Sealed content is immutable, so any client that meets a seal can do the rest ([`Dart::help`] in
 //! [`super::access`]), and no clock or grace period is involved. Only one CAS on the parent's slot
 //! can win; the losers' copies were never visible. New memory is allocated before the first seal,
-//! so that running out of space leaves the node as it was.
+//! so that running out of space leaves the node unchanged.
 
 use super::access::Target;
 use super::descent::SlotAt;
@@ -29,14 +29,14 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Pinned};
 use smallvec::SmallVec;
 
-/// A child to be put into the successor: its slot, and the words of its leaf, which nobody has
-/// written yet.
+/// A child to be added to the successor: its slot, and the words of its leaf, which are not written
+/// yet.
 pub(super) struct NewChild<'a> {
     pub(super) slot: Slot,
     pub(super) words: &'a [u64],
 }
 
-/// What became of a switch.
+/// The result of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Switched {
     /// The successor is linked; it holds the new child, if one was given and its edge was free.
@@ -45,7 +45,7 @@ pub(super) enum Switched {
     Lost,
 }
 
-/// What takes a sealed node's place.
+/// The replacement of a sealed node.
 enum Successor {
     /// This slot in the parent.
     Slot(Slot),
@@ -69,7 +69,7 @@ impl<F: Fabric> Operation<'_, F> {
         };
         node::verify_edges(node, &words)?;
         let mut drafts = Drafts::new();
-        // Before anything is sealed: memory for the successor as it looks now.
+        // Before anything is sealed, allocates memory for the successor as it would be now.
         let room = match self.successor(target, &words, add.as_ref()).0 {
             Successor::Node(ty) => Some((ty, self.alloc_successor(key, target, ty, &mut drafts).await?)),
             Successor::Slot(_) => None,
@@ -125,26 +125,28 @@ impl<F: Fabric> Operation<'_, F> {
         drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await
     }
 
-    /// Another client changed the parent's slot.
+    /// Records that another client changed the parent's slot.
     fn note_lost(&self, target: &Target<'_>) {
         note(situations::SWITCH_LOST);
         if target.incoming.addr == self.shared.words.root {
-            // What was remembered of the root word is out of date: the next descent reads it.
+            // The cached root slot is out of date: the next descent reads the root word.
             self.shared.remember_root(Slot::EMPTY);
         }
     }
 
-    /// Retires a node that was replaced, whose prefix `key` has.
+    /// Retires a node that was replaced, whose prefix is a prefix of `key`.
     fn unlink_replaced(&mut self, key: &HashedKey<'_>, node: NodeRef) {
         let note = node_note(&key.bytes()[..node.depth]);
         self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, note);
     }
 
-    /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more.
-    /// One step: anyone who wants the subtree gone looks again.
+    /// Removes the lowest node from a subtree without keys, whose prefix can no longer be
+    /// determined. This is one step: a client that wants the whole subtree removed must search
+    /// again.
     ///
-    /// From the bottom, because a node above cannot go while it has a child. A sealed node on the
-    /// way is replaced first: its slots, and with them the children, can change no more.
+    /// Nodes are removed from the bottom, because a node cannot be removed while it has a child. A
+    /// sealed node on the way is replaced first: its slots, and so its children, can no longer
+    /// change.
     pub(super) async fn remove_empty(&mut self, target: &Target<'_>) -> Result<()> {
         let Target { mut node, mut incoming, mut above, .. } = *target;
         loop {
@@ -153,7 +155,7 @@ impl<F: Fabric> Operation<'_, F> {
             let child = node::slots(node.ty, &words).find(|(_, slot)| slot.is_live());
             if let Some((at, slot)) = child {
                 let Content::Node { addr, ty, skip } = slot.content() else {
-                    // A key came back, and with it the prefix.
+                    // A key was added again, and with it the prefix is known.
                     return Ok(());
                 };
                 let is_sealed = node::slots(node.ty, &words).any(|(_, slot)| slot.is_sealed());
@@ -169,7 +171,8 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Replaces a node by what is left in it, without its prefix: hints to the successor are lost.
+    /// Replaces a node by its remaining content, without its prefix: hints to the successor are
+    /// lost.
     async fn replace_nameless(&mut self, target: &Target<'_>, mut words: Vec<u64>) -> Result<()> {
         let (node, at) = (target.node, target.incoming);
         node::verify_edges(node, &words)?;
@@ -196,7 +199,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// What the node's content calls for, and whether the new child is in it.
+    /// The successor that the node's content requires, and whether it includes the new child.
     fn successor(&self, target: &Target<'_>, words: &[u64], add: Option<&NewChild<'_>>) -> (Successor, bool) {
         let ty = target.node.ty;
         let wanted = add.and_then(|child| child.slot.edge());
@@ -221,9 +224,9 @@ impl<F: Fabric> Operation<'_, F> {
             _ => {
                 let edges = children.iter().map(|child| child.edge().unwrap_or(END));
                 let fitting = NodeType::fit(edges.clone());
-                // A client sealed the node for want of room. A copy without any would be sealed
-                // again, and anyone who replaces a node below would always find it so, and copy it
-                // once more.
+                // A client sealed the node because it was full. An equally full copy would be
+                // sealed again, and a client that replaces a node below would find it sealed each
+                // time and copy it once more.
                 let needs_room = !added && fitting == ty;
                 Successor::Node(if needs_room { NodeType::fit_with_room(edges) } else { fitting })
             }
@@ -231,7 +234,7 @@ impl<F: Fabric> Operation<'_, F> {
         (successor, added)
     }
 
-    /// Enters what took a node's place under the prefix lengths the node covered.
+    /// Installs entries for a node's replacement under the prefix lengths that the node covered.
     async fn update_express(
         &mut self,
         key: &mut HashedKey<'_>,
@@ -255,9 +258,9 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Where a node of this type goes: large nodes, which sit near the root, are spread over the memory
-/// nodes by their prefix; small ones stay with the slot that points to them, so that they are
-/// linked in one round trip.
+/// The memory node for a node of this type. Large nodes, which sit near the root, are spread over
+/// the memory nodes by their prefix; small ones are placed with the slot that points to them, so
+/// that they are linked in one round trip.
 fn home<F: Fabric>(
     client: &Pinned<'_, F>,
     key: &mut HashedKey<'_>,
@@ -287,8 +290,8 @@ fn note_switch(from: NodeType, successor: Slot, is_copy: bool) {
     });
 }
 
-/// A node's content, with a new child if one is added, as a node of another type at `addr`: the slot
-/// to point to it, and its words.
+/// A copy of a node, with a new child if one is added, as a node of another type at `addr`: the
+/// slot that will point to it, and its words.
 fn copy_of(
     target: &Target<'_>,
     words: &[u64],

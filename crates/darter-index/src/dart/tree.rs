@@ -11,8 +11,7 @@ use crate::{IndexError, Result, ScanRange, TreeEdge, TreeView};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 
-/// What is still to be shown: a node, its prefix, the levels below it, and how many of its view's
-/// ancestors are open.
+/// A subtree that is still to be shown.
 struct Todo {
     slot: Slot,
     edge: TreeEdge,
@@ -22,8 +21,8 @@ struct Todo {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// The tree below `prefix`: the node that covers it, `levels` levels down, at most `width`
-    /// children of each node.
+    /// Returns the tree below `prefix`: the node that covers it, `levels` levels down, at most
+    /// `width` children of each node.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -37,7 +36,7 @@ impl<F: Fabric> Dart<F> {
         let mut operation = Operation::pin(&self.shared, client, OpKind::Scan).await?;
         let top = operation.covering_node(prefix).await?;
         let slot = Slot::node(0, top.ty, 0, top.addr);
-        // Views in the order they were made, each with its parent; assembled bottom-up at the end.
+        // Views in the order of creation, each with its parent; assembled bottom-up at the end.
         let mut views: Vec<(usize, TreeEdge, TreeView)> = Vec::new();
         let mut todo = vec![Todo { slot, edge: TreeEdge::End, depth: top.depth, levels, parent: usize::MAX }];
         while let Some(next) = todo.pop() {
@@ -98,12 +97,12 @@ impl<F: Fabric> Operation<'_, F> {
                 };
                 Ok((view, Vec::new()))
             }
-            _ => Err(IndexError::corrupt(todo.slot.addr(), "slot of no known type")),
+            _ => Err(IndexError::corrupt(todo.slot.addr(), "slot of unknown type")),
         }
     }
 
-    /// The first node on the path of `prefix` whose own prefix is at least as long, or the last
-    /// node there is.
+    /// The first node on the path of `prefix` whose own prefix is at least as long, or else the
+    /// last node on the path.
     async fn covering_node(&mut self, prefix: &[u8]) -> Result<NodeRef> {
         let range = ScanRange::prefix(prefix);
         let mut limits = Limits::new(self.shared.keys, &range);

@@ -1,8 +1,8 @@
 //! Walking all inner nodes in key order, in chunks that each hold one pin.
 //!
-//! A pin stalls reclamation everywhere, so a long walk must let go of it now and then; addresses
-//! kept from one pin to the next would be worthless. A chunk therefore ends with a *key*: that of
-//! the next subtree to be visited, from which the next chunk finds its way again.
+//! A pin stalls reclamation everywhere, so a long walk must release it from time to time, and
+//! addresses from one pin are worthless under the next. A chunk therefore ends with a *key*: that
+//! of the next subtree to visit, by which the next chunk finds its position again.
 
 use super::descend_any::keys_below;
 use super::frontier::{Item, Place};
@@ -19,18 +19,18 @@ use std::ops::Bound;
 /// Nodes read in one round trip.
 const WIDTH: usize = 128;
 
-/// An inner node met on a walk.
+/// An inner node visited on a walk.
 pub(crate) struct Visited {
     pub(crate) node: NodeRef,
     /// The depth of its parent.
     pub(crate) above: usize,
     /// The depths of all nodes from the root to this one.
     pub(crate) path: PathDepths,
-    /// Its leaf children; those before the chunk's first key left out.
+    /// Its leaf children, without those before the chunk's first key.
     pub(crate) leaves: Vec<Slot>,
     /// All its live children.
     pub(crate) live: usize,
-    /// Whether an earlier chunk met it too.
+    /// Whether an earlier chunk visited it, too.
     pub(crate) again: bool,
 }
 
@@ -41,10 +41,10 @@ enum Step {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The next nodes in key order, each before those below it, at least `budget` new ones unless
-    /// the walk ends; and the prefix to go on from, which is always a later one.
+    /// Returns the next nodes in key order, each before those below it, at least `budget` new ones
+    /// unless the walk ends; and the prefix at which to continue, which is always a later one.
     ///
-    /// The caller is pinned; the nodes' addresses are good while it stays so.
+    /// The caller must be pinned; the nodes' addresses are valid under that pin.
     pub(super) async fn walk_chunk(
         &mut self,
         from: Option<&[u8]>,
@@ -67,12 +67,12 @@ impl<F: Fabric> Operation<'_, F> {
         let mut visited = Vec::new();
         let mut fresh = 0;
         loop {
-            // A node counts as visited when nothing before it is left: what the chunk's end cuts
-            // off is read again.
+            // A node counts as visited if nothing before it is left: nodes cut off by the end of
+            // the chunk are read again.
             while let Some(Step::Met(_)) = frontier.front() {
                 if let Some(Step::Met(visit)) = frontier.pop_front() {
-                    // What an earlier chunk met does not count, or a chunk might end where it
-                    // began.
+                    // Nodes that an earlier chunk visited are not counted: otherwise a chunk could
+                    // end where it began.
                     fresh += usize::from(!visit.again);
                     visited.push(visit);
                 }
@@ -88,12 +88,13 @@ impl<F: Fabric> Operation<'_, F> {
         if let (Some(next), Some(from)) = (&next, from)
             && &next[..] <= from
         {
-            return Err(IndexError::corrupt(root.addr, "a walk that comes back to where it was"));
+            return Err(IndexError::corrupt(root.addr, "walk does not advance"));
         }
         Ok((visited, next))
     }
 
-    /// Reads the unread nodes of a run. Returns the run with each followed by its inner children.
+    /// Reads the unread nodes of a run. Returns the run, with each node followed by its inner
+    /// children.
     async fn expand(
         &mut self,
         (limits, from_len): (&mut Limits<'_>, usize),
@@ -163,7 +164,8 @@ impl<F: Fabric> Operation<'_, F> {
             if let Step::Unread(Item { place: Place::Node(node), .. }) = step
                 && let Some(key) = keys_below(&mut self.client, &[node]).await?.pop().flatten()
             {
-                // Any key below will do to find the subtree, but its first bytes alone begin it.
+                // Any key below identifies the subtree, but only its first bytes are the subtree's
+                // start.
                 return Ok(Some(key[..node.depth.min(key.len())].to_vec()));
             }
         }

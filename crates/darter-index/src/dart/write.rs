@@ -1,16 +1,16 @@
 //! Insert, update, conditional put and delete (paper, sections 4.2 and 4.3).
 //!
-//! Every change is one CAS on one slot. What it links is written before, in the same doorbell batch
-//! when both are on one memory node. A CAS that fails changes nothing: the operation looks again
-//! and counts a retry. The slot rules (`docs/dart.md`) keep keys unique without a further round
-//! trip: slots of a bucket fill in order and never become empty again, so two inserters of one edge
-//! meet at the same first empty slot.
+//! Every change is one CAS on one slot. The objects that it links are written before it, in the
+//! same doorbell batch if both are on one memory node. A CAS that fails changes nothing: the
+//! operation searches again and counts a retry. The slot rules (`docs/dart.md`) keep keys unique
+//! without a further round trip: slots of a bucket fill in order and never become empty again, so
+//! two inserters of one edge compete for the same first empty slot.
 //!
 //! *Superseded puts.* A put that loses its slot to another put of the same key need not try again.
-//! If the winner's leaf says that it replaced a leaf of this key whatever its value
-//! ([`leaf::mark_replacement`]), the key was there just before the winner's CAS, which came between
-//! our look and our CAS. Our put takes effect at that moment and is overwritten at once, unseen. So
-//! writers of one key do not hold each other up, however many they are.
+//! If the winner's leaf says that it replaced a leaf of this key unconditionally
+//! ([`leaf::mark_replacement`]), the key was present just before the winner's CAS, which happened
+//! between our read and our CAS. Our put takes effect at that moment and is overwritten at once,
+//! unseen. So writers of one key do not delay each other, however many there are.
 
 use super::Dart;
 use super::access::{Parent, Target};
@@ -30,32 +30,32 @@ use darter_fabric::{Batch, Fabric, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
 
-/// Deletes from one node at the same time, beside a client's own, for which it looks whether they
-/// left the node sparse together. What more of them leave, the next delete collapses.
+/// Concurrent deletes from one node, other than the client's own, for which a delete checks whether
+/// together they left the node sparse. If more of them did, the next delete collapses the node.
 const CONCURRENT_DELETES_MAX: usize = 4;
 
-/// What one look at the tree led to.
+/// The result of one attempt.
 pub(super) enum Attempt {
     Done(PutOutcome),
     Again,
 }
 
-/// Where the way to a key has ended.
+/// Where the search for a key ended.
 enum Lookup {
-    /// Its leaf.
+    /// At the key's leaf.
     Key(SlotAt),
-    /// The leaf of another key.
+    /// At the leaf of another key.
     Other(SlotAt, Vec<u8>),
-    /// No child under its edge.
+    /// At a node without a child under the key's edge.
     Vacant,
     /// Inside the compressed bytes before a node.
     Diverged,
-    /// A node that is being replaced.
+    /// At a node that is being replaced.
     Sealed,
 }
 
 impl Lookup {
-    /// Of how a writer's descent has ended, with the batch that it has left.
+    /// Classifies the end of a writer's descent, using the batch that it left.
     fn of<F: Fabric>(client: &mut Pinned<'_, F>, end: End, done: Batch) -> Result<Self> {
         let spot = match end {
             End::Leaf { at, is_key: true, .. } => Self::Key(at),
@@ -72,7 +72,7 @@ impl Lookup {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Stores a value under a key when the condition holds.
+    /// Stores a value under a key if the condition holds.
     pub(super) async fn put_value(
         &self,
         client: &mut Client<F>,
@@ -96,7 +96,8 @@ impl<F: Fabric> Dart<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Puts, changes or removes a key as `decide` says: [`crate::OrderedIndex::modify_as`].
+    /// Puts, changes or removes a key as `decide` says. Implements
+    /// [`crate::OrderedIndex::modify_as`].
     pub(super) async fn modify_value(
         &self,
         client: &mut Client<F>,
@@ -157,7 +158,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.place(draft, &mut descent, spot, is_unconditional).await
     }
 
-    /// Takes a key out of the slot that holds its leaf. Returns whether nobody came between.
+    /// Removes a key from the slot that holds its leaf. Returns whether the CAS succeeded.
     async fn remove(&mut self, descent: &Descent<'_>, at: SlotAt) -> Result<bool> {
         let tomb = Slot::tomb(descent.key.edge(descent.node.depth));
         let is_whole = descent.node.ty.buckets() == 1;
@@ -165,7 +166,8 @@ impl<F: Fabric> Operation<'_, F> {
         let looks = is_whole && !was_thin && thinned(descent, &descent.bucket, 1 + CONCURRENT_DELETES_MAX);
         let mut batch = self.client.batch();
         let cas = batch.cas(at.addr, at.slot.word(), tomb.word());
-        // Behind the CAS: of deletes at the same time the last sees what all of them have left.
+        // Read after the CAS: the last of several concurrent deletes sees the effects of all of
+        // them.
         let look = looks.then(|| {
             let bucket = descent.node.bucket_addr(descent.key.edge(descent.node.depth));
             batch.read(bucket, descent.bucket.len())
@@ -179,7 +181,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         self.retire_leaf(at.slot);
         if is_thin {
-            // The key is gone whatever becomes of the tidying: another delete does it.
+            // The key is deleted even if tidying fails; another delete will tidy.
             match self.tidy(descent.key.bytes()).await {
                 Err(error) if !error.is_out_of_space() => return Err(error),
                 _ => {}
@@ -188,7 +190,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(true)
     }
 
-    /// What becomes of a draft that an error has stopped.
+    /// Disposes of a draft after an error.
     fn after_error(&mut self, draft: &mut Draft<'_>, error: IndexError) -> IndexError {
         if error.is_out_of_space() {
             draft.discard(&mut self.client);
@@ -196,7 +198,7 @@ impl<F: Fabric> Operation<'_, F> {
         error
     }
 
-    /// Puts a pair where the way to its key has ended, if nobody came between.
+    /// Puts a pair where the search for its key ended. The CAS may lose to another client.
     async fn place(
         &mut self,
         draft: &mut Draft<'_>,
@@ -206,7 +208,8 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Attempt> {
         leaf::mark_replacement(&mut draft.words, false);
         match spot {
-            // What is done rarely is boxed: its futures would be most of those that every write is.
+            // Rare cases are boxed: otherwise their futures would dominate the size of every
+            // write's future.
             Lookup::Key(at) => self.replace_leaf(draft, at, is_unconditional).await,
             Lookup::Other(at, other) => Box::pin(self.split_at(draft, descent, at, &other)).await,
             Lookup::Vacant => self.fill_vacancy(draft, descent).await,
@@ -218,7 +221,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The key is there: swings its slot to a new leaf.
+    /// The key is present: swings its slot to a new leaf.
     async fn replace_leaf(
         &mut self,
         draft: &mut Draft<'_>,
@@ -247,8 +250,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Attempt::Again)
     }
 
-    /// No child under the key's edge: takes its slot, or switches the node's type when its bucket
-    /// is full.
+    /// The key's edge has no child: takes its slot, or switches the node's type if the bucket is
+    /// full.
     async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Attempt> {
         let node = descent.node;
         let edge = descent.key.edge(node.depth);
@@ -293,8 +296,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Attempt::Again)
     }
 
-    /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as
-    /// they are sparse.
+    /// Rebuilds at a smaller size, or collapses, the node where a key ends, then its parents, as
+    /// long as they are sparse.
     pub(super) async fn tidy(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let mut descent = self.descent(key);
@@ -309,7 +312,7 @@ impl<F: Fabric> Operation<'_, F> {
                     let incoming = descent.incoming.map(|incoming| (incoming, descent.above));
                     (descent.node, incoming, Some(&descent.bucket[..]))
                 }
-                // The key leaves the path below `holder`, which is the node that may be sparse.
+                // The key left the path below `holder`, which is the node that may be sparse.
                 End::Diverged => match descent.holder {
                     Some(holder) => (holder, None, None),
                     None => return Ok(()),
@@ -344,7 +347,8 @@ impl<F: Fabric> Operation<'_, F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Whether a rebuild would leave less than there is: a smaller type, a lone child, or nothing.
+    /// Whether a rebuild would yield less than the node has now: a smaller type, a single child, or
+    /// nothing.
     fn is_worth_rebuilding(&self, target: &Target<'_>, words: &[u64]) -> bool {
         let ty = target.node.ty;
         let live = super::node::children_in_order(ty, words);
@@ -373,7 +377,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// The value of the key whose way has ended, as the batch that it has left holds it; none when the
+/// The value of the key whose search has ended, as held by the batch that it left; `None` if the
 /// key is absent.
 fn value_at(end: End, done: &Batch) -> Result<Option<&[u8]>> {
     match end {
@@ -384,8 +388,8 @@ fn value_at(end: End, done: &Batch) -> Result<Option<&[u8]>> {
     }
 }
 
-/// The slot that an edge without a child takes in its bucket, and what it holds: the edge's own
-/// tombstone, else the first empty slot; `None` when the bucket is full.
+/// The slot that an edge without a child takes in its bucket, and its current content: the edge's
+/// own tombstone if there is one, else the first empty slot. `None` if the bucket is full.
 fn vacancy(ty: NodeType, bucket: &[u64], edge: u16) -> Option<(usize, Slot)> {
     if let Some(word) = ty.direct_word(edge) {
         return bucket.get(word).map(|&old| (word, Slot::from_word(old)));
@@ -398,7 +402,7 @@ fn live_count(words: &[u64], ty: NodeType) -> usize {
     super::node::slots(ty, words).filter(|(_, slot)| slot.is_live()).count()
 }
 
-/// Whether a bucket with so many children is so empty that its node may be sparse.
+/// Whether a bucket with this many live children is empty enough that its node may be sparse.
 fn bucket_is_sparse(ty: NodeType, live: usize) -> bool {
     ty == NodeType::N4 || {
         let smaller = NodeType::ALL[ty as usize - 1].capacity();
@@ -406,7 +410,8 @@ fn bucket_is_sparse(ty: NodeType, live: usize) -> bool {
     }
 }
 
-/// Whether a node may be sparse, with `fewer` children than the descent's bucket of it shows.
+/// Whether a node may be sparse, given that it has `fewer` children than the descent's copy of its
+/// bucket shows.
 fn thinned(descent: &Descent<'_>, bucket: &[u64], fewer: usize) -> bool {
     let ty = descent.node.ty;
     let slots = bucket.get(1..).unwrap_or_default();

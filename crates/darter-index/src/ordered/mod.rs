@@ -1,15 +1,16 @@
-//! The contract that every index fulfils, so that one benchmark and one checker run them all.
+//! The interface and guarantees that all indexes share, so that one benchmark and one checker can
+//! run any of them.
 //!
-//! Every index promises:
+//! Every index guarantees:
 //!
 //! - Point operations are linearizable.
-//! - A scan returns keys in order, each at most once: every key that was there throughout, and none
-//!   that was absent throughout.
+//! - A scan returns keys in order, each at most once: every key that was present throughout, and no
+//!   key that was absent throughout.
 //! - An operation ends with a result or a typed error, whatever bytes the pool holds.
 //!
-//! Whether an operation may wait for another client differs. Those of DART never do. Indexes with
-//! locks do while another client holds one; the lock of a client that can write no more is taken
-//! over.
+//! Indexes differ in whether an operation may wait for another client. Operations of DART never do.
+//! Indexes with locks wait while another client holds one; the lock of a client that can no longer
+//! write is taken over.
 
 mod modify;
 mod sweep;
@@ -25,7 +26,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::ops::Bound;
 
-/// Keys that share the round trips of one multi-get; longer lists go in several.
+/// Number of keys that share the round trips of one multi-get; longer lists are split.
 pub(crate) const MULTI_GET_WIDTH: usize = 256;
 
 /// The longest key, in bytes.
@@ -42,10 +43,11 @@ pub fn check_key(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Takes the pairs of a scan.
+/// Receives the pairs of a scan.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) + Send + 'a;
 
-/// Decides by a key's value, none when it is absent; for [`Decision::Put`] it writes the new value.
+/// Decides by a key's value (`None` if the key is absent). For [`Decision::Put`] it writes the new
+/// value to the buffer.
 pub type Decide<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send + 'a;
 
 /// A key with its value.
@@ -64,24 +66,24 @@ pub enum Condition<'a> {
     Equals(&'a [u8]),
 }
 
-/// What becomes of a key, as decided by a closure that has seen its value.
+/// What to do with a key, as decided by a closure that has seen its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It stays as it is.
+    /// Leaves the key as it is.
     Keep,
-    /// It gets the value that was written.
+    /// Stores the value that was written.
     Put,
-    /// It goes; one that is absent stays so.
+    /// Removes the key, if it is present.
     Remove,
 }
 
 impl Condition<'_> {
-    /// Whether it can hold only for a key that is there.
+    /// Whether the condition can hold only for a key that is present.
     pub const fn wants_key(self) -> bool {
         matches!(self, Self::Present | Self::Equals(_))
     }
 
-    /// Whether it holds for a key with this value, none when the key is absent.
+    /// Whether the condition holds for a key with this value, or for an absent key if `None`.
     pub fn holds_for(self, value: Option<&[u8]>) -> bool {
         match self {
             Self::Always => true,
@@ -91,7 +93,7 @@ impl Condition<'_> {
         }
     }
 
-    /// What a put under this condition counts as.
+    /// The operation kind that a put under this condition is counted as.
     pub const fn op_kind(self) -> OpKind {
         match self {
             Self::Always | Self::Absent => OpKind::Insert,
@@ -103,7 +105,7 @@ impl Condition<'_> {
 /// What a put did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// The key was absent and is now there.
+    /// The key was absent and has been inserted.
     Inserted,
     /// The key's value was replaced.
     Replaced,
@@ -111,7 +113,7 @@ pub enum PutOutcome {
     Refused,
 }
 
-/// The part of the key space a scan covers, and its direction.
+/// The part of the key space that a scan covers, and its direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRange {
     /// Lower bound.
@@ -141,12 +143,12 @@ impl ScanRange {
         Self { from, to: kept.map_or(Bound::Unbounded, Bound::Excluded), reverse: false }
     }
 
-    /// Whether a key lies in it.
+    /// Whether a key lies in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         !self.begins_behind(key) && !self.ends_before(key)
     }
 
-    /// Whether all keys in it are greater than this one.
+    /// Whether all keys in the range are greater than this one.
     pub(crate) fn begins_behind(&self, key: &[u8]) -> bool {
         match &self.from {
             Bound::Included(from) => key < &from[..],
@@ -155,7 +157,7 @@ impl ScanRange {
         }
     }
 
-    /// Whether all keys in it are less than this one.
+    /// Whether all keys in the range are less than this one.
     pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         match &self.to {
             Bound::Included(to) => key > &to[..],
@@ -172,29 +174,31 @@ impl ScanRange {
     }
 }
 
-/// An ordered index over a pool. `client` is the calling thread's or task's own. Clones are handles
-/// of the same index in the same compute node: they share its caches and whatever else its clients
-/// share.
+/// An ordered index over a pool. `client` belongs to the calling thread or task. Clones are handles
+/// of the same index in the same compute node: they share its caches and all other per-process
+/// state.
 ///
-/// An index writes the methods of the first part, and those of the second part that it has something to
-/// say to: of `get` and `get_with`, of `scan` and `visit`, and of `delete_when` and `modify_as` it
-/// writes at least one, by which the trait makes the other. All else follows.
+/// An index implements the required methods. It may also implement the provided methods of the
+/// second part; of `get` and `get_with`, of `scan` and `visit`, and of `delete_when` and
+/// `modify_as` it must implement at least one, because the default of each calls the other. The
+/// remaining methods are built on these.
 pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// The index's name in commands and tables.
     const NAME: &'static str;
 
-    /// How a process uses an index; where it shapes what is stored, it counts when the index is
-    /// created.
+    /// How a process uses an index. Options that determine what is stored take effect when the
+    /// index is created.
     type Options: Clone + Default + Send + Sync + 'static;
 
-    /// Opens the pool's index of this kind. Fails with [`IndexError::NoIndex`] if it holds none.
+    /// Opens the pool's index of this kind. Fails with [`IndexError::NoIndex`] if the pool holds
+    /// none.
     fn open(client: &mut Client<F>, options: Self::Options) -> impl Future<Output = Result<Self>> + Send;
 
-    /// Creates an index of this kind in a pool that holds none, and opens it. Of several clients
-    /// that do so at once each gets the same index.
+    /// Creates an index of this kind in a pool that holds none, and opens it. If several clients do
+    /// so at once, each gets the same index.
     fn create(client: &mut Client<F>, options: Self::Options) -> impl Future<Output = Result<Self>> + Send;
 
-    /// Stores a value under a key when the condition holds.
+    /// Stores a value under a key if the condition holds.
     fn put(
         &self,
         client: &mut Client<F>,
@@ -203,17 +207,17 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         condition: Condition<'_>,
     ) -> impl Future<Output = Result<PutOutcome>> + Send;
 
-    /// The values of the first of several keys, in their order, in the round trips of the longest
-    /// search among them: of at least one, and of all if the values are small. A part of
-    /// [`OrderedIndex::multi_get`], which has checked the keys.
+    /// Returns the values of the first keys of a list, in their order: of at least one key, and of
+    /// all keys if the values are small. Takes as many round trips as the longest search among
+    /// them. Called by [`OrderedIndex::multi_get`], which has checked the keys.
     fn multi_get_chunk(
         &self,
         client: &mut Client<F>,
         keys: &[&[u8]],
     ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>>> + Send;
 
-    /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is
-    /// visible before the end.
+    /// Fills an empty index from strictly ascending keys. Returns the number of keys. Nothing is
+    /// visible until the load ends.
     fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> impl Future<Output = Result<u64>> + Send
     where
         I: Iterator<Item = KeyValue> + Send;
@@ -221,12 +225,13 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// Walks the whole index, verifies every invariant, and reports what is reachable.
     fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport>> + Send;
 
-    /// Counts and sizes, by a walk of the whole index.
+    /// Returns counts and sizes, from a walk of the whole index.
     fn stats(&self, client: &mut Client<F>) -> impl Future<Output = Result<IndexStats>> + Send;
 
-    // Methods that an index may have of its own.
+    // Provided methods that an index may override.
 
-    /// Returns the index's name; that of the index itself where `Self` stands for one of several.
+    /// Returns the index's name. If `Self` can hold one of several indexes, this is the name of the
+    /// one it holds.
     fn name(&self) -> &'static str {
         Self::NAME
     }
@@ -239,7 +244,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         check_key(key)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     fn get(
         &self,
         client: &mut Client<F>,
@@ -248,8 +253,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         self.get_with(client, key, <[u8]>::to_vec)
     }
 
-    /// Returns what `f` makes of a key's value. An index that need not copy the value out first does
-    /// without.
+    /// Returns the result of `f` applied to a key's value. Indexes that can do so override this to
+    /// avoid copying the value.
     fn get_with<R>(
         &self,
         client: &mut Client<F>,
@@ -259,8 +264,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         async move { Ok(self.get(client, key).await?.map(|value| f(&value))) }
     }
 
-    /// The first `limit` keys of a range in its direction, with their values. Fewer mean the range
-    /// is exhausted.
+    /// Returns the first `limit` keys of a range, in its direction, with their values. If there are
+    /// fewer, the range is exhausted.
     fn scan(
         &self,
         client: &mut Client<F>,
@@ -275,8 +280,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         }
     }
 
-    /// [`OrderedIndex::scan_with`] by a reference, so that a scan is compiled once. An index that need
-    /// not copy the pairs first does without.
+    /// [`OrderedIndex::scan_with`] by a reference, so that a scan is compiled once. Indexes that
+    /// can do so override this to avoid copying the pairs.
     fn visit<'v>(
         &self,
         client: &mut Client<F>,
@@ -293,7 +298,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         }
     }
 
-    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    /// Removes a key if the condition holds. Returns whether the key was removed.
     fn delete_when(
         &self,
         client: &mut Client<F>,
@@ -305,8 +310,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
 
     /// [`OrderedIndex::modify`] by a reference, counted as an operation of this kind.
     ///
-    /// An index without a way of its own reads the key, and puts or removes it on the condition that
-    /// its value is still that one, until the condition holds.
+    /// The default reads the key, then puts or removes it on condition that its value has not
+    /// changed, and repeats this until the condition holds.
     fn modify_as(
         &self,
         client: &mut Client<F>,
@@ -317,30 +322,30 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         modify::by_conditions(self, client, key, decide)
     }
 
-    /// Prefetches what operations on these keys are going to read, where that is in memory of this
-    /// machine.
+    /// Prefetches the data that operations on these keys will read, if it is in this machine's
+    /// memory.
     fn prefetch<'k>(&self, _client: &Client<F>, _keys: impl Iterator<Item = &'k [u8]>) {}
 
-    /// Upkeep that is due: scrubbing of hints, and the like. Cheap when nothing is.
+    /// Does upkeep that is due, such as scrubbing hints. Cheap if nothing is due.
     fn maintain(&self, _client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Adapts what the index keeps to the accesses that it has seen, if that is due.
+    /// Adapts the index's structure to the accesses seen so far, if that is due.
     fn adapt(&self, _client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Frees what dead clients left behind. The client must not be pinned; other clients may be at
-    /// work, and are waited for as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot
-    /// go on, what was not freed is left to another sweep.
+    /// Frees what dead clients left behind. The client must not be pinned. Other clients may be
+    /// working; the sweep waits for them as described at [`darter_pool::Pool::finish_adoption`]. If
+    /// a walk fails, memory that was not freed is left to a later sweep.
     fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept>> + Send {
         sweep::sweep_dead(self, client)
     }
 
-    /// Clears what leads anywhere outside `reachable` although the index does not rest on it.
-    /// Returns whether that may have made more unreachable. A part of [`OrderedIndex::sweep_dead`],
-    /// for an index that keeps hints in the pool.
+    /// Clears hints that point outside `reachable`. Returns whether that may have made more objects
+    /// unreachable. Part of [`OrderedIndex::sweep_dead`], for an index that keeps hints in the
+    /// pool.
     fn scrub_unreachable(
         &self,
         _client: &mut Client<F>,
@@ -349,15 +354,15 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         std::future::ready(Ok(false))
     }
 
-    /// Bytes this process caches for the index.
+    /// Bytes of cache that this process holds for the index.
     fn cache_used_bytes(&self) -> u64 {
         0
     }
 
-    // What follows from these.
+    // Methods built on those above.
 
-    /// Opens the pool's index of this kind, creating it in a pool that holds none. Fails with
-    /// [`IndexError::NoIndex`] if it holds another kind.
+    /// Opens the pool's index of this kind, and creates it if the pool holds none. Fails with
+    /// [`IndexError::NoIndex`] if the pool holds an index of another kind.
     fn open_or_create(
         client: &mut Client<F>,
         options: Self::Options,
@@ -370,13 +375,13 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         }
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key. Returns whether it was present.
     fn delete(&self, client: &mut Client<F>, key: &[u8]) -> impl Future<Output = Result<bool>> + Send {
         self.delete_when(client, key, Condition::Always)
     }
 
-    /// Removes a key whose value `is_wanted`. Returns whether it did. It may be called several
-    /// times; the value it was called with last is the one that is gone.
+    /// Removes a key if `is_wanted` accepts its value. Returns whether the key was removed.
+    /// `is_wanted` may be called several times; the last call received the value that was removed.
     fn delete_if(
         &self,
         client: &mut Client<F>,
@@ -391,10 +396,10 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         }
     }
 
-    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for
-    /// [`Decision::Put`] it writes the new value. It may be called several times, with the buffer
-    /// empty each time; the value it was called with last is the one that its decision took the
-    /// place of. Returns that decision.
+    /// Puts, changes or removes a key as `decide` says. `decide` receives the key's value (`None`
+    /// if it is absent) and, for [`Decision::Put`], writes the new value to the buffer. It may be
+    /// called several times, each time with an empty buffer; its last call received the value that
+    /// was replaced. Returns the last decision.
     fn modify(
         &self,
         client: &mut Client<F>,
@@ -404,8 +409,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         async move { self.modify_as(client, OpKind::Update, key, &mut decide).await }
     }
 
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit`; returns how many there
-    /// were.
+    /// Passes the first `limit` pairs of a range, in its direction, to `visit`. Returns the number
+    /// of pairs.
     fn scan_with(
         &self,
         client: &mut Client<F>,
@@ -416,9 +421,9 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         async move { self.visit(client, range, limit, &mut visit).await }
     }
 
-    /// The values of the first of several keys, in their order: of at least one if there is one. Large
-    /// values end the read early. Up to 256 keys share the round trips of the longest search among
-    /// them.
+    /// Returns the values of the first keys of a list, in their order: of at least one key if the
+    /// list is not empty. Large values end the read early. Up to 256 keys share the round trips of
+    /// the longest search among them.
     fn multi_get_first(
         &self,
         client: &mut Client<F>,
@@ -433,7 +438,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         }
     }
 
-    /// The values of several keys, in their order, as [`OrderedIndex::multi_get_first`] reads them.
+    /// Returns the values of several keys, in their order, read as by
+    /// [`OrderedIndex::multi_get_first`].
     fn multi_get(
         &self,
         client: &mut Client<F>,
@@ -455,16 +461,16 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
-    /// Broken invariants, in words a person can act on; empty when the index is sound. At most
-    /// 1,000 are kept.
+    /// Broken invariants, described so that a person can act on them; empty if the index is sound.
+    /// At most 1,000 are kept.
     pub violations: Vec<String>,
-    /// Things worth knowing that break nothing: work a dead client left half done, and the like.
+    /// Observations that break no invariant, such as work that a dead client left half done.
     pub remarks: Vec<String>,
-    /// Hints that name a node which is no longer in the index. None is left when nothing unlinked
-    /// waits to be freed.
+    /// Hints that name a node that is no longer in the index. There are none if no unlinked object
+    /// is waiting to be freed.
     pub stale_hints: u64,
     /// Every object reachable from the index's roots, for the pool's audit.
     pub reachable: ReachableSet,
@@ -475,21 +481,22 @@ pub struct CheckReport {
 /// Bytes of leaves that a check reads in one round trip.
 const LEAF_BATCH_BYTES: usize = 1 << 20;
 
-/// Violations and remarks kept each.
+/// Maximum number of violations, and of remarks, that are kept.
 const FINDINGS_MAX: usize = 1000;
 
 impl CheckReport {
-    /// Adds a broken invariant, unless as many as are kept are there.
+    /// Adds a broken invariant, up to the maximum number that is kept.
     pub fn violation(&mut self, text: String) {
         if self.violations.len() < FINDINGS_MAX {
             self.violations.push(text);
         }
     }
 
-    /// Records that `what` cannot be read because no such object is there.
+    /// Records that `what` cannot be read because the pool's bytes are damaged.
     ///
     /// # Errors
-    /// An error that says nothing about the pool's bytes, such as a lost connection: then the check cannot go on.
+    /// Returns an error that does not concern the pool's bytes, such as a lost connection: the
+    /// check cannot continue after it.
     pub fn unreadable(&mut self, what: impl Display, error: impl Into<IndexError>) -> Result<()> {
         let error = error.into();
         if !error.is_damage() {
@@ -499,8 +506,8 @@ impl CheckReport {
         Ok(())
     }
 
-    /// Reads leaves, each by its address and length in words, as many in a round trip as a mebibyte
-    /// holds, and hands the words of each to `verify`.
+    /// Reads leaves, each given by its address and length in words, up to 1 MiB per round trip, and
+    /// passes the words of each to `verify`.
     ///
     /// # Errors
     /// Those of [`CheckReport::unreadable`].
@@ -528,15 +535,15 @@ impl CheckReport {
         Ok(())
     }
 
-    /// Adds a remark, unless as many as are kept are there.
+    /// Adds a remark, up to the maximum number that is kept.
     pub fn remark(&mut self, text: String) {
         if self.remarks.len() < FINDINGS_MAX {
             self.remarks.push(text);
         }
     }
 
-    /// Notes an object as reached. Returns whether it is new and overlaps no other; otherwise that
-    /// is a violation.
+    /// Records an object as reached. Returns whether it is new and overlaps no other; if not, adds
+    /// a violation.
     pub fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
         let is_fresh = self.reachable.insert(addr, bytes);
         if !is_fresh {
@@ -553,23 +560,23 @@ pub struct IndexStats {
     pub keys: u64,
     /// Bytes of leaves: keys, values, headers, rounding.
     pub kv_bytes: u64,
-    /// Bytes of everything else: inner nodes and the express skip table; of Quiver nodes and pages, with
-    /// the pairs that lie in these.
+    /// Bytes of everything else: inner nodes and the express skip table; for Quiver, nodes and
+    /// pages, including the pairs stored in pages.
     pub index_bytes: u64,
     /// Inner nodes by type name, smallest type first: count, bytes, live children.
     pub nodes: Vec<NodeTypeStats>,
-    /// `levels[d]` counts the leaves with `d` inner nodes above them (index 0 unused).
+    /// `levels[d]` is the number of leaves with `d` inner nodes above them (index 0 is unused).
     pub levels: Vec<u64>,
     /// Deepest leaf, in inner nodes.
     pub depth_max: usize,
-    /// The express skip table, where the index has one.
+    /// The express skip table, if the index has one.
     pub est: Option<EstStats>,
 }
 
-/// One inner-node type's share.
+/// Counts and sizes of one inner-node type.
 #[derive(Clone, Debug)]
 pub struct NodeTypeStats {
-    /// `N4` and so on.
+    /// `N4`, `N16` and so on.
     pub name: &'static str,
     /// Nodes of this type.
     pub count: u64,
@@ -590,8 +597,8 @@ pub struct EstStats {
     pub segments: u64,
     /// Slots in use.
     pub entries: u64,
-    /// Slots there are.
+    /// Total slots.
     pub slots: u64,
-    /// Bytes of directory and segments.
+    /// Bytes of the directory and the segments.
     pub bytes: u64,
 }

@@ -1,5 +1,5 @@
-//! How an index that has no way of its own modifies a key: it reads the key, and writes on the
-//! condition that nobody came between.
+//! The default way to modify a key: read it, then write on condition that its value has not
+//! changed.
 
 use super::{Condition, Decide, Decision, OrderedIndex, PutOutcome};
 use crate::Result;
@@ -7,7 +7,8 @@ use crate::radix::{TURNS_MAX, no_progress};
 use darter_fabric::Fabric;
 use darter_pool::Client;
 
-/// [`OrderedIndex::modify`] by a get and a conditional put or delete, until the condition holds.
+/// [`OrderedIndex::modify`] as a get and a conditional put or delete, repeated until the condition
+/// holds.
 pub(super) async fn by_conditions<F: Fabric, I: OrderedIndex<F>>(
     index: &I,
     client: &mut Client<F>,

@@ -1,31 +1,32 @@
-//! Giving back what dead clients left: the pool's two steps of a sweep, and the index's own between
-//! them.
+//! Freeing what dead clients left: two steps in the pool, with one step in the index between them.
 //!
-//! 1. The pool adopts the blocks of the dead, who can store nothing more. A walk from here on
-//!    reaches all that is alive.
-//! 2. The index clears hints that name anything else, so that none leads to what is about to be
-//!    freed ([`OrderedIndex::scrub_unreachable`]). That may finish what a dead client had begun,
-//!    and so make more unreachable: walk once more.
+//! 1. The pool adopts the blocks of the dead clients, which can no longer store anything. A walk
+//!    that starts after this reaches every live object.
+//! 2. The index clears hints that name any other object, so that no hint leads to memory that is
+//!    about to be freed ([`OrderedIndex::scrub_unreachable`]). This may complete a change that a
+//!    dead client had begun, and so make more objects unreachable; in that case the index is walked
+//!    once more.
 //! 3. The pool frees what the last walk did not reach.
 //!
-//! What a walk that found something wrong did not reach may be alive: then nothing is freed.
+//! If a walk finds a violation, objects that it did not reach may still be live, so nothing is
+//! freed.
 
 use super::OrderedIndex;
 use crate::Result;
 use darter_fabric::Fabric;
 use darter_pool::{Client, SweepReport};
 
-/// What became of a sweep.
+/// The result of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swept {
-    /// A walk found these violations, in words a person can act on, so nothing was freed. Another
-    /// sweep can be tried.
+    /// A walk found these violations, so nothing was freed. They are described so that a person can
+    /// act on them. The sweep can be retried.
     Refused(Vec<String>),
     /// The pool's report.
     Done(SweepReport),
 }
 
-/// What [`OrderedIndex::sweep_dead`] does.
+/// Implements [`OrderedIndex::sweep_dead`].
 pub(crate) async fn sweep_dead<F: Fabric, I: OrderedIndex<F>>(
     index: &I,
     client: &mut Client<F>,

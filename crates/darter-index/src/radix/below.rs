@@ -1,48 +1,48 @@
 //! Finding any key below a node.
 //!
-//! Path compression leaves the bytes it skips in the leaves alone. Anyone who needs a node's prefix
-//! (a node split, a scan at its bounds, an express entry to be placed) reads the key of any leaf
-//! below it; many nodes share the round trips.
+//! With path compression, the bytes that an edge skips are stored only in the leaves. To get a
+//! node's prefix (for a node split, a scan at its bounds, or a new express entry), an operation
+//! reads the key of any leaf below it; many nodes share the round trips.
 
 use super::leaf;
 use crate::Result;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pinned;
 
-/// A node on the way down, or as much of it as one READ brings.
+/// A node on the way down, or the part of it that one READ covers.
 pub trait Node: Sized {
-    /// Where the words to be read next are, and how many.
+    /// The address and number of the words to read next.
     fn words(&self) -> (GlobalAddr, usize);
 
-    /// Adds the ways on from here, given those words. The last one is gone first.
+    /// Adds the ways down from here, given those words. The last one is tried first.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`](crate::IndexError::Corrupt).
     fn add_ways(&self, words: &[u64], ways: &mut Vec<Way<Self>>) -> Result<()>;
 }
 
-/// A way on from a node.
+/// A way down from a node.
 #[derive(Clone, Copy, Debug)]
 pub enum Way<N> {
-    /// To a node, or to more of the same.
+    /// To a node, or to another part of the same node.
     Node(N),
     /// To a leaf.
     Leaf {
-        /// Where it is.
+        /// The leaf's address.
         addr: GlobalAddr,
         /// Its size class.
         class: u8,
     },
 }
 
-/// The search below one node: the ways that are left, and the key that it has found.
+/// The search below one node: the ways that remain, and the key if one was found.
 struct Search<N> {
     ways: Vec<Way<N>>,
     key: Option<Vec<u8>>,
 }
 
-/// For each node, the key of some leaf below it, or `None` if it has none. A child without a leaf, which
-/// a client that deletes leaves for as long as it has not taken the child out, is passed over.
+/// For each node, returns the key of some leaf below it, or `None` if it has none. Skips children
+/// without a leaf, which exist while a client that deletes has not yet removed them.
 ///
 /// # Errors
 /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).

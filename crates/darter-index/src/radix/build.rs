@@ -1,9 +1,9 @@
 //! Bulk load: a radix tree from strictly ascending keys, built bottom-up.
 //!
-//! Sorted keys arrive; the open nodes of the last key's path lie on a stack. Where the next key
-//! parts from the last, every open node deeper than that is complete: its type is the smallest that
-//! fits, and it is written once. Nothing is visible before its user publishes the root, so a
-//! failure gives everything back.
+//! The open nodes of the last key's path are on a stack. Where the next key diverges from the last,
+//! every open node deeper than that is complete: it gets the smallest type that fits, and is
+//! written once. Nothing is visible before the caller publishes the root, so after a failure
+//! everything is freed.
 
 use super::common_prefix;
 use super::drafts::alloc;
@@ -17,16 +17,16 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 
-/// Leaves in a row on one memory node.
+/// Number of consecutive leaves on one memory node.
 const LEAF_RUN: u64 = 64;
 
-/// What the nodes of the tree look like.
+/// The format of the tree's nodes.
 pub trait Shape: Send {
     /// The types of node.
     type Type: NodeCode + Send;
 
-    /// Most bytes that an edge skips; where one would skip more, a chain of nodes with one child is
-    /// put between.
+    /// Maximum number of bytes that an edge skips. If one would skip more, a chain of nodes with
+    /// one child each is inserted.
     const SKIP_MAX: usize;
 
     /// The smallest type that holds these children.
@@ -38,20 +38,21 @@ pub trait Shape: Send {
     /// A node's words.
     fn image(ty: Self::Type, identity: u64, children: &[Slot<Self::Type>]) -> Vec<u64>;
 
-    /// The slots in a node's words that are live.
+    /// The live slots in a node's words.
     fn children(ty: Self::Type, words: &[u64]) -> Vec<Slot<Self::Type>>;
 
-    /// What a slot says of the bytes that its edge skips, at most [`Shape::SKIP_MAX`].
+    /// The encoding in a slot of the number of bytes that its edge skips, at most
+    /// [`Shape::SKIP_MAX`].
     fn skip(bytes: usize) -> u8;
 
-    /// A finished node gets its place below a node of depth `above`. `key` has its prefix.
+    /// Called when a finished node is attached below a node of depth `above`. `key` has its prefix.
     fn attached(&mut self, key: &mut HashedKey<'_>, above: usize, node: Built<Self::Type>);
 }
 
 /// A finished node.
 #[derive(Clone, Copy, Debug)]
 pub struct Built<T> {
-    /// Where it is.
+    /// The node's address.
     pub addr: GlobalAddr,
     /// Its type.
     pub ty: T,
@@ -59,7 +60,7 @@ pub struct Built<T> {
     pub depth: usize,
 }
 
-/// A node whose last child has not come yet.
+/// A node that may still get further children.
 struct Open<T> {
     depth: usize,
     children: Vec<Slot<T>>,
@@ -69,7 +70,7 @@ struct Open<T> {
 #[derive(Clone, Copy)]
 struct Child<T> {
     slot: Slot<T>,
-    /// Of a node.
+    /// The depth, if it is a node.
     depth: Option<usize>,
 }
 
@@ -79,10 +80,10 @@ pub struct Builder<S: Shape> {
     pub shape: S,
     keys: HashKeys,
     stack: Vec<Open<S::Type>>,
-    /// The finished root, which has the children of the lowest open node.
+    /// The finished root, with the children of the lowest open node.
     root: Option<Built<S::Type>>,
     writes: Writes,
-    /// Keys taken.
+    /// Number of keys taken.
     count: u64,
 }
 
@@ -93,11 +94,12 @@ impl<S: Shape> Builder<S> {
         Self { shape, keys, stack, root: None, writes: Writes::default(), count: 0 }
     }
 
-    /// Takes all keys and returns the finished root, which nothing points to yet. Put it in the
-    /// place of an empty index's root, then call [`Builder::end`].
+    /// Takes all keys and returns the finished root, to which nothing points yet. Replace an empty
+    /// index's root by it, then call [`Builder::end`].
     ///
     /// # Errors
     /// [`IndexError::NotSorted`], a key or value that is too long, or those of the pool and the
+    /// fabric. Everything built is then freed, unless freeing it fails, too.
     /// fabric. Everything built is freed then, except where freeing it fails too.
     pub async fn run<F: Fabric, I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Built<S::Type>>
     where
@@ -112,12 +114,12 @@ impl<S: Shape> Builder<S> {
         }
     }
 
-    /// Ends a load with what came of publishing its root. Returns how many keys it has loaded.
+    /// Ends a load, given the result of publishing its root. Returns the number of keys loaded.
     ///
     /// # Errors
-    /// The one given. [`IndexError::NotEmpty`] says that the root was not published: everything is
-    /// freed. After any other error it may be linked, since the CAS may have landed though its
-    /// reply was lost.
+    /// The given error. [`IndexError::NotEmpty`] means that the root was not published: everything
+    /// is freed. After any other error it may be linked, since the CAS may have been executed
+    /// although its reply was lost.
     pub async fn end<F: Fabric>(mut self, client: &mut Client<F>, published: Result<()>) -> Result<u64> {
         if matches!(published, Err(IndexError::NotEmpty)) {
             self.give_back(client).await?;
@@ -134,8 +136,7 @@ impl<S: Shape> Builder<S> {
             check_key(&key)?;
             if let Some((previous, child)) = last.take() {
                 if key <= previous {
-                    // The leaf belongs to nobody yet; let the stack own it, so that it is given
-                    // back.
+                    // The leaf is not on the stack yet; add it, so that it is freed.
                     self.adopt(&previous, child);
                     return Err(IndexError::NotSorted { at: self.count });
                 }
@@ -204,8 +205,8 @@ impl<S: Shape> Builder<S> {
         }
     }
 
-    /// Lets the deepest open node own a child that could not be attached, for
-    /// [`Builder::give_back`] to find.
+    /// Adds a child that could not be attached to the deepest open node, so that
+    /// [`Builder::give_back`] finds it.
     fn adopt(&mut self, key: &[u8], child: Child<S::Type>) {
         if let Some(open) = self.stack.last_mut() {
             let edge = key.get(open.depth).map_or(0, |&byte| u16::from(byte));
@@ -213,8 +214,8 @@ impl<S: Shape> Builder<S> {
         }
     }
 
-    /// The slot of a child in a node of depth `above`, chain nodes put between where an edge would
-    /// skip too much.
+    /// The slot of a child in a node of depth `above`. Inserts chain nodes where an edge would skip
+    /// too many bytes.
     async fn attach<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
@@ -269,8 +270,8 @@ impl<S: Shape> Builder<S> {
         Ok(Built { addr, ty, depth })
     }
 
-    /// Frees everything built, none of which was ever visible. What an error of the fabric leaves
-    /// of it is the sweep's.
+    /// Frees everything built, none of which was ever visible. Objects that an error of the fabric
+    /// leaves behind are freed by the sweep.
     async fn give_back<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
         if self.writes.may_be_lost() {
             return Ok(());

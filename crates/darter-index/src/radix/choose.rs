@@ -1,24 +1,24 @@
 //! Choosing the prefix list: the paper's greedy algorithm (section 3.1, "Runtime Adjustment") on
-//! one walk's summary.
+//! the summary of one walk.
 //!
-//! What a list saves for a key depends only on the depths of the inner nodes on the key's path, and
-//! many keys share them. So one walk counts keys and sampled accesses per *shape* (set of depths),
-//! and the greedy rounds run on the shapes, not on the tree: take the length that saves most round
-//! trips, given those already taken; stop when the next saves less than one in two hundred, when
-//! the nodes it would enter exceed the budget, or at eight lengths.
+//! The round trips that a list saves for a key depend only on the depths of the inner nodes on the
+//! key's path, and many keys share them. So one walk counts keys and sampled accesses per *shape*
+//! (set of depths), and the greedy rounds run on the shapes, not on the tree: add the length that
+//! saves the most round trips, given those already added. Stop when the next one saves less than
+//! one in two hundred, when the nodes that it would enter exceed the budget, or at eight lengths.
 //!
-//! Each length costs a search a verb, since all are looked up at once: where the verbs of a NIC run
-//! out before the clients' patience does, lengths that save little cost more than they save. So a
-//! verb has a price in round trips.
+//! Each length costs a search one verb, since all are looked up at once. If the verb rate of a NIC
+//! is the bottleneck, lengths that save little cost more than they save. So a verb has a price in
+//! round trips.
 
 use super::prefix_list::{DELTA_MAX, LIST_MAX, PathDepths, PrefixList};
 use std::collections::BTreeMap;
 
 /// Longest length a list can hold.
 const LENGTH_MAX: usize = 255;
-/// A further length must save at least this share of the round trips left.
+/// A further length must save at least this fraction of the remaining round trips.
 const GAIN_MIN: f64 = 0.005;
-/// Share of the weight that keys never sampled have together, when any were sampled.
+/// Total weight of the keys that were never sampled, if any were sampled.
 const PRIOR: f64 = 0.1;
 
 /// Keys that share a path shape.
@@ -28,13 +28,13 @@ struct Weight {
     accesses: f64,
 }
 
-/// What a walk found out.
+/// The results of a walk.
 #[derive(Debug)]
 pub struct Summary {
     shapes: BTreeMap<PathDepths, Weight>,
-    /// `entered[L]` counts the nodes that a list with length L enters.
+    /// `entered[L]` is the number of nodes that a list with length L enters.
     entered: Vec<u64>,
-    /// Inner nodes.
+    /// Number of inner nodes.
     pub nodes: u64,
     /// Bytes of inner nodes.
     pub node_bytes: u64,
@@ -47,7 +47,7 @@ impl Default for Summary {
 }
 
 impl Summary {
-    /// Notes a node that covers the lengths above `above` up to `depth`.
+    /// Counts a node that covers the lengths above `above` up to `depth`.
     pub fn note_node(&mut self, above: usize, depth: usize, bytes: u64) {
         self.nodes += 1;
         self.node_bytes += bytes;
@@ -57,20 +57,20 @@ impl Summary {
         }
     }
 
-    /// Notes `keys` leaves on a path, with the accesses sampled in them.
+    /// Counts `keys` leaves on a path, with the accesses sampled in them.
     pub fn note_keys(&mut self, path: PathDepths, keys: f64, accesses: f64) {
         let weight = self.shapes.entry(path).or_default();
         weight.keys += keys;
         weight.accesses += accesses;
     }
 
-    /// Entries a table for this list would hold.
+    /// Number of entries that a table for this list would hold.
     pub fn entries(&self, list: PrefixList) -> u64 {
         list.lengths().into_iter().map(|length| self.entered[length]).sum()
     }
 
-    /// The list that saves most round trips with at most `budget` entries, a verb counting as
-    /// `verb_price` of one.
+    /// The list that saves the most round trips with at most `budget` entries, where a verb costs
+    /// `verb_price` round trips.
     pub fn choose(&self, budget: u64, verb_price: f64) -> PrefixList {
         let shapes = self.weighted();
         let cost_of = |lengths: &[u8]| cost_of(&shapes, lengths, verb_price);
@@ -97,7 +97,7 @@ impl Summary {
         PrefixList::new(&chosen)
     }
 
-    /// Shapes with their weights, which add up to 1.
+    /// Shapes with their weights, which sum to 1.
     fn weighted(&self) -> Vec<(PathDepths, f64)> {
         let keys: f64 = self.shapes.values().map(|weight| weight.keys).sum();
         let accesses: f64 = self.shapes.values().map(|weight| weight.accesses).sum();
@@ -113,7 +113,7 @@ impl Summary {
                 (path, prior * weight.keys / keys + (1.0 - prior) * sampled)
             })
             .collect();
-        // A map's order differs from run to run, and with it the sums' last bits.
+        // The order of a map differs from run to run, and with it the sums' last bits.
         shapes.sort_unstable_by_key(|&(path, _)| path);
         shapes
     }
@@ -140,14 +140,15 @@ fn with(lengths: &[u8], length: u8) -> Vec<u8> {
     all
 }
 
-/// Round trips of a search under a list, on average: one for the table, one per node read, one for
-/// the leaf. Its verbs are those but the first, and one for each length.
+/// Average cost of a search under a list, in round trips: one for the table, one per node read, one
+/// for the leaf. Its verbs are these without the first, plus one for each length.
 fn cost_of(shapes: &[(PathDepths, f64)], lengths: &[u8], verb_price: f64) -> f64 {
     let nodes: f64 = shapes.iter().map(|&(path, weight)| weight * f64::from(nodes_read(path, lengths))).sum();
     2.0 + nodes + verb_price * (1.0 + nodes + lengths.len() as f64)
 }
 
-/// Inner nodes a search reads on this path: from the deepest node that some length leads to.
+/// Inner nodes that a search reads on this path, starting at the deepest node that some length
+/// leads to.
 fn nodes_read(path: PathDepths, lengths: &[u8]) -> u32 {
     let all: u32 = path.iter().map(|word| word.count_ones()).sum();
     lengths
@@ -169,7 +170,7 @@ fn first_at_or_above(path: PathDepths, depth: usize) -> Option<usize> {
     })
 }
 
-/// How many depths in the set are at least `depth`.
+/// Number of depths in the set that are at least `depth`.
 fn count_from(path: PathDepths, depth: usize) -> u32 {
     let at = depth / 64;
     (path[at] >> (depth % 64)).count_ones() + path[at + 1..].iter().map(|word| word.count_ones()).sum::<u32>()
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(nodes_read(p, &[200]), 1);
     }
 
-    /// The shapes of uniform random keys at 10 M: most under depth 3, the rest under depth 2.
+    /// The shapes of 10 M uniform random keys: most under depth 3, the rest under depth 2.
     #[test]
     fn random_keys_get_lengths_two_and_three() {
         let s = summary(

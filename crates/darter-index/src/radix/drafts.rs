@@ -1,8 +1,9 @@
-//! Objects allocated for a change that nobody can see yet.
+//! Objects allocated for a change that is not visible yet.
 //!
-//! A writer allocates, writes, and links with one CAS. Until the CAS has won, all of it can be
-//! given back; afterwards none may. [`Drafts`] keeps the list in between. It frees nothing on drop:
-//! a cancelled operation's verbs may still land, its CAS among them, so what it had allocated is
+//! A writer allocates, writes, and links with one CAS. Until the CAS has succeeded, all objects can
+//! be freed; afterwards none may. [`Drafts`] keeps the list in between. It frees nothing on drop:
+//! verbs of a cancelled operation, including its CAS, may still be executed, so its objects are
+//! left to the sweep (rule R6).
 //! left to the sweep (rule R6).
 
 use super::leaf;
@@ -13,10 +14,10 @@ use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
 
-/// Allocates an object; no box is made where the client has one at hand.
+/// Allocates an object. Avoids boxing the future if the client has a free object at hand.
 ///
 /// # Errors
-/// Those of the pool: out of space, most often.
+/// Those of the pool, most often out of space.
 #[inline]
 pub async fn alloc<F: Fabric>(
     client: &mut Client<F>,
@@ -37,7 +38,7 @@ pub struct Drafts {
 }
 
 impl Drafts {
-    /// No objects.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -45,7 +46,7 @@ impl Drafts {
     /// Allocates an object, preferably on memory node `node`.
     ///
     /// # Errors
-    /// Those of the pool: out of space, most often.
+    /// Those of the pool, most often out of space.
     #[inline]
     pub async fn alloc<F: Fabric>(
         &mut self,
@@ -59,12 +60,12 @@ impl Drafts {
         Ok(addr)
     }
 
-    /// Takes in an object that was allocated elsewhere and not published.
+    /// Adds an object that was allocated elsewhere and not published.
     pub fn add(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
         self.objects.push((addr, bytes, kind));
     }
 
-    /// The change was published: the objects belong to the index now.
+    /// The change was published: the objects now belong to the index.
     pub fn keep(&mut self) {
         self.objects.clear();
     }
@@ -77,7 +78,7 @@ impl Drafts {
     }
 }
 
-/// The pair being put: its leaf's words, and the leaf once allocated.
+/// A pair that is being put: its leaf's words, and the leaf once it is allocated.
 pub struct Draft<'a> {
     /// The key.
     pub key: &'a [u8],
@@ -92,7 +93,7 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// The words of a leaf for this pair; nothing is allocated yet.
+    /// Creates the words of a leaf for this pair. Allocates nothing.
     ///
     /// # Errors
     /// Key or value too long for this pool.
@@ -103,10 +104,11 @@ impl<'a> Draft<'a> {
         Ok(Self { key, class, words, leaf: None, is_posted: false, drafts: Drafts::new() })
     }
 
-    /// The leaf's address: on the memory node of the slot that will point to it, if there is room.
+    /// Allocates the leaf, if it is not allocated yet, and returns its address: on the memory node
+    /// of the slot that will point to it, if there is room.
     ///
     /// # Errors
-    /// Those of the pool: out of space, most often.
+    /// Those of the pool, most often out of space.
     pub async fn place<F: Fabric>(&mut self, client: &mut Client<F>, node: u8) -> Result<GlobalAddr> {
         if let Some(addr) = self.leaf {
             return Ok(addr);
@@ -116,18 +118,17 @@ impl<'a> Draft<'a> {
         Ok(addr)
     }
 
-    /// Says in the leaf whether it is to take the place of another of its key whatever the value
-    /// there is ([`leaf::mark_replacement`]). A leaf that was posted with another mark is posted
-    /// again.
+    /// Sets whether the leaf says that it replaces another leaf of its key unconditionally
+    /// ([`leaf::mark_replacement`]). A leaf that was posted with another mark is posted again.
     pub fn mark_replacement(&mut self, is_one: bool) {
         let before = self.words[0];
         leaf::mark_replacement(&mut self.words, is_one);
         self.is_posted &= self.words[0] == before;
     }
 
-    /// Whether the leaf that has won the word for which this one was meant replaced one of the same
-    /// key unconditionally. Then this put took effect just before that one, and was overwritten
-    /// unseen.
+    /// Whether the leaf that won the word for which this one was meant replaced another leaf of the
+    /// same key unconditionally. If so, this put took effect just before that one, and was
+    /// overwritten unseen.
     ///
     /// # Errors
     /// Those of the fabric; a damaged leaf.
@@ -140,8 +141,8 @@ impl<'a> Draft<'a> {
         Ok(leaf::is_replacement(words[0]) && leaf::parse(addr, &words)?.key == self.key)
     }
 
-    /// Adds the WRITE of a leaf that was placed, unless an earlier batch had it. Words that change
-    /// between tries are to be written another way.
+    /// Adds the WRITE of a placed leaf, unless an earlier batch contained it. Do not use it for
+    /// words that change between attempts.
     pub fn post(&mut self, batch: &mut Batch) {
         if let Some(addr) = self.leaf.filter(|_| !self.is_posted) {
             batch.write(addr, &self.words);
@@ -154,13 +155,14 @@ impl<'a> Draft<'a> {
         self.drafts.keep();
     }
 
-    /// The leaf was published where it is no pair's: another try takes another leaf.
+    /// The leaf was published in a place that turned out not to hold pairs: another attempt
+    /// allocates another leaf.
     pub fn lost(&mut self) {
         self.drafts.keep();
         self.leaf = None;
     }
 
-    /// Gives back what was not linked.
+    /// Frees objects that were not linked.
     pub fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
         self.drafts.discard(client);
     }

@@ -1,18 +1,18 @@
-//! The frontier of an ordered walk: what lies in a range and has not been visited, in key order.
+//! The frontier of an ordered walk: the items in a range that have not been visited, in key order.
 //!
 //! A scan reads a run of items at the front in one round trip, as many as the keys still wanted are
-//! likely to need, and puts what it finds in their place. What an item is, its index says.
+//! likely to need, and replaces them by the items read. Each index defines its own items.
 
 use super::limits::{Limits, Touches};
 use super::sink::{BYTES_MAX, WIDTH_MAX};
 use std::collections::VecDeque;
 
-/// What reading an item costs and brings.
+/// The cost of reading an item, and its yield.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight {
-    /// Keys that it holds, or probably does.
+    /// Number of keys that it holds, or probably holds.
     pub keys: usize,
-    /// Bytes to be read.
+    /// Bytes to read.
     pub bytes: u64,
     /// Whether it is a node.
     pub is_node: bool,
@@ -24,16 +24,17 @@ impl Weight {
         Self { keys: 1, bytes, is_node: false }
     }
 
-    /// The weight of a node with room for so many children. A guess: a type is chosen when the one
-    /// below is full, so half its slots hold at least a key.
+    /// The weight of a node with room for `capacity` children. This is an estimate: a type is
+    /// chosen when the next smaller one is full, so at least half of its slots are taken, each by
+    /// one key or more.
     pub fn node(capacity: usize, bytes: u64) -> Self {
         Self { keys: capacity.div_ceil(2), bytes, is_node: true }
     }
 }
 
-/// Returns the run at a frontier's front that one round trip reads: how many items, and whether
-/// nodes are among them. Nodes are read first, a level at a time; when the keys wanted lie at the
-/// front as leaves, those.
+/// Returns the run at a frontier's front that one round trip reads: the number of items, and
+/// whether it contains nodes. Nodes are read first, one level at a time; if the front consists of
+/// enough leaves for the keys wanted, those are read.
 pub fn window<T>(frontier: &VecDeque<T>, wanted: usize, weigh: impl Fn(&T) -> Weight) -> (usize, bool) {
     let (mut keys, mut bytes, mut count, mut has_nodes) = (0, 0, 0, false);
     for item in frontier {
@@ -57,8 +58,8 @@ pub fn put_front<T>(frontier: &mut VecDeque<T>, items: Vec<T>) {
     }
 }
 
-/// Appends the children of a node at `depth` in the walk's order, those outside the range left out.
-/// They come in key order, each with its edge; `item` makes an item of a child.
+/// Appends the children of a node at `depth` in the walk's order, without those outside the range.
+/// The children are given in key order, each with its edge; `item` makes an item of a child.
 pub fn put_children<S, T>(
     limits: &Limits<'_>,
     depth: usize,
@@ -78,8 +79,8 @@ pub fn put_children<S, T>(
     }
 }
 
-/// Returns `items` with more put between them: each of `more` before the item of its position in
-/// `items`, positions ascending.
+/// Returns `items` with others inserted: each element of `more` before the item at its position in
+/// `items`. Positions must be ascending.
 pub fn put_between<T>(items: Vec<T>, more: impl Iterator<Item = (usize, Vec<T>)>) -> Vec<T> {
     let mut merged = Vec::with_capacity(items.len());
     let mut items = items.into_iter();

@@ -12,24 +12,25 @@
 //! +-----------------------------------------------------------------+
 //! ```
 //!
-//! *Value* and *key* are the lengths, in bytes, of a short pair. A longer pair has *L*, zeros there,
-//! and its lengths in word 1.
+//! *Value* and *key* are the lengths, in bytes, of a short pair. A longer pair has *L* set, zeros
+//! in these fields, and its lengths in word 1.
 //!
-//! *R*: the leaf took the place of another of its key, unconditionally; see [`mark_replacement`].
+//! *R*: the leaf replaced another leaf of its key unconditionally; see [`mark_replacement`].
 //!
-//! *Checksum*: CRC32C of the lengths, *L*, and all words after word 0, changed by *R*. Every reader
-//! of a leaf verifies it: a flipped bit is always an error, other damage but for one case in 2^32.
+//! *Checksum*: CRC32C of the lengths, *L*, and all words after word 0, modified if *R* is set.
+//! Every reader of a leaf verifies it: a flipped bit is always detected, other damage except in one
+//! case in 2^32.
 //!
-//! Only the frequency ever changes: every R-th search adds one to it by FAA. It sits in the top
-//! bits, so that overflow falls out of the word.
+//! Only the frequency ever changes: every R-th search adds one to it by FAA. It is in the top bits,
+//! so that an overflow affects no other field.
 
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::{class_bytes, class_of};
 
-/// Bytes before the key of a long pair, the most there are before any key.
+/// Bytes before the key of a long pair, which is the maximum for any pair.
 pub const HEADER_BYTES_MAX: usize = 16;
-/// What FAA adds to count one access.
+/// The operand of the FAA that counts one access.
 pub const FREQUENCY_ONE: u64 = 1 << FREQUENCY_AT;
 
 const KEY_BITS: u32 = 8;
@@ -44,12 +45,13 @@ const _: () = assert!(REPLACEMENT << 1 == FREQUENCY_ONE);
 const COVERED: u64 = LONG | ((1 << CHECKSUM_AT) - 1);
 const LONG_KEY_BITS: u32 = 17;
 const LONG_VALUE_BITS: u32 = 26;
-/// The checksum of a leaf without key and value: words that are all zero are no leaf.
+/// The checksum of a leaf without key and value. It is not 0, so that zeroed words are not a valid
+/// leaf.
 const CHECKSUM_SEED: u32 = 0x9e37_79b9;
-/// What *R* changes in a checksum.
+/// The bits that *R* changes in a checksum.
 const REPLACEMENT_CHECKSUM: u64 = 0x5bd1_e995 << CHECKSUM_AT;
 
-/// A leaf's contents, borrowed from the words a READ brought.
+/// A leaf's contents, borrowed from the words that a READ returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'a> {
     /// The key.
@@ -58,7 +60,7 @@ pub struct Leaf<'a> {
     pub value: &'a [u8],
 }
 
-/// The size class of a leaf for these lengths, `None` when no class is large enough.
+/// The size class of a leaf for these lengths; `None` if no class is large enough.
 pub fn leaf_class(key: usize, value: usize) -> Option<u8> {
     if value >= 1 << LONG_VALUE_BITS {
         return None;
@@ -66,7 +68,8 @@ pub fn leaf_class(key: usize, value: usize) -> Option<u8> {
     class_of((header_bytes(key, value) + key + value) as u64)
 }
 
-/// The size class of a leaf for these lengths in a pool whose objects have at most so many bytes.
+/// The size class of a leaf for these lengths in a pool with objects of at most `object_bytes_max`
+/// bytes.
 ///
 /// # Errors
 /// [`IndexError::ValueTooLong`].
@@ -76,7 +79,7 @@ pub fn class_within(object_bytes_max: u64, key: usize, value: usize) -> Result<u
         .ok_or_else(|| IndexError::ValueTooLong { bytes: value, max: value_max_under(object_bytes_max, key) })
 }
 
-/// Returns the length in bytes of the largest value under an empty key, in a pool whose objects have
+/// Returns the length in bytes of the largest value under an empty key, in a pool with objects of
 /// at most `object_bytes_max` bytes.
 pub fn value_bytes_max(object_bytes_max: u64) -> usize {
     value_max_under(object_bytes_max, 0)
@@ -101,7 +104,7 @@ fn is_short(key: usize, value: usize) -> bool {
     key < 1 << KEY_BITS && value < 1 << VALUE_BITS
 }
 
-/// Words of a leaf of this class.
+/// Number of words of a leaf of this class.
 pub fn class_words(class: u8) -> usize {
     (class_bytes(class) / 8) as usize
 }
@@ -122,12 +125,12 @@ pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
     words
 }
 
-/// The words to write for a pair again, out of those of a leaf with these lengths that were read.
+/// Returns the words to write a pair again, from the words read of a leaf with these lengths.
 pub fn image_of(words: &[u64], key: usize, value: usize) -> Vec<u64> {
     words[..words_of(key, value).min(words.len())].to_vec()
 }
 
-/// Words that the bytes of a pair need.
+/// Number of words that the bytes of a pair need.
 #[inline]
 fn words_of(key: usize, value: usize) -> usize {
     (header_bytes(key, value) + key + value).div_ceil(8)
@@ -136,22 +139,22 @@ fn words_of(key: usize, value: usize) -> usize {
 /// The checksum of a header and the words after it, at its place in the header.
 #[inline]
 fn checksum(header: u64, body: &[u64]) -> u64 {
-    // The seed takes in the header: 22 bits, next to each other.
+    // The seed incorporates the header: 22 bits, next to each other.
     let covered = header & (COVERED & !LONG) | (header & LONG) >> 32;
     let sum = crate::checksum::append(CHECKSUM_SEED ^ covered as u32, body);
     let mark = if header & REPLACEMENT == 0 { 0 } else { REPLACEMENT_CHECKSUM };
     u64::from(sum) << CHECKSUM_AT ^ mark
 }
 
-/// Changes an image's checksum so that it is one at `place` alone, or is any leaf's again: a copy in
-/// another place does not match it.
+/// Binds an image's checksum to `place`, so that a copy in another place does not match it, or
+/// removes the binding.
 #[inline]
 pub fn bind(header: u64, place: GlobalAddr) -> u64 {
     let salt = (place.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) << CHECKSUM_AT;
     header ^ salt
 }
 
-/// Reads a pair out of an image that is bound to a place ([`bind`]).
+/// Reads a pair from an image that is bound to a place ([`bind`]).
 ///
 /// # Errors
 /// As [`parse`].
@@ -160,8 +163,8 @@ pub fn parse_bound(place: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
     verified(place, words, words.first().map_or(0, |&header| bind(header, place)))
 }
 
-/// Says in a leaf's words, before they are written, whether the leaf is to take the place of
-/// another of its key whatever the value there is.
+/// Sets in a leaf's words, before they are written, whether the leaf replaces another leaf of its
+/// key unconditionally.
 pub fn mark_replacement(words: &mut [u64], is_one: bool) {
     if is_replacement(words[0]) == is_one {
         return;
@@ -170,13 +173,12 @@ pub fn mark_replacement(words: &mut [u64], is_one: bool) {
     words[0] ^= REPLACEMENT_CHECKSUM;
 }
 
-/// Whether [`mark_replacement`] said so.
+/// Whether [`mark_replacement`] set the mark.
 pub fn is_replacement(header: u64) -> bool {
     header & REPLACEMENT != 0
 }
 
-/// Returns the lengths of key and value that a leaf's words state; `None` if there are too few words
-/// to tell.
+/// Returns the lengths of key and value in a leaf's words; `None` if there are too few words.
 #[inline]
 pub fn lengths(words: &[u64]) -> Option<(usize, usize)> {
     let header = *words.first()?;
@@ -189,22 +191,22 @@ pub fn lengths(words: &[u64]) -> Option<(usize, usize)> {
     Some(((long & ((1 << LONG_KEY_BITS) - 1)) as usize, value as usize))
 }
 
-/// Returns the bytes before the key in a leaf's words, and the key's length; `None` if there are too
-/// few words to tell.
+/// Returns the number of bytes before the key in a leaf's words, and the key's length; `None` if
+/// there are too few words.
 pub fn key_place(words: &[u64]) -> Option<(usize, usize)> {
     let (key, value) = lengths(words)?;
     Some((header_bytes(key, value), key))
 }
 
-/// The sampled accesses in a header word.
+/// The number of sampled accesses in a header word.
 pub fn frequency(header: u64) -> u64 {
     header >> FREQUENCY_AT
 }
 
-/// Reads a leaf out of the words found at `addr`.
+/// Reads a leaf from the words found at `addr`.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`] when its lengths do not fit its class, or its checksum does not match.
+/// [`IndexError::Corrupt`] if its lengths do not fit its class, or its checksum does not match.
 #[inline]
 pub fn parse(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
     verified(addr, words, words.first().copied().unwrap_or(0))
@@ -221,11 +223,11 @@ fn verified(addr: GlobalAddr, words: &[u64], header: u64) -> Result<Leaf<'_>> {
     Ok(leaf)
 }
 
-/// The same, of words that [`parse`] has accepted before, or whose key is compared with one already
-/// known.
+/// The same without verifying the checksum, for words that [`parse`] has accepted before, or whose
+/// key is compared with a known one.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`] when its lengths do not fit its class.
+/// [`IndexError::Corrupt`] if its lengths do not fit its class.
 #[inline]
 pub fn parse_again(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
     let (key, value) = lengths(words).ok_or_else(|| IndexError::corrupt(addr, "empty leaf"))?;
@@ -259,11 +261,11 @@ mod tests {
             assert_eq!(frequency(words[0]), 1);
         }
         assert!(parse(GlobalAddr::NULL, &[u64::MAX, 0]).is_err());
-        assert!(parse(GlobalAddr::NULL, &[0, 0]).is_err(), "zeroed memory is no leaf");
+        assert!(parse(GlobalAddr::NULL, &[0, 0]).is_err(), "zeroed memory is not a leaf");
         assert_eq!(leaf_class(8, 64).map(class_bytes), Some(80));
     }
 
-    /// Whatever bit of a leaf flips but its frequency's, which searches change, it is read no more.
+    /// If any bit of a leaf flips, except its frequency, which searches change, reading it fails.
     #[test]
     fn every_flipped_bit_of_a_leaf_is_noticed() {
         let long = [7; 300];

@@ -1,7 +1,7 @@
-//! A range being walked, and how nodes and keys stand to it.
+//! A range that is being walked, and the relation of nodes and keys to it.
 //!
-//! Whatever touches one of the range's bounds is compared with it, and nothing else is. Where path
-//! compression hides on which side of a bound a node lies, the key of any leaf below it tells.
+//! Only items that touch one of the range's bounds are compared with it. If path compression hides
+//! on which side of a bound a node lies, the key of any leaf below the node decides.
 
 use super::prefix_hash::{HashKeys, HashedKey};
 use super::slot::order_of;
@@ -17,15 +17,16 @@ pub struct Touches {
     pub high: bool,
 }
 
-/// How a node stands to the range.
+/// The relation of a node to the range.
 pub enum Standing {
-    /// Its children may be taken, bounds touched as said.
+    /// Its children can be visited; the node touches these bounds.
     Known(Touches),
-    /// It left the path to a bound inside its compressed bytes: ask a key below.
+    /// It diverged from the path to a bound inside its compressed bytes: a key below it must
+    /// decide.
     Unknown,
 }
 
-/// The range, prepared for comparing.
+/// The range, prepared for comparisons.
 pub struct Limits<'r> {
     range: &'r ScanRange,
     low: Option<HashedKey<'r>>,
@@ -46,7 +47,7 @@ impl<'r> Limits<'r> {
         Self { low: hashed(&range.from), high: hashed(&range.to), range }
     }
 
-    /// What the root touches.
+    /// The bounds that the root touches.
     pub fn whole(&self) -> Touches {
         Touches { low: self.low.is_some(), high: self.high.is_some() }
     }
@@ -56,7 +57,7 @@ impl<'r> Limits<'r> {
         self.range.contains(key)
     }
 
-    /// How a node stands, its pointer touching the bounds as said; `has` tells whether the node is
+    /// The relation of a node whose pointer touches these bounds. `has` returns whether the node is
     /// on a key's path.
     pub fn standing(&mut self, touches: Touches, has: impl Fn(&mut HashedKey<'_>) -> bool) -> Standing {
         let on_path = |bound: &mut Option<HashedKey<'_>>| bound.as_mut().is_some_and(&has);
@@ -65,8 +66,8 @@ impl<'r> Limits<'r> {
         if low_known && high_known { Standing::Known(touches) } else { Standing::Unknown }
     }
 
-    /// How a node of this depth stands, given a key below it; `None` when it lies outside the
-    /// range.
+    /// The bounds that a node of this depth touches, given a key below it; `None` if it lies
+    /// outside the range.
     pub fn standing_by_key(&self, depth: usize, key: &[u8], touches: Touches) -> Option<Touches> {
         let prefix = &key[..depth.min(key.len())];
         let mut now = touches;
@@ -89,8 +90,8 @@ impl<'r> Limits<'r> {
         Some(now)
     }
 
-    /// How the child under an edge of a node at `depth` stands, the node touching the bounds as
-    /// said; `None` outside the range.
+    /// The bounds that the child under an edge of a node at `depth` touches, given those that the
+    /// node touches; `None` if it lies outside the range.
     pub fn child(&self, depth: usize, edge: u16, touches: Touches) -> Option<Touches> {
         let first = self.low.as_ref().filter(|_| touches.low).map(|key| order_of(key.edge(depth)));
         let last = self.high.as_ref().filter(|_| touches.high).map(|key| order_of(key.edge(depth)));
@@ -99,13 +100,13 @@ impl<'r> Limits<'r> {
         (!outside).then_some(Touches { low: first == Some(order), high: last == Some(order) })
     }
 
-    /// How a subtree stands after these further bytes of its prefix, the first of them at `depth`;
-    /// `None` outside the range.
+    /// The bounds that a subtree touches after these further bytes of its prefix, the first of them
+    /// at `depth`; `None` if it lies outside the range.
     pub fn along(&self, depth: usize, bytes: &[u8], touches: Touches) -> Option<Touches> {
         let against = |bound: &Option<HashedKey<'_>>| {
             let rest = bound.as_ref().and_then(|key| key.bytes().get(depth..)).unwrap_or_default();
             let same = super::common_prefix(bytes, rest);
-            // A path that goes on where the bound ends lies above it.
+            // A path that continues after the end of the bound lies above it.
             (same < bytes.len()).then(|| rest.get(same).is_none_or(|bound| bytes[same] > *bound))
         };
         let mut now = touches;
@@ -126,7 +127,7 @@ impl<'r> Limits<'r> {
         Some(now)
     }
 
-    /// Whether the walk descends.
+    /// Whether the walk is in descending order.
     pub fn reverse(&self) -> bool {
         self.range.reverse
     }

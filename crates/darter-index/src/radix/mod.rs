@@ -1,7 +1,7 @@
-//! The engine that radix trees in a pool share. DART stands on it, and so do ART and SMART in
+//! The engine that radix trees in a pool share. DART is built on it, and so are ART and SMART in
 //! `darter-baselines`.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`slot`] | the 8-byte pointer to a child, generic over the types of node; edges and their order |
 //! | [`leaf`] | immutable key-value pairs |
@@ -11,15 +11,15 @@
 //! | [`below`] | the key of any leaf below a node |
 //! | [`build`] | the bulk load, bottom-up, for any node format ([`build::Shape`]) |
 //! | [`prefix_list`], [`choose`] | the lengths that a skip table covers, and their choice |
-//! | [`sampling`] | when another choice is due |
-//! | [`search`] | searches as machines without a fabric, one or many in the same round trips |
+//! | [`sampling`] | when the lengths should be chosen again |
+//! | [`search`] | searches as state machines without a fabric, one or many in the same round trips |
 //! | [`writes`] | WRITEs sent in large batches, for a bulk load |
-//! | [`path`] | the path of a check's walk, and what leaves must agree with |
-//! | [`tally`] | counts and sizes, summed on a walk |
-//! | [`frontier`] | what a scan has still to visit, and how much of it one round trip reads |
+//! | [`path`] | the path of a check's walk, and what its leaves must agree with |
+//! | [`tally`] | counts and sizes, summed up on a walk |
+//! | [`frontier`] | what a scan has yet to visit, and how much of it one round trip reads |
 //! | [`limits`], [`sink`] | the range of a scan, and where its pairs go |
 //!
-//! An index brings its node formats, the way down, and its write path. Nothing here decides when a
+//! An index defines its node formats, its descent, and its write path. Nothing here decides when a
 //! change becomes visible.
 
 pub mod below;
@@ -44,22 +44,22 @@ use crate::IndexError;
 use darter_fabric::GlobalAddr;
 use std::cmp::Ordering;
 
-/// Attempts after which an operation gives up: more lost races than contention among clients
+/// Maximum number of attempts of an operation: more lost races than contention among clients
 /// explains.
 pub const TURNS_MAX: u32 = 50_000;
 
-/// The error of an operation that gave up after [`TURNS_MAX`] attempts, since it could not get past
+/// The error of an operation that gave up after [`TURNS_MAX`] attempts because of changes at
 /// `addr`.
 pub fn no_progress(addr: GlobalAddr) -> IndexError {
     IndexError::NoProgress { addr, attempts: TURNS_MAX }
 }
 
-/// Bytes that two keys share at their beginning.
+/// Number of bytes in the common prefix of two keys.
 pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// The order of two keys, without a call where they differ in their first eight bytes.
+/// Compares two keys, without a call if they differ in their first eight bytes.
 #[inline]
 pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     if let (Some(first_of_a), Some(first_of_b)) = (a.first_chunk(), b.first_chunk()) {

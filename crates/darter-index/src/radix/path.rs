@@ -1,5 +1,5 @@
-//! The path of a check's walk: the nodes from the root to where the walk is, and what every leaf
-//! below must agree with.
+//! The path of a check's walk: the nodes from the root to the current position, with which every
+//! leaf below must agree.
 
 use super::leaf;
 use super::prefix_hash::{HashKeys, HashedKey};
@@ -13,7 +13,7 @@ use darter_pool::size_class::class_bytes;
 /// A node on the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Where it is.
+    /// The node's address.
     pub addr: GlobalAddr,
     /// The name of its type.
     pub name: &'static str,
@@ -25,16 +25,18 @@ pub struct Step {
 
 struct Frame<C> {
     step: Step,
-    /// Where the path goes on from the node above, and by which key byte; none for the root.
+    /// The edge from the node above: the depth at which it branches, and the key byte. `None` for
+    /// the root.
     edge: Option<(usize, u8)>,
     /// Inner children not walked yet, last first.
     children: Vec<(u16, C)>,
 }
 
-/// The nodes on the path, each with the children that are still to be walked. `C` names a child.
+/// The nodes on the path, each with the children that are still to be walked. `C` identifies a
+/// child.
 pub struct Path<C> {
     keys: HashKeys,
-    /// The bits of an identity word that are of the prefix.
+    /// The bits of an identity word that depend on the prefix.
     identity_bits: u64,
     frames: Vec<Frame<C>>,
     /// The edge of the child that is walked next.
@@ -42,24 +44,24 @@ pub struct Path<C> {
 }
 
 impl<C> Path<C> {
-    /// An empty path. `keys` hashes the prefixes of keys; `identity_bits` are those that an
-    /// identity word has of them.
+    /// Creates an empty path. `keys` hashes the prefixes of keys; `identity_bits` are the bits of
+    /// an identity word that depend on the prefix.
     pub fn new(keys: HashKeys, identity_bits: u64) -> Self {
         Self { keys, identity_bits, frames: Vec::new(), edge: None }
     }
 
-    /// Nodes on the path.
+    /// Number of nodes on the path.
     pub fn levels(&self) -> usize {
         self.frames.len()
     }
 
-    /// The depth of the last node, `None` if there is none.
+    /// The depth of the last node; `None` if there is none.
     pub fn depth(&self) -> Option<usize> {
         self.frames.last().map(|frame| frame.step.depth)
     }
 
-    /// Returns the child to be walked next, in key order; leaves nodes that have none left. `None`
-    /// at the end of the walk.
+    /// Returns the child to walk next, in key order. Leaves nodes that have no child left. Returns
+    /// `None` at the end of the walk.
     pub fn next_child(&mut self) -> Option<C> {
         while let Some(frame) = self.frames.last_mut() {
             if let Some((edge, child)) = frame.children.pop() {
@@ -71,8 +73,8 @@ impl<C> Path<C> {
         None
     }
 
-    /// Goes to the root, or to the child that [`Path::next_child`] has returned last. Its inner
-    /// children come in key order, each with its edge.
+    /// Enters the root, or the child that [`Path::next_child`] returned last. Its inner children
+    /// are given in key order, each with its edge.
     pub fn enter(&mut self, step: Step, children: impl DoubleEndedIterator<Item = (u16, C)>) {
         let edge = self.edge.take();
         self.frames.push(Frame { step, edge, children: children.rev().collect() });
@@ -118,7 +120,8 @@ impl<C> Path<C> {
         let edge_fits = key.len() >= depth && edge == Some(edge_of(key, depth));
         let mut edges = self.frames.iter().filter_map(|frame| frame.edge);
         if !edge_fits || edges.any(|(at, byte)| key.get(at) != Some(&byte)) {
-            return report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+            return report
+                .violation(format!("leaf at {addr}: its key differs from the one that its path spells"));
         }
         let mut hashed = HashedKey::new(self.keys, key);
         let mut steps = self.frames.iter().map(|frame| frame.step);

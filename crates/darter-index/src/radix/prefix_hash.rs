@@ -1,8 +1,9 @@
 //! Keyed hashes of key prefixes: a node's identity, and the place of an express entry.
 //!
-//! Path compression skips bytes unread and the express skip table keeps fingerprints of a few bits,
-//! so a search can be led to a node that is not on its key's path. Every bucket therefore carries
-//! its node's identity, and a search compares it with its own key's:
+//! Path compression skips bytes without comparing them, and the express skip table keeps
+//! fingerprints of a few bits, so a search can reach a node that is not on its key's path. Every
+//! bucket therefore contains its node's identity, and a search compares it with that of its own
+//! key:
 //!
 //! ```text
 //!  63                                       17 16          0
@@ -11,10 +12,10 @@
 //! +-------------------------------------------+-------------+
 //! ```
 //!
-//! The hash is a polynomial over GF(2^61 - 1) in 7-byte limbs at a secret random point, then
-//! multiply-shift by a secret odd factor. Two different prefixes of one length agree with
-//! probability below (limbs + 2) / 2^46 over the choice of the secret, whatever the keys: about
-//! 10^-13 for keys under 50 bytes. The secret is drawn when the pool is made.
+//! The hash is a polynomial over GF(2^61 - 1) in 7-byte limbs at a secret random point, followed by
+//! multiply-shift with a secret odd factor. For any keys, two different prefixes of the same length
+//! collide with probability below (limbs + 2) / 2^46 over the choice of the secret: about 10^-13
+//! for keys under 50 bytes. The secret is chosen when the pool is created.
 use smallvec::SmallVec;
 
 const P: u64 = (1 << 61) - 1;
@@ -36,11 +37,11 @@ impl HashKeys {
         Self { point: secret[0] % (P - 2) + 2, identity: secret[1] | 1, express: secret[2] | 1 }
     }
 
-    /// The express hash of a prefix, from its identity word: a segment that splits finds its
-    /// entries' hashes in the nodes.
+    /// The express hash of a prefix, computed from its identity word, so that a split of a segment
+    /// can find its entries' hashes in the nodes.
     #[inline]
     pub fn express_of(&self, identity: u64) -> u64 {
-        // High bits of a product depend on all of the input, low ones do not: fold.
+        // The high bits of a product depend on the whole input, the low ones do not, so fold them.
         let product = u128::from(identity) * u128::from(self.express);
         let folded = (product >> 64) as u64 ^ product as u64;
         folded.wrapping_mul(self.express) ^ folded.rotate_left(32)
@@ -59,7 +60,7 @@ fn step(state: u64, point: u64, limb: u64) -> u64 {
     if next >= P { next - P } else { next }
 }
 
-/// The `count` bytes from `start` on as a number; at most seven.
+/// The `count` bytes from `start` on, at most seven, as a number.
 #[inline]
 fn limb(bytes: &[u8], start: usize, count: usize) -> u64 {
     match bytes.get(start..).and_then(<[u8]>::first_chunk) {
@@ -68,7 +69,8 @@ fn limb(bytes: &[u8], start: usize, count: usize) -> u64 {
     }
 }
 
-/// A key with the running states of its prefix hash, so that any prefix costs a step or two.
+/// A key with the intermediate states of its prefix hash, so that hashing any prefix takes a step
+/// or two.
 pub struct HashedKey<'k> {
     bytes: &'k [u8],
     keys: HashKeys,
@@ -77,7 +79,7 @@ pub struct HashedKey<'k> {
 }
 
 impl<'k> HashedKey<'k> {
-    /// A key of which no prefix is hashed yet.
+    /// A key none of whose prefixes is hashed yet.
     pub fn new(keys: HashKeys, bytes: &'k [u8]) -> Self {
         let mut states = SmallVec::new();
         states.push(1);
@@ -89,7 +91,7 @@ impl<'k> HashedKey<'k> {
         self.bytes
     }
 
-    /// The edge this key takes at a node of this depth, which must not exceed its length.
+    /// The key's edge at a node of this depth, which must not exceed the key's length.
     #[inline]
     pub fn edge(&self, depth: usize) -> u16 {
         super::slot::edge_of(self.bytes, depth)
@@ -106,15 +108,15 @@ impl<'k> HashedKey<'k> {
         step(self.states[whole], self.keys.point, limb(self.bytes, whole * LIMB, len - whole * LIMB))
     }
 
-    /// The identity word of a node whose prefix is the first `depth` bytes. The length is in the
-    /// word, so the hash only has to tell prefixes of one length apart.
+    /// The identity word of a node whose prefix is the first `depth` bytes. The word contains the
+    /// length, so the hash only has to distinguish prefixes of the same length.
     #[inline]
     pub fn identity(&mut self, depth: usize) -> u64 {
         let mixed = self.raw(depth).wrapping_mul(self.keys.identity);
         mixed >> DEPTH_BITS << DEPTH_BITS | depth as u64
     }
 
-    /// The 64-bit hash that places the first `len` bytes in the express skip table.
+    /// The 64-bit hash that locates the first `len` bytes in the express skip table.
     #[inline]
     pub fn express(&mut self, len: usize) -> u64 {
         let identity = self.identity(len);

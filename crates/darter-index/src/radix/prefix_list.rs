@@ -3,13 +3,13 @@
 
 use smallvec::SmallVec;
 
-/// Most lengths in a prefix list.
+/// Maximum number of lengths in a prefix list.
 pub const LIST_MAX: usize = 8;
-/// The most by which a node may lie deeper than the length it is entered under.
+/// Maximum difference between a node's depth and the length under which it is entered.
 pub const DELTA_MAX: usize = 15;
 
-/// The depths of the inner nodes on a path, as far as a prefix list reaches: bit `d` for a node of
-/// depth `d`.
+/// The depths of the inner nodes on a path, up to the maximum length of a prefix list: bit `d`
+/// stands for a node of depth `d`.
 pub type PathDepths = [u64; 4];
 
 /// Adds a depth to a path.
@@ -20,29 +20,30 @@ pub fn with_depth(mut path: PathDepths, depth: usize) -> PathDepths {
     path
 }
 
-/// Lengths of key prefixes that the table covers, ascending; one byte each in a word, zero bytes
-/// unused. What a length counts, bytes or nibbles, its index says.
+/// Lengths of key prefixes that the table covers, ascending: one byte each in a word, unused bytes
+/// are zero. The unit of a length, bytes or nibbles, depends on the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixList(u64);
 
 impl PrefixList {
-    /// The list a new index begins with: powers of two, as in a skip list.
+    /// The initial list of a new index: powers of two, as in a skip list.
     pub const POWERS: Self = Self(0x80_40_20_10_08_04_02_01);
 
     /// The list without lengths.
     pub const NONE: Self = Self(0);
 
-    /// The list that such a word holds.
+    /// The list encoded in a word.
     pub const fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// The word that a pool keeps it in.
+    /// The word in which a pool stores the list.
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// From lengths in any order; zeros, duplicates and all beyond eight are dropped.
+    /// Creates a list from lengths in any order; zeros, duplicates and any beyond eight are
+    /// dropped.
     pub fn new(lengths: &[u8]) -> Self {
         let mut sorted: Vec<u8> = lengths.iter().copied().filter(|&len| len != 0).collect();
         sorted.sort_unstable();
@@ -58,7 +59,7 @@ impl PrefixList {
         self.0.to_le_bytes().into_iter().filter(|&len| len != 0).map(usize::from).collect()
     }
 
-    /// The lengths, a byte each.
+    /// The lengths, one byte each.
     pub fn bytes(self) -> Vec<u8> {
         self.0.to_le_bytes().into_iter().filter(|&len| len != 0).collect()
     }
@@ -69,7 +70,7 @@ impl PrefixList {
         lengths.take_while(move |&len| len != 0 && len < limit)
     }
 
-    /// The last of them.
+    /// The longest length.
     #[inline]
     pub fn longest_below(self, limit: usize) -> Option<usize> {
         let lengths = self.0.to_le_bytes().map(usize::from);
@@ -86,17 +87,17 @@ impl PrefixList {
     }
 }
 
-/// What an adjustment did.
+/// The result of an adjustment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdjustReport {
-    /// The prefix list before: bytes, or nibbles of Quiver's.
+    /// The prefix list before, in bytes, or in nibbles for Quiver.
     pub before: Vec<u8>,
-    /// The prefix list now.
+    /// The prefix list afterwards.
     pub after: Vec<u8>,
-    /// Entries put into the new table; 0 when the table stayed.
+    /// Entries put into the new table; 0 if the table was kept.
     pub entries: u64,
-    /// Whether a new table was built. Not so when the list is right already, or another client is
-    /// at it.
+    /// Whether a new table was built. False if the list is already right, or another client is
+    /// adjusting it.
     pub rebuilt: bool,
 }
 

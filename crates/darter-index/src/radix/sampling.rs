@@ -1,10 +1,11 @@
-//! Sampled searches: how many nodes they read, and whether a skip table that fits them better pays.
+//! Sampled searches: how many nodes they read, and whether a better skip table would pay.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::LocalKey;
 
-/// Counts a call of this thread. Returns whether it is the next one of so many to be sampled.
+/// Counts a call of this thread. Returns whether to sample it, which is true for one call in
+/// `every`.
 #[inline]
 pub(crate) fn is_due(since: &'static LocalKey<Cell<u32>>, every: u32) -> bool {
     let next = since.get() + 1;
@@ -13,41 +14,42 @@ pub(crate) fn is_due(since: &'static LocalKey<Cell<u32>>, every: u32) -> bool {
     is_due
 }
 
-/// Sampled searches before the first adjustment is thought of.
+/// Minimum number of sampled searches before the first adjustment.
 const SAMPLES_MIN: u64 = 1024;
 
 /// Counts of sampled searches.
 #[derive(Debug, Default)]
 pub struct Sampling {
     searches: AtomicU64,
-    /// Nodes that they read beyond the first, since the last adjustment.
+    /// Nodes read beyond the first of each search since the last adjustment.
     extra: AtomicU64,
-    /// Searches at the last adjustment.
+    /// Number of searches at the last adjustment.
     adjusted_at: AtomicU64,
 }
 
 impl Sampling {
-    /// Counts a search that read so many nodes.
+    /// Counts a search that read `nodes_read` nodes.
     pub fn note(&self, nodes_read: u32) {
         self.searches.fetch_add(1, Ordering::Relaxed);
         self.extra.fetch_add(u64::from(nodes_read.saturating_sub(1)), Ordering::Relaxed);
     }
 
-    /// Searches so far.
+    /// Number of searches so far.
     pub fn searches(&self) -> u64 {
         self.searches.load(Ordering::Relaxed)
     }
 
-    /// Whether enough searches were seen, and they read too many nodes, for an adjustment to pay.
+    /// Whether enough searches were sampled, and they read so many nodes that an adjustment is
+    /// worthwhile.
     pub fn wants_adjust(&self) -> bool {
         let searches = self.searches();
         let since = searches.saturating_sub(self.adjusted_at.load(Ordering::Relaxed));
-        // Ever longer between adjustments, so that a workload that cannot be helped is not walked
-        // for ever.
+        // The intervals between adjustments grow, so that a workload that adjustments cannot
+        // improve does not cause walks for ever.
         since >= SAMPLES_MIN.max(searches / 2) && self.extra.load(Ordering::Relaxed) * 10 > since * 3
     }
 
-    /// Begins to count anew for the next adjustment.
+    /// Resets the counts for the next adjustment.
     pub fn adjusted(&self) {
         self.adjusted_at.store(self.searches(), Ordering::Relaxed);
         self.extra.store(0, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //! type switch).
 //!
 //! Tree slots and express entries keep their seal in the same bit. A sealed word never changes
-//! again, so once all are sealed anyone may copy them, and everyone copies the same.
+//! again, so once all are sealed, any client can copy them, and all copies are equal.
 
 use crate::Result;
 use darter_fabric::{Fabric, GlobalAddr};
@@ -11,10 +11,11 @@ use darter_pool::Client;
 /// The seal's bit in slots and entries.
 pub const SEAL: u64 = 1 << 55;
 
-/// Seals those of the words at `base` that `seals` says, by position and content; afterwards
-/// `words` holds their final content.
+/// Seals those words at `base` that `seals` selects by position and content. Afterwards `words`
+/// holds their final content.
 ///
-/// `words` is what was read before; words that changed since cost another round trip.
+/// `words` must be their content as read before; words that have changed since cost another round
+/// trip.
 ///
 /// # Errors
 /// Those of the fabric.
@@ -27,7 +28,7 @@ pub async fn seal_all<F: Fabric>(
     seal_by(client, base, words, SEAL, |words, at| seals(at, words[at])).await
 }
 
-/// The same with another bit for the seal; `seals` says by all words and a position.
+/// The same with another bit as the seal; `seals` gets all words and a position.
 ///
 /// # Errors
 /// Those of the fabric.

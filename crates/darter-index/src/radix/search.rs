@@ -1,7 +1,7 @@
-//! Searches as machines without a fabric, and the round trips that drive them.
+//! Searches as state machines without a fabric, and the round trips that drive them.
 //!
-//! A [`Search`] adds the verbs that it needs next to a batch and takes what they brought. So a get
-//! drives one, and a multi-get drives many with the same round trips.
+//! A [`Search`] adds its next verbs to a batch and receives their results. So a get drives one
+//! search, and a multi-get drives many in the same round trips.
 
 use crate::Result;
 use darter_fabric::{Batch, Fabric, Verb, turns};
@@ -9,12 +9,12 @@ use darter_pool::Pinned;
 
 /// Bytes that the searches of one round trip read together, except that one search may read more.
 const STEP_BYTES: usize = 4 << 20;
-/// Bytes of values after which a multi-get returns what it has.
+/// Bytes of values after which a multi-get returns the values read so far.
 const VALUES_BYTES: usize = 1 << 20;
 
-/// A search for one key. `C` is what its index knows: its root words, its caches.
+/// A search for one key. `C` is the index's context: its root words and caches.
 pub trait Search<C: ?Sized> {
-    /// How it ends.
+    /// The result of the search.
     type End;
 
     /// Adds the verbs of the next round trip.
@@ -23,15 +23,16 @@ pub trait Search<C: ?Sized> {
     /// [`IndexError::Corrupt`](crate::IndexError::Corrupt).
     fn post(&mut self, context: &C, batch: &mut Batch) -> Result<()>;
 
-    /// Takes what the round trip brought. Returns how the search ended, if it did.
+    /// Receives the results of the round trip. Returns the result of the search if it has ended.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`](crate::IndexError::Corrupt), or what the index says of a value that was lost.
+    /// [`IndexError::Corrupt`](crate::IndexError::Corrupt), or the index's error for a value that
+    /// was lost.
     fn absorb(&mut self, context: &C, done: &Batch) -> Result<Option<Self::End>>;
 }
 
-/// Runs a search to its end. Returns the batch of its last round trip too, with the words that it
-/// ended at.
+/// Runs a search to its end. Also returns the batch of its last round trip, with the words at which
+/// the search ended.
 ///
 /// # Errors
 /// Those of the search and of the fabric.
@@ -53,12 +54,12 @@ where
     }
 }
 
-/// Does one round trip of the first searches of a list, up to 4 MiB. Those that end leave the
-/// list: `ended` gets the number and the end of each, and the batch with the words that it ended at.
-/// The others stay in their order.
+/// Does one round trip for the first searches of a list, up to 4 MiB. Searches that end are removed
+/// from the list: `ended` gets the number and the result of each, and the batch with the words at
+/// which it ended. The others stay in their order.
 ///
 /// # Errors
-/// Those of the searches, of `ended`, and of the fabric; then the list is of no further use.
+/// Those of the searches, of `ended`, and of the fabric. The list is then of no further use.
 pub async fn step<F, C, S>(
     client: &mut Pinned<'_, F>,
     context: &C,
@@ -83,7 +84,7 @@ where
     }
     let waiting = searches.split_off(posted);
     let done = client.submit(batch).await?;
-    // What a search has ended at is computed over and copied once more.
+    // The words at which a search ended are processed and copied once more.
     let bytes = words * 8 / posted.max(1);
     for (number, mut search) in std::mem::take(searches) {
         match search.absorb(context, &done)? {
@@ -97,9 +98,10 @@ where
     Ok(())
 }
 
-/// Runs several searches to their ends side by side, in the round trips of the longest if they read
-/// little. `ended` gets the number and the end of each, and returns its value. Returns the values of
-/// the first searches: of at least one if there is one, and of all unless they have more than 1 MiB.
+/// Runs several searches to their ends at the same time, in the round trips of the longest if they
+/// read little. `ended` gets the number and the result of each, and returns its value. Returns the
+/// values of the first searches: of at least one if there is one, and of all unless they exceed 1
+/// MiB.
 ///
 /// # Errors
 /// As [`step`].
@@ -118,8 +120,8 @@ where
     let mut values = vec![None; searches.len()];
     let (mut bytes, mut largest) = (0, 1);
     while !searches.is_empty() {
-        // Searches end in any order, and values after a search that is left out are read in vain: a
-        // few more searches go on to their ends.
+        // Searches end in any order, and values after an unfinished search are read in vain, so a
+        // few more searches run to their ends.
         let more = (VALUES_BYTES / largest).max(1);
         if bytes >= VALUES_BYTES && searches.len() > more {
             values.truncate(searches[more].0);

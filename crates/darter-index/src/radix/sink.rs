@@ -1,4 +1,4 @@
-//! Where a scan's pairs go, and how much of it one round trip does.
+//! The receiver of a scan's pairs, and the limits of one round trip.
 
 use super::leaf::Leaf;
 use super::limits::{Limits, Touches};
@@ -10,35 +10,35 @@ use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-/// Most items one round trip reads.
+/// Maximum number of items that one round trip reads.
 pub const WIDTH_MAX: usize = 256;
-/// Bytes after which a round trip takes no further item.
+/// Bytes after which no further item is added to a round trip.
 pub const BYTES_MAX: u64 = 1 << 20;
 
-/// Takes pairs in order, at most so many.
+/// Receives a limited number of pairs in order.
 pub struct Sink<'v> {
     visit: &'v mut Visit<'v>,
-    /// Pairs still to be taken.
+    /// Number of pairs still to receive.
     pub left: usize,
     reverse: bool,
     last: Option<Vec<u8>>,
 }
 
 impl<'v> Sink<'v> {
-    /// Hands at most `limit` pairs to `visit`, in descending order if `reverse`.
+    /// Passes at most `limit` pairs to `visit`, in descending order if `reverse`.
     pub fn new(visit: &'v mut Visit<'v>, limit: usize, reverse: bool) -> Self {
         Self { visit, left: limit, reverse, last: None }
     }
 
-    /// Takes a pair unless it would break the order, which a damaged tree could.
+    /// Receives a pair, unless it would violate the order, which is possible in a damaged tree.
     pub fn take(&mut self, key: &[u8], value: &[u8]) {
         self.take_all(std::iter::once(Leaf { key, value }));
     }
 
-    /// Takes pairs but for those that would break the order.
+    /// Receives pairs, except for those that would violate the order.
     pub fn take_all<'p>(&mut self, pairs: impl Iterator<Item = Leaf<'p>>) {
         let Self { visit, left, reverse, last } = self;
-        // Compared where it lies as long as there are pairs.
+        // Compared in place as long as there are pairs.
         let mut before: Option<&[u8]> = None;
         for Leaf { key, value } in pairs {
             if *left == 0 {
@@ -63,8 +63,8 @@ impl<'v> Sink<'v> {
     }
 }
 
-/// Reads leaves in one round trip and hands on those in the range. Each comes with its size class
-/// and how it stands.
+/// Reads leaves in one round trip and passes on those in the range. Each is given with its size
+/// class and the bounds that it touches.
 ///
 /// # Errors
 /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
@@ -89,8 +89,8 @@ pub async fn emit<F: Fabric>(
     Ok(())
 }
 
-/// The bound at which a walk of a range begins, and how many bytes at its beginning all keys of the
-/// range have. `None` for a range that has no such bound.
+/// The bound at which a walk of a range begins, and the number of leading bytes that all keys of
+/// the range share. `None` for a range without such a bound.
 pub fn first_bound(range: &ScanRange) -> Option<(&[u8], usize)> {
     let (near, far) = if range.reverse { (&range.to, &range.from) } else { (&range.from, &range.to) };
     let (Bound::Included(near) | Bound::Excluded(near)) = near else { return None };
@@ -101,7 +101,7 @@ pub fn first_bound(range: &ScanRange) -> Option<(&[u8], usize)> {
     Some((near, shared))
 }
 
-/// Whether no key can lie in a range.
+/// Whether the range can contain no key.
 pub fn is_void(range: &ScanRange) -> bool {
     match (&range.from, &range.to) {
         (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -112,7 +112,7 @@ pub fn is_void(range: &ScanRange) -> bool {
     }
 }
 
-/// What is left of a range behind the subtree of a prefix, in the walk's direction.
+/// The part of a range after the subtree of a prefix, in the walk's direction.
 pub fn beyond(range: &ScanRange, prefix: &[u8]) -> Option<ScanRange> {
     let mut rest = range.clone();
     if range.reverse {

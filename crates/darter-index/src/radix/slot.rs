@@ -1,5 +1,5 @@
-//! The slot: DART's 8-byte compound pointer (paper, section 3.3), the only thing that a write ever
-//! changes in place. The types of node are its user's: [`NodeCode`].
+//! The slot: DART's 8-byte compound pointer (paper, section 3.3), the only object that writes
+//! change in place. The index defines the types of node: [`NodeCode`].
 //!
 //! ```text
 //!  63      56  55   54   51 50        44 43    36 35                           0
@@ -16,8 +16,8 @@
 //!   leaf, its size class, so that one READ fetches it whole.
 //! - Objects are aligned to 16 bytes, so the 48-bit address of the paper needs 44 bits.
 //!
-//! The all-zero word is EMPTY. A slot that has been taken stays with its edge for the life of its
-//! node: a delete leaves a tombstone of the same edge, and only a rebuild drops it.
+//! The all-zero word is EMPTY. A slot that was taken belongs to its edge for the life of its node:
+//! a delete leaves a tombstone with the same edge, and only a rebuild drops it.
 
 use super::seal::SEAL;
 use darter_fabric::GlobalAddr;
@@ -26,9 +26,9 @@ use std::marker::PhantomData;
 
 /// The edge "the key ends at this node"; edges 0 to 255 are key bytes.
 pub const END: u16 = 256;
-/// Children a node can have: 256 key bytes and the end of the key.
+/// Maximum number of children of a node: 256 key bytes and the end of the key.
 pub const FANOUT: usize = 257;
-/// Most bytes one edge can skip.
+/// Maximum number of bytes that one edge can skip.
 pub const SKIP_MAX: usize = 127;
 
 const ADDR_BITS: u32 = 44;
@@ -43,33 +43,33 @@ const TYPE_LEAF: u64 = 3;
 const TYPE_END: u64 = 4;
 const TYPE_NODE_FIRST: u64 = 5;
 
-/// Node types a slot can tell apart.
+/// Number of node types that a slot can distinguish.
 const NODE_CODES: u64 = 16 - TYPE_NODE_FIRST;
 
-/// The types of node that slots of one index name, by codes of 0 to 10.
+/// The types of node that slots of one index can point to, with codes 0 to 10.
 pub trait NodeCode: Copy + Eq + fmt::Debug {
     /// The code of a type.
     fn code(self) -> u8;
 
-    /// The type of a code, `None` for a code that names none.
+    /// The type with a code; `None` if there is none.
     fn from_code(code: u64) -> Option<Self>;
 }
 
-/// The edge a key takes at a depth that it reaches.
+/// The edge of a key at a depth, which must not exceed the key's length.
 pub fn edge_of(key: &[u8], depth: usize) -> u16 {
     key.get(depth).map_or(END, |&byte| u16::from(byte))
 }
 
-/// Sort key of an edge: a key that ends comes before every key that goes on.
+/// Sort key of an edge: a key that ends sorts before every key that continues.
 pub const fn order_of(edge: u16) -> u16 {
     if edge == END { 0 } else { edge + 1 }
 }
 
-/// One slot of a node; `T` are the types of node.
+/// One slot of a node; `T` is the type of node types.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Slot<T>(u64, PhantomData<T>);
 
-/// What a slot holds, seal aside.
+/// The content of a slot, without the seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<T> {
     /// Never taken.
@@ -78,26 +78,26 @@ pub enum Content<T> {
     Tomb,
     /// A key-value pair; `class` is its size class.
     Leaf {
-        /// Where it is.
+        /// The leaf's address.
         addr: GlobalAddr,
         /// Its size class.
         class: u8,
     },
-    /// An inner node; `skip` bytes lie compressed between the edge and the node.
+    /// An inner node; `skip` compressed bytes lie between the edge and the node.
     Node {
-        /// Where it is.
+        /// The node's address.
         addr: GlobalAddr,
         /// Its type.
         ty: T,
         /// Bytes that its edge skips.
         skip: u8,
     },
-    /// Bits no writer of this format leaves behind.
+    /// Bits that no writer of this format stores.
     Invalid,
 }
 
 impl<T: NodeCode> Slot<T> {
-    /// The slot that was never taken.
+    /// A slot that was never taken.
     pub const EMPTY: Self = Self::from_word(0);
 
     /// The slot in a word.
@@ -119,18 +119,19 @@ impl<T: NodeCode> Slot<T> {
         )
     }
 
-    /// A pointer to a leaf; the edge [`END`] says that its key ends here.
+    /// A pointer to a leaf; the edge [`END`] means that its key ends here.
     pub const fn leaf(edge: u16, class: u8, addr: GlobalAddr) -> Self {
         Self::pack(edge, if edge == END { TYPE_END } else { TYPE_LEAF }, class, addr)
     }
 
-    /// A pointer to an inner node; `edge` is a key byte, since no key ends on an edge that goes on.
+    /// A pointer to an inner node; `edge` is a key byte, since a key cannot end on the edge to a
+    /// node.
     pub fn node(edge: u16, ty: T, skip: u8, addr: GlobalAddr) -> Self {
         debug_assert!(u64::from(ty.code()) < NODE_CODES);
         Self::pack(edge, TYPE_NODE_FIRST + u64::from(ty.code()), skip, addr)
     }
 
-    /// What a delete leaves behind.
+    /// The tombstone that a delete leaves.
     pub const fn tomb(edge: u16) -> Self {
         Self::pack(edge, if edge == END { TYPE_TOMB_END } else { TYPE_TOMB }, 0, GlobalAddr::NULL)
     }
@@ -161,7 +162,7 @@ impl<T: NodeCode> Slot<T> {
         self.0 >> TYPE_SHIFT & 0xf
     }
 
-    /// The edge the slot belongs to, `None` when empty.
+    /// The edge to which the slot belongs; `None` if it is empty.
     pub const fn edge(self) -> Option<u16> {
         match self.type_code() {
             TYPE_EMPTY => None,
@@ -170,7 +171,7 @@ impl<T: NodeCode> Slot<T> {
         }
     }
 
-    /// Whether the slot was taken by this edge.
+    /// Whether the slot was taken for this edge.
     #[inline]
     pub fn is_of(self, edge: u16) -> bool {
         let code = self.type_code();
@@ -184,7 +185,7 @@ impl<T: NodeCode> Slot<T> {
         }
     }
 
-    /// The address part; null in tombs and empty slots.
+    /// The address; null in tombstones and empty slots.
     pub const fn addr(self) -> GlobalAddr {
         GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4)
     }
@@ -198,7 +199,7 @@ impl<T: NodeCode> Slot<T> {
         self.type_code() >= TYPE_LEAF
     }
 
-    /// What the slot holds.
+    /// The content of the slot.
     #[inline]
     pub fn content(self) -> Content<T> {
         match self.type_code() {

@@ -1,4 +1,4 @@
-//! Counts and sizes of a radix tree, summed on a walk.
+//! Counts and sizes of a radix tree, summed up on a walk.
 
 use crate::{IndexStats, NodeTypeStats};
 
@@ -9,14 +9,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing counted. `types` names the types of node, smallest first.
+    /// A tally with no counts. `types` names the types of node, smallest first.
     pub fn new(types: impl IntoIterator<Item = &'static str>) -> Self {
         let none = |name| NodeTypeStats { name, count: 0, bytes: 0, children: 0 };
         Self { stats: IndexStats { nodes: types.into_iter().map(none).collect(), ..IndexStats::default() } }
     }
 
-    /// Counts a node of the type with this name. A type that is not among the tree's, which only
-    /// damage leads to, counts by its bytes alone.
+    /// Counts a node of the type with this name. For a type that the tree does not have, which
+    /// occurs only in a damaged pool, only the bytes are counted.
     pub fn note_node(&mut self, name: &str, bytes: u64, children: usize) {
         self.stats.index_bytes += bytes;
         if let Some(stats) = self.stats.nodes.iter_mut().find(|stats| stats.name == name) {
@@ -26,7 +26,7 @@ impl Tally {
         }
     }
 
-    /// Counts a leaf of so many bytes with `levels` inner nodes above it.
+    /// Counts a leaf of `bytes` bytes with `levels` inner nodes above it.
     pub fn note_leaf(&mut self, bytes: u64, levels: usize) {
         let stats = &mut self.stats;
         stats.keys += 1;
@@ -38,7 +38,7 @@ impl Tally {
         stats.depth_max = stats.depth_max.max(levels);
     }
 
-    /// The sums.
+    /// The totals.
     pub fn finish(self) -> IndexStats {
         self.stats
     }

@@ -1,5 +1,5 @@
-//! WRITEs collected and sent in large batches: how a bulk load fills memory that nobody can see
-//! yet.
+//! WRITEs collected and sent in large batches, by which a bulk load fills memory that is not
+//! visible yet.
 
 use crate::Result;
 use darter_fabric::{Batch, Fabric, GlobalAddr};
@@ -8,7 +8,7 @@ use darter_pool::Client;
 /// Words collected before they are written.
 const BATCH_WORDS: usize = 16 << 10;
 
-/// How many words wait in a batch of WRITEs, to be sent before there are too many.
+/// Counts the words in a batch of WRITEs, so that it is sent before it gets too large.
 #[derive(Debug, Default)]
 pub struct Backlog {
     words: usize,
@@ -17,7 +17,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Notes that so many words were added to `batch`, and sends it if it is large enough.
+    /// Records that `words` words were added to `batch`, and sends it if it is large enough.
     ///
     /// # Errors
     /// Those of the fabric.
@@ -34,7 +34,7 @@ impl Backlog {
         Ok(())
     }
 
-    /// Sends `batch` and waits for it; an empty one costs nothing.
+    /// Sends `batch` and waits for it. An empty batch costs nothing.
     ///
     /// # Errors
     /// Those of the fabric.
@@ -59,7 +59,7 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Adds a WRITE, and sends what has come together if that is much.
+    /// Adds a WRITE, and sends the WRITEs collected so far if they are large enough.
     ///
     /// # Errors
     /// Those of the fabric.
@@ -73,18 +73,18 @@ impl Writes {
         self.backlog.add(client, &mut self.batch, words.len()).await
     }
 
-    /// Returns whether a batch of WRITEs has failed. Then their objects must not be read: they may
-    /// hold the contents of earlier objects.
+    /// Returns whether a batch of WRITEs has failed. If so, their objects must not be read: they
+    /// may hold the contents of earlier objects.
     pub fn may_be_lost(&self) -> bool {
         self.backlog.has_failed
     }
 
-    /// Adds a WRITE that is sent with the next ones.
+    /// Adds a WRITE that is sent with the next batch.
     pub fn post(&mut self, addr: GlobalAddr, words: &[u64]) {
         self.batch.write(addr, words);
     }
 
-    /// Sends what is left and waits for it.
+    /// Sends the remaining WRITEs and waits for them.
     ///
     /// # Errors
     /// Those of the fabric.
@@ -92,8 +92,8 @@ impl Writes {
         self.backlog.send(client, &mut self.batch).await
     }
 
-    /// Sends what is left, and one CAS behind it: in the same round trip if all of it goes to the
-    /// memory node of `at`. Returns what the word held.
+    /// Sends the remaining WRITEs, then one CAS: in the same round trip if all of them go to the
+    /// memory node of `at`. Returns the previous content of the word.
     ///
     /// # Errors
     /// Those of the fabric.

@@ -1,4 +1,4 @@
-//! DART under everything that every index must pass.
+//! DART under the tests that every index must pass.
 
 use crate::common::Tested;
 use darter_fabric::Fabric;
@@ -14,13 +14,13 @@ impl Tested for OfDart {
         DartOptions { frequency_every: 4, ..DartOptions::default() }
     }
 
-    /// The prefix list.
+    /// Adjusts the prefix list.
     async fn adjust<F: Fabric>(index: &Dart<F>, client: &mut Client<F>) -> Result<(), IndexError> {
         index.adjust(client).await.map(drop)
     }
 }
 
-/// The base layer alone.
+/// DART without an express skip table: the base layer alone.
 struct WithoutExpress;
 
 impl Tested for WithoutExpress {
@@ -30,7 +30,7 @@ impl Tested for WithoutExpress {
         DartOptions { express: false, ..OfDart::options::<F>() }
     }
 
-    /// Changes nothing here.
+    /// Changes nothing for this index.
     async fn adjust<F: Fabric>(index: &Dart<F>, client: &mut Client<F>) -> Result<(), IndexError> {
         let report = index.adjust(client).await?;
         assert!(report.after.is_empty() && !report.rebuilt);

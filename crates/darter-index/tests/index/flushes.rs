@@ -1,4 +1,4 @@
-//! What operations of DART flush on persistent memory, where the fabric makes all durable.
+//! What operations of DART flush on persistent memory, if the fabric makes all writes durable.
 
 use crate::common::{TestFabric, over};
 use darter_fabric::decorate::Delay;
@@ -10,12 +10,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 const KEYS: u64 = 1000;
-/// A leaf of a key of 8 bytes and a value of so many takes more than one line and less than three.
+/// A leaf with a key of 8 bytes and a value of this size takes more than one line and less than
+/// three.
 const VALUE_BYTES: usize = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// The line at this address, in lines.
+    /// The line at this address, as a line number.
     Flush(usize),
     Fence,
 }
@@ -69,7 +70,7 @@ fn an_update_flushes_the_lines_of_leaf_and_slot_and_fences_twice() {
         let put = dart.put(&mut client, &key, &[9; VALUE_BYTES], Condition::Present);
         assert_eq!(block_on(put).unwrap(), PutOutcome::Replaced);
         let events = recorder.take();
-        // The allocator's and the epoch's verbs are a few among a thousand.
+        // The allocator's and the epoch's verbs are only a few among a thousand.
         let is_wanted = match events[..] {
             [Event::Flush(leaf), Event::Flush(second), Event::Fence, Event::Flush(slot), Event::Fence] => {
                 second == leaf + 1 && slot != leaf && slot != second

@@ -1,4 +1,4 @@
-//! What the tests of every index run on here: memory of this process.
+//! The fabric that the tests of every index run on here: this process's memory.
 
 use darter_fabric::Local;
 

@@ -1,5 +1,5 @@
-//! Quiver under everything that every index must pass: with pages as large as they become, with
-//! small ones, so that little fills and parts them, and with nothing remembered.
+//! Quiver under the tests that every index must pass: with pages of full size, with small ones,
+//! which a few keys fill and split, and without any cache.
 
 use crate::common::{Tested, damage_campaign, index_tests, memory};
 use darter_fabric::{Fabric, block_on};
@@ -13,7 +13,7 @@ impl Tested for Large {
 
     const CASES: u32 = 16;
 
-    /// The skip table.
+    /// Adjusts the skip table.
     async fn adjust<F: Fabric>(index: &Quiver<F>, client: &mut Client<F>) -> Result<(), IndexError> {
         index.adjust_to(client, &[4, 10]).await.map(drop)
     }
@@ -68,7 +68,8 @@ fn damage_to_small_pages_is_an_error_or_makes_no_difference() {
     damage_campaign::damage_is_an_error_or_makes_no_difference::<Small>();
 }
 
-/// All that inserts made was on the memory node of the root until that was full.
+/// Formerly everything that inserts created was placed on the memory node of the root until that
+/// was full.
 #[test]
 fn an_index_that_grows_by_inserts_takes_all_memory_nodes_alike() {
     let secret = Some([1, 2, 3, 4]);

@@ -1,5 +1,5 @@
-//! Round trips of Quiver's puts and scans, counted: what a remembered map saves, and what a CAS in
-//! vain does not cost.
+//! Round trips of Quiver's puts and scans, counted: what a cached map saves, and that a failed CAS
+//! costs no round trip.
 
 use crate::common::{TestFabric, memory};
 use darter_fabric::{Endpoint, GlobalAddr, OpCounters, OpKind, block_on};
@@ -12,22 +12,22 @@ type Counted = TestFabric;
 
 const KEYS: u64 = 2_000;
 
-/// The 64-bit keys of a sequence that jumps about.
+/// The 64-bit keys of a sequence that does not ascend.
 fn key(number: u64) -> [u8; 8] {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1).to_be_bytes()
 }
 
-/// A client of an index with the even keys, which has read them all and leaves pages as they are.
+/// A client of an index with the even keys. It has read them all and does not rebuild pages.
 fn client_of_loaded() -> (Quiver<Counted>, Client<Counted>) {
     client_of(QuiverOptions { folds: false, hot_words: false, ..QuiverOptions::default() })
 }
 
-/// One that rebuilds pages, for reads take round trips for leaves.
+/// The same, but it rebuilds pages for reads that take round trips for leaves.
 fn client_that_folds() -> (Quiver<Counted>, Client<Counted>) {
     client_of(QuiverOptions { hot_words: false, ..QuiverOptions::default() })
 }
 
-/// One that remembers words which name leaves, and leaves pages as they are.
+/// A client that caches words that name leaves, and does not rebuild pages.
 fn client_of_hot_words() -> (Quiver<Counted>, Client<Counted>) {
     client_of(QuiverOptions { folds: false, ..QuiverOptions::default() })
 }
@@ -48,7 +48,7 @@ fn client_of(options: QuiverOptions) -> (Quiver<Counted>, Client<Counted>) {
     (quiver, client)
 }
 
-/// What puts of these keys cost.
+/// The cost of puts of these keys.
 fn puts(
     (quiver, client): &mut (Quiver<Counted>, Client<Counted>),
     numbers: impl Iterator<Item = u64>,
@@ -66,10 +66,10 @@ fn puts(
     after
 }
 
-/// Beside the round trips of the puts there are a few of the allocator's.
+/// In addition to the round trips of the puts, the allocator makes a few.
 #[track_caller]
 fn assert_about(counted: u64, expected: u64) {
-    assert!((expected..expected + KEYS / 50).contains(&counted), "{counted} in place of {expected}");
+    assert!((expected..expected + KEYS / 50).contains(&counted), "{counted} instead of {expected}");
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn an_update_takes_a_round_trip_in_a_new_page_and_two_in_one_that_was_changed() 
             puts(&mut loaded, (0..keys).map(|at| at * 2), condition, PutOutcome::Replaced).round_trips
         };
         assert_about(update(KEYS / 2), KEYS / 2);
-        // Records that were changed, then as many that were not: by then a CAS before the look is not
-        // tried, until some puts have shown that it would win.
+        // Records that were changed, then as many that were not: by then a put does not try a CAS
+        // before it reads the record, until some puts have shown that the CAS would succeed.
         assert_about(update(KEYS / 2), KEYS);
         assert_about(update(KEYS), KEYS + KEYS / 2);
     }
@@ -106,7 +106,7 @@ fn most_updated_pairs_stand_in_their_pages_again() {
     assert!(report.violations.is_empty() && report.stats.keys == KEYS, "{report:?}");
 }
 
-/// What a search of each loaded key costs.
+/// The cost of a search of each loaded key.
 fn searches_of_all((quiver, client): &mut (Quiver<Counted>, Client<Counted>)) -> OpCounters {
     let before = client.endpoint().counters().unwrap()[OpKind::Get];
     for at in 0..KEYS {
@@ -117,7 +117,8 @@ fn searches_of_all((quiver, client): &mut (Quiver<Counted>, Client<Counted>)) ->
     counted
 }
 
-/// Also those of pairs that were inserted, which a scan reads: each takes a round trip for a leaf.
+/// Covers updated pairs, which searches read, and inserted pairs, which a scan reads: each takes a
+/// round trip for a leaf.
 #[test]
 fn reads_bring_pairs_back_to_the_pages_that_nobody_changes() {
     let mut loaded = client_that_folds();
@@ -144,7 +145,8 @@ fn reads_bring_pairs_back_to_the_pages_that_nobody_changes() {
     assert!(report.violations.is_empty(), "{report:?}");
 }
 
-/// Most pairs of a page are so small that the long ones stay in leaves: to rebuild it is in vain.
+/// Most pairs of a page are so small that the long ones stay in leaves: rebuilding the page is
+/// useless.
 #[test]
 fn reads_do_not_rebuild_pages_for_pairs_that_cannot_stand_in_them() {
     let mut loaded = client_that_folds();
@@ -177,7 +179,7 @@ fn a_leaf_is_read_beside_the_word_that_is_remembered() {
     let mut other = (other, client);
     searches_of_all(&mut other);
     assert_about(searches_of_all(&mut other).round_trips, KEYS);
-    // What is not as it was costs no more than without.
+    // A cached record that has changed costs no more than an uncached one.
     puts(&mut loaded, (0..KEYS).map(|at| at * 2), Condition::Present, PutOutcome::Replaced);
     assert_about(searches_of_all(&mut other).round_trips, KEYS * 2);
     assert_about(searches_of_all(&mut other).round_trips, KEYS);
@@ -191,7 +193,7 @@ fn inserted_pairs_are_read_and_replaced_beside_the_word_that_is_remembered() {
         let pairs = block_on(quiver.scan(client, &ScanRange::all(), usize::MAX)).unwrap().len() as u64;
         (pairs, client.endpoint().counters().unwrap()[OpKind::Scan].round_trips - before)
     };
-    // The first scan remembers pages.
+    // The first scan caches pages.
     scans(&mut loaded);
     let (_, trips) = scans(&mut loaded);
     let new = || (0..KEYS / 20).map(|at| at * 38 + 1);
@@ -223,7 +225,7 @@ fn reads_do_not_rebuild_a_page_that_is_being_changed() {
     assert!(written < 20_000, "{written} bytes written by reads");
 }
 
-/// Puts of keys that nobody knows to be new cost what inserts cost, but for a few CASes.
+/// Puts of keys not known to be new cost as much as inserts, except for a few CASes.
 #[test]
 fn an_upsert_of_a_new_key_costs_what_an_insert_costs() {
     let new = |condition| {
@@ -237,7 +239,7 @@ fn an_upsert_of_a_new_key_costs_what_an_insert_costs() {
     assert!(upsert.write_bytes - insert.write_bytes <= vain * 16);
 }
 
-/// The range from a key on, or up to it.
+/// The range that starts at a key, or that ends at it.
 fn range_at(bound: u64, reverse: bool) -> ScanRange {
     let bound = Bound::Included(key(bound).to_vec());
     let all = ScanRange::all();
@@ -257,7 +259,7 @@ fn a_scan_of_remembered_pages_reads_the_records_it_wants_in_one_round_trip() {
             }
             let mut spent = counted(&client);
             spent -= before;
-            // A pair takes 88 bytes in its page, and two pages or three have heads and more pairs than
+            // A pair takes 88 bytes in its page, and two or three pages have heads and more pairs than
             // are wanted.
             let (scans, most) = (KEYS / 20, limit as u64 * 96 + 1_000 + limit as u64 * 8);
             assert!(spent.round_trips <= scans + scans / 10, "{} for {limit}", spent.round_trips);
@@ -266,8 +268,8 @@ fn a_scan_of_remembered_pages_reads_the_records_it_wants_in_one_round_trip() {
     }
 }
 
-/// Records without values, others that are in leaves, and keys in deltas: more has to be read than
-/// was foreseen, and what lies behind the records that were read waits its turn.
+/// Records without values, others in leaves, and keys in deltas: more must be read than was
+/// foreseen, and the items after the records that were read have to wait.
 #[test]
 fn a_scan_goes_on_behind_the_last_record_that_it_has_read() {
     let (quiver, mut client) = client_of_loaded();
@@ -285,7 +287,7 @@ fn a_scan_goes_on_behind_the_last_record_that_it_has_read() {
             block_on(quiver.put(&mut client, &key(number + 1), &value, Condition::Absent)).unwrap();
             model.insert(key(number + 1).to_vec(), value.to_vec());
         }
-        // Remembers what the page has become.
+        // Caches the new version of the page.
         block_on(quiver.get(&mut client, &key(number))).unwrap();
     }
     for reverse in [false, true] {
@@ -301,13 +303,13 @@ fn a_scan_goes_on_behind_the_last_record_that_it_has_read() {
     }
 }
 
-/// The map leads a bound that is no key to any rank of its page, so that all records read may lie on
-/// the wrong side of it. A scan that went on from there came back for ever.
+/// The map leads a bound that is not a key to any rank of its page, so that all records read may
+/// lie on the wrong side of it. A scan that continued from there never ended.
 #[test]
 fn a_scan_whose_bound_is_led_astray_ends() {
     let (quiver, mut client, _) = loaded(Vec::new(), true, 1 << 20);
     let mut model = BTreeMap::new();
-    // All words of up to three of five letters, but for some.
+    // All words of up to three of five letters, except for some.
     for number in (0..216_u32).filter(|number| number % 7 != 3) {
         let letters = [number / 36, number / 6 % 6, number % 6].map(|letter| letter as u8 * 40);
         let word: Vec<u8> = letters.into_iter().take_while(|&letter| letter > 0).collect();
@@ -338,7 +340,7 @@ fn a_scan_whose_bound_is_led_astray_ends() {
     }
 }
 
-/// Round trips of a search for each of these keys, on average, by a process that remembers nothing.
+/// Average round trips of a search for each of these keys, by a process with an empty cache.
 fn searches(quiver: &Quiver<Counted>, client: &mut Client<Counted>, keys: &[Vec<u8>]) -> f64 {
     let counted = |client: &Client<Counted>| client.endpoint().counters().unwrap()[OpKind::Get].round_trips;
     let before = counted(client);
@@ -348,7 +350,7 @@ fn searches(quiver: &Quiver<Counted>, client: &mut Client<Counted>, keys: &[Vec<
     (counted(client) - before) as f64 / keys.len() as f64
 }
 
-/// An index of these keys, and a process that remembers so much and leaves pages as they are.
+/// An index of these keys, and a process with a cache of `cache_bytes` that does not rebuild pages.
 fn loaded(
     mut keys: Vec<Vec<u8>>,
     is_bulk_loaded: bool,
@@ -380,7 +382,7 @@ fn a_search_with_nothing_remembered_reads_the_table_a_node_and_a_record() {
     assert!((3.0..3.4).contains(&trips), "{trips} round trips");
 }
 
-/// Keys with long common parts, below which the tree is deep.
+/// Keys with long common parts, for which the tree is deep.
 fn addresses() -> Vec<Vec<u8>> {
     let name = |at: u64| format!("com.example.{:03}@{:06}.mail", at % 40, at * 7919 % 1_000_003);
     (0..40_000).map(|at| name(at).into_bytes()).collect()
@@ -394,13 +396,13 @@ fn an_adjustment_makes_searches_short_in_a_deep_tree() {
     block_on(quiver.adapt(&mut client)).unwrap();
     let after = searches(&quiver, &mut client, &keys);
     assert!(after < 4.0 && after < before - 1.5, "{before} and then {after} round trips");
-    assert!(!quiver.wants_adjust(), "nothing is left to be gained");
+    assert!(!quiver.wants_adjust(), "a further adjustment would gain nothing");
     let stats = block_on(quiver.stats(&mut client)).unwrap();
     let est = stats.est.unwrap();
     assert!(!est.prefix_list.is_empty() && est.entries * 6 > est.slots, "{est:?}");
 }
 
-/// A table that was made for few nodes, or that has lost its entries, is filled by searches.
+/// A table that was created for few nodes, or that has lost its entries, is filled by searches.
 #[test]
 fn searches_enter_what_they_do_not_find() {
     let (quiver, mut client, keys) = loaded(addresses(), false, 0);
@@ -420,12 +422,12 @@ fn searches_enter_what_they_do_not_find() {
     assert!(again < filled + 0.005, "{filled}, then {again} round trips");
 }
 
-/// A round trip of a scan reads 4 MiB of records' leaves, and one leaf more; a page's pairs in records,
-/// in leaves and in the delta come in order all the same.
+/// A round trip of a scan reads 4 MiB of records' leaves, plus one leaf. A page's pairs in records,
+/// in leaves and in the delta are still returned in order.
 #[test]
 fn a_scan_reads_a_few_large_values_at_a_time() {
     const VALUE_BYTES: usize = 1 << 20;
-    // Of the leaf beyond the bound and its class, and of pages with the values in them.
+    // For the leaf beyond the bound and its class, and for pages with the values in them.
     const MOST_BYTES: u64 = (4 << 20) + (2 << 20);
     let fabric = memory(256 << 20, 1);
     let pool = block_on(Pool::create(fabric, &PoolOptions::default())).unwrap();

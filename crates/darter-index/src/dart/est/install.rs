@@ -1,10 +1,10 @@
-//! Putting entries into the table: upkeep after splits, type switches and collapses (paper,
-//! sections 3.1 and 4.2).
+//! Adding entries to the table: upkeep after splits, type switches and collapses (paper, sections
+//! 3.1 and 4.2).
 //!
-//! Always after the change it reports is visible in the tree, and always pinned since before the
-//! node was found there: that is what lets a scrub, which waits a grace after the unlinking, be
-//! sure that nobody can put a retired node back (R3). Installing is best effort: a full bucket or a
-//! lost race drops the hint.
+//! An entry is installed only after the change that it reports is visible in the tree, by a client
+//! that has been pinned since before it found the node there. A scrub waits a grace after the
+//! unlinking, so after it no client can put a retired node back (R3). Installing is best effort: a
+//! full bucket or a lost race drops the hint.
 
 use super::super::node::NodeRef;
 use super::super::prefix_hash::HashedKey;
@@ -19,29 +19,29 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{Pinned, PoolError};
 use smallvec::SmallVec;
 
-/// Tries before a hint is dropped.
+/// Attempts before a hint is dropped.
 const ATTEMPTS: usize = 4;
 
-/// An entry to be put in.
+/// An entry to be installed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingEntry {
     pub(crate) hash: u64,
     pub(crate) entry: Entry,
-    /// The node whose entry under this prefix it takes over.
+    /// The node whose entry under this prefix the new entry replaces.
     pub(crate) replaces: Option<GlobalAddr>,
 }
 
-/// A bucket that an earlier round trip of the same operation brought.
+/// A bucket that an earlier round trip of the same operation has read.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownBucket {
     pub(crate) hash: u64,
     pub(crate) words: [u64; BUCKET_SLOTS],
 }
 
-/// The entries to be put in for a node that covers the lengths above `above` up to `upto`, in the
+/// The entries to install for a node that covers the lengths above `above` up to `upto`, in the
 /// order of the list.
 ///
-/// `key` must agree with the node's prefix in its first `upto` bytes.
+/// The first `upto` bytes of `key` must agree with the node's prefix.
 pub(crate) fn pending_for(
     list: PrefixList,
     key: &mut HashedKey<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn pending_for(
         .collect()
 }
 
-/// What a bucket allows for an entry.
+/// What can be done with an entry, given its bucket.
 enum Plan {
     Present,
     Swap { slot: usize, old: u64 },
@@ -86,10 +86,11 @@ fn plan(bucket: &[u64], new: &PendingEntry) -> Plan {
     free.map_or(Plan::Full, |slot| Plan::Swap { slot, old: 0 })
 }
 
-/// Puts entries in: one round trip when the buckets are known and nobody interferes, two otherwise.
+/// Installs entries: in one round trip if the buckets are known and no other client interferes,
+/// else in two.
 ///
 /// # Errors
-/// Those of the fabric. Running out of space drops hints instead.
+/// Those of the fabric. If space runs out, hints are dropped instead.
 pub(crate) async fn install<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,

@@ -1,4 +1,4 @@
-//! Races of scrubs and splits, driven by hand.
+//! Races of scrubs and splits, with explicit schedules.
 
 use super::super::Dart;
 use super::super::interleavings::options;
@@ -15,7 +15,7 @@ use darter_fabric::{GlobalAddr, OpKind, block_on};
 use darter_pool::{Client, Pool};
 use darter_sim::{Executor, Sim};
 
-/// Prefixes of a node each; their entries fill a segment of one bucket so far that it may split.
+/// Prefixes with one node each. Their entries fill a one-bucket segment enough for it to split.
 const STEMS: [u8; 6] = *b"abcdef";
 
 /// Two keys below each of these one-byte prefixes.
@@ -35,7 +35,7 @@ fn one_segment(stems: &[u8]) -> (Pool<Sim>, Dart<Sim>) {
     (pool, dart)
 }
 
-/// The node of a prefix, by its entry.
+/// The node of a prefix, found by its entry.
 fn node_of(pool: &Pool<Sim>, dart: &Dart<Sim>, stem: u8) -> Retired {
     let mut client = pool.client().unwrap();
     alone(pool, async {
@@ -50,7 +50,7 @@ fn node_of(pool: &Pool<Sim>, dart: &Dart<Sim>, stem: u8) -> Retired {
     })
 }
 
-/// Whether an entry names one of the nodes that a reader could take for a hint.
+/// Whether an unsealed entry, which a reader would take for a hint, names one of the nodes.
 fn is_named(pool: &Pool<Sim>, dart: &Dart<Sim>, nodes: &[Retired]) -> bool {
     let mut client = pool.client().unwrap();
     alone(pool, async {
@@ -69,7 +69,7 @@ fn is_named(pool: &Pool<Sim>, dart: &Dart<Sim>, nodes: &[Retired]) -> bool {
     })
 }
 
-/// Splits the segment of a prefix, so many times.
+/// Splits the segment of a prefix the given number of times.
 async fn split_at(dart: &Dart<Sim>, client: &mut Client<Sim>, stem: u8, times: usize) {
     let mut client = client.pin(OpKind::Maintain).await.unwrap();
     let table = dart.shared.view(&mut client).await.unwrap();
@@ -94,14 +94,14 @@ async fn scrub_nodes(
     scrub(&mut client, dart.shared.express(&table), nodes).await.map(drop)
 }
 
-/// A scrub and a split of the same segment stop each other anywhere.
+/// Runs a scrub and a split of the same segment, each stopped at every point.
 fn race_of_scrub_and_split(everywhere: bool) {
     each_pair_of_stops(|stops| {
         let (pool, dart) = one_segment(&STEMS);
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
         let other = block_on(Dart::open(&mut quick, options())).unwrap();
-        // One goes to either half.
+        // One node belongs to each half.
         let nodes = [node_of(&pool, &dart, STEMS[0]), node_of(&pool, &dart, STEMS[1])];
         let mut executor = Executor::new(pool.fabric());
         let scrubber = executor.spawn(0, async {
@@ -130,8 +130,8 @@ fn a_scrub_of_all_segments_beside_a_split_leaves_no_entry() {
     race_of_scrub_and_split(true);
 }
 
-/// A client stops for ever in a split, of a segment in which scrubs have made room since it was
-/// counted: whoever must clear an entry there finishes the split.
+/// A client stops for ever in the split of a segment that scrubs have made room in since it was
+/// counted: a client that must clear an entry there finishes the split.
 #[test]
 fn a_split_begun_is_finished_however_few_entries_are_left() {
     each_pair_of_stops(|stops| {
@@ -152,8 +152,8 @@ fn a_split_begun_is_finished_however_few_entries_are_left() {
     });
 }
 
-/// A client stops for ever in a split, and there is no room for the halves: a scrub says so, and
-/// does not take the entry for cleared.
+/// A client stops for ever in a split, and there is no room for the halves: a scrub reports an
+/// error and does not treat the entry as cleared.
 #[test]
 fn a_split_begun_in_a_full_pool_is_an_error_for_scrubs() {
     let mut refused = 0;
@@ -181,11 +181,11 @@ fn a_split_begun_in_a_full_pool_is_an_error_for_scrubs() {
     assert!(refused > BUCKET_SLOTS, "from the first seal to the halves");
 }
 
-/// A client stops in a split before it has told all directory entries of it, and others split the
+/// A client stops in a split before it has updated all directory entries, and others split the
 /// lower half twice more.
 #[test]
 fn all_directory_entries_follow_however_soon_halves_split() {
-    // All go to the lower half of a lower half of a lower half.
+    // All belong to the lower half of a lower half of a lower half.
     let (_, dart) = one_segment(&STEMS);
     let stems: Vec<u8> = (b'a'..=b'z').chain(b'A'..=b'Z').collect();
     let mut low =
@@ -214,8 +214,8 @@ fn all_directory_entries_follow_however_soon_halves_split() {
     }
 }
 
-/// A process dies in a split that it had published, before others were told: they go on with the
-/// old segment, of which nobody clears the entries of nodes that are freed.
+/// A process dies in a split that it had published, before the other processes were notified. They
+/// continue to use the old segment, in which entries of freed nodes are no longer cleared.
 #[test]
 fn what_is_left_in_a_segment_that_was_split_leads_nobody_to_free_memory() {
     for side in [0, 1] {
@@ -224,9 +224,9 @@ fn what_is_left_in_a_segment_that_was_split_leads_nobody_to_free_memory() {
     }
 }
 
-/// A process dies after so many verbs of a split, and nodes are freed whose entries belong into one
-/// half: a scrub of an entry of the other finishes the split. Returns whether there were as many
-/// verbs.
+/// A process dies after `verbs` verbs of a split, and nodes are freed whose entries belong to one
+/// half: a scrub of an entry of the other half finishes the split. Returns whether the split had
+/// that many verbs.
 fn dies_in_a_split(verbs: usize, side: u64) -> bool {
     let keys = keys_of(&STEMS);
     let (pool, dart) = one_segment(&STEMS);
@@ -249,7 +249,7 @@ fn dies_in_a_split(verbs: usize, side: u64) -> bool {
             key[1] == b'1' && half == side
         };
         for &[stem, end] in keys.iter().filter(|key| is_gone(key)) {
-            // A larger node, which is entered in place of the one that it replaces.
+            // A larger node, whose entry replaces that of the node that it replaces.
             for end in [b'3', b'4'] {
                 writer.put(&mut late, &[stem, end], b"true", Condition::Always).await.unwrap();
             }
@@ -275,9 +275,9 @@ fn dies_in_a_split(verbs: usize, side: u64) -> bool {
     !is_over
 }
 
-/// Two clients split a segment. One links the lower half, and the other the upper one, but dies
-/// before the rest of the directory names that. The first retires the segment, so it must see to the
-/// rest of both halves.
+/// Two clients split a segment. One links the lower half. The other links the upper half, but dies
+/// before the other directory entries name it. The first client retires the segment, so it must
+/// complete the directory entries of both halves.
 #[test]
 fn no_directory_entry_names_a_segment_that_was_retired() {
     let keys = keys_of(&STEMS);
@@ -323,8 +323,8 @@ fn no_directory_entry_names_a_segment_that_was_retired() {
     assert!(shared > 0, "each links a half");
 }
 
-/// The directory entries that decide who has linked the lower half of the first segment, and the
-/// upper one.
+/// The directory entries that decide which client has linked the lower half of the first segment,
+/// and the upper half.
 fn heads(pool: &Pool<Sim>, dart: &Dart<Sim>) -> [GlobalAddr; 2] {
     let mut client = pool.client().unwrap();
     alone(pool, async {
@@ -334,7 +334,8 @@ fn heads(pool: &Pool<Sim>, dart: &Dart<Sim>) -> [GlobalAddr; 2] {
     })
 }
 
-/// A segment is split and retired, and a process that knew it searches again so many rounds later.
+/// A segment is split and retired, and a process that had cached it searches again this many rounds
+/// later.
 #[test]
 fn a_view_is_read_again_before_what_it_names_may_be_used_again() {
     let keys = keys_of(&STEMS);

@@ -2,11 +2,11 @@
 //! nodes.
 //!
 //! For every length L of the prefix list, the table maps the first L bytes of a key to the first
-//! inner node on the key's path whose depth is L or more. A search probes its key's lengths in one
-//! round trip and starts at the deepest node it finds. Every entry is a *hint*: what it leads to is
-//! checked (identity word, rules R1 and R2), and losing one costs a few round trips and nothing
-//! else. What must never be lost is a *removal*: before a node's memory is reused, every entry that
-//! names it is scrubbed, and nobody may put one back (rule R3).
+//! inner node on the key's path whose depth is L or more. A search probes all of its key's lengths
+//! in one round trip and starts at the deepest node found. Every entry is a *hint*: the node that
+//! it leads to is verified (identity word, rules R1 and R2), and losing an entry costs only a few
+//! round trips. A *removal*, however, must never be lost: before a node's memory is reused, every
+//! entry that names it is scrubbed, and no client may put one back (rule R3).
 //!
 //! ```text
 //! root words            descriptor (64 B)        directory, 2^bits words     segment (8 KiB)
@@ -26,16 +26,16 @@
 //!       +----------+----+--------+-------+-------+-----------------------+
 //! ```
 //!
-//! Of a prefix's 64-bit hash, the low `bits` choose the directory entry, bits 32 to 38 the bucket,
-//! the top 11 are the fingerprint. A table may have fewer buckets in a segment, a power of two.
-//! *delta* is the node's depth less L. The prefix list is one word of at most eight lengths, so a
-//! descriptor never changes: another list means another table, built beside the old one and swapped
-//! in ([`super::adjust`]).
+//! In a prefix's 64-bit hash, the low `bits` select the directory entry, bits 32 to 38 the bucket,
+//! and the top 11 are the fingerprint. A table may have fewer buckets in a segment, always a power
+//! of two. *delta* is the node's depth minus L. The prefix list is one word of at most eight
+//! lengths, and a descriptor never changes: a new list requires a new table, which is built next to
+//! the old one and swapped in ([`super::adjust`]).
 //!
 //! A search probes *all* lengths of the list, not only the longest. A key whose longest prefix has
-//! no node then takes 3 round trips instead of 4, for 64 bytes more per length. The directory has a
-//! fixed size, within which segments split; an adjustment builds a larger table when that is full.
-//! So a new list, growth and shrinking are one mechanism.
+//! no node then takes three round trips instead of four, for 64 bytes more per length. The
+//! directory has a fixed size, within which segments split; when it is full, an adjustment builds a
+//! larger table. So a new list, growth and shrinking all use one mechanism.
 
 pub(crate) mod install;
 #[cfg(test)]
@@ -54,7 +54,7 @@ use table::Table;
 
 /// Entries in a bucket.
 pub(crate) const BUCKET_SLOTS: usize = 8;
-/// Most buckets in a segment, and the usual number.
+/// Maximum number of buckets in a segment, and the usual number.
 pub(crate) const SEGMENT_BUCKETS_MAX: usize = 128;
 
 /// The fingerprint's bits in an entry.
@@ -98,13 +98,13 @@ impl Entry {
         Self(self.0 & !SEAL)
     }
 
-    /// Whether the fingerprint is that of `hash`.
+    /// Whether the fingerprint equals that of `hash`.
     #[inline]
     pub(crate) const fn matches(self, hash: u64) -> bool {
         self.0 & PRINT == Self::print(hash)
     }
 
-    /// The fingerprint of a hash, where an entry keeps it.
+    /// The fingerprint of a hash, at its place in an entry.
     #[inline]
     const fn print(hash: u64) -> u64 {
         hash & 0xff << 56 | (hash >> 53 & 7) << 48
@@ -118,8 +118,8 @@ impl Entry {
         (self.0 >> 44 & 0xf) as usize
     }
 
-    /// The node an entry under a prefix of `len` bytes names; `None` when empty or not of this
-    /// format.
+    /// The node that an entry under a prefix of `len` bytes names; `None` if the word is empty or
+    /// not in this format.
     #[inline]
     pub(crate) fn node(self, len: usize) -> Option<NodeRef> {
         let code = (self.0 >> 51 & 0xf).checked_sub(1)?;
@@ -153,13 +153,13 @@ impl DirectoryEntry {
     }
 }
 
-/// The table as an operation works on it.
+/// The table as an operation uses it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Express<'t> {
     pub(crate) table: &'t Table,
-    /// Hashes the prefixes that entries stand under.
+    /// Hashes the prefixes under which entries are stored.
     pub(crate) keys: &'t HashKeys,
-    /// The word that tells other processes to read the directory again.
+    /// The word whose change makes other processes read the directory again.
     pub(crate) version: GlobalAddr,
 }
 

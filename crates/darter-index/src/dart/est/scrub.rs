@@ -1,10 +1,11 @@
 //! Removing every entry that names a retired node, before its memory is freed (rule R3).
 //!
-//! A node that was unlinked waits one grace, so that every operation that had found it in the tree,
-//! and might still enter it here, has ended. Then its entries are cleared under every length of the
-//! list, in the current table and in one being built, and it waits a second grace for those who
-//! read an entry before it was cleared. A sealed bucket is on its way to another segment: the split
-//! is finished first, then the entry cleared where it went.
+//! An unlinked node waits one grace, so that every operation that found it in the tree, and might
+//! still add an entry for it, has ended. Then its entries are cleared under every length of the
+//! list, in the current table and in any table that is being built. The node then waits a second
+//! grace for operations that read an entry before it was cleared. The entries of a sealed bucket
+//! are moving to another segment: the split is finished first, then the entry is cleared at its new
+//! place.
 
 use super::super::prefix_hash::HashedKey;
 use super::super::situations;
@@ -18,20 +19,20 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pinned;
 use std::collections::HashSet;
 
-/// Passes beyond which only damage explains that a scrub does not end.
+/// Maximum number of passes. A scrub that needs more can only be due to damage.
 const PASSES_MAX: u32 = 10_000;
 
-/// A retired node whose entries must go: its address and its whole prefix.
+/// A retired node whose entries must be cleared: its address and its whole prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Retired {
     pub(crate) addr: GlobalAddr,
     pub(crate) prefix: Vec<u8>,
 }
 
-/// Clears every entry of `table` that names one of the nodes; returns whether there were any.
+/// Clears every entry of `table` that names one of the nodes. Returns whether there were any.
 ///
 /// # Errors
-/// Those of the fabric; then some entries may be left and the nodes must not be freed.
+/// Those of the fabric. Some entries may then be left, and the nodes must not be freed.
 pub(crate) async fn scrub<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
@@ -61,7 +62,7 @@ pub(crate) async fn scrub<F: Fabric>(
     Err(endless(table.descriptor))
 }
 
-/// One pass over some buckets. Returns those that must be looked at again.
+/// Makes one pass over some buckets. Returns the buckets that need another pass.
 async fn scrub_chunk<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
@@ -85,7 +86,7 @@ async fn scrub_chunk<F: Fabric>(
     let mut clears = Vec::new();
     for (&(hash, addr), (read, head, other, depth)) in chunk.iter().zip(reads) {
         let bucket = done.words(read);
-        // Whoever divides the segment that both came from reads the nodes of all its entries.
+        // A split of the segment that both came from reads the nodes of all its entries.
         if DirectoryEntry::from_word(done.words(head)[0]).local_depth() < depth {
             sealed.push(other as u64);
             left.push((hash, addr));
@@ -125,7 +126,7 @@ async fn scrub_chunk<F: Fabric>(
     Ok(left)
 }
 
-/// Every segment that the table's directory names, read afresh.
+/// Reads every segment that the table's directory currently names.
 ///
 /// # Errors
 /// Those of the fabric.
@@ -146,7 +147,7 @@ pub(crate) async fn segments<F: Fabric>(
     Ok(segments)
 }
 
-/// Clears every entry that names a doomed node, wherever it is.
+/// Clears every entry that names a doomed node, in the whole table.
 ///
 /// # Errors
 /// Those of the fabric.
@@ -163,8 +164,8 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
         for entry in &before {
             is_moving |= scrub_segment(client, table, entry.segment(), &doomed).await?;
         }
-        // An entry on the move during the pass may have been missed: look again until no segment
-        // split meanwhile, and none was about to.
+        // An entry that moved during the pass may have been missed. Repeat until no segment was
+        // split during the pass and no split was in progress.
         let is_settled = segments(client, table).await? == before && !is_moving;
         if is_settled {
             return Ok(());
@@ -177,8 +178,8 @@ fn endless(addr: GlobalAddr) -> IndexError {
     IndexError::corrupt(addr, "an express segment whose split never ends")
 }
 
-/// Clears entries of one segment; returns whether others are sealed, and so on their way to another
-/// segment.
+/// Clears entries of one segment. Returns whether other entries are sealed, and so are moving to
+/// another segment.
 async fn scrub_segment<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
@@ -203,7 +204,7 @@ async fn scrub_segment<F: Fabric>(
     }
 }
 
-/// Finishes every split that was begun and left.
+/// Finishes every split that was begun and abandoned.
 async fn finish_splits<F: Fabric>(client: &mut Pinned<'_, F>, express: Express<'_>) -> Result<()> {
     let table = express.table;
     segments(client, table).await?;

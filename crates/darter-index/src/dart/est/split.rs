@@ -1,25 +1,25 @@
-//! Splitting a segment: the table grows while everybody uses it.
+//! Splitting a segment: the table grows while it is in use.
 //!
-//! The rule is that of the tree's own nodes (`docs/dart.md`): first every slot of
-//! the old segment is sealed, so that its contents can never change again; then anyone may build
-//! the two halves from them. So a scrub cannot miss an entry that is on its way from one segment to
-//! another: it either clears the old slot before the seal, or meets the seal and finishes the split
-//! first.
+//! The rule is that of the tree's own nodes (`docs/dart.md`). First, every slot of the old segment
+//! is sealed, so that its contents can never change again; then any client may build the two halves
+//! from them. So a scrub cannot miss an entry that is moving from one segment to another: it either
+//! clears the old slot before the seal, or finds the seal and finishes the split first.
 //!
 //! Several clients may build duplicates. The lowest directory entry of each half decides: the first
-//! CAS there wins, everyone copies the winner into the half's other entries. The client that wins
-//! the lower half retires the old segment, after it has bumped the version word that tells other
-//! processes to read the directory again. A split first completes the copying of the split before
-//! it, so that a directory entry is never more than one split behind.
+//! CAS there wins, and every client copies the winner into the half's other entries. The client
+//! that wins the lower half retires the old segment, after it has incremented the version word,
+//! which makes other processes read the directory again. A split first completes the copying of the
+//! split before it, so that a directory entry is never more than one split out of date.
 //!
-//! Directory entries, cached ones above all, may name the old segment for long when the client that
-//! split it has died. Scrubs clear entries in the halves and not there, so it leads nobody to a
-//! node: sealed entries are no hints, and are divided again only as long as one half is not linked,
-//! which a scrub of an entry of the other half sees to first.
+//! If the client that split a segment has died, directory entries, cached ones above all, may name
+//! the old segment for a long time. Scrubs clear entries in the halves and not in the old segment.
+//! That segment still leads no operation to a freed node: sealed entries are not hints, and they
+//! are divided again only as long as one half is not linked, which a scrub of an entry of the other
+//! half prevents by linking it first.
 //!
-//! An entry does not hold the hash bit that sends it to one half or the other. It is found again in
-//! the node that the entry names: its identity word when the node lies exactly at the entry's
-//! length, else the key of any leaf below.
+//! An entry does not hold the hash bit that assigns it to one half or the other. The bit is
+//! recovered from the node that the entry names: from its identity word if the node lies exactly at
+//! the entry's length, else from the key of any leaf below.
 
 use super::super::descend_any::keys_below_hinted;
 use super::super::drafts::Drafts;
@@ -35,29 +35,29 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Pinned, PoolError};
 use std::sync::atomic::Ordering;
 
-/// A segment splits when a bucket is full and this share of its slots is taken; below, the hint is
-/// dropped.
+/// A segment splits if a bucket is full and at least this percentage of the segment's slots is
+/// taken; below that, the hint is dropped.
 const SPLIT_PERCENT: usize = 60;
 
-/// What became of an attempt to split.
+/// The result of an attempt to split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SplitOutcome {
     /// The hash's segment has been split.
     Split,
-    /// The cached directory was behind; it has been brought up to date.
+    /// The cached directory was out of date; it has been updated.
     Moved,
-    /// The segment has room elsewhere (or the pool has none): not worth a split.
+    /// The segment has room elsewhere (or the pool has none): a split is not worthwhile.
     Roomy,
-    /// The directory has no bit left for this segment.
+    /// The directory has no bits left for this segment.
     AtLimit,
 }
 
-/// Splits the segment of `hash` when it is full enough, or finishes a split that someone began
+/// Splits the segment of `hash` if it is full enough, or finishes a split that another client began
 /// (`sealed`).
 ///
 /// # Errors
 /// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`], unless a split has begun:
-/// then anyone who must have it finished, a scrub, has to try again later, and gets the error.
+/// a scrub, which needs it finished, then gets the error and has to try again later.
 pub(crate) async fn split<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
@@ -65,8 +65,8 @@ pub(crate) async fn split<F: Fabric>(
     sealed: bool,
 ) -> Result<SplitOutcome> {
     let table = express.table;
-    // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one entry in four has
-    // it counted.
+    // Counting a segment usually costs 8 KiB, so an insert into a full bucket counts it only for
+    // one hash in four.
     if !sealed && (hash >> 40) & 3 != 0 {
         return Ok(SplitOutcome::Roomy);
     }
@@ -112,8 +112,8 @@ pub(crate) async fn split<F: Fabric>(
     Ok(SplitOutcome::Split)
 }
 
-/// Reads the segment that a directory entry names, and the entry again. Returns `None` when the
-/// entry has changed; what it is now is remembered then.
+/// Reads the segment that a directory entry names, and the entry again. Returns `None` if the entry
+/// has changed; its new value is then cached.
 async fn read_segment<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
@@ -139,7 +139,7 @@ struct Half {
     drafts: Drafts,
 }
 
-/// Memory for two halves, or for none.
+/// Allocates memory for both halves, or for neither.
 async fn alloc_halves<F: Fabric>(client: &mut Pinned<'_, F>, table: &Table, node: u8) -> Result<[Half; 2]> {
     let mut drafts = [Drafts::new(), Drafts::new()];
     let mut addrs = [GlobalAddr::NULL; 2];
@@ -158,8 +158,8 @@ async fn alloc_halves<F: Fabric>(client: &mut Pinned<'_, F>, table: &Table, node
     Ok([Half { addr: low, drafts: lower }, Half { addr: high, drafts: upper }])
 }
 
-/// Links both halves, as far as no duplicate was first. Returns whether the old segment is this
-/// client's to retire.
+/// Links both halves, unless another client has linked a duplicate. Returns whether this client
+/// must retire the old segment.
 async fn link_halves<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
@@ -182,7 +182,7 @@ async fn link_halves<F: Fabric>(
     Ok(retires)
 }
 
-/// Tells other processes that the directory has changed, and retires the segment that was split.
+/// Notifies other processes that the directory has changed, and retires the segment that was split.
 async fn retire_segment<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
@@ -199,8 +199,8 @@ async fn retire_segment<F: Fabric>(
     Ok(())
 }
 
-/// The two halves' contents. Entries whose node no longer tells where they belong are dropped: they
-/// are hints.
+/// The contents of the two halves. Entries whose node no longer shows where they belong are
+/// dropped, since they are only hints.
 async fn divide<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
@@ -229,7 +229,7 @@ async fn divide<F: Fabric>(
     Ok(images)
 }
 
-/// The full hash of each entry, where its node still tells.
+/// The full hash of each entry whose node still shows it.
 async fn hashes_of<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
@@ -286,7 +286,7 @@ async fn publish<F: Fabric>(
     Ok(won)
 }
 
-/// Replaces `old` by `winner` in every directory entry from `first` on in steps of `stride`.
+/// Replaces `old` by `winner` in every `stride`-th directory entry from `first` on.
 async fn fill<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
@@ -311,11 +311,11 @@ async fn fill<F: Fabric>(
     Ok(())
 }
 
-/// When both halves of a segment are linked, makes the directory entries that still name the
-/// segment follow them. Returns whether they are.
+/// If both halves of a segment are linked, makes the directory entries that still name the segment
+/// name the halves. Returns whether both are linked.
 ///
-/// Its entries must not be divided again then: scrubs have cleared them in the halves alone, and
-/// what they name may be free.
+/// In that case the segment's entries must not be divided again: scrubs have cleared entries only
+/// in the halves, and the nodes that the old entries name may be free.
 async fn follow_both_halves<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
@@ -342,8 +342,8 @@ async fn follow_both_halves<F: Fabric>(
     Ok(true)
 }
 
-/// Before a segment splits, makes every directory entry of its half name it: its own split may have
-/// been cut short.
+/// Before a segment splits, makes every directory entry of its half name it: the split that created
+/// it may have been cut short.
 async fn complete_previous<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,

@@ -1,8 +1,9 @@
-//! One express skip table as this process knows it: its descriptor, and the directory it caches.
+//! One express skip table as this process knows it: its descriptor, and a cached copy of its
+//! directory.
 //!
-//! The cached directory is checked once an epoch against the version word, which every split bumps
-//! before it retires the old segment. So a cached entry names a segment that cannot be reused while
-//! its reader is pinned; at worst the segment is sealed, which any reader sees.
+//! Once an epoch, the cached directory is checked against the version word, which every split
+//! increments before it retires the old segment. So a segment that a cached entry names cannot be
+//! reused while its reader is pinned; at worst the segment is sealed, which any reader detects.
 
 use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
@@ -19,20 +20,20 @@ pub(crate) const DESCRIPTOR_WORDS: usize = 8;
 /// Bytes of a descriptor.
 pub(crate) const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 const TAG: u64 = u64::from_le_bytes(*b"dart-est");
-/// Most directory bits a table may declare.
+/// Maximum number of directory bits that a table may declare.
 const BITS_MAX: u32 = 20;
 
-/// The size of a table's segments: buckets, a power of two.
+/// The size of a table's segments, in buckets; a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentSize(usize);
 
 impl SegmentSize {
-    /// So many buckets, rounded up to a power of two, at most [`SEGMENT_BUCKETS_MAX`].
+    /// Rounds `buckets` up to a power of two of at most [`SEGMENT_BUCKETS_MAX`].
     pub(crate) fn new(buckets: u32) -> Self {
         Self((buckets as usize).clamp(1, SEGMENT_BUCKETS_MAX).next_power_of_two())
     }
 
-    /// As a descriptor says; `None` if that is no size.
+    /// The size in a descriptor's word; `None` if it is not valid.
     fn from_word(word: u64) -> Option<Self> {
         let is_size = word.is_power_of_two() && word <= SEGMENT_BUCKETS_MAX as u64;
         is_size.then_some(Self(word as usize))
@@ -54,9 +55,9 @@ impl SegmentSize {
         (hash >> 32) as usize & (self.0 - 1)
     }
 
-    /// Most entries a fresh segment is sized for. The number of segments is a power of two, so
-    /// between 31 and 62 percent of the slots are taken; at 62 percent one entry in forty finds its
-    /// bucket full.
+    /// Maximum number of entries that a fresh segment is sized for. The number of segments is a
+    /// power of two, so between 31 and 62 percent of the slots are taken; at 62 percent one entry
+    /// in forty finds its bucket full.
     const fn entries(self) -> u64 {
         self.words() as u64 * 5 / 8
     }
@@ -68,7 +69,7 @@ impl SegmentSize {
     }
 }
 
-/// What a table's descriptor says.
+/// The contents of a table's descriptor.
 #[derive(Clone, Copy)]
 struct Descriptor {
     list: PrefixList,
@@ -84,7 +85,7 @@ impl Descriptor {
         [TAG, list.word(), bits.into(), directory.bits(), born, segment.0 as u64, 0, 0]
     }
 
-    /// `None` if the words are no descriptor's.
+    /// Returns `None` if the words are not a valid descriptor.
     fn from_words(words: [u64; DESCRIPTOR_WORDS]) -> Option<Self> {
         let [tag, list, bits, directory, born, buckets, ..] = words;
         let (list, directory) = (PrefixList::from_word(list), GlobalAddr::from_bits(directory));
@@ -94,7 +95,7 @@ impl Descriptor {
     }
 }
 
-/// A table's place in the pool and its cached directory.
+/// A table's location in the pool and its cached directory.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) descriptor: GlobalAddr,
@@ -102,19 +103,19 @@ pub(crate) struct Table {
     pub(crate) bits: u32,
     pub(crate) segment: SegmentSize,
     pub(crate) directory_addr: GlobalAddr,
-    /// The epoch in which the table was begun.
+    /// The epoch in which construction of the table began.
     pub(crate) born: u64,
-    /// The version word when the directory was read.
+    /// The version word at the time at which the directory was read.
     pub(crate) version: u64,
-    /// The latest epoch at which a client was pinned that found the table current.
+    /// The latest pin epoch of any client that found the table current.
     checked: AtomicU64,
     directory: Box<[AtomicU64]>,
-    /// Set when a segment that cannot split any more was full.
+    /// Set when a segment was full but could not be split further.
     pub(crate) saturated: AtomicBool,
 }
 
 impl Table {
-    /// A table that nobody has looked at yet, with the directory as it was written or read.
+    /// A table that has not been checked yet, with the directory as it was written or read.
     fn new(addr: GlobalAddr, descriptor: Descriptor, version: u64, directory: &[u64]) -> Self {
         let Descriptor { list, segment, bits, directory: directory_addr, born } = descriptor;
         Self {
@@ -131,10 +132,10 @@ impl Table {
         }
     }
 
-    /// Makes an empty table for about `entries` entries, in a directory with room to double.
+    /// Creates an empty table for about `entries` entries, with a directory in which it can double.
     ///
     /// # Errors
-    /// Out of space, with everything given back.
+    /// Out of space; everything allocated is then freed.
     pub(crate) async fn create<F: Fabric>(
         client: &mut Pinned<'_, F>,
         list: PrefixList,
@@ -159,8 +160,8 @@ impl Table {
         }
     }
 
-    /// Directory bits by the size of the pool: its segments, of the usual size, could take about an
-    /// eighth of it.
+    /// The number of directory bits for the size of the pool: that many segments of the usual size
+    /// could take about an eighth of it.
     fn bits_for_pool<F: Fabric>(client: &Pinned<'_, F>) -> u32 {
         let fabric = client.pool().fabric();
         let bytes: u64 = (0..fabric.nodes()).map(|node| fabric.node_bytes(node as u8)).sum();
@@ -202,7 +203,7 @@ impl Table {
     /// Reads a table: its descriptor, then its directory.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`] when the bytes are no descriptor.
+    /// [`IndexError::Corrupt`] if the bytes are not a valid descriptor.
     pub(crate) async fn load<F: Fabric>(
         client: &mut Pinned<'_, F>,
         addr: GlobalAddr,
@@ -215,12 +216,12 @@ impl Table {
         Ok(Self::new(addr, descriptor, version, &words))
     }
 
-    /// A client pinned at `epoch` has found this table current.
+    /// Records that a client pinned at `epoch` has found this table current.
     pub(crate) fn found_current(&self, epoch: u64) {
         self.checked.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// The latest epoch at which that happened.
+    /// The latest pin epoch at which the table was found current.
     pub(crate) fn checked(&self) -> u64 {
         self.checked.load(Ordering::Acquire)
     }
@@ -237,8 +238,8 @@ impl Table {
         hash as usize & (self.directory.len() - 1)
     }
 
-    /// The lowest directory index of the half that was split off when the segment of this index
-    /// came to be, by the cached directory.
+    /// The lowest directory index of the other half of the split that created the segment of this
+    /// index, according to the cached directory.
     pub(crate) fn other_half(&self, index: usize) -> usize {
         let depth = self.cached(index).local_depth().min(self.bits);
         (index ^ (1 << depth >> 1)) & ((1 << depth) - 1)
@@ -255,24 +256,24 @@ impl Table {
         DirectoryEntry::from_word(self.directory[index].load(Ordering::Acquire))
     }
 
-    /// Remembers what the directory holds at an index.
+    /// Updates the cached directory at an index.
     pub(crate) fn remember(&self, index: usize, entry: DirectoryEntry) {
         self.directory[index].store(entry.word(), Ordering::Release);
     }
 
-    /// The address of the bucket that a hash belongs to, by the cached directory.
+    /// The address of the bucket for a hash, according to the cached directory.
     #[inline]
     pub(crate) fn bucket_addr(&self, hash: u64) -> GlobalAddr {
         self.cached(self.index(hash)).segment().plus((self.segment.bucket_of(hash) * BUCKET_SLOTS * 8) as u64)
     }
 
-    /// Directory entries.
+    /// Number of directory entries.
     pub(crate) fn directory_len(&self) -> usize {
         self.directory.len()
     }
 
-    /// Whether the table has grown so far beyond this many entries that a new one is worth
-    /// building.
+    /// Whether the table is so much larger than needed for this number of entries that building a
+    /// new one is worthwhile.
     pub(crate) fn is_oversized(&self, entries: u64) -> bool {
         let segments: HashSet<u64> = self
             .directory
@@ -283,7 +284,7 @@ impl Table {
         segments.len() as u64 > fresh.max(entries / self.segment.entries() * 8)
     }
 
-    /// Bytes this process holds for the table.
+    /// Bytes that this process holds for the table.
     pub(crate) fn cached_bytes(&self) -> u64 {
         self.directory.len() as u64 * 8
     }
@@ -291,9 +292,9 @@ impl Table {
 
 /// The nodes that a bucket's entries name for a prefix of `len` bytes with this hash.
 ///
-/// A sealed entry is no hint. It is on its way to another segment, or has been there for long:
-/// scrubs clear it there and not here. One that is not sealed was read before any half of its
-/// segment was linked, so no scrub of its node had ended.
+/// A sealed entry is not a hint. It is moving to another segment or was moved long ago, and scrubs
+/// clear it there and not here. An unsealed entry was read before any half of its segment was
+/// linked, so no scrub of its node had ended.
 #[inline]
 pub(crate) fn hits(bucket: &[u64], hash: u64, len: usize) -> impl Iterator<Item = NodeRef> + '_ {
     bucket

@@ -1,6 +1,6 @@
-//! Every operation against a `BTreeMap`, on keys chosen to hurt: empty, prefixes of each other,
-//! zero bytes, hundreds of equal leading bytes, 64 KiB. After each run the whole index is checked,
-//! and nothing may leak.
+//! Every operation compared with a `BTreeMap`, on difficult keys: empty, prefixes of each other,
+//! zero bytes, hundreds of equal leading bytes, 64 KiB. After each run the whole index is checked
+//! for leaks and other errors.
 
 use super::{Bench, Model, Tested, adversarial_key};
 use darter_fabric::{Endpoint, OpKind, block_on};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::ops::Bound;
 
-/// A key that prints short.
+/// A key with a short debug output.
 #[derive(Clone)]
 struct Key(Vec<u8>);
 
@@ -40,7 +40,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A value, mostly small, now and then of many slabs' size.
+/// A value, mostly small, sometimes as large as many slabs.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         20 => prop::collection::vec(any::<u8>(), 0..100),
@@ -227,7 +227,7 @@ pub(crate) fn bulk_load_equals_inserts<T: Tested>() {
     TestRunner::new(config(T::CASES)).run(&runs, run).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Regression: a walk in chunks met the nodes behind a chunk's end twice, once they had been read
+/// Regression: a walk in chunks visited the nodes after a chunk's end twice if they had been read
 /// in the same round trip.
 pub(crate) fn a_large_bulk_load_is_sound<T: Tested>() {
     let mut bench = Bench::<T>::new(1);
@@ -238,7 +238,7 @@ pub(crate) fn a_large_bulk_load_is_sound<T: Tested>() {
     bench.assert_sound(count);
 }
 
-/// From nothing to a megabyte, each size in the place of another.
+/// From zero bytes to a megabyte, each value replaced by one of another size.
 pub(crate) fn values_of_every_size<T: Tested>() {
     let mut bench = Bench::<T>::new(2);
     let mut map = Model::new();
@@ -256,11 +256,11 @@ pub(crate) fn values_of_every_size<T: Tested>() {
     bench.assert_sound(0);
 }
 
-/// A multi-get reads 4 MiB of values in a round trip, and one value more.
+/// A multi-get reads 4 MiB of values in a round trip, plus one value.
 pub(crate) fn large_values_are_read_a_few_at_a_time<T: Tested>() {
     const VALUE_BYTES: usize = 1 << 20;
     const TOGETHER_BYTES: usize = 4 << 20;
-    // Of a leaf's class, and of nodes.
+    // For a leaf's class, and for nodes.
     const SLACK_BYTES: usize = 1 << 20;
     let mut bench = Bench::<T>::new(2);
     let mut map = Model::new();
@@ -279,7 +279,7 @@ pub(crate) fn large_values_are_read_a_few_at_a_time<T: Tested>() {
     let (bytes, trips) = (after.read_bytes - before.read_bytes, after.round_trips - before.round_trips);
     let most = (TOGETHER_BYTES + VALUE_BYTES + SLACK_BYTES) as u64;
     assert!(bytes <= trips * most, "{bytes} bytes in {trips} round trips");
-    // The first values alone.
+    // Returns only the first values.
     let mut found = Vec::new();
     while found.len() < keys.len() {
         let first = bench.index.multi_get_first(&mut bench.client, &keys[found.len()..]);
@@ -291,7 +291,7 @@ pub(crate) fn large_values_are_read_a_few_at_a_time<T: Tested>() {
     assert_eq!(block_on(bench.index.multi_get_first(&mut bench.client, &[])).unwrap(), []);
 }
 
-/// Every nasty key at once, from another process than the one that put them there; then none.
+/// Stores difficult keys, then reads and deletes all of them in another process.
 pub(crate) fn deleting_everything_leaks_nothing<T: Tested>() {
     let mut bench = Bench::<T>::new(2);
     let mut map = Model::new();

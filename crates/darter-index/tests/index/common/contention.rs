@@ -1,6 +1,6 @@
-//! Threads on few keys: values are unique, so every answer can be held against what was written,
-//! and the tree must be sound afterwards with nothing leaked. No outcome depends on timing; only
-//! which interleavings are met does.
+//! Threads on few keys. Values are unique, so every result can be compared with the values written,
+//! and afterwards the tree must be sound, with nothing leaked. No outcome depends on timing; timing
+//! only determines which interleavings occur.
 
 use super::{Bench, TestFabric, Tested, adversarial_key, delayed_memory};
 use darter_fabric::decorate::Delay;
@@ -32,7 +32,7 @@ fn on_threads<T: Tested>(
     });
 }
 
-/// Of all threads that insert a key if absent, exactly one succeeds, however often the key is
+/// Of all threads that insert a key if it is absent, exactly one succeeds, however often the key is
 /// deleted again.
 pub(crate) fn inserts_and_deletes_of_one_key_balance<T: Tested>() {
     let mut bench = Bench::<T>::new(2);
@@ -67,13 +67,15 @@ pub(crate) fn inserts_and_deletes_of_one_key_balance<T: Tested>() {
     bench.assert_sound(left);
 }
 
-/// A compare-and-swap counter loses no increment, through every type switch its neighbours cause.
+/// A compare-and-swap counter loses no increment, through all type switches that its neighbours
+/// cause.
 pub(crate) fn replace_if_equal_counts_exactly<T: Tested>() {
     let rounds = 4_000 / T::SLOWNESS;
     let mut bench = Bench::<T>::new(2);
     on_threads(&bench, |thread, index, _, client| {
         for i in 0..rounds {
-            // Neighbours that come and go make the counter's node grow, shrink and collapse.
+            // Neighbours that are inserted and deleted make the counter's node grow, shrink and
+            // collapse.
             let neighbour = [(thread * 64 + i % 64) as u8, b'n'];
             if i % 128 < 64 {
                 block_on(index.put(client, &neighbour[..1], b"x", Condition::Always)).unwrap();
@@ -99,8 +101,8 @@ pub(crate) fn replace_if_equal_counts_exactly<T: Tested>() {
     bench.assert_sound(keys);
 }
 
-/// Each decision of a modification takes the place of the value that it was made for: a counter that
-/// is taken away at every sixteenth step loses none.
+/// Each decision of a modification replaces the value for which it was made: a counter that is
+/// removed at every sixteenth step loses no increment.
 pub(crate) fn modifications_lose_no_decision<T: Tested>() {
     let rounds = 4_000 / T::SLOWNESS;
     let mut bench = Bench::<T>::new(2);
@@ -123,8 +125,8 @@ pub(crate) fn modifications_lose_no_decision<T: Tested>() {
     bench.assert_sound(usize::from(left.is_some()));
 }
 
-/// Keys of one thread each, among adversarial neighbours of all: what a thread wrote it reads,
-/// scans include it, and the table grows, splits and is adjusted meanwhile.
+/// Each thread has its own keys, among adversarial neighbours of all. A thread reads what it wrote,
+/// scans include it, and the table grows, splits and is adjusted at the same time.
 pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
     let mut bench = Bench::<T>::new(3);
     let kept = std::sync::Mutex::new(BTreeSet::new());
@@ -159,8 +161,8 @@ pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
                     let of_mine: Vec<_> =
                         seen.iter().filter(|(k, _)| k.last() == Some(&(thread as u8))).collect();
                     let expected = mine.range(key..).filter(|k| complete || Some(*k) <= last.as_ref());
-                    // Others' keys may end in this thread's byte only if they are this thread's:
-                    // every key ends in its owner.
+                    // Keys that end in this thread's byte are this thread's own: every key ends in
+                    // its owner's byte.
                     assert!(of_mine.iter().map(|(key, _)| key).eq(expected), "a scan lost or invented a key");
                 }
             }
@@ -180,8 +182,8 @@ pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
     bench.assert_sound(kept.len());
 }
 
-/// Many operations under way on one thread, every round trip pending for a while, on two keys: they
-/// wait for each other, if ever, without holding up the thread.
+/// Many concurrent operations on one thread, each round trip pending for a while, on two keys: if
+/// they wait for each other at all, they do so without blocking the thread.
 pub(crate) fn tasks_of_one_thread_take_turns<T: Tested>() {
     const TASKS: u64 = 24;
     const ROUNDS: u64 = 40;
@@ -212,8 +214,8 @@ pub(crate) fn tasks_of_one_thread_take_turns<T: Tested>() {
     bench.assert_sound(left);
 }
 
-/// Deletes of all a node's children but one, in step with each other: each sees the node as it was
-/// before all of them, and one of them must take it out all the same.
+/// Concurrent deletes of all of a node's children but one: each sees the node as it was before all
+/// of them, and one of them must still remove the node.
 pub(crate) fn deletes_at_a_time_leave_no_node_behind<T: Tested>() {
     for children in 2..=5_u8 {
         let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };

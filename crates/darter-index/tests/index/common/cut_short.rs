@@ -1,6 +1,6 @@
-//! Operations that end early, at every place where they can: a verb that fails, a reply that is
-//! lost, a future that is dropped. Either way the operation took effect or it did not, the index is
-//! sound, and its clients go on.
+//! Operations that end early, at every possible point: a verb fails, a reply is lost, or a future
+//! is dropped. In each case the operation either took effect or did not, the index is sound, and
+//! its clients continue.
 
 use super::{Bench, Model, Tested, delayed_memory, memory};
 use darter_fabric::decorate::{Delay, FailPlan, FailPoint};
@@ -18,7 +18,7 @@ enum Step {
     Delete(Vec<u8>),
 }
 
-/// Steps that touch everything: fan-out through all node types and back, splits, prefixes, long
+/// Steps that cover everything: fan-out through all node types and back, splits, prefixes, long
 /// keys.
 fn script() -> Vec<Step> {
     let key = |n: u32| match n % 3 {
@@ -26,7 +26,8 @@ fn script() -> Vec<Step> {
         1 => [vec![b'p'; n as usize % 50], vec![(n % 7) as u8]].concat(),
         _ => vec![0; n as usize % 30],
     };
-    // With this seed later deletes collapse all nodes that those that failed have left with one child.
+    // With this seed, later deletes collapse all nodes that failed deletes have left with one
+    // child.
     let mut dice = Pcg64Mcg::seed_from_u64(3);
     let puts = (0..150).map(|n| Step::Put(key(n * 5), vec![n as u8; n as usize * 3]));
     let mut steps: Vec<Step> = puts.collect();
@@ -37,7 +38,7 @@ fn script() -> Vec<Step> {
     steps
 }
 
-/// What a step makes of the model.
+/// The model after a step.
 fn applied(model: &Model, step: &Step) -> Model {
     let mut model = model.clone();
     match step {
@@ -47,7 +48,7 @@ fn applied(model: &Model, step: &Step) -> Model {
     model
 }
 
-/// Takes over whichever of the two states the index is in for the step's key.
+/// Sets the model to the state, of the two possible ones, in which the index is for the step's key.
 fn settle_on<T: Tested, F: Fabric>(watcher: &mut Bench<T, F>, model: &mut Model, step: &Step) {
     let (Step::Put(key, _) | Step::Delete(key)) = step;
     let after = applied(model, step);
@@ -70,8 +71,8 @@ async fn run<F: Fabric, I: OrderedIndex<F>>(
     }
 }
 
-/// What was cut short may be lost to the pool until its process has ended; nothing else may be
-/// wrong, and then not even that.
+/// Memory of operations that were cut short may be lost to the pool until their process has ended.
+/// Nothing else may be wrong, and after that not even this.
 fn assert_sound_in_the_end<T: Tested, F: Fabric>(mut bench: Bench<T, F>, model: &Model) {
     bench.assert_holds(model);
     let report = bench.check();
@@ -82,7 +83,7 @@ fn assert_sound_in_the_end<T: Tested, F: Fabric>(mut bench: Bench<T, F>, model: 
     bench.assert_sound(model.len());
 }
 
-/// Each step of the script fails first, at ever later verbs, until it passes.
+/// Each step of the script first fails, at a later verb each time, until it succeeds.
 fn fails_at_every<T: Tested>(point: impl Fn(u64) -> FailPoint) {
     let fabric = memory(32 << 20, 2);
     let plan: FailPlan = fabric.plan().clone();
@@ -100,7 +101,8 @@ fn fails_at_every<T: Tested>(point: impl Fn(u64) -> FailPoint) {
             match outcome {
                 Ok(()) => {
                     model = applied(&model, &step);
-                    // A failure that the operation could do without, in upkeep, still had its turn.
+                    // A step is done once it meets no failure. A failure in upkeep does not make
+                    // the operation fail.
                     if !failed {
                         break;
                     }
@@ -136,7 +138,7 @@ pub(crate) fn loses_every_reply<T: Tested>() {
     fails_at_every::<T>(FailPoint::Reply);
 }
 
-/// A check fails when a verb of it does, and does not take what it could not read for damaged.
+/// A check fails if one of its verbs fails, and does not report what it could not read as damaged.
 pub(crate) fn a_check_that_cannot_read_reports_no_damage<T: Tested>() {
     let fabric = memory(32 << 20, 2);
     let plan = fabric.plan().clone();
@@ -157,7 +159,8 @@ pub(crate) fn a_check_that_cannot_read_reports_no_damage<T: Tested>() {
     assert_eq!(bench.check().violations, Vec::<String>::new());
 }
 
-/// Polls a future so many times, then drops it. Answers its result when it was ready in time.
+/// Polls a future the given number of times, then drops it. Returns its result if it was ready in
+/// time.
 fn poll_times<R>(future: impl Future<Output = R>, times: u64) -> Option<R> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -169,7 +172,7 @@ fn poll_times<R>(future: impl Future<Output = R>, times: u64) -> Option<R> {
 
 pub(crate) fn dropped_at_every_await<T: Tested>() {
     let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
-    // Ample: a slab or a block whose making is cut short stays out of use until its process has
+    // Generous: a slab or a block whose creation is cut short stays unusable until its process has
     // ended.
     let fabric = delayed_memory(128 << 20, 2, delay);
     let mut watcher = Bench::<T, _>::on(fabric, &PoolOptions::default());

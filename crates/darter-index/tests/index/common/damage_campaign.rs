@@ -1,8 +1,8 @@
-//! Damage of all kinds in a small pool: every operation returns what is right or an error, and a check
-//! reports whatever an operation refuses.
+//! Damage of all kinds in a small pool: every operation returns a correct result or an error, and a
+//! check reports all damage that an operation refuses.
 //!
-//! `DARTER_DAMAGES` sets how many bits are flipped; a fiftieth as many sectors are damaged, each in
-//! three ways. Runs with another `DARTER_DAMAGE_SEED` damage other pools in other places.
+//! `DARTER_DAMAGES` sets how many bits are flipped. One sector is damaged for every fifty bits,
+//! each in three ways. Runs with another `DARTER_DAMAGE_SEED` damage other pools in other places.
 
 use super::damaged::{Memory, image, memory_with};
 use super::{Bench, Model, Tested};
@@ -17,11 +17,11 @@ use std::ops::Bound;
 /// One memory node of 8 MiB.
 const MEMORY: Memory = Memory { nodes: 1, node_words: (8 << 20) / 8 };
 const SECTOR_WORDS: usize = 64;
-/// Damages by default.
+/// Default number of damages.
 const DAMAGES: u64 = 400;
 /// Bits that are flipped for each sector that is damaged.
 const BITS_PER_SECTOR: u64 = 50;
-/// Cases that are printed.
+/// Maximum number of cases that are printed.
 const SHOWN: usize = 12;
 
 /// A way to damage memory.
@@ -37,7 +37,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     cases: u64,
-    /// No operation noticed anything.
+    /// No operation was affected.
     harmless: u64,
     /// Some operation failed, and no result was wrong.
     refused: u64,
@@ -47,11 +47,11 @@ struct Tally {
     unreported: u64,
 }
 
-/// A pool and what it holds.
+/// A pool and its contents.
 struct Sound {
     words: Vec<u64>,
     model: Model,
-    /// Keys that it does not hold.
+    /// Keys that are not in the pool.
     absent: Vec<Vec<u8>>,
 }
 
@@ -75,7 +75,7 @@ impl Verdict {
     }
 }
 
-/// Key number `n` of one of several families, and its value: long ones are in leaves.
+/// Key number `n` of one of several families, and its value. Long values are in leaves.
 fn pair(n: u64) -> (Vec<u8>, Vec<u8>) {
     let key = match n % 8 {
         0..=3 => format!("user:{:05}", n.wrapping_mul(7919) % 10_007),
@@ -121,7 +121,7 @@ fn sound<T: Tested>(seed: u64) -> Sound {
     Sound { words: image(&fabric, MEMORY), model, absent }
 }
 
-/// Reads everything in every way, and checks.
+/// Reads everything in every way, and runs a check.
 async fn read_all<T: Tested, F: Fabric>(fabric: F, sound: &Sound) -> Verdict {
     let mut verdict = Verdict { is_reported: true, ..Verdict::default() };
     let opened = async {
@@ -129,7 +129,7 @@ async fn read_all<T: Tested, F: Fabric>(fabric: F, sound: &Sound) -> Verdict {
         let mut client = pool.client().map_err(|error| error.to_string())?;
         match T::Index::<F>::open(&mut client, T::options()).await {
             Ok(index) => Ok((index, client)),
-            // What `open_or_create` takes for a pool without an index.
+            // The error for which `open_or_create` creates an index.
             Err(IndexError::NoIndex { found: 0, .. }) => Err(String::new()),
             Err(error) => Err(error.to_string()),
         }
@@ -192,7 +192,7 @@ async fn scan_all<F: Fabric>(
     }
 }
 
-/// Damages a copy of the words. Returns where.
+/// Damages a copy of the words. Returns a description of the place.
 fn damage(kind: Kind, words: &mut [u64], used: &[usize], dice: &mut Pcg64Mcg) -> String {
     let word = used[dice.random_range(0..used.len())];
     let first = word / SECTOR_WORDS * SECTOR_WORDS;

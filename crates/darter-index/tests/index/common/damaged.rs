@@ -1,4 +1,4 @@
-//! Pools with flipped bits: answers may be wrong or errors, but nothing panics, hangs or takes
+//! Pools with flipped bits: results may be wrong or errors, but nothing panics, hangs or allocates
 //! memory without bound, and a check still walks the pool.
 
 use super::{Bench, TestFabric, Tested};
@@ -8,7 +8,7 @@ use darter_pool::Pool;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// How large a pool's memory is.
+/// The size of a pool's memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) nodes: usize,
@@ -22,7 +22,7 @@ impl Memory {
 }
 
 const MEMORY: Memory = Memory { nodes: 2, node_words: (2 << 20) / 8 };
-/// Words that one READ or WRITE moves here.
+/// Number of words that one READ or WRITE moves here.
 const PIECE: usize = 1 << 13;
 const KEYS: u32 = 2000;
 
@@ -73,7 +73,7 @@ fn sound_pool<T: Tested>(seed: u64) -> Vec<u64> {
     image(&fabric, MEMORY)
 }
 
-/// Does a bit of everything; what it returns does not matter.
+/// Runs every kind of operation; the results do not matter.
 async fn try_everything<T: Tested>(fabric: TestFabric) {
     let Ok(pool) = Pool::open(fabric).await else { return };
     let Ok(mut client) = pool.client() else { return };

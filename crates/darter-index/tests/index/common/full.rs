@@ -1,5 +1,5 @@
-//! A pool that is full: an error to anyone who wants more, everything stored intact and readable,
-//! deletes work, and what they give back can be used again.
+//! A full pool: operations that need memory return an error, everything stored stays intact and
+//! readable, deletes work, and the memory that they free can be used again.
 
 use super::{Bench, Model, Tested};
 use darter_fabric::block_on;
@@ -8,7 +8,7 @@ use darter_pool::PoolError;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Keys of a shape that makes the tree, not just the leaves, ask for space.
+/// Keys of several shapes, so that not only the leaves need memory, but also the tree.
 fn key(shape: u64, n: u64) -> Vec<u8> {
     let mixed = Pcg64Mcg::seed_from_u64(n).random::<u64>();
     match shape {
@@ -16,14 +16,14 @@ fn key(shape: u64, n: u64) -> Vec<u8> {
         0 => mixed.to_be_bytes().to_vec(),
         // Dense at the bottom.
         1 => n.to_be_bytes().to_vec(),
-        // A split of a long common beginning for each.
+        // Each splits a long common prefix.
         2 => [vec![b'p'; (mixed % 300) as usize], mixed.to_be_bytes()[..3].to_vec()].concat(),
         // Deep: each a prefix of the next.
         _ => vec![(n % 7) as u8; (n / 7 % 2000) as usize],
     }
 }
 
-/// Puts. Returns whether there was room. What finds none must not have happened.
+/// Puts a pair. Returns whether there was room. A put that finds no room must have no effect.
 fn put<T: Tested>(bench: &mut Bench<T>, model: &mut Model, key: Vec<u8>, value: Vec<u8>) -> bool {
     match block_on(bench.index.put(&mut bench.client, &key, &value, Condition::Always)) {
         Ok(_) => {
@@ -38,7 +38,7 @@ fn put<T: Tested>(bench: &mut Bench<T>, model: &mut Model, key: Vec<u8>, value: 
     }
 }
 
-/// Puts until the pool refuses, `refusals` times.
+/// Puts until the pool has refused `refusals` times.
 fn fill<T: Tested>(bench: &mut Bench<T>, model: &mut Model, shape: u64, value_bytes: u64, refusals: usize) {
     let mut refused = 0;
     for n in 0..400_000_u64 {
@@ -47,7 +47,7 @@ fn fill<T: Tested>(bench: &mut Bench<T>, model: &mut Model, shape: u64, value_by
         if refused == refusals {
             return;
         }
-        // What a put replaced comes back through upkeep.
+        // Memory of replaced values is freed by upkeep.
         if n % 1024 == 0 {
             bench.maintain();
         }
@@ -55,7 +55,7 @@ fn fill<T: Tested>(bench: &mut Bench<T>, model: &mut Model, shape: u64, value_by
     panic!("the pool never filled");
 }
 
-/// Has every member give back what was freed in its blocks, as a store does that finds no room.
+/// Makes every member free the memory in its blocks, as a store does when the pool is full.
 fn make_room<T: Tested>(bench: &mut Bench<T>) {
     let pool = bench.pool.clone();
     let _request = pool.ask_for_room();
@@ -70,14 +70,14 @@ fn bytes_of(model: &Model) -> usize {
 fn full_and_back<T: Tested>(nodes: usize, shape: u64, value_bytes: u64) {
     let mut bench = Bench::<T>::small(nodes, 2 << 20, shape);
     let mut model = Model::new();
-    // After the first refusal smaller things still fit, down to where nothing does: every kind of
-    // allocation fails.
+    // After the first refusal, smaller objects still fit, until none does: every kind of allocation
+    // fails.
     fill(&mut bench, &mut model, shape, value_bytes, 50);
     fill(&mut bench, &mut model, (shape + 1) % 4, 8, 50);
     bench.assert_holds(&model);
     bench.assert_sound(model.len());
     let full_bytes = bytes_of(&model);
-    // A full pool never keeps a key from going.
+    // Deletes work in a full pool.
     let keys: Vec<_> = model.keys().cloned().collect();
     let mut gone = Model::new();
     for key in keys.iter().step_by(2) {
@@ -85,8 +85,8 @@ fn full_and_back<T: Tested>(nodes: usize, shape: u64, value_bytes: u64) {
         gone.extend(model.remove_entry(key));
     }
     bench.assert_holds(&model);
-    // And what went makes room: for some of the same at least; small things may take a large one's
-    // place meanwhile.
+    // Deleted pairs make room, for at least some pairs of the same size; small objects may have
+    // taken the place of a large one.
     bench.settle();
     let again = gone
         .into_iter()
@@ -98,8 +98,8 @@ fn full_and_back<T: Tested>(nodes: usize, shape: u64, value_bytes: u64) {
         assert!(bench.delete(key));
     }
     bench.assert_sound(0);
-    // As much fits into the emptied pool as did into the new one, or nearly: a table of hints may
-    // have grown. Bytes, since any number of small pairs fits between large ones.
+    // The emptied pool holds as much as the new one, or nearly: a table of hints may have grown.
+    // Compared in bytes, since any number of small pairs fits between large ones.
     let mut model = Model::new();
     make_room(&mut bench);
     fill(&mut bench, &mut model, shape, value_bytes, 50);
@@ -122,8 +122,9 @@ pub(crate) fn full_of_large_values<T: Tested>() {
     (0..4).for_each(|shape| full_and_back::<T>(1, shape, 150_000));
 }
 
-/// At the brim, one object is given back at a time and everything tried until it fails again: so
-/// each of an operation's allocations is the one that fails, with all before it having succeeded.
+/// In a full pool, one object is freed at a time and everything is tried until it fails again. So
+/// each of an operation's allocations is once the one that fails, after all before it have
+/// succeeded.
 pub(crate) fn full_at_every_allocation<T: Tested>() {
     let mut bench = Bench::<T>::small(1, 2 << 20, 0);
     let mut model = Model::new();
@@ -140,7 +141,7 @@ pub(crate) fn full_at_every_allocation<T: Tested>() {
         bench.settle();
         for n in 0..40 {
             let base = &keys[dice.random_range(0..keys.len())];
-            // A split above, a child below, a neighbour, a new value.
+            // Causes a split above, a child below, a neighbour, or a new value.
             let key = match dice.random_range(0..4) {
                 0 => base[..base.len() / 2].to_vec(),
                 1 => [&base[..], &[n as u8]].concat(),

@@ -1,5 +1,5 @@
-//! What every index must pass, generic over the index: an index's own test file says which
-//! ([`Tested`]), and [`index_tests`] makes a test of everything here.
+//! Tests that every index must pass, generic over the index. An index's own test file names it
+//! ([`Tested`]), and [`index_tests`] defines a test for each function here.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -23,21 +23,22 @@ use std::future::Future;
 pub(crate) trait Tested: 'static {
     type Index<F: Fabric>: OrderedIndex<F>;
 
-    /// Cases of each property: fewer where keys of 64 KiB take many nodes each.
+    /// Cases of each property test. Reduced for indexes in which keys of 64 KiB take many nodes
+    /// each.
     const CASES: u32 = 96;
 
-    /// Divides the number of operations of threads that contend, where memory is that much slower.
+    /// Divides the number of operations of contending threads, for memory that is this much slower.
     const SLOWNESS: u64 = 1;
 
-    /// Failures that a script of operations meets at least, where each of its verbs fails in turn:
-    /// fewer where an operation is one call.
+    /// Minimum number of failures in a script of operations in which each verb fails in turn.
+    /// Reduced for indexes in which an operation is one call.
     const FAILURES_MIN: u64 = 500;
 
     fn options<F: Fabric>() -> <Self::Index<F> as OrderedIndex<F>>::Options {
         Default::default()
     }
 
-    /// Something of the index's own that may happen at any time and changes no result.
+    /// An index-specific step that may happen at any time and changes no result.
     fn adjust<F: Fabric>(
         _index: &Self::Index<F>,
         _client: &mut Client<F>,
@@ -46,7 +47,7 @@ pub(crate) trait Tested: 'static {
     }
 }
 
-/// One test of each for an index.
+/// Defines one test for each function, for an index.
 macro_rules! index_tests {
     ($index:ty) => {
         $crate::common::index_tests! { @ $index:
@@ -73,8 +74,8 @@ macro_rules! index_tests {
 }
 pub(crate) use index_tests;
 
-/// Memory that counts, and that delays and fails as it is told. All tests use this one type, because
-/// each type of fabric compiles an index anew. What is below it is the test program's (`ground`).
+/// Memory that counts, delays and fails on request. All tests use this one type, because each type
+/// of fabric compiles an index anew. The test program defines the fabric below it (`ground`).
 pub(crate) type TestFabric = Failing<Delaying<Counting<Ground>>>;
 
 /// Returns `nodes` regions of `node_bytes` bytes without delays.
@@ -92,7 +93,7 @@ pub(crate) fn over(ground: Ground, delay: Delay) -> TestFabric {
     Failing::new(Delaying::new(Counting::new(ground), delay))
 }
 
-/// What an index should hold.
+/// The expected content of an index.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// An index in a pool, and one client of it.
@@ -103,13 +104,13 @@ pub(crate) struct Bench<T: Tested, F: Fabric = TestFabric> {
 }
 
 impl<T: Tested> Bench<T> {
-    /// In this process's memory; there is room for many keys of 64 KiB, each of which may take
+    /// In this process's memory, with room for many keys of 64 KiB, each of which may take
     /// thousands of nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         Self::on(memory(1 << 30, nodes), &PoolOptions::default())
     }
 
-    /// With little memory, in small blocks, and hashes from a seed.
+    /// With little memory, in small blocks, and with hashes from a seed.
     pub(crate) fn small(nodes: usize, node_bytes: u64, seed: u64) -> Self {
         let fabric = memory(node_bytes, nodes);
         let (block_bytes, secret) = (Some(256 << 10), Some([seed, 1, 2, 3]));
@@ -126,7 +127,8 @@ impl<T: Tested, F: Fabric> Bench<T, F> {
         Self { client, index, pool }
     }
 
-    /// Ends this process's membership and begins another; what the first left behind is swept.
+    /// Ends this process's membership and begins another; the memory that the first left behind is
+    /// swept.
     pub(crate) fn reopened(self) -> Self {
         let Self { client, index, pool } = self;
         let fabric = pool.fabric().clone();
@@ -138,7 +140,7 @@ impl<T: Tested, F: Fabric> Bench<T, F> {
         match block_on(index.sweep_dead(&mut client)).unwrap() {
             Swept::Done(report) => {
                 assert_eq!(report.violations, Vec::<String>::new());
-                assert!(report.finished, "a sweep waits for somebody, though nobody else is there");
+                assert!(report.finished, "the sweep waits, although there is no other process");
             }
             Swept::Refused(violations) => panic!("{violations:#?}"),
         }
@@ -150,7 +152,7 @@ impl<T: Tested, F: Fabric> Bench<T, F> {
         block_on(self.index.maintain(&mut self.client)).unwrap();
     }
 
-    /// Rounds of upkeep in which everything unlinked is freed.
+    /// Runs upkeep until every unlinked object is freed.
     pub(crate) fn settle(&mut self) {
         for _ in 0..32 {
             self.maintain();
@@ -170,7 +172,8 @@ impl<T: Tested, F: Fabric> Bench<T, F> {
         block_on(self.index.check(&mut self.client)).unwrap()
     }
 
-    /// No invariant broken, `keys` keys there, no byte lost, the counts of both walks alike.
+    /// Asserts that no invariant is broken, there are `keys` keys, no byte is lost, and both walks
+    /// agree.
     pub(crate) fn assert_sound(&mut self, keys: usize) {
         self.settle();
         let report = self.check();
@@ -185,7 +188,7 @@ impl<T: Tested, F: Fabric> Bench<T, F> {
         assert_eq!(stats.index_bytes, report.stats.index_bytes);
     }
 
-    /// The index holds exactly what the model does, whichever way it is read.
+    /// Asserts that the index holds exactly the model's pairs, in whichever way it is read.
     pub(crate) fn assert_holds(&mut self, model: &Model) {
         let all = darter_index::ScanRange::all();
         let expected: Vec<_> = model.clone().into_iter().collect();
@@ -195,7 +198,7 @@ impl<T: Tested, F: Fabric> Bench<T, F> {
         backward.reverse();
         assert_pairs(&backward, &expected);
         for (key, value) in model {
-            assert!(self.get(key).as_ref() == Some(value), "get {} answers another value", brief(key));
+            assert!(self.get(key).as_ref() == Some(value), "get {} returns another value", brief(key));
         }
     }
 }
@@ -208,13 +211,13 @@ fn assert_pairs(found: &[(Vec<u8>, Vec<u8>)], expected: &[(Vec<u8>, Vec<u8>)]) {
     assert_eq!(found.len(), expected.len());
 }
 
-/// A key in a message: its length, and its end.
+/// A short form of a key for messages: its length and its end.
 fn brief(key: &[u8]) -> String {
     let tail = &key[key.len().saturating_sub(20)..];
     format!("{} bytes …{}", key.len(), tail.escape_ascii())
 }
 
-/// One of 65,536 keys of several nasty families.
+/// One of 65,536 keys of several difficult families.
 pub(crate) fn adversarial_key(seed: u16) -> Vec<u8> {
     let low = (seed >> 4) as u8;
     match seed & 15 {
