@@ -14,6 +14,7 @@ const ALLOWED: &[&str] = &[
     "crates/darter-gateway/src/fabric_driver.rs",
     "crates/darter-cli/src/stdout.rs",
     "lab/bench/src/peers",
+    "lab/bench/src/stores",
     "lab/check/src/stress/thread_stop.rs",
 ];
 
