@@ -1,8 +1,8 @@
-//! What a scan has read of pages: pairs that stand in records, and leaves to be read.
+//! What a scan has read of pages: pairs stored in records, and leaves to read.
 //!
-//! All leaves are read in one round trip unless they have more than [`LEAVES_BYTES`]. Then each page
-//! is handed on by itself: the leaves of its delta are read, which are in no order, and those of its
-//! records, which are in key order, some at a time.
+//! All leaves are read in one round trip if they have at most [`LEAVES_BYTES`]. Otherwise each page
+//! is handed on separately: first the leaves of its delta are read, which are unordered, then those
+//! of its records, which are in key order, some at a time.
 
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, PageSlot};
@@ -22,19 +22,19 @@ use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId};
 use darter_pool::Client;
 use std::cmp::Ordering;
 
-/// Bytes of leaves that a round trip reads: with those of records, one more at most.
+/// Bytes of leaves that one round trip reads; with those of records, one leaf more at most.
 const LEAVES_BYTES: usize = 4 << 20;
-/// Bytes of the smallest sectors that media have.
+/// Bytes of the smallest sectors of storage media.
 const SECTOR_BYTES_MIN: u64 = 512;
 
-/// Words of a page.
+/// The words read of a page.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'w> {
-    /// The first ones: the delta at least.
+    /// The first words: at least to the end of the delta.
     pub(super) head: &'w [u64],
-    /// Those of some records next to each other.
+    /// Adjacent records.
     pub(super) records: &'w [u64],
-    /// The rank of the first of them.
+    /// The rank of the first of these records.
     pub(super) first: usize,
 }
 
@@ -51,40 +51,40 @@ impl<'w> Part<'w> {
     }
 }
 
-/// A page whose pairs are taken.
+/// A page whose pairs are read.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'w> {
     pub(super) page: PageRef,
     pub(super) shape: Shape,
     pub(super) part: Part<'w>,
-    /// What the page's node is remembered under, if the page is remembered.
+    /// The identity that the page's node is remembered under, if the page is remembered.
     pub(super) identity: Option<u64>,
     /// A key with the page's prefix.
     pub(super) path: &'w [u8],
 }
 
-/// Pairs of pages.
+/// Pairs of several pages.
 #[derive(Default)]
 pub(super) struct Rows<'w> {
     pairs: Vec<Leaf<'w>>,
-    /// Each with the number of its first pair.
+    /// Each with the index of its first pair.
     sources: Vec<(Source<'w>, usize)>,
     leaves: Vec<RowLeaf<'w>>,
-    /// The last key that counts in the walk's direction; without it, all of them do.
+    /// The last key to return in the walk's direction; all keys if `None`.
     pub(super) end: Option<&'w [u8]>,
 }
 
-/// A pair that is in a leaf.
+/// A pair stored in a leaf.
 struct RowLeaf<'w> {
     addr: GlobalAddr,
     class: u8,
-    /// The word that names it, and the number of its page's source.
+    /// The word that names it, and the index of its page in `sources`.
     word: Word,
     slot: PageSlot,
     source: usize,
-    /// The pair that stands in its record; none if none does, or in the delta.
+    /// The pair stored in its record; `None` if there is none, or in the delta.
     own: Option<Leaf<'w>>,
-    /// What was read of it.
+    /// The leaf's words, if they were read.
     image: Option<&'w [u64]>,
 }
 
@@ -99,7 +99,7 @@ impl<'w> RowLeaf<'w> {
         Ok(self.pair(keys, from, self.image.unwrap_or_default())?.0)
     }
 
-    /// The pair, by what was read of the leaf, and whether it is the leaf's.
+    /// Returns the pair, from the leaf as read, and whether the pair is the leaf's.
     fn pair<'r>(&self, keys: HashKeys, from: &Source<'_>, words: &'r [u64]) -> Result<(Leaf<'r>, bool)>
     where
         'w: 'r,
@@ -123,13 +123,13 @@ impl<'w> RowLeaf<'w> {
 }
 
 impl<'w> Rows<'w> {
-    /// Takes the pairs of a page under some of its edges. The leaves under others may be those of parts
-    /// that are linked. Of the hot words count those that the page still has. `keys` are those of the
-    /// index's hashes.
+    /// Adds the pairs of a page under some of its edges. Leaves under other edges may belong to
+    /// parts that are already linked. Only hot words that the page still has are used. `keys` is
+    /// for the index's hashes.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`], also if the keys that stand in the page are not in order, or not of the
-    /// page.
+    /// [`IndexError::Corrupt`], also if the keys stored in the page are out of order or do not
+    /// belong to it.
     pub(super) fn take(
         &mut self,
         from: Source<'w>,
@@ -197,9 +197,9 @@ impl<'w> Rows<'w> {
         Ok(())
     }
 
-    /// Reads the leaves that were not, and hands on the pairs in the range, in its order, until the
-    /// sink wants no more. Returns the key of a pair whose leaf it has read, if the pair could stand
-    /// in a page.
+    /// Reads the leaves that were not read yet, and hands on the pairs in the range, in its order,
+    /// until the sink wants no more. Returns the key of a pair whose leaf was read although the
+    /// pair could be stored in a page.
     pub(super) async fn hand_on<F: Fabric>(
         mut self,
         (shared, client): (&Shared, &mut Client<F>),
@@ -233,7 +233,7 @@ impl<'w> Rows<'w> {
         Ok(moved_out)
     }
 
-    /// The same for leaves of more than [`LEAVES_BYTES`].
+    /// As [`Self::hand_on`], for leaves of more than [`LEAVES_BYTES`].
     async fn hand_on_by_pages<F: Fabric>(
         self,
         (shared, client): (&Shared, &mut Client<F>),
@@ -295,12 +295,12 @@ impl<'w> Rows<'w> {
     }
 }
 
-/// How a key compares to the next one in a range's direction.
+/// How a key compares with the next one in a range's direction.
 fn forwards(range: &ScanRange) -> Ordering {
     if range.reverse { Ordering::Greater } else { Ordering::Less }
 }
 
-/// Splits off the first items that have this number of bytes, the last of them perhaps more.
+/// Splits off the first items, which together have at least `portion` bytes if there are so many.
 fn split_portion<T>(items: &[T], portion: usize, bytes_of: impl Fn(&T) -> usize) -> (&[T], &[T]) {
     let mut bytes = 0;
     let is_within = |item: &&T| {
@@ -326,8 +326,8 @@ impl<'r, 'w> Leaves<'r, 'w> {
         Ok(Self { rows, reads, done })
     }
 
-    /// Returns the pairs, and the key of one that could stand in a page. Remembers each leaf that is its
-    /// word's as hot.
+    /// Returns the pairs, and the key of a pair that could be stored in a page. Remembers each leaf
+    /// that matches its word as hot.
     async fn pairs(
         &self,
         shared: &Shared,
@@ -351,7 +351,7 @@ impl<'r, 'w> Leaves<'r, 'w> {
     }
 }
 
-/// The keys that stand in a page, as they are met.
+/// The keys stored in a page, in the order in which they are read.
 struct Order<'s, 'w> {
     shape: &'s Shape,
     /// A key with the page's prefix.
