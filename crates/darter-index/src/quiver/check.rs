@@ -1,10 +1,11 @@
-//! The check: a walk of everything reachable from the root word that verifies every invariant of the
-//! format, and counts.
+//! The check: a walk of everything reachable from the root word that verifies every invariant of
+//! the format, and counts.
 //!
 //! Nodes: identity and depth agree with the keys below; slots partition the edges. Pages: made for
-//! their node, responsible for what their slot says, records in key order, each found by the map,
-//! words of the record's own key; the delta filled in order, with keys that are not static, each
-//! once. Other clients may be at work meanwhile: what they have half done is a remark.
+//! their node, responsible for the edges of their slot, records in key order, each found by the
+//! map, words of the record's own key; the delta filled in order, with keys that are not static,
+//! each once. Other clients may write at the same time: their unfinished changes are reported as
+//! remarks.
 
 use super::Quiver;
 use super::descent::NodeAt;
@@ -27,11 +28,11 @@ use std::collections::BTreeSet;
 struct Walk {
     report: CheckReport,
     tally: Tally,
-    /// Nodes to be visited, each with the levels above it.
+    /// Nodes to visit, each with the number of levels above it.
     nodes: Vec<(NodeAt, usize)>,
 }
 
-/// A leaf to be compared.
+/// A leaf to compare.
 struct Expected {
     word: Word,
     /// The static key of the record that names it.
@@ -42,7 +43,7 @@ struct Expected {
     position: Position,
 }
 
-/// Where a page hangs.
+/// A page's position in the tree.
 #[derive(Clone, Copy)]
 struct Position {
     /// The node's identity.
@@ -192,7 +193,7 @@ impl<F: Fabric> Operation<'_, F> {
                     let expected = Expected { word, own, page, shape, position };
                     leaves.push((expected, addr, leaf::class_words(class)));
                 }
-                // Of no other kind: the word was verified.
+                // The word was verified, so it is of no other kind.
                 _ => {}
             }
         }
@@ -263,7 +264,7 @@ fn verify_delta(
     }
 }
 
-/// Whether a key belongs to a page that hangs there.
+/// Whether a key belongs to a page at this position.
 fn belongs(keys: HashKeys, key: &[u8], Position { identity, depth, edges, .. }: Position) -> bool {
     nibbles(key) >= depth && identity_of(keys, key, depth) == identity && edges.contains(edge(key, depth))
 }

@@ -360,7 +360,7 @@ struct Order<'s, 'w> {
 }
 
 impl<'w> Order<'_, 'w> {
-    /// Fails unless a key comes after the one before it, or, as the first one, may be in the page.
+    /// Fails unless the key comes after the previous one; the first key must belong to the page.
     fn pass(&mut self, page: PageRef, key: &'w [u8]) -> Result<()> {
         let fits = match self.last.replace(key) {
             Some(last) => compare(last, key).is_lt(),
@@ -369,15 +369,15 @@ impl<'w> Order<'_, 'w> {
         if fits { Ok(()) } else { Err(out_of_place(page)) }
     }
 
-    /// Fails unless the last key may be in the page.
+    /// Fails unless the last key belongs to the page.
     fn end(&self, page: PageRef) -> Result<()> {
         let fits = self.last.is_none_or(|last| self.shape.may_have(last, self.path));
         if fits { Ok(()) } else { Err(out_of_place(page)) }
     }
 }
 
-/// Whether a word may be in another sector than the words after it. Elsewhere, what changes the word but
-/// for single bits changes them, too.
+/// Whether a word may be in another sector than the words after it. Otherwise damage to the word,
+/// except for single bits, changes those words too.
 fn ends_sector(addr: GlobalAddr) -> bool {
     addr.offset() % SECTOR_BYTES_MIN == SECTOR_BYTES_MIN - 8
 }
@@ -386,11 +386,11 @@ fn out_of_place(page: PageRef) -> IndexError {
     IndexError::corrupt(page.addr, "page with a record out of its place")
 }
 
-/// Hands on the pairs in the range. Those of records alone are in order already, unless pages come
-/// backwards.
+/// Hands on the pairs in the range. If all come from records they are already in order, unless
+/// pages are read in descending order.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`], with the first page, if a key is there twice.
+/// [`IndexError::Corrupt`], with the first page, if a key occurs twice.
 async fn hand_on(
     mut pairs: Vec<Leaf<'_>>,
     is_in_order: bool,
@@ -405,7 +405,7 @@ async fn hand_on(
             return Err(IndexError::corrupt(page.addr, "page, or one after it, with a key twice"));
         }
     }
-    // The first that count, and those behind the last.
+    // The bounds of the pairs to hand on.
     let low = pairs.partition_point(|pair| {
         range.begins_behind(pair.key) || range.reverse && end.is_some_and(|end| pair.key < end)
     });
