@@ -186,7 +186,7 @@ impl Builder {
         Place { identity, depth: frame.depth, edges: EdgeRange { lo: frame.lo, hi }, home: frame.home }
     }
 
-    /// Adds the pairs under one edge, at most as many as a page holds.
+    /// Adds the pairs under one edge; a page must be able to hold them.
     async fn add<F: Fabric>(
         &mut self,
         client: &mut Client<F>,

@@ -143,7 +143,7 @@ impl<F: Fabric> Operation<'_, F> {
             walk.report.remark(format!("page at {}: parts of it are being linked", page.addr));
         }
         if shape.has_seal(&words[..shape.words()]) {
-            walk.report.remark(format!("page at {}: sealed by a replacement under way", page.addr));
+            walk.report.remark(format!("page at {}: sealed by an unfinished replacement", page.addr));
         }
         count_page(&mut walk.tally, &head, &words, position.edges, position.levels);
         let mut leaves = Vec::new();
@@ -183,7 +183,8 @@ impl<F: Fabric> Operation<'_, F> {
                 let fits = belongs(self.shared.keys, key, Position { edges: shape.edges, ..position });
                 let is_led = shape.rank(&head.map, key) == Some(rank);
                 if !fits || !is_led || last.as_ref().is_some_and(|last| last >= key) {
-                    walk.report.violation(format!("page at {page}: record {rank} is not its key's"));
+                    walk.report
+                        .violation(format!("page at {page}: record {rank} does not have its key's word"));
                 }
                 last.clone_from(&own);
             }
@@ -216,21 +217,20 @@ impl<F: Fabric> Operation<'_, F> {
             let is_twin = |own: &Vec<u8>| Print::new(keys, own).is_twin_of(Print::new(keys, &key));
             let other = expected.own.as_ref().filter(|own| *own != &key);
             if other.is_some_and(|own| !is_twin(own)) {
-                return report.violation(format!("page at {page}: a leaf of another key than its record's"));
+                return report.violation(format!("page at {page}: a leaf's key does not match its record"));
             }
             let print = expected.shape.leaf_print(page, &key, Print::new(keys, &key));
             if !expected.word.may_be_leaf_of(print) {
-                return report.violation(format!("page at {page}: a leaf of another key than its word's"));
+                return report.violation(format!("page at {page}: a leaf's key does not match its word"));
             }
             if other.is_some() {
-                return report
-                    .remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
+                return report.remark(format!("page at {page}: a leaf of another key, which is ignored"));
             }
             if !belongs(keys, &key, expected.position) {
                 report.violation(format!("page at {page}: a leaf of a key that does not belong there"));
             }
             if !seen.insert(key) {
-                report.violation(format!("page at {page}: a key twice"));
+                report.violation(format!("page at {page}: has a key twice"));
             }
         };
         walk.report.verify_each(&mut self.client, &leaves, verify).await
@@ -258,7 +258,7 @@ fn verify_delta(
             }
             State::Leaf { .. } | State::Tomb => {}
             State::Inline | State::Invalid => {
-                walk.report.violation(format!("page at {}: a delta slot of no known kind", head.page.addr));
+                walk.report.violation(format!("page at {}: a delta slot of unknown kind", head.page.addr));
             }
         }
     }
@@ -279,10 +279,10 @@ fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slo
     for (slot, edge) in slots.iter().zip(END..) {
         match slot.content() {
             Content::Invalid => {
-                report.violation(format!("node at {}: slot {edge} is of no known kind", at.addr));
+                report.violation(format!("node at {}: slot {edge} is of unknown kind", at.addr));
             }
             Content::None { hi } | Content::Page { hi, .. } if hi < edge => {
-                report.violation(format!("node at {}: slot {edge} ends before it begins", at.addr));
+                report.violation(format!("node at {}: slot {edge}: last edge before the first", at.addr));
             }
             _ => {}
         }
@@ -291,6 +291,6 @@ fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slo
         report.violation(format!("node at {}: no slot is responsible for edge {edge}", at.addr));
     }
     if node::is_sealed(words) {
-        report.remark(format!("node at {}: sealed by a replacement under way", at.addr));
+        report.remark(format!("node at {}: sealed by an unfinished replacement", at.addr));
     }
 }

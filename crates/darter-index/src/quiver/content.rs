@@ -76,7 +76,7 @@ impl Content {
                     let print = Word(record[0]).leaf_print();
                     wanted.push(Wanted { addr, class, edge, print, own: own.map(|(_, image)| image) });
                 }
-                _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
+                _ => return Err(IndexError::corrupt(page.addr, "record of unknown kind")),
             }
         }
         for word in &words[FIXED_WORDS..FIXED_WORDS + shape.delta] {
@@ -87,22 +87,22 @@ impl Content {
                     wanted.push(Wanted { addr, class, edge, print, own: None });
                 }
                 State::Empty | State::Tomb => {}
-                _ => return Err(IndexError::corrupt(page.addr, "delta slot of no known kind")),
+                _ => return Err(IndexError::corrupt(page.addr, "delta slot of unknown kind")),
             }
         }
         content.edges.extend(wanted.iter().map(|leaf| leaf.edge));
         if !content.edges.iter().all(|&edge| shape.edges.contains(edge)) {
-            return Err(IndexError::corrupt(page.addr, "page with a pair beyond its edges"));
+            return Err(IndexError::corrupt(page.addr, "page has a pair outside its edges"));
         }
         content.edges.sort_unstable();
         wanted.retain(|leaf| edges.contains(leaf.edge));
         content.read_leaves(client, (keys, page.addr, shape), wanted).await?;
         content.pairs.sort_by(|a, b| a.key.cmp(&b.key));
         if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
-            return Err(IndexError::corrupt(page.addr, "page with a key twice"));
+            return Err(IndexError::corrupt(page.addr, "page has a key twice"));
         }
         if !content.belongs(keys, words[IDENTITY_AT], shape, edges) {
-            return Err(IndexError::corrupt(page.addr, "page with a leaf of another page's key"));
+            return Err(IndexError::corrupt(page.addr, "page has a leaf with another page's key"));
         }
         Ok(content)
     }
@@ -194,12 +194,12 @@ impl Content {
     ) -> Result<()> {
         let is_named = |key: &[u8]| Some(shape.leaf_print(page, key, Print::new(keys, key))) == leaf.print;
         if nibbles(&key) < shape.depth || !is_named(&key) {
-            return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its word's"));
+            return Err(IndexError::corrupt(leaf.addr, "leaf's key does not match its word"));
         }
         if let Some(own) = leaf.own {
             let own_key = leaf::parse(leaf.addr, &own)?.key.to_vec();
             if own_key != key && !Print::new(keys, &own_key).is_twin_of(Print::new(keys, &key)) {
-                return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its record's"));
+                return Err(IndexError::corrupt(leaf.addr, "leaf's key does not match its record"));
             }
             if own_key != key {
                 // The leaf came by a blind CAS for another key: the record's pair counts.

@@ -102,7 +102,7 @@ impl<F: Fabric> Operation<'_, F> {
                     let is_below = nibbles(&key) >= node.depth
                         && identity_of(self.shared.keys, &key, node.depth) == identity;
                     if !is_below {
-                        return Err(IndexError::corrupt(addr, "page with a key of another prefix"));
+                        return Err(IndexError::corrupt(addr, "page has a key with another prefix"));
                     }
                     return Ok(Some(key));
                 }

@@ -47,7 +47,7 @@ mod tests {
     fn tries_stop_soon_after_they_are_in_vain_and_begin_again() {
         let rate = HitRate::new();
         let vain = (0..10_000).take_while(|_| rate.is_worthwhile()).map(|_| rate.note(false)).count();
-        assert!((16..64).contains(&vain), "{vain} in vain");
+        assert!((16..64).contains(&vain), "{vain} wasted");
         (0..10_000).for_each(|_| rate.note(false));
         let missed = (0..10_000).take_while(|_| !rate.is_worthwhile()).map(|_| rate.note(true)).count();
         assert!(missed < 8, "{missed} missed");

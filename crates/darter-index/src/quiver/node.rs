@@ -197,7 +197,7 @@ pub(super) fn guard(addr: GlobalAddr, identity: u64, born: u32, depth: usize) ->
 pub(super) fn verify_head(at: NodeAt, words: &[u64]) -> Result<()> {
     let (identity, found) = (words[0], words[GUARD_AT] & !SEAL);
     if found != guard(at.addr, identity, born(found), at.depth) || identity_depth(identity) != at.depth {
-        return Err(IndexError::corrupt(at.addr, "node without a node's head"));
+        return Err(IndexError::corrupt(at.addr, "not a node: invalid head"));
     }
     Ok(())
 }
@@ -209,7 +209,7 @@ pub(super) fn verify_head(at: NodeAt, words: &[u64]) -> Result<()> {
 pub(super) fn verify(at: NodeAt, words: &[u64]) -> Result<()> {
     verify_head(at, words)?;
     if slots(words).iter().any(|slot| slot.content() == Content::Invalid) {
-        return Err(IndexError::corrupt(at.addr, "slot of no known kind"));
+        return Err(IndexError::corrupt(at.addr, "slot of unknown kind"));
     }
     Ok(())
 }

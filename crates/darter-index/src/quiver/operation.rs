@@ -89,7 +89,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
         let node = parent.root_node()?;
         let words = self.read_node(node).await?;
         if words[0] != identity_of(self.shared.keys, &[], 0) {
-            return Err(IndexError::corrupt(node.addr, "root node with another identity"));
+            return Err(IndexError::corrupt(node.addr, "root node's identity does not match"));
         }
         Ok((node, parent, words))
     }

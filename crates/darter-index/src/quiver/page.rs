@@ -90,7 +90,7 @@ impl PageRef {
         {
             return Ok(());
         }
-        Err(IndexError::corrupt(self.addr, "delta slot of no known kind"))
+        Err(IndexError::corrupt(self.addr, "delta slot of unknown kind"))
     }
 
     /// The page's shape, and those of the words read that belong to the page.
@@ -168,7 +168,7 @@ impl Shape {
             && (parsed.record_words > 0 || parsed.records == 0)
             && parsed.words() as u64 * 8 <= page.bytes();
         if guard >> KIND_AT != GUARD || !fits {
-            return Err(IndexError::corrupt(page.addr, "page without a page's head"));
+            return Err(IndexError::corrupt(page.addr, "not a page: invalid head"));
         }
         Ok(parsed)
     }
@@ -375,7 +375,7 @@ pub(super) fn verify_word(addr: GlobalAddr, word: Word, born: u32, own: Option<P
     if fits {
         return Ok(());
     }
-    Err(IndexError::corrupt(addr, "record with the word of another one"))
+    Err(IndexError::corrupt(addr, "record has another record's word"))
 }
 
 /// The image of the pair stored in a record of a page, in the form of a leaf's image.

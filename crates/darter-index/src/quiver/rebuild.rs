@@ -228,7 +228,10 @@ impl<F: Fabric> Operation<'_, F> {
         copied: &mut Copied,
     ) -> Result<(Slot, Option<PageHint>)> {
         let Some(pairs) = old.pairs.pairs.get(part.pairs.clone()) else {
-            return Err(IndexError::corrupt(old.page.addr, "page parted otherwise than its pairs call for"));
+            return Err(IndexError::corrupt(
+                old.page.addr,
+                "page was split differently than its pairs require",
+            ));
         };
         let home = old.parent.node.addr.node();
         match part.kind {

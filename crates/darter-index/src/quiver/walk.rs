@@ -122,7 +122,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(words)
     }
 
-    /// Reads child nodes. Returns those that are alive, each with its words.
+    /// Reads child nodes. Returns the live ones, each with its words.
     async fn meet(&mut self, children: Vec<Child>, wants_keys: bool) -> Result<Vec<(Met, Vec<u64>)>> {
         let words = self.read_nodes(children.iter().map(|child| child.at)).await?;
         let mut all = Vec::with_capacity(children.len());

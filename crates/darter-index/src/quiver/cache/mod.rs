@@ -118,7 +118,7 @@ impl Cache {
         self.shards.get(at).map(lock)
     }
 
-    /// Forgets everything after so many epochs that lives could be mistaken for others.
+    /// Forgets everything in each new period of [`EPOCHS_KEPT`] epochs: later, lives could be mixed up.
     pub(super) fn enter(&self, epoch: u64) {
         let period = (epoch / EPOCHS_KEPT) as u32;
         if self.period.load(Ordering::Relaxed) != period {
@@ -300,7 +300,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a life began so long ago that it could be mistaken for another.
+/// Whether a life is too old to be distinguished from others.
 pub(super) fn is_old(born: u32, epoch: u64) -> bool {
     (epoch as u32).wrapping_sub(born) >= AGE_MAX
 }

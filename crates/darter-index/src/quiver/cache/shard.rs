@@ -177,7 +177,7 @@ impl Shard {
         true
     }
 
-    /// Whether so many units are dead that moving the live ones costs less than forgetting them.
+    /// Whether moving the live units costs less than forgetting them, because many are dead.
     fn has_much_dead(&self) -> bool {
         self.dead > DEAD_UNITS_MIN && self.dead * DEAD_SHARE > self.log.len()
     }

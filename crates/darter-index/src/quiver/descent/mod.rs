@@ -352,10 +352,7 @@ impl<'k> Descent<'k> {
         if !is_own {
             let above = self.incoming.filter(|parent| !parent.is_root());
             let Some(parent) = above.filter(|parent| parent.node.depth + 1 < self.node.depth) else {
-                return Err(IndexError::corrupt(
-                    self.node.addr,
-                    "node with another identity than its place has",
-                ));
+                return Err(IndexError::corrupt(self.node.addr, "node's identity does not match its place"));
             };
             return Ok(Some(End::Diverged { parent, child: self.node }));
         }
@@ -411,7 +408,7 @@ impl<'k> Descent<'k> {
             }
             // A higher slot was read before it was set, and this one after.
             Content::None { .. } | Content::Node { .. } => self.look_again(at),
-            Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known kind")),
+            Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of unknown kind")),
         }
     }
 
@@ -443,7 +440,7 @@ impl<'k> Descent<'k> {
         };
         let depth = head.shape.depth;
         if depth > nibbles(self.key.bytes()) || head.identity != self.key.identity(depth) {
-            return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+            return Err(IndexError::corrupt(page.addr, "page's prefix differs from its node's"));
         }
         if !head.shape.edges.contains(self.own_edge(depth)) {
             match self.from {

@@ -52,7 +52,7 @@ impl Descent<'_> {
         let fits = head.shape.may_have(key, self.key.bytes())
             && nibbles(key) >= depth
             && print(key, Print::new(shared.keys, key)) == print(self.key.bytes(), self.print);
-        (!fits).then(|| IndexError::corrupt(head.page.addr, "delta slot with another key's leaf"))
+        (!fits).then(|| IndexError::corrupt(head.page.addr, "delta slot names another key's leaf"))
     }
 
     pub(super) fn absorb_probe(
@@ -111,7 +111,7 @@ impl Descent<'_> {
                 self.stage = Stage::RecordLeaf(probe);
                 Ok(None)
             }
-            _ => Err(IndexError::corrupt(addr, "record of no known kind")),
+            _ => Err(IndexError::corrupt(addr, "record of unknown kind")),
         }
     }
 
@@ -134,7 +134,7 @@ impl Descent<'_> {
         if Print::new(shared.keys, other).is_twin_of(self.print) {
             return Ok(());
         }
-        Err(IndexError::corrupt(addr, "leaf of another key than its record's"))
+        Err(IndexError::corrupt(addr, "leaf's key does not match its record"))
     }
 
     /// Fails if a word of a page names the leaf of another key than the word is for.
@@ -150,7 +150,7 @@ impl Descent<'_> {
         if is_named {
             return Ok(());
         }
-        Err(IndexError::corrupt(page.addr, "leaf of another key than its word's"))
+        Err(IndexError::corrupt(page.addr, "leaf's key does not match its word"))
     }
 
     pub(super) fn absorb_record_leaf(
@@ -171,7 +171,7 @@ impl Descent<'_> {
         if is_own {
             return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
         }
-        // A leaf with another key than the record's: the value still stands in the record.
+        // A leaf with another key than the record's: the value is still in the record.
         if standing(addr, record).is_some() {
             self.verify_twin(shared, leaf_addr, leaf.key)?;
             let value = image_in(probe.head.page.addr, record);

@@ -132,7 +132,7 @@ impl<F: Fabric> Operation<'_, F> {
             node::verify(node, &words)?;
             if !is_own {
                 let Some((depth, edge)) = above else {
-                    return Err(IndexError::corrupt(node.addr, "root node with another identity"));
+                    return Err(IndexError::corrupt(node.addr, "root node's identity does not match"));
                 };
                 return self.around(cursor, reverse, node, (depth, edge)).await;
             }
@@ -227,10 +227,10 @@ impl<F: Fabric> Operation<'_, F> {
         for (&(page, edges), words) in pages {
             let shape = page.verified(words)?;
             if (words[IDENTITY_AT], shape.depth) != (stretch.identity, stretch.depth) {
-                return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+                return Err(IndexError::corrupt(page.addr, "page's prefix differs from its node's"));
             }
             if shape.edges.lo != edges.lo || shape.edges.hi < edges.hi {
-                return Err(IndexError::corrupt(page.addr, "page of other edges than its slot's"));
+                return Err(IndexError::corrupt(page.addr, "page's edges differ from its slot's"));
             }
             let is_whole = shape.edges == edges;
             let known = stretch.known.filter(|_| is_whole && page::proves(words[0], shape.born));
@@ -269,7 +269,7 @@ fn stretch(
             Content::Node { .. } => break,
             Content::Page { class, addr, .. } => pages.push((PageRef { addr, class }, EdgeRange { lo, hi })),
             Content::None { .. } => {}
-            Content::Invalid => return Err(IndexError::corrupt(node.addr, "slot of no known kind")),
+            Content::Invalid => return Err(IndexError::corrupt(node.addr, "slot of unknown kind")),
         }
         edges = EdgeRange { lo: edges.lo.min(lo), hi: edges.hi.max(hi) };
     }

@@ -123,7 +123,7 @@ impl Step {
     fn verify(&self, part: Part<'_>) -> Result<()> {
         let PageHint { page, shape, .. } = &self.hint;
         if part.head[IDENTITY_AT] != self.identity {
-            return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+            return Err(IndexError::corrupt(page.addr, "page's prefix differs from its node's"));
         }
         if part.head.len() < shape.head_words() {
             return page.verify_delta(shape, part.head);
@@ -131,7 +131,7 @@ impl Step {
         page.verified(part.head).map(drop)
     }
 
-    /// Whether no wanted record lies before those that were read, in the walk's direction.
+    /// Whether no wanted record lies before the records read, in the walk's direction.
     fn has_the_near_ones(&self, part: Part<'_>, reverse: bool) -> Result<bool> {
         if !self.is_cut(!reverse) {
             return Ok(true);

@@ -110,13 +110,13 @@ impl<'w> RowLeaf<'w> {
         let is_named = self.word.may_be_leaf_of(shape.leaf_print(page.addr, leaf.key, print));
         let fits = match self.own {
             Some(own) if own.key == leaf.key => true,
-            // A leaf with another key than the record's: the value still stands in the record.
+            // A leaf with another key than the record's: the value is still in the record.
             Some(own) if Print::new(keys, own.key).is_twin_of(print) => return Ok((own, false)),
             Some(_) => false,
             None => shape.may_have(leaf.key, path),
         };
         if !fits || !is_named {
-            return Err(IndexError::corrupt(self.addr, "leaf of another key than its word's"));
+            return Err(IndexError::corrupt(self.addr, "leaf's key does not match its word"));
         }
         Ok((leaf, true))
     }
@@ -182,7 +182,7 @@ impl<'w> Rows<'w> {
                     own.map_or(Ok(()), |own| order.pass(page, own))?;
                 }
                 State::Empty | State::Invalid => {
-                    return Err(IndexError::corrupt(page.addr, "record of no known kind"));
+                    return Err(IndexError::corrupt(page.addr, "record of unknown kind"));
                 }
             }
         }
@@ -300,7 +300,7 @@ fn forwards(range: &ScanRange) -> Ordering {
     if range.reverse { Ordering::Greater } else { Ordering::Less }
 }
 
-/// Splits off the first items, which together have at least `portion` bytes if there are so many.
+/// Splits off the first items, until they have at least `portion` bytes.
 fn split_portion<T>(items: &[T], portion: usize, bytes_of: impl Fn(&T) -> usize) -> (&[T], &[T]) {
     let mut bytes = 0;
     let is_within = |item: &&T| {
@@ -383,7 +383,7 @@ fn ends_sector(addr: GlobalAddr) -> bool {
 }
 
 fn out_of_place(page: PageRef) -> IndexError {
-    IndexError::corrupt(page.addr, "page with a record out of its place")
+    IndexError::corrupt(page.addr, "page has a record out of order")
 }
 
 /// Hands on the pairs in the range. If all come from records they are already in order, unless
@@ -402,7 +402,7 @@ async fn hand_on(
         pairs.sort_by(|a, b| compare(a.key, b.key));
         let is_twice = |pair: &[Leaf<'_>]| pair[0].key == pair[1].key;
         if let Some(page) = first.filter(|_| pairs.windows(2).any(is_twice)) {
-            return Err(IndexError::corrupt(page.addr, "page, or one after it, with a key twice"));
+            return Err(IndexError::corrupt(page.addr, "page, or one after it, has a key twice"));
         }
     }
     // The bounds of the pairs to hand on.

@@ -148,7 +148,7 @@ fn scan_beside_a_put(keys: &[&[u8]], reverse: bool, memory: Memory) -> usize {
 fn no_key_is_missed(keys: &[&[u8]], reverse: bool, memory: Memory) {
     let all = (keys.len() / 2..=keys.len()).map(|count| &keys[..count]);
     let torn_reads: usize = all.map(|keys| scan_beside_a_put(keys, reverse, memory)).sum();
-    assert!(torn_reads > 100, "{torn_reads} READs were torn beside a parting");
+    assert!(torn_reads > 100, "{torn_reads} READs were torn during a split");
 }
 
 #[test]

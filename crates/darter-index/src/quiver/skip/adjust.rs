@@ -28,8 +28,7 @@ const BUDGET_PERCENT: u64 = 25;
 const BUDGET_MIN: u64 = 4096;
 
 impl<F: Fabric> Quiver<F> {
-    /// Whether enough searches were sampled and read so many nodes that another skip table would
-    /// pay off.
+    /// Whether sampled searches read too many nodes, so that another skip table would pay off.
     pub fn wants_adjust(&self) -> bool {
         self.shared.skip.sampling.wants_adjust()
     }

@@ -6,7 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `entry` | an entry in two words, and what else may stand in its place |
+//! | `entry` | an entry in two words, and other contents of its place |
 //! | `table` | a table's descriptor, its size, and where its buckets are |
 //! | `view` | the table as the process knows it |
 //! | `guide` | what a descent looks up and enters |

@@ -126,7 +126,7 @@ impl Table {
     /// # Errors
     /// [`IndexError::Corrupt`] if there is none.
     pub(super) fn parse(keys: &HashKeys, addr: GlobalAddr, words: &[u64]) -> Result<Self> {
-        let corrupt = || IndexError::corrupt(addr, "descriptor of a skip table with another check");
+        let corrupt = || IndexError::corrupt(addr, "skip table descriptor fails its check");
         if words.len() != DESCRIPTOR_WORDS || words[0] != check(keys, words) {
             return Err(corrupt());
         }
