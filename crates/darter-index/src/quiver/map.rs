@@ -110,8 +110,8 @@ pub(super) fn least_base(keys: usize, depth: usize) -> u32 {
 
 /// Returns the rank of a key among the `count` keys with this map, if it is one of them.
 ///
-/// If a key's bit at some position is zero, the key comes before the next position that is at or
-/// below that one: later positions before that are ignored.
+/// If the key's bit at a position is zero, the positions after it are ignored up to the next one
+/// that is not higher: they belong to keys whose bit there is one.
 pub(super) fn rank(base: u32, width: u32, words: &[u64], count: usize, key: &[u8]) -> usize {
     let steps = count.saturating_sub(1);
     let mut walk = Walk { rank: 0, latest: u32::MAX };

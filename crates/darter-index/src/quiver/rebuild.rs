@@ -178,8 +178,8 @@ impl<F: Fabric> Operation<'_, F> {
         seal_all(&mut self.client, page.addr, words, |at, _| shape.is_sealable(at)).await
     }
 
-    /// Links the parts from the last to the first, as far as they are not there. Who links a part
-    /// hands over the leaves of the page that the part does not name.
+    /// Links the parts that are not linked yet, from the last to the first. The client that links a
+    /// part retires the leaves of the page that the part does not name.
     async fn link_all(&mut self, old: &Old, made: Vec<MadePart>) -> Result<()> {
         let is_parted = made.iter().any(|made| made.part.edges != old.shape.edges);
         let first = made.first().map(|made| made.part.kind);

@@ -198,7 +198,7 @@ impl<'w> Rows<'w> {
     }
 
     /// Reads the leaves that were not read yet, and hands on the pairs in the range, in its order,
-    /// until the sink wants no more. Returns the key of a pair whose leaf was read although the
+    /// until the sink is full. Returns the key of a pair whose leaf was read although the
     /// pair could be stored in a page.
     pub(super) async fn hand_on<F: Fabric>(
         mut self,
